@@ -1,0 +1,71 @@
+package lease
+
+import "time"
+
+// Permit is what a reader may do after its last observation, frozen. The zero
+// Permit permits nothing. It is immutable and may be shared between goroutines.
+type Permit struct {
+	// Epoch is the fencing token of the term.
+	Epoch int64
+	// wall and boot are the two ends of the permission; the earlier one counts.
+	wall time.Time
+	boot time.Duration
+}
+
+// Holds reports whether the holder of the permit may act at now: before both of
+// its ends.
+func (p Permit) Holds(now Reading) bool {
+	return now.Boot < p.boot && now.Wall.Before(p.wall)
+}
+
+// Remaining is how much of the permission is left at now, never negative.
+func (p Permit) Remaining(now Reading) time.Duration {
+	return max(0, min(p.boot-now.Boot, p.wall.Sub(now.Wall)))
+}
+
+// Reader applies the reader's rule to the copies of one namespace, in the order
+// in which a reader sees them. It is not safe for concurrent use.
+//
+// Both clocks matter. By observation alone, as client-go's elector does it, a
+// restarted reader or a delayed watch event makes an old Lease look fresh. By
+// the wall clock alone, a clock that is stepped back extends a term.
+type Reader struct {
+	// Skew is ε: how far in the future a stamp may lie before it is refused.
+	Skew time.Duration
+
+	highest int64  // the highest epoch seen
+	frozen  Permit // of the latest deadline seen in the newest term that led here
+	current Permit // what the last observation permits: frozen, or nothing
+}
+
+// Observe takes in a copy as it was seen at now and returns what is permitted
+// from here on. The reading must be taken after the copy was received.
+//
+// Within a term only a later deadline is news: an observation delivered again
+// freezes nothing again, because after a step back of the wall clock that would
+// extend the term. A copy with a fallen or absurd epoch, or with a stamp more than
+// Skew in the future, is not believed; what was promised before it still stands.
+func (r *Reader) Observe(c Copy, now Reading) Permit {
+	switch {
+	case c.Epoch < r.highest, !PlausibleEpoch(now.Wall, c.Epoch), c.Renewed.After(now.Wall.Add(r.Skew)):
+		return r.current
+	}
+	r.highest = c.Epoch
+	if !c.LeadsHere() {
+		r.current = Permit{}
+		return r.current
+	}
+	if deadline := c.Deadline(); c.Epoch != r.frozen.Epoch || deadline.After(r.frozen.wall) {
+		r.frozen = Permit{
+			Epoch: c.Epoch,
+			wall:  deadline,
+			boot:  now.Boot + deadline.Sub(now.Wall),
+		}
+	}
+	r.current = r.frozen
+	return r.current
+}
+
+// Gone takes in that the copy does not exist: a missing Lease means no. The
+// highest epoch and the freeze are kept for the copy that may come back.
+func (r *Reader) Gone() { r.current = Permit{} }

@@ -1,0 +1,101 @@
+// Package wire turns a lease.Copy into a coordination.k8s.io/v1 Lease and back. It
+// is the only place that knows where each fact is stored.
+package wire
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// Write puts all that the copy says, sealed with key, into l. What else is in l
+// (UID, resourceVersion, labels of others) stays. It never sets strategy or
+// preferredHolder, which would wake the API server's own coordinated election.
+// Stamps are cut to microseconds, which is what a Lease stores: a little earlier,
+// so a little less is promised.
+//
+// It fails if the copy cannot be stored as it is: an epoch or a duration outside 32
+// bits, or a duration that is not whole seconds.
+func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
+	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
+		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
+	}
+	seconds := c.Duration / time.Second
+	if c.Duration%time.Second != 0 || seconds <= 0 || seconds > math.MaxInt32 {
+		return fmt.Errorf("lease %s/%s: duration %v does not fit leaseDurationSeconds", c.Namespace, c.Name, c.Duration)
+	}
+	c.Acquired, c.Renewed = c.Acquired.Truncate(time.Microsecond), c.Renewed.Truncate(time.Microsecond)
+	epoch, duration := int32(c.Epoch), int32(seconds)
+
+	l.Namespace, l.Name = c.Namespace, c.Name
+	if l.Labels == nil {
+		l.Labels = map[string]string{}
+	}
+	l.Labels[v1alpha1.ManagedLabel] = "true"
+	l.Labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedByValue
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	l.Annotations[v1alpha1.ClusterAnnotation] = c.Cluster
+	l.Annotations[v1alpha1.ClusterUIDAnnotation] = c.ClusterUID
+	l.Annotations[v1alpha1.HubAnnotation] = c.Hub
+	l.Annotations[v1alpha1.SealAnnotation] = lease.Seal(key, c)
+	l.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity:       &c.Holder,
+		LeaseDurationSeconds: &duration,
+		AcquireTime:          &metav1.MicroTime{Time: c.Acquired},
+		RenewTime:            &metav1.MicroTime{Time: c.Renewed},
+		LeaseTransitions:     &epoch,
+	}
+	return nil
+}
+
+// Read returns what a Lease says and the seal that it carries. A field that is
+// missing reads as its zero value, which promises nothing; whether the whole is to
+// be believed is for the seal to say.
+func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
+	c = lease.Copy{
+		Namespace:  l.Namespace,
+		Name:       l.Name,
+		Cluster:    l.Annotations[v1alpha1.ClusterAnnotation],
+		ClusterUID: l.Annotations[v1alpha1.ClusterUIDAnnotation],
+		Hub:        l.Annotations[v1alpha1.HubAnnotation],
+	}
+	if p := l.Spec.HolderIdentity; p != nil {
+		c.Holder = *p
+	}
+	if p := l.Spec.LeaseTransitions; p != nil {
+		c.Epoch = int64(*p)
+	}
+	if p := l.Spec.LeaseDurationSeconds; p != nil {
+		c.Duration = time.Duration(*p) * time.Second
+	}
+	if p := l.Spec.AcquireTime; p != nil {
+		c.Acquired = p.Time
+	}
+	if p := l.Spec.RenewTime; p != nil {
+		c.Renewed = p.Time
+	}
+	return c, l.Annotations[v1alpha1.SealAnnotation]
+}
+
+// Ours reports whether a Lease was made by a hub, even if someone has edited it
+// since: it carries any of the marks that only a hub writes. A Lease without them
+// belongs to somebody else and is never overwritten.
+func Ours(l *coordinationv1.Lease) bool {
+	if l.Labels[v1alpha1.ManagedLabel] != "" {
+		return true
+	}
+	for _, key := range []string{v1alpha1.SealAnnotation, v1alpha1.ClusterAnnotation, v1alpha1.HubAnnotation} {
+		if l.Annotations[key] != "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,101 @@
+// Package reason is the one vocabulary that conditions, events, logs, metrics and
+// the operator's plugin share: each word stands for one cause wherever it appears.
+package reason
+
+// Reason is a CamelCase word, usable as the reason of a Kubernetes condition.
+type Reason string
+
+// Why a record says what it says: the outcome of the last decision.
+const (
+	// Elected: a namespace without a leader got one.
+	Elected Reason = "Elected"
+	// FailedOver: the leader was lost and another cluster took its place.
+	FailedOver Reason = "FailedOver"
+	// HandedOver: a planned change, caused by an operator's edit.
+	HandedOver Reason = "HandedOver"
+	// NewTerm: the same cluster leads again in a new term, because its last copy
+	// no longer stood.
+	NewTerm Reason = "NewTerm"
+	// Adopted: a lost record was raised again from sealed copies; no leader changed.
+	Adopted Reason = "Adopted"
+	// Resumed: the leader answered again before its term was closed.
+	Resumed Reason = "Resumed"
+	// NoCandidate: no cluster is eligible, so nobody leads.
+	NoCandidate Reason = "NoCandidate"
+	// WaitingForBound: an earlier promise may still stand, so nobody is granted yet.
+	WaitingForBound Reason = "WaitingForBound"
+	// WaitingForClusters: better clusters have not been reached yet.
+	WaitingForClusters Reason = "WaitingForClusters"
+	// PolicyGone: no policy claims the namespace any more.
+	PolicyGone Reason = "PolicyGone"
+	// NamespaceGone: the namespace exists in no cluster any more.
+	NamespaceGone Reason = "NamespaceGone"
+)
+
+// Why a cluster is, or is not, a candidate; also why a leader is being replaced.
+const (
+	// Eligible: the cluster may lead.
+	Eligible Reason = "Eligible"
+	// PriorityChanged: an operator's edit put another cluster above the leader.
+	PriorityChanged Reason = "PriorityChanged"
+	// CopyLost: the leader's copy no longer stands and could not be renewed.
+	CopyLost Reason = "CopyLost"
+	// NeverReached: the hub has not reached the cluster yet.
+	NeverReached Reason = "NeverReached"
+	// Unreachable: reads or the renewal write path have gone unanswered too long.
+	Unreachable Reason = "Unreachable"
+	// Recovering: the cluster answers again, but not yet for long enough.
+	Recovering Reason = "Recovering"
+	// Forbidden: the cluster answers, but refuses the hub's requests.
+	Forbidden Reason = "Forbidden"
+	// NoPriority: the Cluster has no priority label, so it does not take part.
+	NoPriority Reason = "NoPriority"
+	// InvalidPriority: the priority label is no integer of 32 bits.
+	InvalidPriority Reason = "InvalidPriority"
+	// NotSelected: the policy's clusterSelector does not match the Cluster.
+	NotSelected Reason = "NotSelected"
+	// NoKubeconfig: the Cluster has no kubeconfig Secret.
+	NoKubeconfig Reason = "NoKubeconfig"
+	// InvalidKubeconfig: the kubeconfig cannot be used.
+	InvalidKubeconfig Reason = "InvalidKubeconfig"
+	// WrongCluster: the kubeconfig leads to another cluster than the one pinned.
+	WrongCluster Reason = "WrongCluster"
+	// DuplicateCluster: two Clusters lead to the same API server.
+	DuplicateCluster Reason = "DuplicateCluster"
+	// Deleting: the Cluster is being deleted.
+	Deleting Reason = "Deleting"
+	// Gone: the Cluster does not exist any more.
+	Gone Reason = "Gone"
+	// Paused: the Cluster is paused; it keeps what it has but is never newly chosen.
+	Paused Reason = "Paused"
+	// NamespaceMissing: the namespace does not exist or does not match in the cluster.
+	NamespaceMissing Reason = "NamespaceMissing"
+	// NamespaceTerminating: the namespace is going away in the cluster.
+	NamespaceTerminating Reason = "NamespaceTerminating"
+	// ForeignLease: a Lease of that name exists that the hub did not write.
+	ForeignLease Reason = "ForeignLease"
+	// OtherHub: another hub writes the copies of this cluster.
+	OtherHub Reason = "OtherHub"
+	// Unguarded: the policy that protects the Leases does not stand in the cluster.
+	Unguarded Reason = "Unguarded"
+	// NameTooLong: `<cluster>.<fleet>` is longer than a holderIdentity or label allows.
+	NameTooLong Reason = "NameTooLong"
+)
+
+// What happens to copies, and what policies report.
+const (
+	// Repaired: a copy that someone edited or deleted was put right.
+	Repaired Reason = "Repaired"
+	// Removed: a copy was deleted because nothing asks for it any more.
+	Removed Reason = "Removed"
+	// Conflict: an older policy claims the same namespace.
+	Conflict Reason = "Conflict"
+	// Accepted: the policy is valid and acted on.
+	Accepted Reason = "Accepted"
+	// InvalidTimings: the policy's timings break 2r + τ + ε ≤ D.
+	InvalidTimings Reason = "InvalidTimings"
+	// HubLossMayLapse: with these timings the loss of a hub replica may end terms.
+	HubLossMayLapse Reason = "HubLossMayLapse"
+	// HubLossInvisible: with these timings no term lapses when a hub replica is lost.
+	HubLossInvisible Reason = "HubLossInvisible"
+)

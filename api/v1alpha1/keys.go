@@ -1,0 +1,33 @@
+package v1alpha1
+
+// Keys that Leasecast reads and writes. Users write only PriorityLabel.
+const (
+	// PriorityLabel on a CAPI Cluster makes it take part. Its value is an integer of
+	// 32 bits, not negative (a label cannot hold a sign); higher wins, ties by name.
+	PriorityLabel = "leasecast.dev/priority"
+
+	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster
+	// at first contact, and on each copy. It survives a clusterctl move.
+	ClusterUIDAnnotation = "leasecast.dev/cluster-uid"
+
+	// ManagedLabel, "true", marks the copies. Readers and the hub watch only these.
+	ManagedLabel = "leasecast.dev/managed"
+	// ManagedByLabel names the writer of the copies.
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	// ManagedByValue is the value of ManagedByLabel.
+	ManagedByValue = "leasecast"
+
+	// ClusterAnnotation on a copy names the member that the copy lives in, as
+	// `<cluster>.<fleet>`. A reader leads iff holderIdentity equals it.
+	ClusterAnnotation = "leasecast.dev/cluster"
+	// HubAnnotation on a copy names the hub that wrote it.
+	HubAnnotation = "leasecast.dev/hub"
+	// SealAnnotation on a copy is a MAC over all that the copy says.
+	SealAnnotation = "leasecast.dev/seal"
+
+	// MoveLabel makes clusterctl move take an object along.
+	MoveLabel = "clusterctl.cluster.x-k8s.io/move"
+)
+
+// DefaultLeaseName is the name of the copies where a policy names none.
+const DefaultLeaseName = "leasecast"

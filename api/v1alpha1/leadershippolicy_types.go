@@ -1,0 +1,185 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LeadershipPolicy says which member namespaces have one leader cluster, and how
+// fast that leader is replaced. It sees only the CAPI Clusters of its own namespace.
+// A Cluster takes part when it carries the label leasecast.dev/priority.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lspol,categories=leasecast
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`
+// +kubebuilder:printcolumn:name="Duration",type=integer,JSONPath=`.spec.timings.leaseDurationSeconds`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
+type LeadershipPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user asks for.
+	// +required
+	Spec LeadershipPolicySpec `json:"spec"`
+	// status is what the hub makes of it.
+	// +optional
+	Status LeadershipPolicyStatus `json:"status,omitempty"`
+}
+
+// LeadershipPolicySpec is what the user asks for.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.leaseName) == has(oldSelf.leaseName) && (!has(self.leaseName) || self.leaseName == oldSelf.leaseName)",message="leaseName cannot be changed, because readers in every cluster know it: delete the policy and create it again with the other name"
+type LeadershipPolicySpec struct {
+	// clusterSelector narrows the Clusters that take part to those whose labels match.
+	// Without it every Cluster of this namespace with a priority label takes part.
+	// +optional
+	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
+
+	// namespaces says which member namespaces are managed. A namespace is managed while
+	// it matches in any cluster that takes part. kube-* never matches.
+	// +required
+	Namespaces NamespaceSelection `json:"namespaces"`
+
+	// leaseName is the name of the Lease that the hub writes into each managed namespace
+	// of each member. It cannot be changed.
+	// +optional
+	// +kubebuilder:default=leasecast
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="leaseName must be a DNS subdomain, such as leasecast"
+	LeaseName string `json:"leaseName,omitempty"`
+
+	// timings say how long a leader may act without hearing from the hub, and so how fast
+	// a lost leader is replaced: between D - r + ε and D + ε after the loss.
+	// +optional
+	// +kubebuilder:default={}
+	Timings Timings `json:"timings,omitempty,omitzero"`
+
+	// health says when a cluster counts as lost.
+	// +optional
+	// +kubebuilder:default={}
+	Health Health `json:"health,omitempty,omitzero"`
+}
+
+// NamespaceSelection selects member namespaces by name or by label.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.names) && size(self.names) > 0) || has(self.selector)",message="name at least one namespace in names, or give a selector"
+type NamespaceSelection struct {
+	// names are namespaces that are managed wherever they exist.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="a namespace name must be a DNS label, such as team-a"
+	// +kubebuilder:validation:items:XValidation:rule="!self.startsWith('kube-')",message="kube-* namespaces cannot be managed"
+	Names []string `json:"names,omitempty"`
+
+	// selector manages the namespaces whose labels match in a member. An empty selector
+	// matches every namespace but kube-*.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+}
+
+// Timings are D, r, τ and ε of the protocol. The default profile suits clusters in
+// different regions; 3 s, 1 s, 500 ms and 250 ms suit clusters with good clocks and a
+// short way between them.
+//
+// +kubebuilder:validation:XValidation:rule="duration(self.renewInterval) + duration(self.renewInterval) + duration(self.requestTimeout) + duration(self.maxClockSkew) <= duration(string(self.leaseDurationSeconds) + 's')",message="2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
+// +kubebuilder:validation:XValidation:rule="duration(self.renewInterval) >= duration('100ms')",message="renewInterval must be at least 100ms"
+// +kubebuilder:validation:XValidation:rule="duration(self.requestTimeout) >= duration('50ms')",message="requestTimeout must be at least 50ms"
+// +kubebuilder:validation:XValidation:rule="duration(self.maxClockSkew) >= duration('1ms')",message="maxClockSkew must be at least 1ms: no two clocks agree"
+type Timings struct {
+	// leaseDurationSeconds is D: how long after its stamp a copy lets the leader act. The
+	// hub's clock sets the stamp just before it sends. A change counts from the next
+	// renewal on; what was promised before is waited for.
+	// +optional
+	// +kubebuilder:default=15
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
+
+	// renewInterval is r: the time between two renewals of a leader's copy.
+	// +optional
+	// +kubebuilder:default="5s"
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="renewInterval must be a duration, such as 5s or 500ms"
+	RenewInterval metav1.Duration `json:"renewInterval,omitempty,omitzero"`
+
+	// requestTimeout is τ: how long the hub waits for a member's answer.
+	// +optional
+	// +kubebuilder:default="3s"
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="requestTimeout must be a duration, such as 3s or 500ms"
+	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty,omitzero"`
+
+	// maxClockSkew is ε: twice the largest error of any clock that takes part, the hub's
+	// and those of the hosts of readers. The promise of one leader holds while clocks are
+	// that good, and every change of leader costs this much more.
+	// +optional
+	// +kubebuilder:default="1s"
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="maxClockSkew must be a duration, such as 1s or 250ms"
+	MaxClockSkew metav1.Duration `json:"maxClockSkew,omitempty,omitzero"`
+}
+
+// Health says when a cluster counts as lost and when as recovered. The hub judges by
+// its own requests: an authenticated read and the write path of renewals. Conditions of
+// Cluster API are shown as hints and decide nothing.
+type Health struct {
+	// unreachableAfter is how long the reads or the writes of a cluster may go without an
+	// answer before it counts as lost, from the sending of the last one that was answered.
+	// Default: 2 x renewInterval. A larger value than leaseDurationSeconds + maxClockSkew
+	// delays failover.
+	// +optional
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$') && duration(self) >= duration('100ms')",message="unreachableAfter must be a duration of at least 100ms, such as 10s"
+	UnreachableAfter *metav1.Duration `json:"unreachableAfter,omitempty"`
+
+	// recoverAfter is how long a lost cluster must answer again before it may be chosen.
+	// Default: renewInterval. A recovered cluster never takes leadership back by itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="recoverAfter must be a duration, such as 5s"
+	RecoverAfter *metav1.Duration `json:"recoverAfter,omitempty"`
+}
+
+// Conditions of a LeadershipPolicy.
+const (
+	// ConditionAccepted is True when the policy is valid and acted on; False with the
+	// reason Conflict while an older policy claims some of its namespaces, which are then
+	// left to the older one.
+	ConditionAccepted = "Accepted"
+	// ConditionSurvivesHubLoss is True when another hub replica can take over before any
+	// term lapses: r + h + τ + ε ≤ D, h being the duration of the hub's own election.
+	ConditionSurvivesHubLoss = "SurvivesHubLoss"
+)
+
+// LeadershipPolicyStatus is what the hub makes of a policy.
+type LeadershipPolicyStatus struct {
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// namespaces is how many member namespaces this policy manages.
+	// +optional
+	Namespaces int32 `json:"namespaces"`
+	// clusters is how many Clusters it selects.
+	// +optional
+	Clusters int32 `json:"clusters"`
+	// conditions: Accepted, SurvivesHubLoss.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// LeadershipPolicyList is a list of policies.
+//
+// +kubebuilder:object:root=true
+type LeadershipPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LeadershipPolicy `json:"items"`
+}
