@@ -104,6 +104,7 @@ type Timings struct {
 	// renewInterval is r: the time between two renewals of a leader's copy.
 	// +optional
 	// +kubebuilder:default="5s"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="renewInterval must be a duration, such as 5s or 500ms"
 	RenewInterval metav1.Duration `json:"renewInterval,omitempty,omitzero"`
@@ -111,6 +112,7 @@ type Timings struct {
 	// requestTimeout is τ: how long the hub waits for a member's answer.
 	// +optional
 	// +kubebuilder:default="3s"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="requestTimeout must be a duration, such as 3s or 500ms"
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty,omitzero"`
@@ -120,6 +122,7 @@ type Timings struct {
 	// that good, and every change of leader costs this much more.
 	// +optional
 	// +kubebuilder:default="1s"
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="maxClockSkew must be a duration, such as 1s or 250ms"
 	MaxClockSkew metav1.Duration `json:"maxClockSkew,omitempty,omitzero"`
@@ -134,6 +137,7 @@ type Health struct {
 	// Default: 2 x renewInterval. A larger value than leaseDurationSeconds + maxClockSkew
 	// delays failover.
 	// +optional
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$') && duration(self) >= duration('100ms')",message="unreachableAfter must be a duration of at least 100ms, such as 10s"
 	UnreachableAfter *metav1.Duration `json:"unreachableAfter,omitempty"`
@@ -141,6 +145,7 @@ type Health struct {
 	// recoverAfter is how long a lost cluster must answer again before it may be chosen.
 	// Default: renewInterval. A recovered cluster never takes leadership back by itself.
 	// +optional
+	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="recoverAfter must be a duration, such as 5s"
 	RecoverAfter *metav1.Duration `json:"recoverAfter,omitempty"`
