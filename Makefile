@@ -1,0 +1,133 @@
+# Everything that is needed beyond Go, gcc, make and git is built from Go modules, once, into a cache that all
+# checkouts share. `make help` lists the targets.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/leasecast
+BUILD_ONCE := e2e/k8s/build.sh
+
+# The versions of the control plane and of Cluster API are those that their modules pin.
+pinned = $(shell awk '$$1 == "$(1)" { print $$2; exit }' $(2))
+K8S_VERSION := $(call pinned,k8s.io/kubernetes,e2e/k8s/go.mod)
+CAPI_VERSION := $(call pinned,sigs.k8s.io/cluster-api,e2e/capi/go.mod)
+
+# Linker flags that stamp a version into a Kubernetes-style version package; Cluster API, for one, refuses to run
+# against an API server that has none. $(1) is the package, $(2) the version.
+stamp = -X $(1).gitVersion=$(2) -X $(1).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(2)))) -X $(1).gitMinor=$(word 2,$(subst ., ,$(2)))
+
+# Regenerates in the checkout $(1) what is derived from the API types.
+generate-in = (cd $(1) && $(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=config/crd/bases)
+
+CONTROLLER_GEN_VERSION := v0.21.0
+GOLANGCI_LINT_VERSION := v2.12.2
+KUSTOMIZE_VERSION := v5.8.2
+
+# Tests, demo and drills find what they run through these.
+export KUBEBUILDER_ASSETS := $(CACHE)/k8s/$(K8S_VERSION)
+export CAPI_ASSETS := $(CACHE)/capi/$(CAPI_VERSION)
+TOOLS := $(CACHE)/tools
+export CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
+export GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+export KUSTOMIZE := $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)
+
+##@ Use it
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand over; writes out/demo.json
+	go run ./e2e/demo
+
+.PHONY: up
+up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running; kubeconfigs in out/
+	go run ./e2e/demo up
+
+.PHONY: down
+down: ## Stop the fleet that `make up` started
+	go run ./e2e/demo down
+
+.PHONY: bench
+bench: k8s build $(KUSTOMIZE) ## Measure failover, renewals and their cost; writes out/bench.json
+	go run ./e2e/bench
+
+##@ Work on it
+
+.PHONY: build
+build: ## Build the programs into bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Regenerate the deep copies and the CRDs from the API types
+	$(call generate-in,.)
+
+.PHONY: fmt
+fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
+	$(GOLANGCI_LINT) fmt
+
+##@ Test it
+
+# The quick checks go first, so that most mistakes are known within a minute.
+TEST_STEPS := verify lint unit integration
+
+.PHONY: test
+test: ## Run everything below, the quick checks first: the one command before a commit
+	@all=$$(date +%s); for step in $(TEST_STEPS); do \
+		echo "==> $$step"; began=$$(date +%s); \
+		$(MAKE) $$step || { echo "==> $$step FAILED after $$(($$(date +%s) - began)) s" >&2; exit 1; }; \
+		echo "==> $$step passed in $$(($$(date +%s) - began)) s"; \
+	done; echo "==> all of: $(TEST_STEPS) passed in $$(($$(date +%s) - all)) s"
+
+.PHONY: verify
+verify: $(CONTROLLER_GEN) ## Check that generated files and go.mod are up to date
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; cp -R go.mod go.sum api "$$fresh" && $(call generate-in,"$$fresh") && \
+	{ diff -ru api "$$fresh/api" && diff -ru config/crd/bases "$$fresh/config/crd/bases" || \
+		{ echo "generated files differ from the API types: run make generate and commit the result" >&2; exit 1; }; }
+	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy: run go mod tidy and commit the result" >&2; exit 1; }
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check style, import rules and the ban on wall clocks
+	$(GOLANGCI_LINT) run
+
+.PHONY: unit
+unit: ## Run the tests that need no API server, with the race detector
+	go test -race $$(go list ./... | grep -v '/e2e\(/\|$$\)')
+
+# One package at a time: each starts a fleet of its own and watches the clock. Compiling first keeps all cores busy.
+.PHONY: integration
+integration: k8s capi build $(KUSTOMIZE) ## Run the tests on real API servers, with the race detector
+	go build -race ./e2e/...
+	go test -race -count=1 -timeout 15m -p 1 ./e2e/...
+
+##@ Build what the above need (each does so by itself)
+
+.PHONY: k8s
+k8s: ## Build etcd and a real Kubernetes control plane into the cache
+	@LDFLAGS="-s -w $(call stamp,k8s.io/component-base/version,$(K8S_VERSION)) $(call stamp,k8s.io/client-go/pkg/version,$(K8S_VERSION))" \
+	$(BUILD_ONCE) $(KUBEBUILDER_ASSETS) e2e/k8s \
+		etcd=go.etcd.io/etcd/server/v3 \
+		kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver \
+		kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager \
+		kubectl=k8s.io/kubernetes/cmd/kubectl
+
+.PHONY: capi
+capi: ## Build the real Cluster API manager and clusterctl into the cache
+	@LDFLAGS="-s -w $(call stamp,sigs.k8s.io/cluster-api/version,$(CAPI_VERSION))" \
+	$(BUILD_ONCE) $(CAPI_ASSETS) e2e/capi \
+		capi-manager=sigs.k8s.io/cluster-api/core \
+		clusterctl=sigs.k8s.io/cluster-api/cmd/clusterctl
+
+TOOL_PROGRAMS := \
+	$(notdir $(CONTROLLER_GEN))=sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION) \
+	$(notdir $(KUSTOMIZE))=sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION) \
+	$(notdir $(GOLANGCI_LINT))=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+
+.PHONY: tools
+tools: ## Build controller-gen, kustomize and golangci-lint into the cache
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(TOOL_PROGRAMS)
+
+$(CONTROLLER_GEN) $(KUSTOMIZE) $(GOLANGCI_LINT):
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(filter $(@F)=%,$(TOOL_PROGRAMS))
