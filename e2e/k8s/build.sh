@@ -27,8 +27,9 @@ trap 'exit 130' HUP INT TERM
 
 # tick says every ten seconds how long this has taken and which package came last; it ends with this script.
 tick() {
-	while sleep 10 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
-		echo "      $1: $(($(date +%s) - started)) s, at $(tail -n 1 "$work/log")"
+	while sleep 1 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+		elapsed=$(($(date +%s) - started))
+		[ $((elapsed % 10)) -ne 0 ] || echo "      $1: $elapsed s, at $(tail -n 1 "$work/log")"
 	done
 }
 
