@@ -94,7 +94,7 @@ lint: $(GOLANGCI_LINT) ## Check style, import rules and the ban on wall clocks
 
 .PHONY: unit
 unit: ## Run the tests that need no API server, with the race detector
-	packages=$$(go list ./...) && go test -race $$(echo "$$packages" | grep -Ev '/e2e(/|$$$$)')
+	packages=$$(go list ./...) && go test -race $$(echo "$$packages" | grep -Ev '/e2e(/|$$)')
 
 # One package at a time: each starts a fleet of its own and watches the clock. Compiling first keeps all cores busy.
 .PHONY: integration
