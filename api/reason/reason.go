@@ -26,6 +26,9 @@ const (
 	WaitingForBound Reason = "WaitingForBound"
 	// WaitingForClusters: better clusters have not been reached yet.
 	WaitingForClusters Reason = "WaitingForClusters"
+	// MostUnreachable: most clusters were lost at once, so the hub itself may be cut
+	// off; leaders that it cannot reach are not replaced.
+	MostUnreachable Reason = "MostUnreachable"
 	// PolicyGone: no policy claims the namespace any more.
 	PolicyGone Reason = "PolicyGone"
 	// NamespaceGone: the namespace exists in no cluster any more.

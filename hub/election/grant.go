@@ -1,0 +1,42 @@
+package election
+
+import (
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// grant is the record of a new term that starts now, led by c.
+func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Record {
+	return Record{
+		Leader:    c.Name,
+		Epoch:     lease.NextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
+		Phase:     Leading,
+		Reason:    outcome(s.Record, c.Name),
+		Since:     now.Wall,
+		Acquired:  now.Wall,
+		Duration:  p.Timings.Duration,
+		LeaseName: p.LeaseName,
+		Next:      next(cs, c.Name),
+		Heeded:    heed(s.Record, cs, true),
+	}
+}
+
+// outcome names the change from the last leader to this one.
+func outcome(r Record, to string) reason.Reason {
+	switch {
+	case r.Leader == "":
+		return reason.Elected
+	case r.Leader == to:
+		return reason.NewTerm
+	case observed(r.Reason), r.Reason == reason.NeverReached, r.Reason == reason.CopyLost:
+		return reason.FailedOver
+	default:
+		return reason.HandedOver
+	}
+}
+
+// next names the cluster that would lead after leader.
+func next(ranked []Candidate, leader string) string {
+	c, _ := best(ranked, func(c Candidate) bool { return mayLead(c) && c.Name != leader })
+	return c.Name
+}

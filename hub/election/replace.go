@@ -1,0 +1,88 @@
+package election
+
+import (
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// whyReplace says why the recorded leader must be replaced, or "" if it stays. The
+// candidates are ranked.
+func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
+	holder, known := named(ranked, s.Record.Leader)
+	if !known {
+		// The Cluster is gone, or takes no part any more. Its term ends in order.
+		return reason.Gone
+	}
+	switch holder.Fitness {
+	case Unknown:
+		// Unknown is not dead. But once all that it can have been promised has passed,
+		// it leads no more, whatever it is.
+		if !boundOf(s, p.Timings.Skew).passed(now) {
+			return ""
+		}
+		return unlessAlone(reason.NeverReached, p, s, ranked)
+	case Unfit:
+		if observed(holder.Reason) {
+			return unlessAlone(holder.Reason, p, s, ranked)
+		}
+		return holder.Reason
+	case KeepsOnly, Fit:
+	}
+	if s.CopyLost {
+		return reason.CopyLost
+	}
+	if overtaken(s.Record, holder, ranked) {
+		return reason.PriorityChanged
+	}
+	return ""
+}
+
+// observed tells what the hub observes of a cluster from what an operator asks of
+// it. Only an observation can be the observer's fault.
+func observed(r reason.Reason) bool {
+	return r == reason.Unreachable || r == reason.Recovering || r == reason.Forbidden
+}
+
+// unlessAlone holds a leader that the hub cannot reach when deposing it helps
+// nobody: there is no successor, or most clusters were lost at once, so that the hub
+// is the likelier culprit. Its copy is not renewed; its term may lapse by itself.
+func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
+	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {
+		return ""
+	}
+	if _, ok := best(ranked, mayLead); !ok {
+		return ""
+	}
+	return why
+}
+
+// overtaken reports whether an operator's edit put an eligible cluster above the
+// leader: the leader's priority was lowered or the other's raised, compared with
+// what decisions have heeded so far. A recovery edits nothing, so it moves nothing.
+func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
+	heeded, ok := r.Heeded[holder.Name]
+	lowered := ok && holder.Priority < heeded
+	_, found := best(ranked, func(c Candidate) bool {
+		if !mayLead(c) || c.Priority <= holder.Priority {
+			return false
+		}
+		before, ok := r.Heeded[c.Name]
+		return lowered || !ok || c.Priority > before
+	})
+	return found
+}
+
+// heed takes the present priorities into account. A new cluster that was never
+// reached is left out until it can be judged: its label is an edit that has not been
+// acted on. all heeds even those, when a leader is chosen in their absence.
+func heed(r Record, cs []Candidate, all bool) map[string]int32 {
+	heeded := make(map[string]int32, len(cs))
+	for _, c := range cs {
+		if before, ok := r.Heeded[c.Name]; ok && c.Fitness == Unknown && !all {
+			heeded[c.Name] = before
+		} else if c.Fitness != Unknown || all {
+			heeded[c.Name] = c.Priority
+		}
+	}
+	return heeded
+}

@@ -1,0 +1,155 @@
+package election
+
+import (
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// Phase is where a namespace is between one leader and the next. The words are
+// those of the record.
+type Phase string
+
+// The phases; see the package comment for the ways between them.
+const (
+	Vacant   Phase = "Vacant"
+	Leading  Phase = "Leading"
+	Draining Phase = "Draining"
+	Retired  Phase = "Retired"
+)
+
+// Policy is what decisions need of a LeadershipPolicy.
+type Policy struct {
+	Timings   lease.Timings
+	LeaseName string
+	// FailOverWhenMostUnreachable lets a namespace fail over although most clusters
+	// became unreachable at once, when it may well be the hub that is cut off.
+	FailOverWhenMostUnreachable bool
+}
+
+// Record is what is persisted of a namespace: the status of its NamespaceLeader.
+// The zero Record is a lost one.
+type Record struct {
+	Leader string
+	Epoch  int64
+	Phase  Phase
+	Reason reason.Reason
+	// Since is when leader or phase last changed, Acquired when the term began.
+	Since, Acquired time.Time
+	// Duration is the longest D that copies of this term may carry.
+	Duration  time.Duration
+	LeaseName string
+	// NotBefore is for people to read. Decisions compute the bound anew: one that
+	// another tenure wrote is not trusted.
+	NotBefore time.Time
+	Next      string
+	// Heeded holds the priorities that decisions have taken into account so far.
+	Heeded map[string]int32
+}
+
+// Lost reports whether the record says nothing. An empty record is a lost one: a
+// clusterctl move restores objects without their status.
+func (r Record) Lost() bool { return r.Phase == "" }
+
+// Fitness is what the hub knows of a cluster's fitness to lead a namespace.
+type Fitness int
+
+const (
+	// Unfit: it must not lead; a leader that is unfit is replaced.
+	Unfit Fitness = iota
+	// Unknown: never reached by this hub process. No candidate, and not deposed
+	// before its bound has passed.
+	Unknown
+	// KeepsOnly: it may keep what it has, but is never newly chosen.
+	KeepsOnly
+	// Fit: it may lead.
+	Fit
+)
+
+// Candidate is one cluster, as a candidate for one namespace.
+type Candidate struct {
+	Name     string
+	Priority int32
+	Fitness  Fitness
+	// Reason says why it is not Fit.
+	Reason reason.Reason
+	// Answering says that its last read and its last write were answered: a leader
+	// that answers again before its term was closed may resume.
+	Answering bool
+	// Prepared says that a copy written since the draining began is in place there.
+	// A successor that cannot be written is none.
+	Prepared bool
+	// Refused says that such a write was tried, and failed.
+	Refused bool
+}
+
+// Sent is what this tenure has promised for the current record.
+type Sent struct {
+	// Until is the latest stamp + the duration sent with it; zero when this tenure
+	// has sent nothing.
+	Until time.Time
+	// BootUntil is the same on the boot clock of this process: its reading at that
+	// send + the duration.
+	BootUntil time.Duration
+	// Settled says that no promise longer than the last one sent is open.
+	Settled bool
+	// Closed says that no further stamp can be drawn for the term, so that the rest
+	// of this struct is final.
+	Closed bool
+}
+
+// Tenure is one hub replica's unbroken right to write.
+type Tenure struct {
+	// Started is when it was acquired.
+	Started lease.Reading
+	// Inherited is the latest instant at which an earlier tenure can have stamped.
+	Inherited time.Time
+}
+
+// State is all that a decision depends on beside the policy and the candidates.
+type State struct {
+	Record Record
+	Tenure Tenure
+	Sent   Sent
+	// Mine says that this tenure persisted the grant of the record's epoch.
+	Mine bool
+	// CopyLost says that the leader's copy does not stand and cannot be put right
+	// within the term.
+	CopyLost bool
+	// Highest is the highest epoch of any sealed copy read at the start of the tenure.
+	Highest int64
+	// Standing is the live copy with the highest epoch, among the sealed ones read at
+	// the start of the tenure, that names the cluster it lives in.
+	Standing *Standing
+	// LargestDuration is the largest D that any hub ever sent with this seal.
+	LargestDuration time.Duration
+	// OtherHub says that another hub writes copies of this namespace.
+	OtherHub bool
+	// MostUnreachable says that most clusters became unreachable within one window.
+	MostUnreachable bool
+}
+
+// Standing is a live sealed copy that names the cluster it lives in.
+type Standing struct {
+	Cluster string
+	Term    lease.Term
+}
+
+// Decision is what Next wants.
+type Decision struct {
+	// Record is what the record must become.
+	Record Record
+	// Persist says that Record differs from the persisted one and must be written, by
+	// compare-and-swap, before anything that depends on it.
+	Persist bool
+	// Close says that the source of stamps must be closed before this can be decided:
+	// do so, gather again and ask again. Nothing else is to be done.
+	Close bool
+	// Gone says that nothing is left of the record: it may be deleted.
+	Gone bool
+	// Waiting says why nothing more was decided yet, if something is being waited for.
+	Waiting reason.Reason
+	// After is when to ask again at the latest; zero if only events matter.
+	After time.Duration
+}
