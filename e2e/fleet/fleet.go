@@ -1,0 +1,185 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// AssetsVariable is the environment variable that names the folder of the binaries.
+const AssetsVariable = "KUBEBUILDER_ASSETS"
+
+// hubName is the name of the hub's server among the servers of a fleet.
+const hubName = "hub"
+
+// Options say what fleet to start.
+type Options struct {
+	// Members are the names of the members: distinct DNS labels, not "hub". A fleet may have none.
+	Members []string
+	// CAPICRDs is the folder of Cluster API's CRDs. By default it is found in the module of
+	// Cluster API that this module requires, which works within the repository only.
+	CAPICRDs string
+	// CRDs is the folder of Leasecast's CRDs. By default it is config/crd/bases of the repository.
+	CRDs string
+	// Progress, if set, is told what happens, a line at a time and never twice at once.
+	Progress func(line string)
+}
+
+// Fleet is a running hub and its members. Its methods may be called from any goroutine.
+type Fleet struct {
+	nest    *nest
+	dir     *workDir
+	hub     *Server
+	members []*Server
+	stop    sync.Once
+	stopErr error
+}
+
+// Start starts a fleet and returns when every server is ready, with the CRDs in the hub. ctx bounds
+// the start only: the fleet runs until Stop. An error names the server that failed and shows the end of
+// its log; then nothing is left running.
+func Start(ctx context.Context, o Options) (*Fleet, error) {
+	progress := serialized(o.Progress)
+	assets, err := findAssets()
+	if err != nil {
+		return nil, err
+	}
+	if err := validate(o.Members); err != nil {
+		return nil, err
+	}
+	crds, err := loadCRDs(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	f, err := prepare(o.Members, assets)
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, s := range f.Servers() {
+		group.Go(func() error {
+			if err := s.start(groupCtx); err != nil {
+				return err
+			}
+			if s == f.hub {
+				if err := installCRDs(groupCtx, s, crds); err != nil {
+					return fmt.Errorf("hub: %w", err)
+				}
+			}
+			progress(fmt.Sprintf("%s is ready after %.1f s", s.name, time.Since(begin).Seconds()))
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the fleet: %w", err), f.Stop())
+	}
+	return f, nil
+}
+
+// prepare makes the servers without starting them.
+func prepare(members []string, assets string) (*Fleet, error) {
+	dir, err := newWorkDir()
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{dir: dir, nest: newNest()}
+	for _, name := range append([]string{hubName}, members...) {
+		s, err := newServer(name, dir.path, assets, f.nest)
+		if err != nil {
+			return nil, errors.Join(err, f.Stop())
+		}
+		if f.hub == nil {
+			f.hub = s
+			continue
+		}
+		f.members = append(f.members, s)
+	}
+	return f, nil
+}
+
+// Stop kills all servers, paused ones too, and removes their files: nothing of a fleet is worth
+// an orderly end. It returns when all is gone. Later calls return what the first one did.
+func (f *Fleet) Stop() error {
+	f.stop.Do(func() {
+		f.nest.close()
+		var errs []error
+		for _, s := range f.Servers() {
+			errs = append(errs, s.release())
+		}
+		f.stopErr = errors.Join(append(errs, f.dir.remove())...)
+	})
+	return f.stopErr
+}
+
+// Hub is the server of the management cluster.
+func (f *Fleet) Hub() *Server { return f.hub }
+
+// Members are the members' servers in the order of [Options].
+func (f *Fleet) Members() []*Server { return slices.Clone(f.members) }
+
+// Member is the member of that name. It panics if the fleet was started without one: the names are
+// in the same test.
+func (f *Fleet) Member(name string) *Server {
+	for _, s := range f.members {
+		if s.name == name {
+			return s
+		}
+	}
+	panic(fmt.Sprintf("fleet: there is no member %q", name))
+}
+
+// Servers are the hub and the members.
+func (f *Fleet) Servers() []*Server {
+	if f.hub == nil {
+		return nil
+	}
+	return append([]*Server{f.hub}, f.members...)
+}
+
+func findAssets() (string, error) {
+	dir := os.Getenv(AssetsVariable)
+	if dir == "" {
+		return "", fmt.Errorf("%s is not set: it must name the folder of etcd, kube-apiserver and "+
+			"kube-controller-manager, which `make k8s` builds", AssetsVariable)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("%s=%s holds no %s (`make k8s` builds it): %w", AssetsVariable, dir, name, err)
+		}
+	}
+	return dir, nil
+}
+
+func validate(members []string) error {
+	for i, name := range members {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			return fmt.Errorf("member name %q: %s", name, strings.Join(problems, "; "))
+		}
+		if name == hubName || slices.Contains(members[:i], name) {
+			return fmt.Errorf("member name %q is taken", name)
+		}
+	}
+	return nil
+}
+
+func serialized(progress func(string)) func(string) {
+	var mu sync.Mutex
+	return func(line string) {
+		if progress == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		progress(line)
+	}
+}
