@@ -1,0 +1,115 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+// Key names a member: its fleet, which is the hub namespace of its Cluster, and the name of
+// the Cluster.
+type Key struct {
+	Fleet string
+	Name  string
+}
+
+// String is `<fleet>/<name>`.
+func (k Key) String() string { return k.Fleet + "/" + k.Name }
+
+// ClusterName is the name under which the member is engaged.
+func (k Key) ClusterName() multicluster.ClusterName { return multicluster.ClusterName(k.String()) }
+
+// Identity is the name of the member in holderIdentity.
+func (k Key) Identity() string { return lease.Identity(k.Name, k.Fleet) }
+
+// ParseKey is the inverse of [Key.ClusterName].
+func ParseKey(name multicluster.ClusterName) (Key, error) {
+	fleet, cluster, ok := strings.Cut(name.String(), "/")
+	if !ok || fleet == "" || cluster == "" || strings.Contains(cluster, "/") {
+		return Key{}, fmt.Errorf("cluster name %q is not <fleet>/<cluster>", name)
+	}
+	return Key{Fleet: fleet, Name: cluster}, nil
+}
+
+// Problem is a reason and its explanation for people. It holds no secrets.
+type Problem struct {
+	Reason  reason.Reason
+	Message string
+}
+
+// Member is what the fleet knew about one Cluster when it was asked. The fields are a
+// snapshot; the methods work on the living member. Do not change what Labels holds.
+type Member struct {
+	Key
+
+	// UID is the UID of the member's kube-system namespace: the one pinned on the Cluster,
+	// or else the one read from it. Empty before first contact.
+	UID string
+	// Pinned: the UID stands in the annotation of the Cluster. Write nothing into a
+	// member before that.
+	Pinned bool
+
+	// Priority is the value of the label, if PriorityReason is empty.
+	Priority int32
+	// PriorityReason is NoPriority or InvalidPriority if the label says nothing usable.
+	PriorityReason reason.Reason
+
+	// Connected: the member is engaged, so that Cluster is not nil. It stays so while the
+	// member cannot be reached.
+	Connected bool
+	// Problem is the gravest thing that is wrong, or empty. NameTooLong, WrongCluster,
+	// DuplicateCluster, Deleting and Gone exclude the member from leading.
+	// InvalidKubeconfig and NoKubeconfig are a warning while the last good kubeconfig
+	// works, which Connected and Health tell. NeverReached, Unreachable and Forbidden say
+	// why there is no connection yet, or what the last probe met.
+	Problem Problem
+
+	// Deleting: the Cluster has a deletion timestamp.
+	Deleting bool
+	// Gone: the Cluster does not exist any more; only the connection is kept.
+	Gone bool
+	// Paused: the Cluster is paused, by its spec or by annotation.
+	Paused bool
+	// DeleteForMove: clusterctl move is deleting the Cluster here, because it lives in
+	// another hub now. It stays true when the Cluster is gone.
+	DeleteForMove bool
+
+	// Labels are those of the Cluster.
+	Labels map[string]string
+	// Hint is what CAPI thinks of the Cluster, in a few words for people. It decides
+	// nothing: its conditions lag, and freeze while a Cluster is paused.
+	Hint string
+
+	live *member
+}
+
+// Cluster is the member's cached client, engaged with the manager. It caches
+// Namespaces and the Leases that are labelled as managed, and nothing else: other
+// kinds are refused. It is nil unless Connected. Requests are not bounded by anything but
+// their context and the wait for the first byte of an answer.
+func (m Member) Cluster() cluster.Cluster { return m.live.engaged() }
+
+// Writer is a client on the member's second connection, which is used by renewals and
+// probes only, so that they do not queue behind lists and watches. It reads without a
+// cache, knows no rate limit, and every kind that client-go knows. Bound each request
+// with a context. It may be used while not Connected; then requests fail.
+func (m Member) Writer() kubernetes.Interface { return m.live.writer }
+
+// WriterConfig is the configuration of [Member.Writer], for clients of other kinds. Its host is
+// a placeholder: transport and credentials are swapped in below it.
+func (m Member) WriterConfig() *rest.Config { return rest.CopyConfig(m.live.writerConfig) }
+
+// Health judges the member now.
+func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }
+
+// Observe takes in the outcome of a request that the caller has sent to the member
+// itself.
+func (m Member) Observe(o health.Observation) { m.live.observe(o) }

@@ -1,0 +1,91 @@
+package health
+
+import (
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// Kind of a request.
+type Kind int
+
+// The kinds of requests that are judged apart.
+const (
+	// Read is an authenticated read.
+	Read Kind = iota
+	// Write is a write on the path that renewals take.
+	Write
+	kinds
+)
+
+// String names the kind in messages.
+func (k Kind) String() string {
+	if k == Write {
+		return "write"
+	}
+	return "read"
+}
+
+// Observation is the outcome of one request to a member.
+type Observation struct {
+	Kind Kind
+	// At is the reading of the clocks just before the request was sent.
+	At lease.Reading
+	// OK: the request was answered, and granted.
+	OK bool
+	// Reason and Message say why not. They are ignored if OK.
+	Reason  reason.Reason
+	Message string
+}
+
+// Thresholds are the policy's part of the judgement.
+type Thresholds struct {
+	// UnreachableAfter is how long requests of a kind may fail, counted from the send
+	// time of the last one that succeeded, before the member is unhealthy.
+	UnreachableAfter time.Duration
+	// RecoverAfter is how long a member that was unhealthy must answer without a
+	// failure before it is healthy again, from the send time of the first success
+	// to that of the last.
+	RecoverAfter time.Duration
+}
+
+// State is the judgement.
+type State int
+
+// The three states of a member.
+const (
+	Unknown State = iota
+	Healthy
+	Unhealthy
+)
+
+// String names the state as conditions and logs show it.
+func (s State) String() string {
+	switch s {
+	case Healthy:
+		return "Healthy"
+	case Unhealthy:
+		return "Unhealthy"
+	default:
+		return "Unknown"
+	}
+}
+
+// Verdict is what a [Track] says at one instant under one policy.
+type Verdict struct {
+	State State
+	// Since is when the state began. It is zero for Unknown.
+	Since lease.Reading
+	// Reason is NeverReached, or Forbidden, if Unknown; that of the last failure, or
+	// Recovering, if Unhealthy; empty if Healthy.
+	Reason reason.Reason
+	// Message explains the reason to a person. It may be empty.
+	Message string
+	// Answering: the latest read and the latest write both succeeded. A member can
+	// answer while it is still recovering, and stop answering while still healthy.
+	Answering bool
+	// Next is how long from now the state may change although nothing new is
+	// observed; ask again then. Zero: only an observation can change it.
+	Next time.Duration
+}
