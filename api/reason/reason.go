@@ -81,6 +81,8 @@ const (
 	OtherHub Reason = "OtherHub"
 	// Unguarded: the policy that protects the Leases does not stand in the cluster.
 	Unguarded Reason = "Unguarded"
+	// Unwritable: a copy cannot be stored as it is.
+	Unwritable Reason = "Unwritable"
 	// NameTooLong: `<cluster>.<fleet>` is longer than a holderIdentity or label allows.
 	NameTooLong Reason = "NameTooLong"
 )

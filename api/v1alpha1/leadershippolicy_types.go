@@ -87,10 +87,7 @@ type NamespaceSelection struct {
 // different regions; 3 s, 1 s, 500 ms and 250 ms suit clusters with good clocks and a
 // short way between them.
 //
-// +kubebuilder:validation:XValidation:rule="duration(self.renewInterval) + duration(self.renewInterval) + duration(self.requestTimeout) + duration(self.maxClockSkew) <= duration(string(self.leaseDurationSeconds) + 's')",message="2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
-// +kubebuilder:validation:XValidation:rule="duration(self.renewInterval) >= duration('100ms')",message="renewInterval must be at least 100ms"
-// +kubebuilder:validation:XValidation:rule="duration(self.requestTimeout) >= duration('50ms')",message="requestTimeout must be at least 50ms"
-// +kubebuilder:validation:XValidation:rule="duration(self.maxClockSkew) >= duration('1ms')",message="maxClockSkew must be at least 1ms: no two clocks agree"
+// +kubebuilder:validation:XValidation:rule="[self.renewInterval, self.requestTimeout, self.maxClockSkew].exists(d, !d.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || duration(d) > duration('1h')) || duration(self.renewInterval) + duration(self.renewInterval) + duration(self.requestTimeout) + duration(self.maxClockSkew) <= duration(string(self.leaseDurationSeconds) + 's')",message="2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
 type Timings struct {
 	// leaseDurationSeconds is D: how long after its stamp a copy lets the leader act. The
 	// hub's clock sets the stamp just before it sends. A change counts from the next
@@ -106,7 +103,7 @@ type Timings struct {
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="renewInterval must be a duration, such as 5s or 500ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="renewInterval must be a duration from 100ms to 1h, such as 5s"
 	RenewInterval metav1.Duration `json:"renewInterval,omitempty,omitzero"`
 
 	// requestTimeout is τ: how long the hub waits for a member's answer.
@@ -114,7 +111,7 @@ type Timings struct {
 	// +kubebuilder:default="3s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="requestTimeout must be a duration, such as 3s or 500ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('50ms') && duration(self) <= duration('1h')",message="requestTimeout must be a duration from 50ms to 1h, such as 3s"
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty,omitzero"`
 
 	// maxClockSkew is ε: twice the largest error of any clock that takes part, the hub's
@@ -124,7 +121,7 @@ type Timings struct {
 	// +kubebuilder:default="1s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="maxClockSkew must be a duration, such as 1s or 250ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="maxClockSkew must be a duration from 1ms to 1h, such as 1s"
 	MaxClockSkew metav1.Duration `json:"maxClockSkew,omitempty,omitzero"`
 }
 
@@ -139,7 +136,7 @@ type Health struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$') && duration(self) >= duration('100ms')",message="unreachableAfter must be a duration of at least 100ms, such as 10s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="unreachableAfter must be a duration from 100ms to 1h, such as 10s"
 	UnreachableAfter *metav1.Duration `json:"unreachableAfter,omitempty"`
 
 	// recoverAfter is how long a lost cluster must answer again before it may be chosen.
@@ -147,7 +144,7 @@ type Health struct {
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(h|m|s|ms|us))+$')",message="recoverAfter must be a duration, such as 5s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="recoverAfter must be a duration from 0s to 1h, such as 5s"
 	RecoverAfter *metav1.Duration `json:"recoverAfter,omitempty"`
 }
 

@@ -1,0 +1,25 @@
+// Package publish writes terms into members: one Publisher a member, in it one lane
+// a copy.
+//
+// A lane is a small state machine without a clock, a client or a goroutine: given
+// what the copy has to be, what is known to be there, and one reading of the clocks,
+// it names the next request (lane.go). The Publisher runs lanes on a few workers and
+// does the I/O (publisher.go). A member that answers nothing costs its own workers
+// and nobody else's.
+//
+// # Rules of the protocol that live here
+//
+//   - One reading: the reading that a lane gets is both the stamp and what is compared
+//     with the deadline of the tenure.
+//   - Renew only what stands: a renewal is a compare-and-swap, by UID and
+//     resourceVersion, on a live sealed copy that names this holder and epoch. The
+//     first copy of a term is written by the tenure that persisted the grant alone.
+//   - Hold the stamp: a copy that someone edits or deletes is put right with the stamp
+//     that was sent last, which promises nothing new. A new stamp is drawn only for a
+//     member that has just answered: on a dead link the read that goes first fails, and
+//     nothing is promised.
+//   - Every stamp is entered in the Ledger before it is sent. The Ledger outlives the
+//     Publishers, because a promise outlives the connection it was sent over.
+//   - A Lease that nobody of us made, another hub's copy, and a copy that says it
+//     belongs to another member are never overwritten: they are reported.
+package publish

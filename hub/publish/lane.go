@@ -1,0 +1,282 @@
+package publish
+
+import (
+	"hash/fnv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// Timings are what a lane needs of a policy's.
+type Timings struct {
+	// Renew is r, Timeout is τ.
+	Renew, Timeout time.Duration
+}
+
+// Facts are what a lane knows of its copy, for the controller.
+type Facts struct {
+	// InPlace says that the copy is as it has to be.
+	InPlace bool
+	// Lost says that the copy of a leader does not stand and cannot be put right within
+	// its term.
+	Lost bool
+	// Fresh is the Fresh of the assignment that InPlace or Refused speaks of.
+	Fresh time.Time
+	// Refused says that the last attempt to write a fresh copy failed.
+	Refused bool
+	// Problem says what is in the way, if anything; Message says it in words.
+	Problem reason.Reason
+	Message string
+}
+
+// self is what every copy in a member has in common.
+type self struct {
+	cluster, uid, hub string
+	key               lease.Key
+}
+
+// known is what is known to be in the member.
+type known struct {
+	read   bool                  // false: nothing is known, a live read must say
+	lease  *coordinationv1.Lease // nil: there is none
+	copy   lease.Copy
+	sealed bool
+}
+
+type action int
+
+const (
+	idle action = iota
+	read
+	create
+	update
+	remove
+)
+
+// step is the next request of a lane, or how long it has nothing to do.
+type step struct {
+	action action
+	lease  *coordinationv1.Lease // what to create, update or remove
+	stamp  lease.Reading         // a promise that this request carries
+	promis time.Duration         // how long that promise is; zero: none
+	after  time.Duration         // idle: when to look again; zero: only events matter
+}
+
+// recheck is how often a Lease that stands in the way is looked at again: it carries
+// no label of ours, so no watch tells when it goes.
+const recheck = 2 * time.Second
+
+// lane is the state machine of one copy. It is not safe for concurrent use.
+type lane struct {
+	namespace, name string
+	self            self
+	want            lease.Assignment
+	timings         Timings
+	known           known
+	made            types.UID // the last Lease that this lane wrote: an edit of it is ours to repair
+
+	// What was stamped last for want's term, by this tenure.
+	stampedEpoch int64
+	stamped      lease.Term
+
+	lookAgain time.Duration // boot reading from when on a blocked lane reads again
+	facts     Facts
+	told      Facts // what the controller was told last, without the message
+}
+
+// news reports whether the controller should look at the facts again, and takes it
+// that it will.
+func (l *lane) news() bool {
+	f := l.facts
+	f.Message = ""
+	if f == l.told {
+		return false
+	}
+	l.told = f
+	return true
+}
+
+// assign replaces what the copy has to be. An older epoch than the present one comes
+// from a record that was read too early, and is ignored.
+func (l *lane) assign(a lease.Assignment, t Timings) {
+	if a.Role != lease.Absent && a.Term.Epoch < l.want.Term.Epoch {
+		return
+	}
+	if !a.Fresh.Equal(l.want.Fresh) || a.Term.Epoch != l.want.Term.Epoch || a.Role != l.want.Role {
+		l.facts.Refused = false
+		l.facts.Lost = false
+	}
+	l.want, l.timings = a, t
+	l.facts.Fresh = a.Fresh
+}
+
+// observe takes in a copy as a watch or an answer showed it. Older versions than the
+// known one change nothing.
+func (l *lane) observe(obj *coordinationv1.Lease) {
+	if k := l.known.lease; k != nil && k.UID == obj.UID {
+		if k.ResourceVersion == obj.ResourceVersion {
+			return
+		}
+		if older, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion); err != nil || older < 0 {
+			return
+		}
+	} else if l.known.read && k != nil {
+		// Another object of the same name: which one is newer, only a read can say.
+		l.known = known{}
+		return
+	}
+	l.know(obj)
+}
+
+// know takes in a live answer: the copy, or nil for none.
+func (l *lane) know(obj *coordinationv1.Lease) {
+	l.known = known{read: true, lease: obj}
+	if obj != nil {
+		var seal string
+		l.known.copy, seal = wire.Read(obj)
+		l.known.sealed = lease.Sealed(l.self.key, l.known.copy, seal)
+	}
+}
+
+// doubt takes in that a watch no longer shows the copy. The watch shows labelled
+// Leases only, so the copy may be gone or have lost its label: a read must say.
+func (l *lane) doubt() { l.known = known{} }
+
+// next names the next request. may says that the tenure still has the right to stamp
+// at now; answered, that the member has just answered something.
+func (l *lane) next(now lease.Reading, may, answered bool) step {
+	l.facts.InPlace, l.facts.Problem, l.facts.Message = false, "", ""
+	switch {
+	case l.want.Role == lease.Hold || !may:
+		return step{}
+	case !l.known.read || l.lookAgain != 0 && now.Boot >= l.lookAgain:
+		l.lookAgain = 0
+		return step{action: read}
+	case l.blocked():
+		if l.lookAgain == 0 {
+			l.lookAgain = now.Boot + recheck
+		}
+		return step{after: l.lookAgain - now.Boot}
+	}
+	switch l.want.Role {
+	case lease.Absent:
+		if l.known.lease != nil {
+			return step{action: remove, lease: l.known.lease}
+		}
+	case lease.Follow:
+		return l.follow(now)
+	case lease.Lead:
+		return l.lead(now, answered)
+	}
+	l.facts.InPlace = true
+	return step{}
+}
+
+// blocked reports whether something stands in the way that is never overwritten.
+func (l *lane) blocked() bool {
+	obj := l.known.lease
+	if obj == nil || obj.UID == l.made {
+		return false
+	}
+	name := l.namespace + "/" + l.name
+	switch c := l.known.copy; {
+	case !wire.Ours(obj):
+		l.facts.Problem = reason.ForeignLease
+		l.facts.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
+	case c.Hub != "" && c.Hub != l.self.hub:
+		l.facts.Problem = reason.OtherHub
+		l.facts.Message = "Lease " + name + " was written by the hub " + c.Hub + ": stop that hub, or delete the Lease if it is gone"
+	case l.known.sealed && (c.Cluster != l.self.cluster || c.Namespace != l.namespace):
+		l.facts.Problem = reason.WrongCluster
+		l.facts.Message = "Lease " + name + " belongs to the cluster " + c.Cluster + ": check where the kubeconfigs of both lead to"
+	default:
+		return false
+	}
+	return true
+}
+
+// follow sees to it that the copy names somebody else.
+func (l *lane) follow(now lease.Reading) step {
+	c := l.known.copy
+	if l.known.sealed && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
+		l.facts.InPlace, l.facts.Refused = true, false
+		return step{}
+	}
+	if l.known.sealed && c.Epoch > l.want.Term.Epoch {
+		// A sealed copy newer than the record was read at the start of the tenure and
+		// raises the record; until that is persisted there is nothing to write.
+		l.facts.Problem, l.facts.Message = reason.CopyLost, "the copy is newer than the record"
+		return step{}
+	}
+	return l.write(now.Wall)
+}
+
+// lead sees to it that the copy names this member and is renewed.
+func (l *lane) lead(now lease.Reading, answered bool) step {
+	c := l.known.copy
+	stands := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
+	switch {
+	case stands:
+		l.facts.InPlace = true
+		if wait := l.due(c).Sub(now.Wall); wait > 0 {
+			return step{after: wait}
+		}
+	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):
+		return l.write(l.stamped.Renewed) // put right with the last stamp: nothing new is promised
+	case l.stampedEpoch == l.want.Term.Epoch || !l.want.First:
+		l.facts.Lost = true
+		return step{}
+	}
+	if !answered {
+		return step{action: read}
+	}
+	s := l.write(now.Wall)
+	if s.action == create || s.action == update {
+		s.stamp, s.promis = now, l.want.Term.Duration
+		l.stampedEpoch = l.want.Term.Epoch
+		l.stamped = l.want.Term
+		l.stamped.Renewed = now.Wall
+	}
+	return s
+}
+
+// due is when a standing copy is to be renewed: r after its stamp. The first renewal
+// of a term comes earlier by a share of r that the namespace decides, so that terms
+// which began together do not stay together.
+func (l *lane) due(c lease.Copy) time.Time {
+	if c.Renewed.Sub(c.Acquired) < l.timings.Renew/2 {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(l.namespace))
+		return c.Renewed.Add(l.timings.Renew/4 + time.Duration(h.Sum32()%1000)*l.timings.Renew*3/4000)
+	}
+	return c.Renewed.Add(l.timings.Renew)
+}
+
+// write puts the wanted copy with this stamp in the place of what is known. A copy
+// with a higher epoch was poisoned, and the guard lets no epoch fall: it is removed
+// first.
+func (l *lane) write(stamp time.Time) step {
+	c := lease.Copy{
+		Term: l.want.Term, Namespace: l.namespace, Name: l.name,
+		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
+	}
+	c.Renewed = stamp
+	s := step{action: create, lease: &coordinationv1.Lease{}}
+	if old := l.known.lease; old != nil {
+		if l.known.copy.Epoch > c.Epoch {
+			return step{action: remove, lease: old}
+		}
+		s = step{action: update, lease: old.DeepCopy()}
+	}
+	if err := wire.Write(l.self.key, c, s.lease); err != nil {
+		l.facts.Problem, l.facts.Message = reason.Unwritable, err.Error()
+		return step{}
+	}
+	return s
+}

@@ -1,0 +1,61 @@
+package publish
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// Promise is what this tenure has promised for one namespace, in all members and
+// terms together.
+type Promise struct {
+	// Until is the latest stamp + the duration sent with it, by the hub's wall clock.
+	Until time.Time
+	// BootUntil is the latest boot reading at a send + the duration sent.
+	BootUntil time.Duration
+	// Settled says that no promise is open that ends later than the last one sent.
+	Settled bool
+}
+
+// Ledger remembers every promise of a tenure. It is safe for concurrent use.
+type Ledger struct {
+	mu       sync.Mutex
+	promises map[types.NamespacedName]Promise // by fleet and namespace
+}
+
+// NewLedger returns an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{promises: map[types.NamespacedName]Promise{}}
+}
+
+// enter notes a stamp that is about to be sent.
+func (l *Ledger) enter(key types.NamespacedName, stamp lease.Reading, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.promises[key]
+	until := stamp.Wall.Add(d)
+	p.Settled = !until.Before(p.Until)
+	if p.Settled {
+		p.Until = until
+	}
+	p.BootUntil = max(p.BootUntil, stamp.Boot+d)
+	l.promises[key] = p
+}
+
+// Promise returns what was promised for a namespace of a fleet. It is final once no
+// Publisher has an assignment to lead there.
+func (l *Ledger) Promise(key types.NamespacedName) Promise {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.promises[key]
+}
+
+// Forget drops a namespace whose promises have all passed.
+func (l *Ledger) Forget(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.promises, key)
+}

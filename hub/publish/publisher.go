@@ -1,0 +1,329 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// workers is how many requests a Publisher has under way at once.
+const workers = 16
+
+// listTimeout bounds the reading of all copies of a member at the start of a tenure.
+const listTimeout = 15 * time.Second
+
+// answeredWithin is how long ago a member must have answered something for a stamp to
+// be drawn without a read that goes first.
+const answeredWithin = 200 * time.Millisecond
+
+// Options configure a Publisher. All fields are required.
+type Options struct {
+	// Client reaches the Leases of the member. It must not limit its own rate, and its
+	// requests must end when their context does.
+	Client coordinationclient.LeasesGetter
+	// Fleet is the hub namespace of the member, Cluster its identity, ClusterUID the UID
+	// that was pinned for it, Hub the name of this hub, Key the key of its seal.
+	Fleet, Cluster, ClusterUID, Hub string
+	Key                             lease.Key
+	Clock                           lease.Clock
+	// MayStamp says whether the tenure still has the right to write at a reading.
+	MayStamp func(lease.Reading) bool
+	// Ledger gets every stamp before it is sent.
+	Ledger *Ledger
+	// Report hears of every request that was sent: whether it was a write, when it was
+	// sent, and its error. It must not block.
+	Report func(write bool, sent lease.Reading, err error)
+	// Changed hears that the facts of a namespace are not what they were, or that a copy
+	// was seen for which there is no assignment. It must not block.
+	Changed func(namespace string)
+	Log     logr.Logger
+}
+
+// Publisher writes the copies of one member. Use New, then Run.
+type Publisher struct {
+	Options
+	queue workqueue.TypedDelayingInterface[types.NamespacedName]
+
+	mu           sync.Mutex // guards what follows; never held across I/O
+	lanes        map[types.NamespacedName]*lane
+	initial      []lease.Copy
+	isRead       bool
+	lastAnswer  time.Duration // boot reading
+	hasAnswered bool
+	silent      bool // the last request got no answer
+	scouting    bool // one request is under way to see whether that is over
+}
+
+// New returns a Publisher without assignments.
+func New(o Options) *Publisher {
+	return &Publisher{
+		Options: o,
+		queue:   workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		lanes:   map[types.NamespacedName]*lane{},
+	}
+}
+
+// Run reads every copy of the member, then works until ctx ends. When it returns,
+// nothing is under way any more.
+func (p *Publisher) Run(ctx context.Context) {
+	defer p.queue.ShutDown()
+	stop := context.AfterFunc(ctx, p.queue.ShutDown)
+	defer stop()
+	if err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		return p.readAll(ctx), nil
+	}); err != nil {
+		return
+	}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for {
+				key, shutdown := p.queue.Get()
+				if shutdown {
+					return
+				}
+				p.work(ctx, key)
+				p.queue.Done(key)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// readAll reads all copies of the member once, live.
+func (p *Publisher) readAll(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	sent := p.Clock.Now()
+	list, err := p.Client.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
+	})
+	p.heard(false, sent, err)
+	if err != nil {
+		p.Log.V(1).Info("Copies could not be read", "reason", "Unreachable", "err", err.Error())
+		return false
+	}
+	p.mu.Lock()
+	for i := range list.Items {
+		obj := &list.Items[i]
+		l := p.lane(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
+		l.know(obj)
+		if l.known.sealed {
+			p.initial = append(p.initial, l.known.copy)
+		}
+	}
+	p.isRead = true
+	p.mu.Unlock()
+	p.Changed("")
+	return true
+}
+
+// Initial returns the sealed copies that were found at the start, and whether they
+// have been read at all.
+func (p *Publisher) Initial() ([]lease.Copy, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.initial, p.isRead
+}
+
+// Copies returns the names of all copies that are known to be in the member.
+func (p *Publisher) Copies() []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var keys []types.NamespacedName
+	for key, l := range p.lanes {
+		if l.known.lease != nil || !l.known.read {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Assign says what a copy has to be from now on. After it returns, no stamp is drawn
+// for an earlier assignment.
+func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
+	p.mu.Lock()
+	p.lane(key).assign(a, t)
+	p.mu.Unlock()
+	p.queue.Add(key)
+}
+
+// Close takes away the right to stamp in a namespace, whatever the name of the copy.
+// After it returns, what the Ledger says of this member is final.
+func (p *Publisher) Close(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, l := range p.lanes {
+		if key.Namespace == namespace && l.want.Role == lease.Lead {
+			l.want.Role = lease.Hold
+		}
+	}
+}
+
+// Facts returns what is known of a copy.
+func (p *Publisher) Facts(key types.NamespacedName) Facts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l, ok := p.lanes[key]; ok {
+		return l.facts
+	}
+	return Facts{}
+}
+
+// Observe takes in a copy from a watch.
+func (p *Publisher) Observe(obj *coordinationv1.Lease) {
+	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+	p.mu.Lock()
+	_, had := p.lanes[key]
+	l := p.lane(key)
+	before := l.known.lease
+	l.observe(obj)
+	news := l.known.lease == nil || before == nil || before.ResourceVersion != l.known.lease.ResourceVersion
+	p.mu.Unlock()
+	if news {
+		p.queue.Add(key)
+	}
+	if !had {
+		p.Changed(key.Namespace)
+	}
+}
+
+// ObserveGone takes in that a watch no longer shows a copy.
+func (p *Publisher) ObserveGone(key types.NamespacedName) {
+	p.mu.Lock()
+	l, ok := p.lanes[key]
+	if ok {
+		l.doubt()
+	}
+	p.mu.Unlock()
+	if ok {
+		p.queue.Add(key)
+	}
+}
+
+// lane returns the lane of a copy, made if need be. The caller holds mu.
+func (p *Publisher) lane(key types.NamespacedName) *lane {
+	l, ok := p.lanes[key]
+	if !ok {
+		l = &lane{
+			namespace: key.Namespace, name: key.Name,
+			self: self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
+		}
+		p.lanes[key] = l
+	}
+	return l
+}
+
+// work runs one lane until it has nothing to do.
+func (p *Publisher) work(ctx context.Context, key types.NamespacedName) {
+	for ctx.Err() == nil {
+		s, timeout, later := p.step(key)
+		if later > 0 {
+			p.queue.AddAfter(key, later)
+		}
+		if s.action == idle {
+			return
+		}
+		sent := p.Clock.Now()
+		obj, err := p.send(ctx, key, s, timeout)
+		p.heard(s.action != read, sent, err)
+		if pause := p.settle(key, s, obj, err); pause > 0 {
+			p.queue.AddAfter(key, pause)
+			return
+		}
+	}
+}
+
+// step asks a lane for its next request. One reading of the clocks decides whether
+// the tenure still holds and is the stamp, and the stamp is in the ledger before the
+// request is sent.
+func (p *Publisher) step(key types.NamespacedName) (s step, timeout, later time.Duration) {
+	p.mu.Lock()
+	l := p.lane(key)
+	if p.silent && p.scouting {
+		p.mu.Unlock()
+		return step{}, 0, pauseSilent
+	}
+	now := p.Clock.Now()
+	fresh := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
+	s = l.next(now, p.MayStamp(now), fresh)
+	if s.promis > 0 {
+		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, s.stamp, s.promis)
+	}
+	if s.action != idle && p.silent {
+		p.scouting = true
+	}
+	timeout = l.timings.Timeout
+	news := s.action == idle && l.news()
+	p.mu.Unlock()
+	if news {
+		p.Changed(key.Namespace)
+	}
+	return s, timeout, s.after
+}
+
+// settle hands an answer to its lane.
+func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) time.Duration {
+	p.mu.Lock()
+	l := p.lane(key)
+	pause := l.settle(s, obj, err)
+	news := pause > 0 && l.news()
+	p.mu.Unlock()
+	if news {
+		p.Changed(key.Namespace)
+	}
+	return pause
+}
+
+// heard notes the outcome of a request, and tells who watches the member's health.
+func (p *Publisher) heard(write bool, sent lease.Reading, err error) {
+	v := judge(err)
+	p.mu.Lock()
+	p.scouting = false
+	if p.silent = v == ambiguous; !p.silent {
+		p.hasAnswered, p.lastAnswer = true, p.Clock.Now().Boot
+	}
+	p.mu.Unlock()
+	if v == conflict {
+		err = nil // the member works: it told us that we were out of date
+	}
+	p.Report(write, sent, err)
+}
+
+// send does the I/O of a step, within the timeout.
+func (p *Publisher) send(ctx context.Context, key types.NamespacedName, s step, timeout time.Duration) (*coordinationv1.Lease, error) {
+	if timeout <= 0 {
+		timeout = listTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	api := p.Client.Leases(key.Namespace)
+	switch s.action {
+	case read:
+		return api.Get(ctx, key.Name, metav1.GetOptions{})
+	case create:
+		return api.Create(ctx, s.lease, metav1.CreateOptions{FieldManager: v1alpha1.ManagedByValue})
+	case update:
+		return api.Update(ctx, s.lease, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
+	case remove:
+		uid, version := s.lease.UID, s.lease.ResourceVersion
+		return nil, api.Delete(ctx, key.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		})
+	default:
+		return nil, fmt.Errorf("lease %s: no request for action %d", key, s.action)
+	}
+}
