@@ -31,9 +31,10 @@
 //
 // # What is real and what is not
 //
-// The controller manager runs the namespace controller, so deleted namespaces go, and the service
-// account controller, so every namespace gets its default account; no others: no garbage
-// collection by owner, no workloads, no nodes. RBAC, admission, priority and fairness are as the
+// The controller manager runs three controllers: namespaces, so that deleted ones go; service
+// accounts, so that every namespace gets its default one; and role aggregation, without which the
+// built-in roles admin, edit and view grant nothing. There is no garbage collection by owner, no
+// workload and no node. RBAC, admission, priority and fairness are as the
 // API server has them by default. Tokens are signed by a key of each server, certificates by a CA of
 // each server, and neither is good at another. etcd does not wait for the disk.
 //

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -191,7 +190,7 @@ func (s *Server) apiReady(ctx context.Context) error {
 	return err
 }
 
-// controllersWork waits for what only the service account controller makes.
+// controllersWork waits for what only the controllers make.
 func (s *Server) controllersWork(ctx context.Context) error {
 	client, done, err := s.probe(ctx)
 	if err != nil {
@@ -199,8 +198,12 @@ func (s *Server) controllersWork(ctx context.Context) error {
 	}
 	defer done()
 	_, err = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return errors.New("the namespace default has no default service account yet")
+	if err != nil {
+		return err
+	}
+	edit, err := client.RbacV1().ClusterRoles().Get(ctx, "edit", metav1.GetOptions{})
+	if err == nil && len(edit.Rules) == 0 {
+		return errors.New(`the ClusterRole "edit" is empty yet`)
 	}
 	return err
 }
@@ -287,7 +290,7 @@ func (s *Server) apiserverArgs() []string {
 func (s *Server) controllerArgs() []string {
 	return []string{
 		"--kubeconfig=" + s.file("kubeconfig"),
-		"--controllers=namespace-controller,serviceaccount-controller",
+		"--controllers=namespace-controller,serviceaccount-controller,clusterrole-aggregation-controller",
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--profiling=false",
