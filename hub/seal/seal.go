@@ -1,0 +1,154 @@
+// Package seal keeps what a fleet's copies are sealed with: a Secret in the fleet's
+// namespace that `clusterctl move` takes along. It also remembers the largest D that
+// was ever sent, for the day on which the records are lost.
+package seal
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// SecretName is the name of the Secret in each fleet's namespace.
+const SecretName = "leasecast-seal"
+
+const (
+	dataKey     = "key"
+	dataLargest = "largest-lease-duration-seconds"
+	keySize     = 32
+	callTimeout = 10 * time.Second
+)
+
+// ErrBroken says that the Secret exists but holds no usable seal. The hub then writes
+// nothing for that fleet. Restore the Secret, or delete it: copies sealed with the lost
+// key are then no longer believed, and every namespace gets a new term.
+var ErrBroken = errors.New("the Secret holds no usable seal")
+
+// Seal is what the Secret holds.
+type Seal struct {
+	Key lease.Key
+	// Largest is the largest D that any copy of the fleet can have carried.
+	Largest time.Duration
+}
+
+// Store reads and writes the seals of all fleets. It is safe for concurrent use.
+type Store struct {
+	reader client.Reader // live, so that a Secret made by another replica is seen
+	writer client.Client
+
+	mu    sync.Mutex // never held across I/O
+	seals map[string]Seal
+}
+
+// NewStore returns a store. reader must not be a cache.
+func NewStore(reader client.Reader, writer client.Client) *Store {
+	return &Store{reader: reader, writer: writer, seals: map[string]Seal{}}
+}
+
+// Load returns the seal of a fleet, made if there is none.
+func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
+	if seal, ok := s.cached(fleet); ok {
+		return seal, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var secret corev1.Secret
+	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
+	if apierrors.IsNotFound(err) {
+		key := make([]byte, keySize)
+		_, _ = rand.Read(key) // never fails
+		secret = *secretOf(fleet, Seal{Key: key})
+		err = s.writer.Create(ctx, &secret)
+	}
+	if err != nil {
+		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	}
+	seal, err := parse(&secret)
+	if err != nil {
+		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	}
+	s.keep(fleet, seal)
+	return seal, nil
+}
+
+// Raise sees to it that the Secret remembers a D at least this large. Call it before
+// any record or copy carries it.
+func (s *Store) Raise(ctx context.Context, fleet string, d time.Duration) error {
+	seal, err := s.Load(ctx, fleet)
+	if err != nil || d <= seal.Largest {
+		return err
+	}
+	seal.Largest = d
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var secret corev1.Secret
+	err = s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		err = s.writer.Create(ctx, secretOf(fleet, seal)) // deleted meanwhile: the key in use goes on
+	case err == nil:
+		secret.Data = secretOf(fleet, seal).Data
+		err = s.writer.Update(ctx, &secret)
+	}
+	if err != nil {
+		return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	}
+	s.keep(fleet, seal)
+	return nil
+}
+
+func (s *Store) cached(fleet string) (Seal, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seal, ok := s.seals[fleet]
+	return seal, ok
+}
+
+func (s *Store) keep(fleet string, seal Seal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seals[fleet] = seal
+}
+
+// secretOf is the Secret that holds a seal.
+func secretOf(fleet string, seal Seal) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: fleet, Name: SecretName,
+			Labels: map[string]string{
+				v1alpha1.MoveLabel:      "",
+				v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
+			},
+		},
+		Data: map[string][]byte{
+			dataKey:     seal.Key,
+			dataLargest: []byte(strconv.FormatInt(int64(seal.Largest/time.Second), 10)),
+		},
+	}
+}
+
+// parse reads a seal. Its errors say nothing of what the Secret holds.
+func parse(secret *corev1.Secret) (Seal, error) {
+	key := secret.Data[dataKey]
+	if len(key) != keySize {
+		return Seal{}, fmt.Errorf("%w: %s must have %d bytes", ErrBroken, dataKey, keySize)
+	}
+	seconds, err := strconv.ParseInt(string(secret.Data[dataLargest]), 10, 32)
+	if err != nil || seconds < 0 {
+		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds", ErrBroken, dataLargest)
+	}
+	return Seal{Key: key, Largest: time.Duration(seconds) * time.Second}, nil
+}

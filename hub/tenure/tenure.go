@@ -1,0 +1,163 @@
+// Package tenure knows until when this hub replica has the right to write.
+//
+// client-go's elector keeps to itself when the request that won or renewed the
+// election was sent, and its IsLeader stays true for up to one and a half renew
+// deadlines after that. So its lock is wrapped: the stamp that a successful request
+// carried + h is the deadline, and each stamp that goes to a member is compared with
+// it on both clocks. The successor reads the very same stamp in the election's Lease,
+// so it knows until when its predecessor can have stamped (protocol, rules 1 and 6).
+package tenure
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// Tenure is the right to write of one process. It is safe for concurrent use.
+type Tenure struct {
+	clock lease.Clock
+	h     time.Duration
+
+	mu        sync.Mutex // never held across I/O
+	seen      *resourcelock.LeaderElectionRecord
+	held      bool
+	released  bool
+	started   lease.Reading
+	inherited time.Time
+	wall      time.Time     // deadline by the wall clock
+	boot      time.Duration // deadline by the boot clock
+}
+
+// New returns the tenure of a process that has not been elected yet. h is the
+// duration of the hub's election: the LeaseDuration of its elector.
+func New(clock lease.Clock, h time.Duration) *Tenure {
+	return &Tenure{clock: clock, h: h}
+}
+
+// Lock wraps the lock of the hub's election, so that the tenure learns of each
+// request and its outcome.
+func (t *Tenure) Lock(inner resourcelock.Interface) resourcelock.Interface {
+	return &lock{Interface: inner, tenure: t}
+}
+
+// MayStamp reports whether a request whose stamp is now may be sent to a member: now
+// is before the deadline on both clocks.
+func (t *Tenure) MayStamp(now lease.Reading) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot
+}
+
+// Holds is MayStamp for this instant.
+func (t *Tenure) Holds() bool { return t.MayStamp(t.clock.Now()) }
+
+// Started is when the tenure was acquired: a reading taken after the request that won
+// the election was answered. Inherited is the latest instant at which an earlier
+// tenure can have stamped. Both are zero before the election is won.
+func (t *Tenure) Started() (started lease.Reading, inherited time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.started, t.inherited
+}
+
+// Doubt takes in a stamp of an earlier tenure. One that is later than what was
+// inherited shows that the election's Lease told an untruth, as it does when the hub's
+// etcd was restored: the earlier tenure can then have stamped until h after the start
+// of this one.
+func (t *Tenure) Doubt(stamp time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held && stamp.After(t.inherited) {
+		if latest := t.started.Wall.Add(t.h); latest.After(t.inherited) {
+			t.inherited = latest
+		}
+	}
+}
+
+// lock is a resourcelock.Interface that reports to a Tenure.
+type lock struct {
+	resourcelock.Interface
+	tenure *Tenure
+}
+
+// Get remembers what the Lease said, in case this process wins next.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, raw, err := l.Interface.Get(ctx)
+	l.tenure.mu.Lock()
+	defer l.tenure.mu.Unlock()
+	l.tenure.seen = nil
+	if err == nil {
+		seen := *r
+		l.tenure.seen = &seen
+	}
+	return r, raw, err
+}
+
+// Create wins an election that nobody has held.
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	sent := l.tenure.clock.Now()
+	err := l.Interface.Create(ctx, r)
+	if err == nil {
+		l.tenure.won(r, sent)
+	}
+	return err
+}
+
+// Update wins, renews or releases the election.
+func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if r.HolderIdentity == "" {
+		// The instant of the release is read after the last stamp can have been drawn.
+		r.RenewTime = metav1.NewTime(l.tenure.release())
+		return l.Interface.Update(ctx, r)
+	}
+	sent := l.tenure.clock.Now()
+	err := l.Interface.Update(ctx, r)
+	if err == nil {
+		l.tenure.won(r, sent)
+	}
+	return err
+}
+
+// release ends the right to write and returns an instant after the last stamp.
+func (t *Tenure) release() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.released = true
+	// Rounded up, because a Lease stores microseconds.
+	return t.clock.Now().Wall.Truncate(time.Microsecond).Add(time.Microsecond)
+}
+
+// won takes in that a request which carried r, sent at the reading, succeeded.
+func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
+	after := t.clock.Now()
+	stamp := r.RenewTime.Truncate(time.Microsecond) // as the successor will read it
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.held {
+		t.held = true
+		t.started = after
+		t.inherited = t.inherit(after)
+	}
+	t.wall = stamp.Add(t.h)
+	t.boot = sent.Boot - sent.Wall.Sub(stamp) + t.h
+}
+
+// inherit is the latest instant at which an earlier tenure can have stamped, by what
+// its election's Lease said before this one took it. The caller holds mu.
+func (t *Tenure) inherit(started lease.Reading) time.Time {
+	r := t.seen
+	switch {
+	case r == nil, r.RenewTime.IsZero(), r.LeaseDurationSeconds <= 0, r.RenewTime.After(started.Wall):
+		return started.Wall.Add(t.h) // missing or odd: nothing is known
+	case r.HolderIdentity == "":
+		return r.RenewTime.Time // an orderly release
+	default:
+		return r.RenewTime.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
+	}
+}
