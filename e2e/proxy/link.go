@@ -97,7 +97,7 @@ func (l *link) write(d direction) {
 			l.dial()
 		case write:
 			l.send(d, head, to)
-		case await:
+		case idle:
 			var timer <-chan time.Time
 			if wait > 0 {
 				timer = time.After(wait)

@@ -64,7 +64,7 @@ func signal(c chan struct{}) {
 type verb int
 
 const (
-	await   verb = iota // sleep until woken, or until the time given
+	idle    verb = iota // sleep until woken, or until the time given
 	connect             // dial the target
 	write               // send the first chunk
 	stop                // nothing will ever pass again
@@ -92,13 +92,13 @@ func (p *pipe) next(m mode, connected bool, now time.Time) (verb, time.Duration)
 	}
 	switch {
 	case !passes || p.deaf:
-		return await, 0
+		return idle, 0
 	case !connected:
 		return connect, 0
 	case len(p.queue) == 0:
-		return await, 0
+		return idle, 0
 	case p.queue[0].due.After(now):
-		return await, p.queue[0].due.Sub(now)
+		return idle, p.queue[0].due.Sub(now)
 	}
 	return write, 0
 }
