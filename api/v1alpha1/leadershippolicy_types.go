@@ -83,11 +83,15 @@ type NamespaceSelection struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
+// The rule of Timings asks whether the fields are there, because the API server checks it on the
+// empty default too, before it fills in the defaults of the fields; and whether they are durations
+// at all, because that has a message of its own.
+
 // Timings are D, r, τ and ε of the protocol. The default profile suits clusters in
 // different regions; 3 s, 1 s, 500 ms and 250 ms suit clusters with good clocks and a
 // short way between them.
 //
-// +kubebuilder:validation:XValidation:rule="[self.renewInterval, self.requestTimeout, self.maxClockSkew].exists(d, !d.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || duration(d) > duration('1h')) || duration(self.renewInterval) + duration(self.renewInterval) + duration(self.requestTimeout) + duration(self.maxClockSkew) <= duration(string(self.leaseDurationSeconds) + 's')",message="2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
+// +kubebuilder:validation:XValidation:rule="!has(self.leaseDurationSeconds) || !has(self.renewInterval) || !has(self.requestTimeout) || !has(self.maxClockSkew) || !self.renewInterval.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || !self.requestTimeout.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || !self.maxClockSkew.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || timestamp(0) + duration(self.renewInterval) + duration(self.renewInterval) + duration(self.requestTimeout) + duration(self.maxClockSkew) <= timestamp(self.leaseDurationSeconds)",message="2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
 type Timings struct {
 	// leaseDurationSeconds is D: how long after its stamp a copy lets the leader act. The
 	// hub's clock sets the stamp just before it sends. A change counts from the next
@@ -146,7 +150,26 @@ type Health struct {
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="recoverAfter must be a duration from 0s to 1h, such as 5s"
 	RecoverAfter *metav1.Duration `json:"recoverAfter,omitempty"`
+
+	// whenMostUnreachable says what happens to the namespaces of unreachable leaders when
+	// more than half of the clusters become unreachable within one unreachableAfter, so
+	// that it may well be the hub that is cut off. FailOver: a cluster that can still be
+	// reached takes over, as always. Hold: nobody is replaced until one comes back. Either
+	// way at most one cluster leads, and the condition ClustersReachable says so.
+	// +optional
+	// +kubebuilder:validation:Enum=FailOver;Hold
+	// +kubebuilder:default=FailOver
+	WhenMostUnreachable WhenMostUnreachable `json:"whenMostUnreachable,omitempty"`
 }
+
+// WhenMostUnreachable is what to do when the observer itself may be at fault.
+type WhenMostUnreachable string
+
+// The two answers; see Health.
+const (
+	FailOverWhenMostUnreachable WhenMostUnreachable = "FailOver"
+	HoldWhenMostUnreachable     WhenMostUnreachable = "Hold"
+)
 
 // Conditions of a LeadershipPolicy.
 const (
@@ -157,6 +180,9 @@ const (
 	// ConditionSurvivesHubLoss is True when another hub replica can take over before any
 	// term lapses: r + h + τ + ε ≤ D, h being the duration of the hub's own election.
 	ConditionSurvivesHubLoss = "SurvivesHubLoss"
+	// ConditionClustersReachable is False when more than half of the clusters became
+	// unreachable at once: the hub itself may be cut off.
+	ConditionClustersReachable = "ClustersReachable"
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
@@ -170,7 +196,7 @@ type LeadershipPolicyStatus struct {
 	// clusters is how many Clusters it selects.
 	// +optional
 	Clusters int32 `json:"clusters"`
-	// conditions: Accepted, SurvivesHubLoss.
+	// conditions: Accepted, SurvivesHubLoss, ClustersReachable.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
