@@ -3,65 +3,39 @@ package election
 import (
 	"maps"
 	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
 )
-
-// Role is what the copy in one member has to be.
-type Role int
-
-const (
-	// Hold: leave what is there as it is, and draw no stamp.
-	Hold Role = iota
-	// Absent: there must be no copy.
-	Absent
-	// Follow: the copy names somebody else, or nobody. Written on change only.
-	Follow
-	// Lead: the copy names this member and is renewed.
-	Lead
-)
-
-// Assignment is what the copy in one member has to be.
-type Assignment struct {
-	Role Role
-	// Leader is the cluster that the copy names, Epoch its term.
-	Leader   string
-	Epoch    int64
-	Acquired time.Time
-	Duration time.Duration
-	// First says that the first copy of the term may be written. Only the tenure that
-	// persisted the grant may: any other finds a copy that stands, or needs a new term.
-	First bool
-	// Fresh asks for a follower's copy that was stamped no earlier: the proof that a
-	// successor can be written.
-	Fresh time.Time
-}
 
 // Assign says what the copy in one member has to be, as a function of the persisted
-// record. longest is the policy's D; mine says that this tenure persisted the grant.
-func Assign(r Record, cluster string, longest time.Duration, mine bool) Assignment {
-	a := Assignment{
-		Role: Follow, Leader: r.Leader, Epoch: r.Epoch, Acquired: r.Acquired,
-		Duration: min(longest, r.Duration),
+// record. duration is the policy's D, mine says that this tenure persisted the grant.
+func Assign(r Record, fleet, cluster string, duration time.Duration, mine bool) lease.Assignment {
+	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
+		Epoch: r.Epoch, Acquired: r.Acquired, Duration: min(duration, r.Duration),
+	}}
+	if r.Leader != "" {
+		a.Term.Holder = lease.Identity(r.Leader, fleet)
 	}
 	switch r.Phase {
 	case Leading:
 		if cluster == r.Leader {
-			a.Role, a.First = Lead, mine
+			a.Role, a.First = lease.Lead, mine
 		}
 	case Draining:
 		switch cluster {
 		case r.Leader:
-			a.Role = Hold // a draining record forbids renewal by every replica
+			a.Role = lease.Hold // a draining record forbids renewal by every replica
 		case r.Next:
 			a.Fresh = r.Since
 		}
 	case Vacant:
 		if r.Epoch == 0 {
-			a.Role = Hold // never had a leader: there is nothing to say yet
+			a.Role = lease.Hold // never had a leader: there is nothing to say yet
 		}
 	case Retired:
-		a.Role = Absent
+		a.Role = lease.Absent
 	default:
-		a.Role = Hold
+		a.Role = lease.Hold
 	}
 	return a
 }

@@ -199,5 +199,10 @@ func retire(now lease.Reading, s State) Decision {
 	if !b.passed(now) {
 		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}
 	}
+	if ahead := r.Epoch + 1 - lease.EpochFloor(now.Wall); ahead > 0 {
+		// Changes that came faster than one a minute drove the epoch ahead of the minutes.
+		// Without this record the next term could start below it.
+		return Decision{Record: r, Waiting: reason.WaitingForBound, After: time.Duration(ahead) * time.Minute}
+	}
 	return Decision{Record: r, Gone: true}
 }

@@ -150,8 +150,20 @@ func (l *lane) doubt() { l.known = known{} }
 
 // next names the next request. may says that the tenure still has the right to stamp
 // at now; answered, that the member has just answered something.
+//
+// The facts change with what is certain, when there is nothing to do, or by an answer:
+// a request under way leaves them as they are.
 func (l *lane) next(now lease.Reading, may, answered bool) step {
+	before := l.facts
 	l.facts.InPlace, l.facts.Problem, l.facts.Message = false, "", ""
+	s := l.decide(now, may, answered)
+	if s.action != idle {
+		l.facts.InPlace, l.facts.Problem, l.facts.Message = before.InPlace, before.Problem, before.Message
+	}
+	return s
+}
+
+func (l *lane) decide(now lease.Reading, may, answered bool) step {
 	switch {
 	case l.want.Role == lease.Hold || !may:
 		return step{}

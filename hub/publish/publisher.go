@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,10 +58,10 @@ type Publisher struct {
 	Options
 	queue workqueue.TypedDelayingInterface[types.NamespacedName]
 
-	mu           sync.Mutex // guards what follows; never held across I/O
-	lanes        map[types.NamespacedName]*lane
-	initial      []lease.Copy
-	isRead       bool
+	mu          sync.Mutex // guards what follows; never held across I/O
+	lanes       map[types.NamespacedName]*lane
+	initial     []lease.Copy
+	isRead      bool
 	lastAnswer  time.Duration // boot reading
 	hasAnswered bool
 	silent      bool // the last request got no answer
@@ -150,6 +151,11 @@ func (p *Publisher) Copies() []types.NamespacedName {
 		}
 	}
 	return keys
+}
+
+// CopiesOf returns the names of the copies in one namespace.
+func (p *Publisher) CopiesOf(namespace string) []types.NamespacedName {
+	return slices.DeleteFunc(p.Copies(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
 }
 
 // Assign says what a copy has to be from now on. After it returns, no stamp is drawn

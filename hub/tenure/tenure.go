@@ -161,3 +161,6 @@ func (t *Tenure) inherit(started lease.Reading) time.Time {
 		return r.RenewTime.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
 	}
 }
+
+// ElectionDuration is h.
+func (t *Tenure) ElectionDuration() time.Duration { return t.h }

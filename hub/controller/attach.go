@@ -1,0 +1,272 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+const (
+	// attachRetry is how often an attachment tries again what has failed.
+	attachRetry = time.Second
+	// guardEvery is how often the guard of a member is checked once it stands, guardRetry
+	// before that: a policy takes effect about a second after it was created.
+	guardEvery = 10 * time.Second
+	guardRetry = 300 * time.Millisecond
+	// guardTimeout bounds one check.
+	guardTimeout = 10 * time.Second
+)
+
+// attachment is the hub's work in one member. Its fields are guarded by the
+// controller's lock.
+type attachment struct {
+	publisher *publish.Publisher // nil until the member is pinned and its seal is known
+	guard     error              // nil: the guard stands
+}
+
+// errUnchecked says that a guard was not looked at yet.
+var errUnchecked = errors.New("the guard has not been checked yet")
+
+// attach starts the work in a member. The caller holds the lock.
+func (c *Controller) attach(key fleet.Key, e engagement) {
+	a := &attachment{guard: errUnchecked}
+	c.attached[key] = a
+	ctx, cancel := context.WithCancel(c.running)
+	stop := context.AfterFunc(e.ctx, cancel)
+	c.wg.Go(func() {
+		defer cancel()
+		defer stop()
+		c.work(ctx, key, e, a)
+		c.mu.Lock()
+		if c.attached[key] == a {
+			delete(c.attached, key)
+		}
+		if c.engaged[key].ctx == e.ctx && e.ctx.Err() != nil {
+			delete(c.engaged, key)
+		}
+		c.mu.Unlock()
+	})
+}
+
+// work guards and publishes in one member until ctx ends.
+func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *attachment) {
+	logger := log.FromContext(ctx).WithName("attach").WithValues("cluster", klog.KRef(key.Fleet, key.Name))
+	var m fleet.Member
+	var p *publish.Publisher
+	err := wait.PollUntilContextCancel(ctx, guardRetry, true, func(ctx context.Context) (bool, error) {
+		var ok bool
+		if m, ok = c.Fleet.Member(key); !ok || !m.Pinned || m.UID == "" {
+			return false, nil
+		}
+		s, err := c.Seals.Load(ctx, key.Fleet)
+		if err != nil {
+			logger.Error(err, "The seal of the fleet cannot be used", "reason", "InvalidSeal")
+			return false, nil
+		}
+		p = c.publisher(m, s.Key, logger)
+		return true, nil
+	})
+	if err != nil {
+		return
+	}
+	detach, err := watchCopies(ctx, e, p)
+	if err != nil {
+		logger.Error(err, "The copies in the cluster cannot be watched", "reason", reason.Unreachable)
+		return
+	}
+	defer detach()
+	c.mu.Lock()
+	a.publisher = p
+	c.mu.Unlock()
+
+	guarded := make(chan struct{})
+	go func() {
+		defer close(guarded)
+		c.keepGuard(ctx, m, a, logger)
+	}()
+	p.Run(ctx)
+	<-guarded
+}
+
+// publisher makes the publisher of a member.
+func (c *Controller) publisher(m fleet.Member, key lease.Key, logger logr.Logger) *publish.Publisher {
+	return publish.New(publish.Options{
+		Client:     m.Writer().CoordinationV1(),
+		Fleet:      m.Fleet,
+		Cluster:    m.Identity(),
+		ClusterUID: m.UID,
+		Hub:        c.HubID,
+		Key:        key,
+		Clock:      c.Clock,
+		MayStamp:   c.Tenure.MayStamp,
+		Ledger:     c.ledger,
+		Report:     func(write bool, sent lease.Reading, err error) { report(m, write, sent, err) },
+		Changed:    func(namespace string) { c.copiesChanged(m.Key, namespace) },
+		Log:        logger,
+	})
+}
+
+// report tells the member's health of a request. A refusal is left out: it may concern
+// one namespace only, and the probe asks about the member as a whole.
+func report(m fleet.Member, write bool, sent lease.Reading, err error) {
+	kind := health.Read
+	if write {
+		kind = health.Write
+	}
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		m.Observe(health.Observation{Kind: kind, At: sent, OK: true})
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err):
+	default:
+		m.Observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: err.Error()})
+	}
+}
+
+// watchCopies feeds what the member's cache shows of our Leases to the publisher.
+func watchCopies(ctx context.Context, e engagement, p *publish.Publisher) (detach func(), err error) {
+	informer, err := e.cluster.GetCache().GetInformer(ctx, &coordinationv1.Lease{})
+	if err != nil {
+		return nil, err
+	}
+	gone := func(o any) {
+		if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = t.Obj
+		}
+		if l, ok := o.(*coordinationv1.Lease); ok {
+			p.ObserveGone(types.NamespacedName{Namespace: l.Namespace, Name: l.Name})
+		}
+	}
+	seen := func(o any) {
+		if l, ok := o.(*coordinationv1.Lease); ok {
+			p.Observe(l)
+		}
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    seen,
+		UpdateFunc: func(_, o any) { seen(o) },
+		DeleteFunc: gone,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = informer.RemoveEventHandler(registration) }, nil
+}
+
+// keepGuard installs the guard of a member, keeps it in place, and notes whether it
+// stands.
+func (c *Controller) keepGuard(ctx context.Context, m fleet.Member, a *attachment, logger logr.Logger) {
+	pause := time.Duration(0)
+	for {
+		if wait.PollUntilContextCancel(ctx, max(pause, time.Millisecond), false, func(context.Context) (bool, error) { return true, nil }) != nil {
+			return
+		}
+		pause = guardEvery
+		if c.leaving(m.Key) {
+			if pause = guardRetry; c.leave(ctx, m, a) {
+				return
+			}
+			continue
+		}
+		err := c.checkGuard(ctx, m)
+		if err != nil {
+			pause = guardRetry
+			if errors.Is(err, guard.ErrForbidden) {
+				pause = attachRetry
+			}
+		}
+		c.mu.Lock()
+		before := a.guard
+		// Silence says nothing of the guard: what was known of it stays.
+		if err == nil || errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrNotStanding) {
+			a.guard = err
+		}
+		changed := (before == nil) != (a.guard == nil) || errors.Is(before, errUnchecked) && !errors.Is(a.guard, errUnchecked)
+		c.mu.Unlock()
+		if changed {
+			logger.Info("The guard of the cluster's copies was checked", "stands", err == nil, "err", err)
+			c.fleetChanged(m.Fleet)
+		}
+	}
+}
+
+// checkGuard puts the guard in place and tries whether it refuses what it must.
+func (c *Controller) checkGuard(ctx context.Context, m fleet.Member) error {
+	if !c.Tenure.Holds() {
+		return errUnchecked
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	if _, err := guard.Ensure(ctx, m.Writer()); err != nil {
+		return err
+	}
+	return guard.Verify(ctx, m.Writer())
+}
+
+// leave takes the guard out of a member that takes no part any more and lets go of it,
+// once no copy is left there. The copies go first: they must not stand unprotected.
+func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) bool {
+	c.mu.Lock()
+	p := a.publisher
+	c.mu.Unlock()
+	now, ok := c.Fleet.Member(m.Key)
+	if _, read := p.Initial(); !ok || !read || !c.Tenure.Holds() {
+		return false
+	}
+	if !now.DeleteForMove {
+		if len(p.Copies()) > 0 {
+			return false
+		}
+		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+		defer cancel()
+		if guard.Remove(ctx, m.Writer()) != nil {
+			return false
+		}
+	}
+	c.Fleet.Forget(m.Key)
+	return true
+}
+
+// leaving reports whether a member takes no part any more.
+func (c *Controller) leaving(key fleet.Key) bool {
+	m, ok := c.Fleet.Member(key)
+	return !ok || m.Gone || m.PriorityReason == reason.NoPriority
+}
+
+// attachmentOf returns what is known of the work in a member.
+func (c *Controller) attachmentOf(key fleet.Key) (p *publish.Publisher, unguarded error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a, ok := c.attached[key]; ok {
+		return a.publisher, a.guard
+	}
+	return nil, errUnchecked
+}
+
+// publishers returns the publishers of a fleet.
+func (c *Controller) publishers(fleetName string) []*publish.Publisher {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ps []*publish.Publisher
+	for key, a := range c.attached {
+		if key.Fleet == fleetName && a.publisher != nil {
+			ps = append(ps, a.publisher)
+		}
+	}
+	return ps
+}

@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+// candidate is a member as a candidate, with words for people.
+type candidate struct {
+	election.Candidate
+	message string
+	hint    string
+}
+
+// candidates returns the members that take part, best first, and when the health of
+// one of them may change by time alone.
+func (v *view) candidates() (cs []candidate, after time.Duration) {
+	for i := range v.members {
+		m := &v.members[i]
+		if !m.takesPart {
+			continue
+		}
+		c := candidate{hint: m.Hint}
+		c.Name, c.Priority = m.Name, m.Priority
+		c.Fitness, c.Reason, c.message = v.fitness(m)
+		c.Answering = m.verdict.Answering
+		c.Refused = m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)
+		c.Prepared = m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)
+		cs = append(cs, c)
+		if n := m.verdict.Next; n > 0 && (after == 0 || n < after) {
+			after = n
+		}
+	}
+	return cs, after
+}
+
+// fitness judges one member; the first rule that speaks decides. What excludes a
+// member for good comes first, then what is not known, then what may pass.
+func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) {
+	switch p := m.Problem; {
+	case m.PriorityReason != "":
+		return election.Unfit, m.PriorityReason, p.Message
+	case excludes(p.Reason):
+		return election.Unfit, p.Reason, p.Message
+	case m.Deleting:
+		return election.Unfit, reason.Deleting, "the Cluster is being deleted"
+	case !m.Connected || m.publisher == nil || !m.isRead || m.verdict.State == health.Unknown:
+		return unknown(m)
+	case m.verdict.State == health.Unhealthy:
+		return election.Unfit, m.verdict.Reason, m.verdict.Message
+	case m.namespace == nil || v.policy == nil || !v.policy.matches(v.key.Name, m.namespace.Labels):
+		return election.Unfit, reason.NamespaceMissing, "the namespace does not exist there, or does not match the policy"
+	case m.namespace.Status.Phase == corev1.NamespaceTerminating || !m.namespace.DeletionTimestamp.IsZero():
+		return election.Unfit, reason.NamespaceTerminating, "the namespace is going away there"
+	}
+	switch f := m.facts; {
+	case f.Problem == reason.ForeignLease, f.Problem == reason.OtherHub, f.Problem == reason.WrongCluster,
+		f.Problem == reason.Forbidden, f.Problem == reason.Unwritable:
+		return election.Unfit, f.Problem, f.Message
+	case m.unguarded != nil:
+		return election.KeepsOnly, reason.Unguarded, unguardedMessage(m.unguarded)
+	case m.Paused:
+		return election.KeepsOnly, reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
+	}
+	return election.Fit, reason.Eligible, ""
+}
+
+// excludes tells the problems that make a member no candidate from those that only
+// say why it is not connected, or warn.
+func excludes(r reason.Reason) bool {
+	switch r {
+	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.Deleting, reason.Gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// unknown says why nothing is known of a member.
+func unknown(m *memberView) (election.Fitness, reason.Reason, string) {
+	if m.Problem.Reason != "" {
+		return election.Unknown, m.Problem.Reason, m.Problem.Message
+	}
+	if m.verdict.Reason != "" {
+		return election.Unknown, m.verdict.Reason, m.verdict.Message
+	}
+	return election.Unknown, reason.NeverReached, "the hub has not reached the cluster yet"
+}
+
+func unguardedMessage(err error) string {
+	switch {
+	case errors.Is(err, guard.ErrForbidden):
+		return "the cluster does not let the hub install the policy that protects the Leases: apply config/member there"
+	case errors.Is(err, guard.ErrNotStanding):
+		return "the policy that protects the Leases does not refuse yet what it must"
+	default:
+		return "the policy that protects the Leases has not been checked yet"
+	}
+}
+
+// elected strips candidates to what decisions rest on.
+func elected(cs []candidate) []election.Candidate {
+	out := make([]election.Candidate, len(cs))
+	for i := range cs {
+		out[i] = cs[i].Candidate
+	}
+	return out
+}
+
+// describe puts the record in words.
+func describe(r election.Record, waiting reason.Reason) string {
+	successor := r.Next
+	if successor == "" {
+		successor = "nobody yet"
+	}
+	switch r.Phase {
+	case election.Leading:
+		return fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
+	case election.Draining:
+		if waiting == reason.MostUnreachable {
+			return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
+		}
+		return fmt.Sprintf("%s is being replaced (%s); next is %s, not before %s",
+			r.Leader, r.Reason, successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
+	case election.Retired:
+		return "no policy claims the namespace; the record stays until everything promised has passed"
+	}
+	switch r.Reason {
+	case reason.WaitingForBound:
+		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
+	case reason.WaitingForClusters:
+		return "better clusters have not been reached yet"
+	default:
+		return "no cluster is eligible; see candidates for the reasons"
+	}
+}

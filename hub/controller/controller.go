@@ -1,0 +1,226 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+	mcsource "sigs.k8s.io/multicluster-runtime/pkg/source"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// workers is how many namespaces are decided on at once.
+const workers = 16
+
+// Options configure a Controller. All fields are required.
+type Options struct {
+	Fleet  *fleet.Provider
+	Tenure *tenure.Tenure
+	Seals  *seal.Store
+	Clock  lease.Clock
+	// HubID names this hub in the copies it writes.
+	HubID string
+	// OwnNamespace is where the hub itself runs: a member namespace of that name is
+	// never managed.
+	OwnNamespace string
+}
+
+// Controller decides who leads each managed namespace. Make it with New and add it to
+// a manager with SetupWithManager.
+type Controller struct {
+	Options
+	client client.Client // reads from the cache
+	live   client.Reader // reads records: a decision never rests on a stale one
+	events events.EventRecorder
+	ledger *publish.Ledger
+
+	records  queue
+	policies queue
+
+	mu       sync.Mutex // guards what follows; never held across I/O
+	running  context.Context
+	wg       sync.WaitGroup
+	engaged  map[fleet.Key]engagement
+	attached map[fleet.Key]*attachment
+	granted  map[types.NamespacedName]int64 // the epochs that this tenure granted
+	claims   map[types.NamespacedName]claim
+	problems map[fleet.Key]fleet.Problem // the last one that an event told of
+}
+
+// engagement is a member that the manager has engaged.
+type engagement struct {
+	ctx     context.Context
+	cluster cluster.Cluster
+}
+
+// claim says which policies speak of a namespace: the first one owns it.
+type claim struct {
+	owner  string
+	losers string // comma-separated
+}
+
+// New returns a Controller.
+func New(o Options) *Controller {
+	return &Controller{
+		Options:  o,
+		ledger:   publish.NewLedger(),
+		engaged:  map[fleet.Key]engagement{},
+		attached: map[fleet.Key]*attachment{},
+		granted:  map[types.NamespacedName]int64{},
+		claims:   map[types.NamespacedName]claim{},
+		problems: map[fleet.Key]fleet.Problem{},
+	}
+}
+
+// queue is the work queue of one of the controllers, once that has started.
+type queue struct {
+	mu sync.Mutex
+	q  workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+}
+
+// source hands the queue over when its controller starts.
+func (w *queue) source() source.TypedSource[mcreconcile.Request] {
+	return source.TypedFunc[mcreconcile.Request](func(_ context.Context, q workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.q = q
+		return nil
+	})
+}
+
+// add asks for a decision. Before the controller has started nothing needs asking for:
+// its first lists bring everything.
+func (w *queue) add(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.q != nil {
+		w.q.Add(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
+	}
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
+	local := mgr.GetLocalManager()
+	c.client, c.live = local.GetClient(), local.GetAPIReader()
+	c.events = local.GetEventRecorder("leasecast-hub")
+
+	records, err := mccontroller.New("namespaceleader", mgr, controller.TypedOptions[mcreconcile.Request]{
+		MaxConcurrentReconciles: workers,
+		Reconciler:              reconcile.TypedFunc[mcreconcile.Request](c.reconcileNamespace),
+	})
+	if err != nil {
+		return err
+	}
+	policies, err := mccontroller.New("leadershippolicy", mgr, controller.TypedOptions[mcreconcile.Request]{
+		Reconciler: reconcile.TypedFunc[mcreconcile.Request](c.reconcilePolicy),
+	})
+	if err != nil {
+		return err
+	}
+	for _, err := range []error{
+		records.Watch(c.records.source()),
+		records.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{}, requestFor[*v1alpha1.NamespaceLeader]())),
+		records.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(c.namespacesOfPolicy))),
+		records.MultiClusterWatch(mcsource.Kind(&corev1.Namespace{}, mcNamespaces)),
+		policies.Watch(c.policies.source()),
+		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{}, requestFor[*v1alpha1.LeadershipPolicy]())),
+		mgr.Add(c),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	unsubscribe := c.Fleet.Subscribe(c.memberChanged)
+	_ = unsubscribe // for as long as the process lives
+	return nil
+}
+
+// Start runs the work for members until ctx ends. It returns when all of it has
+// stopped, so that nothing is stamped any more when the hub gives up its election.
+func (c *Controller) Start(ctx context.Context) error {
+	select {
+	case <-c.Fleet.Synced():
+	case <-ctx.Done():
+		return nil
+	}
+	c.mu.Lock()
+	c.running = ctx
+	for key, e := range c.engaged {
+		c.attach(key, e)
+	}
+	c.mu.Unlock()
+	<-ctx.Done()
+	c.mu.Lock()
+	c.running = nil // nobody is attached any more
+	c.mu.Unlock()
+	c.wg.Wait()
+	return nil
+}
+
+// Engage implements multicluster.Aware.
+func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	key, err := fleet.ParseKey(name)
+	if err != nil {
+		return fmt.Errorf("engage: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := engagement{ctx: ctx, cluster: cl}
+	c.engaged[key] = e
+	if c.running != nil {
+		c.attach(key, e)
+	}
+	return nil
+}
+
+// requestFor asks for a decision about an object itself.
+func requestFor[T client.Object]() handler.TypedEventHandler[T, mcreconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o T) []mcreconcile.Request {
+		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}}
+	})
+}
+
+// mcNamespaces asks for a decision about a namespace that a member shows.
+func mcNamespaces(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[*corev1.Namespace, mcreconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, ns *corev1.Namespace) []mcreconcile.Request {
+		key, err := fleet.ParseKey(name)
+		if err != nil {
+			return nil
+		}
+		return []mcreconcile.Request{{Request: reconcile.Request{
+			NamespacedName: types.NamespacedName{Namespace: key.Fleet, Name: ns.Name},
+		}}}
+	})
+}
+
+// namespacesOfPolicy asks for decisions about everything in the fleet of a policy:
+// what it selects now, what it selected before, and what another one must leave to it.
+func (c *Controller) namespacesOfPolicy(ctx context.Context, p *v1alpha1.LeadershipPolicy) []mcreconcile.Request {
+	var rs []mcreconcile.Request
+	for _, key := range c.namespacesOf(ctx, p.Namespace) {
+		rs = append(rs, mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
+	}
+	return rs
+}
+
+var _ mcmanager.Runnable = (*Controller)(nil)

@@ -1,0 +1,114 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+// listTimeout bounds a list from a cache.
+const listTimeout = 5 * time.Second
+
+// memberChanged asks for decisions about everything in the fleet of a member, and
+// tells the owner of a Cluster what is wrong with it.
+func (c *Controller) memberChanged(key fleet.Key) {
+	c.fleetChanged(key.Fleet)
+	if !c.Tenure.Holds() {
+		return
+	}
+	m, ok := c.Fleet.Member(key)
+	c.mu.Lock()
+	told := c.problems[key]
+	if !ok || m.Problem.Reason == "" {
+		delete(c.problems, key)
+	} else {
+		c.problems[key] = m.Problem
+	}
+	c.mu.Unlock()
+	if !ok || m.Gone || m.Problem.Reason == "" || m.Problem.Reason == told.Reason {
+		return
+	}
+	cl := &clusterv1.Cluster{}
+	cl.Namespace, cl.Name = key.Fleet, key.Name
+	cl.APIVersion, cl.Kind = clusterv1.GroupVersion.String(), "Cluster"
+	c.events.Eventf(cl, nil, corev1.EventTypeWarning, string(m.Problem.Reason), "Join", "%s", m.Problem.Message)
+}
+
+// fleetChanged asks for decisions about everything in a fleet.
+func (c *Controller) fleetChanged(fleetName string) {
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+	defer cancel()
+	for _, key := range c.namespacesOf(ctx, fleetName) {
+		c.records.add(key)
+	}
+	var ps v1alpha1.LeadershipPolicyList
+	if err := c.client.List(ctx, &ps, client.InNamespace(fleetName)); err != nil {
+		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)
+		return
+	}
+	for i := range ps.Items {
+		c.policies.add(client.ObjectKeyFromObject(&ps.Items[i]))
+	}
+}
+
+// copiesChanged asks for a decision because a publisher has news. An empty namespace
+// stands for all in the fleet: the member was read.
+func (c *Controller) copiesChanged(key fleet.Key, namespace string) {
+	if namespace == "" {
+		c.fleetChanged(key.Fleet)
+		return
+	}
+	c.records.add(types.NamespacedName{Namespace: key.Fleet, Name: namespace})
+}
+
+// namespacesOf returns all namespaces of a fleet that there may be something to decide
+// about: those that have a record, a copy, or a policy that selects them.
+func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types.NamespacedName {
+	names := map[string]bool{}
+	var records v1alpha1.NamespaceLeaderList
+	if err := c.client.List(ctx, &records, client.InNamespace(fleetName)); err != nil {
+		log.FromContext(ctx).Error(err, "Records could not be listed", "fleet", fleetName)
+	}
+	for i := range records.Items {
+		names[records.Items[i].Name] = true
+	}
+	for _, p := range c.publishers(fleetName) {
+		for _, key := range p.Copies() {
+			names[key.Namespace] = true
+		}
+	}
+	policies, err := listPolicies(ctx, c.client, fleetName)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)
+	}
+	for _, m := range c.Fleet.Members(fleetName) {
+		if !m.Connected || len(policies) == 0 {
+			continue
+		}
+		var list corev1.NamespaceList
+		if err := m.Cluster().GetCache().List(ctx, &list); err != nil {
+			continue // not synced: an event will come for each
+		}
+		for i := range list.Items {
+			for _, p := range policies {
+				if p.matches(list.Items[i].Name, list.Items[i].Labels) {
+					names[list.Items[i].Name] = true
+				}
+			}
+		}
+	}
+	keys := make([]types.NamespacedName, 0, len(names))
+	for name := range names {
+		keys = append(keys, types.NamespacedName{Namespace: fleetName, Name: name})
+	}
+	return keys
+}

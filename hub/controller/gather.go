@@ -1,0 +1,249 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// view is all that is known of one namespace when it is decided on.
+type view struct {
+	key     types.NamespacedName // fleet and namespace
+	object  *v1alpha1.NamespaceLeader
+	policy  *policy // the one that owns the namespace; nil if none
+	losers  []*policy
+	members []memberView
+	state   election.State
+	// stop says that nothing at all is to be decided, and why.
+	stop string
+}
+
+// memberView is what is known of one member, for one namespace.
+type memberView struct {
+	fleet.Member
+	publisher *publish.Publisher
+	unguarded error
+	takesPart bool
+	namespace *corev1.Namespace // nil: it does not exist there
+	isRead    bool              // false: nothing is known of the member's namespaces
+	verdict   health.Verdict
+	facts     publish.Facts
+	initial   []lease.Copy
+}
+
+// copyKey names the copies of the namespace in every member.
+func (v *view) copyKey() types.NamespacedName {
+	name := v.state.Record.LeaseName
+	if name == "" && v.policy != nil {
+		name = v.policy.election.LeaseName
+	}
+	return types.NamespacedName{Namespace: v.key.Name, Name: name}
+}
+
+// gather collects everything that a decision rests on. The record is read live, the
+// rest from caches, which can only be late.
+func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*view, error) {
+	v := &view{key: key}
+	object := &v1alpha1.NamespaceLeader{}
+	switch err := c.live.Get(ctx, key, object); {
+	case err == nil:
+		v.object = object
+		v.state.Record = recordOf(&object.Status)
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("record %s: %w", key, err)
+	}
+	policies, err := listPolicies(ctx, c.client, key.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
+	}
+	for _, m := range c.Fleet.Members(key.Namespace) {
+		mv, err := c.member(ctx, m, key.Name)
+		if err != nil {
+			return nil, err
+		}
+		v.members = append(v.members, mv)
+	}
+	c.claim(v, policies)
+	if v.stop != "" {
+		return v, nil
+	}
+	seal, err := c.Seals.Load(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	v.state.LargestDuration = seal.Largest
+	if v.policy != nil {
+		v.state.LargestDuration = max(seal.Largest, v.policy.election.Timings.Duration)
+	}
+	c.fold(v)
+	return v, nil
+}
+
+// member looks at one member for one namespace.
+func (c *Controller) member(ctx context.Context, m fleet.Member, namespace string) (memberView, error) {
+	mv := memberView{Member: m}
+	mv.publisher, mv.unguarded = c.attachmentOf(m.Key)
+	if mv.publisher != nil {
+		mv.initial, mv.isRead = mv.publisher.Initial()
+	}
+	if !m.Connected {
+		mv.isRead = false
+		return mv, nil
+	}
+	ns := &corev1.Namespace{}
+	switch err := m.Cluster().GetCache().Get(ctx, types.NamespacedName{Name: namespace}, ns); {
+	case err == nil:
+		mv.namespace = ns
+	case !apierrors.IsNotFound(err):
+		return mv, fmt.Errorf("namespace %s in cluster %s: %w", namespace, m.Key, err)
+	}
+	return mv, nil
+}
+
+// claim finds the policy that owns the namespace. A member that was never reached
+// keeps its last answer, which is the record.
+func (c *Controller) claim(v *view, policies []*policy) {
+	recorded := ""
+	if v.object != nil {
+		recorded = v.object.Status.Policy
+	}
+	if v.key.Name == c.OwnNamespace || strings.HasPrefix(v.key.Name, "kube-") {
+		policies = nil
+	}
+	for _, p := range policies {
+		if !c.claimedBy(v, p, recorded) {
+			continue
+		}
+		switch {
+		case p.invalid != nil && p.object.Name == recorded:
+			v.stop = "the policy is invalid: " + p.invalid.Error()
+		case p.invalid != nil:
+		case v.policy == nil:
+			v.policy = p
+		default:
+			v.losers = append(v.losers, p)
+		}
+	}
+	for i := range v.members {
+		m := &v.members[i]
+		m.takesPart = v.policy != nil && !m.Gone && m.PriorityReason != reason.NoPriority && v.policy.selects(m.Member)
+		if m.DeleteForMove {
+			v.stop = "the Clusters are moving to another hub"
+		}
+	}
+	select {
+	case <-c.Fleet.Synced():
+	default:
+		v.stop = "the Clusters are not known yet"
+	}
+}
+
+// claimedBy reports whether one policy claims the namespace.
+func (c *Controller) claimedBy(v *view, p *policy, recorded string) bool {
+	asked := 0
+	for _, m := range v.members {
+		if m.Gone || m.PriorityReason == reason.NoPriority || !p.selects(m.Member) {
+			continue
+		}
+		if !m.isRead {
+			if p.object.Name == recorded {
+				return true
+			}
+			continue
+		}
+		asked++
+		if m.namespace != nil && p.matches(v.key.Name, m.namespace.Labels) {
+			return true
+		}
+	}
+	// An empty list of members decides nothing.
+	return asked == 0 && p.object.Name == recorded
+}
+
+// fold puts together what the tenure, the ledger and the members say.
+func (c *Controller) fold(v *view) {
+	s := &v.state
+	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
+	c.mu.Lock()
+	s.Mine = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
+	c.mu.Unlock()
+	name := v.copyKey()
+	for i := range v.members {
+		m := &v.members[i]
+		if v.policy != nil {
+			m.verdict = m.Health(v.policy.thresholds)
+		}
+		if m.publisher == nil {
+			continue
+		}
+		m.facts = m.publisher.Facts(name)
+		for _, cp := range m.initial {
+			c.Tenure.Doubt(cp.Renewed)
+			if cp.Namespace != v.key.Name {
+				continue
+			}
+			s.Highest = max(s.Highest, cp.Epoch)
+			if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Standing == nil || cp.Epoch > s.Standing.Term.Epoch) {
+				s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term}
+			}
+		}
+		if m.Name == s.Record.Leader && m.facts.Lost {
+			s.CopyLost = true
+		}
+		if m.facts.Problem == reason.OtherHub {
+			s.OtherHub = true
+		}
+	}
+	if v.policy != nil {
+		s.MostUnreachable = mostUnreachable(v.members, v.policy.thresholds.UnreachableAfter)
+	}
+}
+
+// mostUnreachable reports whether more than half of the members that were ever reached
+// became unreachable within one window.
+func mostUnreachable(ms []memberView, window time.Duration) bool {
+	reached, newest := 0, lease.Reading{}
+	for _, m := range ms {
+		if !m.takesPart || m.verdict.State == health.Unknown {
+			continue
+		}
+		reached++
+		if m.verdict.State == health.Unhealthy && m.verdict.Since.Boot > newest.Boot {
+			newest = m.verdict.Since
+		}
+	}
+	lost := 0
+	for _, m := range ms {
+		if m.takesPart && m.verdict.State == health.Unhealthy && newest.Boot-m.verdict.Since.Boot <= window {
+			lost++
+		}
+	}
+	return 2*lost > reached
+}
+
+// sent tells what this tenure has promised for the namespace. closed says that no
+// publisher may stamp for it any more.
+func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
+	p := c.ledger.Promise(key)
+	return election.Sent{Until: p.Until, BootUntil: p.BootUntil, Settled: p.Settled, Closed: closed}
+}
+
+// closeStamps closes the source of stamps for a namespace in every member.
+func (c *Controller) closeStamps(key types.NamespacedName) {
+	for _, p := range c.publishers(key.Namespace) {
+		p.Close(key.Name)
+	}
+}

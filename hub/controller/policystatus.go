@@ -1,0 +1,194 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+// noteClaim remembers which policies speak of a namespace, and has their statuses
+// brought up to date when that changed.
+func (c *Controller) noteClaim(v *view) {
+	var now claim
+	if v.policy != nil {
+		now.owner = v.policy.object.Name
+	}
+	var losers []string
+	for _, p := range v.losers {
+		losers = append(losers, p.object.Name)
+	}
+	now.losers = strings.Join(losers, ",")
+	c.mu.Lock()
+	was := c.claims[v.key]
+	c.claims[v.key] = now
+	c.mu.Unlock()
+	if was == now {
+		return
+	}
+	for _, list := range []string{was.owner, was.losers, now.owner, now.losers} {
+		for name := range strings.SplitSeq(list, ",") {
+			if name != "" {
+				c.policies.add(types.NamespacedName{Namespace: v.key.Namespace, Name: name})
+			}
+		}
+	}
+}
+
+// claimsOf returns the namespaces that a policy owns, and those that it must leave to
+// an older one.
+func (c *Controller) claimsOf(key types.NamespacedName) (owned int, lost []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ns, cl := range c.claims {
+		if ns.Namespace != key.Namespace {
+			continue
+		}
+		if cl.owner == key.Name {
+			owned++
+		}
+		if slices.Contains(strings.Split(cl.losers, ","), key.Name) {
+			lost = append(lost, fmt.Sprintf("%s (to %s)", ns.Name, cl.owner))
+		}
+	}
+	slices.Sort(lost)
+	return owned, lost
+}
+
+// reconcilePolicy says in the status of a policy what became of it, and has the
+// members probed as often as the most demanding policy wants it.
+func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
+	defer cancel()
+	if !c.Tenure.Holds() {
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
+	if err := c.setProbing(ctx); err != nil {
+		return reconcile.Result{}, err
+	}
+	object := &v1alpha1.LeadershipPolicy{}
+	if err := c.client.Get(ctx, req.NamespacedName, object); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	before := object.DeepCopy()
+	after := c.fillPolicyStatus(object)
+	if equality.Semantic.DeepEqual(before.Status, object.Status) {
+		return after, nil
+	}
+	err := c.client.Status().Update(ctx, object)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return after, nil // the event of the other writer brings it back
+	}
+	return after, err
+}
+
+// fillPolicyStatus makes the status of a policy say what became of it.
+func (c *Controller) fillPolicyStatus(object *v1alpha1.LeadershipPolicy) reconcile.Result {
+	p := parsePolicy(object)
+	s := &object.Status
+	s.ObservedGeneration = object.Generation
+	owned, lost := c.claimsOf(client.ObjectKeyFromObject(object))
+	s.Namespaces, s.Clusters = int32(owned), 0
+	var result reconcile.Result
+	var members []memberView
+	for _, m := range c.Fleet.Members(object.Namespace) {
+		if m.Gone || m.PriorityReason != "" || !p.selects(m) {
+			continue
+		}
+		s.Clusters++
+		mv := memberView{Member: m, takesPart: true, verdict: m.Health(p.thresholds)}
+		members = append(members, mv)
+		if n := mv.verdict.Next; n > 0 && (result.RequeueAfter == 0 || n < result.RequeueAfter) {
+			result.RequeueAfter = n
+		}
+	}
+	for _, cond := range []metav1.Condition{
+		accepted(p, lost),
+		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
+		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
+	} {
+		cond.ObservedGeneration = object.Generation
+		meta.SetStatusCondition(&s.Conditions, cond)
+	}
+	return result
+}
+
+func accepted(p *policy, lost []string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted), Message: "the policy is valid and acted on"}
+	switch {
+	case p.invalid != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidTimings), cut(p.invalid.Error(), 1024)
+	case len(lost) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, string(reason.Conflict)
+		c.Message = cut("an older policy claims: "+strings.Join(lost, ", "), 1024)
+	}
+	return c
+}
+
+func survivesHubLoss(p *policy, h float64, ok bool) metav1.Condition {
+	t := p.election.Timings
+	if ok {
+		return metav1.Condition{
+			Type: v1alpha1.ConditionSurvivesHubLoss, Status: metav1.ConditionTrue, Reason: string(reason.HubLossInvisible),
+			Message: fmt.Sprintf("another hub replica takes over before a term of %v lapses", t.Duration),
+		}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionSurvivesHubLoss, Status: metav1.ConditionFalse, Reason: string(reason.HubLossMayLapse),
+		Message: fmt.Sprintf("if a hub replica is lost, terms may lapse: renewInterval + %gs + requestTimeout + maxClockSkew is more than leaseDurationSeconds (%v)", h, t.Duration),
+	}
+}
+
+func clustersReachable(most bool, ms []memberView) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionClustersReachable, Status: metav1.ConditionTrue, Reason: "Reachable"}
+	if !most {
+		return c
+	}
+	var names []string
+	for _, m := range ms {
+		if m.verdict.State == health.Unhealthy {
+			names = append(names, m.Name)
+		}
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, string(reason.MostUnreachable)
+	c.Message = cut("most clusters became unreachable at once, so it may be the hub that is cut off: "+strings.Join(names, ", "), 1024)
+	return c
+}
+
+// setProbing has members probed by the most demanding policy.
+func (c *Controller) setProbing(ctx context.Context) error {
+	var list v1alpha1.LeadershipPolicyList
+	if err := c.client.List(ctx, &list); err != nil {
+		return err
+	}
+	interval, timeout := defaultProbeInterval, defaultProbeTimeout
+	for i := range list.Items {
+		t := parsePolicy(&list.Items[i]).election.Timings
+		if t.Validate() != nil {
+			continue
+		}
+		interval, timeout = min(interval, t.Renew), min(timeout, t.Timeout)
+	}
+	c.Fleet.SetProbing(interval, timeout)
+	return nil
+}
+
+// What members are probed with where no policy asks for more.
+const (
+	defaultProbeInterval = 5 * time.Second
+	defaultProbeTimeout  = 3 * time.Second
+)

@@ -1,0 +1,211 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+const (
+	// decideTimeout bounds one decision with all its calls to the hub's API server.
+	decideTimeout = 20 * time.Second
+	// notYet is when to look again while the tenure does not hold.
+	notYet = time.Second
+)
+
+// reconcileNamespace decides on one namespace.
+func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
+	defer cancel()
+	if !c.Tenure.Holds() {
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
+	v, err := c.gather(ctx, req.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if v.stop != "" {
+		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", v.stop)
+		c.hold(v)
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
+	cs, after := v.candidates()
+	d := c.decide(v, cs)
+	switch err := c.persist(ctx, v, d, cs); {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // somebody else wrote: decide anew
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	c.assign(v, d)
+	c.noteClaim(v)
+	if d.Gone {
+		return reconcile.Result{}, c.finish(ctx, v)
+	}
+	if d.After > 0 && (after == 0 || d.After < after) {
+		after = d.After
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// decide asks the election, and closes the source of stamps first if it says so: what
+// was promised can be counted only after nothing more can be promised.
+func (c *Controller) decide(v *view, cs []candidate) election.Decision {
+	var p *election.Policy
+	if v.policy != nil {
+		p = &v.policy.election
+	}
+	closed := v.state.Record.Phase != election.Leading
+	if closed {
+		c.closeStamps(v.key)
+	}
+	v.state.Sent = c.sent(v.key, closed)
+	d := election.Next(c.Clock.Now(), p, v.state, elected(cs))
+	if d.Close {
+		c.closeStamps(v.key)
+		v.state.Sent = c.sent(v.key, true)
+		d = election.Next(c.Clock.Now(), p, v.state, elected(cs))
+	}
+	return d
+}
+
+// persist writes the decision by compare-and-swap, before anything depends on it, and
+// only if it says something new.
+func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, cs []candidate) error {
+	if v.object == nil && !d.Persist {
+		return nil
+	}
+	object := v.object
+	if object == nil {
+		object = newRecord(v)
+	}
+	before := object.DeepCopy()
+	fillStatus(v, d, cs, &object.Status, c.Clock.Now().Wall)
+	if v.object != nil && !differs(&before.Status, &object.Status) {
+		return nil
+	}
+	grants := d.Record.Phase == election.Leading && d.Record.Epoch != v.state.Record.Epoch
+	if d.Record.Duration > v.state.Record.Duration || grants {
+		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration); err != nil {
+			return err
+		}
+	}
+	if !c.Tenure.Holds() {
+		return fmt.Errorf("record %s: the right to write is lost", v.key)
+	}
+	if v.object == nil {
+		status := object.Status
+		if err := c.client.Create(ctx, object); err != nil {
+			return fmt.Errorf("create record %s: %w", v.key, err)
+		}
+		object.Status = status
+	}
+	if err := c.client.Status().Update(ctx, object); err != nil {
+		return fmt.Errorf("write record %s: %w", v.key, err)
+	}
+	v.object = object
+	c.changed(ctx, v, d, grants)
+	return nil
+}
+
+// changed notes a grant of this tenure, and tells people of a change.
+func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
+	was, is := v.state.Record, d.Record
+	if grants && is.Reason != "Adopted" {
+		c.mu.Lock()
+		c.granted[v.key] = is.Epoch
+		c.mu.Unlock()
+	}
+	if was.Phase == is.Phase && was.Leader == is.Leader && was.Epoch == is.Epoch {
+		return
+	}
+	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
+		"leader", is.Leader, "epoch", is.Epoch, "phase", is.Phase, "reason", is.Reason)
+	kind := corev1.EventTypeNormal
+	if is.Phase == election.Vacant || is.Phase == election.Draining {
+		kind = corev1.EventTypeWarning
+	}
+	c.events.Eventf(v.object, nil, kind, string(is.Reason), "Decide", "%s", describe(is, d.Waiting))
+}
+
+// assign tells every publisher of the fleet what its copies of the namespace have to
+// be, by the record as it is now persisted.
+func (c *Controller) assign(v *view, d election.Decision) {
+	c.mu.Lock()
+	mine := d.Record.Epoch != 0 && c.granted[v.key] == d.Record.Epoch
+	c.mu.Unlock()
+	timings := publish.Timings{Renew: time.Second, Timeout: time.Second}
+	var duration time.Duration
+	if v.policy != nil {
+		t := v.policy.election.Timings
+		duration, timings = t.Duration, publish.Timings{Renew: t.Renew, Timeout: t.Timeout}
+	}
+	v.state.Record = d.Record
+	name := v.copyKey()
+	for i := range v.members {
+		m := &v.members[i]
+		if m.publisher == nil {
+			continue
+		}
+		for _, other := range m.publisher.CopiesOf(v.key.Name) {
+			if other != name {
+				m.publisher.Assign(other, lease.Assignment{Role: lease.Absent}, timings)
+			}
+		}
+		if name.Name == "" {
+			continue
+		}
+		a := lease.Assignment{Role: lease.Absent}
+		if !d.Gone && (m.takesPart || m.Name == d.Record.Leader) {
+			a = election.Assign(d.Record, v.key.Namespace, m.Name, duration, mine)
+		}
+		if m.isRead && (m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating) && a.Role != lease.Absent {
+			a.Role = lease.Hold // nothing can be written there, and what is there goes with it
+		}
+		m.publisher.Assign(name, a, timings)
+	}
+}
+
+// hold leaves every copy of the namespace as it is.
+func (c *Controller) hold(v *view) {
+	c.closeStamps(v.key)
+}
+
+// finish deletes a record of which nothing is left.
+func (c *Controller) finish(ctx context.Context, v *view) error {
+	if v.object == nil {
+		return nil
+	}
+	version := v.object.ResourceVersion
+	err := c.client.Delete(ctx, v.object, client.Preconditions{UID: &v.object.UID, ResourceVersion: &version})
+	if err = client.IgnoreNotFound(err); err != nil {
+		return fmt.Errorf("delete record %s: %w", v.key, err)
+	}
+	c.ledger.Forget(v.key)
+	c.mu.Lock()
+	delete(c.granted, v.key)
+	delete(c.claims, v.key)
+	c.mu.Unlock()
+	return nil
+}
+
+// newRecord is the record of a namespace that had none.
+func newRecord(v *view) *v1alpha1.NamespaceLeader {
+	o := &v1alpha1.NamespaceLeader{}
+	o.Namespace, o.Name = v.key.Namespace, v.key.Name
+	o.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.MoveLabel: ""}
+	return o
+}

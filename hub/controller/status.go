@@ -1,0 +1,112 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// fillStatus makes the status say what was decided and why.
+func fillStatus(v *view, d election.Decision, cs []candidate, s *v1alpha1.NamespaceLeaderStatus, now time.Time) {
+	before := recordOf(s)
+	old := s.Candidates
+	ranked := elected(cs)
+	election.Rank(ranked)
+	s.Candidates = nil
+	for _, r := range ranked {
+		c := cs[slices.IndexFunc(cs, func(c candidate) bool { return c.Name == r.Name })]
+		s.Candidates = append(s.Candidates, shown(c, old))
+	}
+	store(d.Record, s)
+	s.Message = describe(d.Record, d.Waiting)
+	if v.policy != nil {
+		s.Policy, s.ObservedGeneration = v.policy.object.Name, v.policy.object.Generation
+	}
+	if r := d.Record; r.Leader != before.Leader || r.Phase != before.Phase || r.Epoch != before.Epoch {
+		s.History = slices.Insert(s.History, 0, v1alpha1.Change{
+			Time: *microTime(now), Leader: r.Leader, Epoch: r.Epoch, Phase: v1alpha1.Phase(r.Phase), Reason: r.Reason,
+		})
+		s.History = s.History[:min(len(s.History), v1alpha1.MaxHistory)]
+	}
+	meta.SetStatusCondition(&s.Conditions, ready(v, d))
+	meta.SetStatusCondition(&s.Conditions, copiesInPlace(v))
+	for i := range s.Conditions {
+		s.Conditions[i].ObservedGeneration = s.ObservedGeneration
+	}
+}
+
+// shown is a candidate for people. While the reason stays, so do the words: an error
+// that names another port each time is no news.
+func shown(c candidate, old []v1alpha1.Candidate) v1alpha1.Candidate {
+	out := v1alpha1.Candidate{
+		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
+		Reason: c.Reason, Message: cut(c.message, 1024), Hint: cut(c.hint, 256),
+	}
+	for _, o := range old {
+		if o.Name == out.Name && o.Reason == out.Reason && o.Eligible == out.Eligible {
+			out.Message = o.Message
+		}
+	}
+	return out
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}
+
+// ready says whether a leader is granted and its copy has been written. Once True it
+// stays so for the term: a renewal that is late is no news.
+func ready(v *view, d election.Decision) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(d.Record.Reason), Message: describe(d.Record, d.Waiting)}
+	if d.Record.Phase != election.Leading {
+		return c
+	}
+	written := false
+	for _, m := range v.members {
+		written = written || m.Name == d.Record.Leader && m.facts.InPlace
+	}
+	sameTerm := v.state.Record.Phase == election.Leading && v.state.Record.Epoch == d.Record.Epoch
+	stood := v.object != nil && meta.IsStatusConditionTrue(v.object.Status.Conditions, v1alpha1.ConditionReady)
+	if sameTerm && (written || stood) {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+// copiesInPlace names the members whose copies are not what they should be and that
+// are in the way themselves. A member that cannot be reached is told of elsewhere.
+func copiesInPlace(v *view) metav1.Condition {
+	var in []string
+	why := reason.Reason("")
+	for _, m := range v.members {
+		switch p := m.facts.Problem; p {
+		case reason.ForeignLease, reason.OtherHub, reason.WrongCluster, reason.Forbidden, reason.Unwritable:
+			in = append(in, fmt.Sprintf("%s: %s", m.Name, m.facts.Message))
+			why = p
+		}
+	}
+	if len(in) == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionCopiesInPlace, Status: metav1.ConditionTrue, Reason: "InPlace"}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionCopiesInPlace, Status: metav1.ConditionFalse,
+		Reason: string(why), Message: cut(strings.Join(in, "; "), 1024),
+	}
+}
+
+// differs reports whether two statuses say something different.
+func differs(a, b *v1alpha1.NamespaceLeaderStatus) bool {
+	return !equality.Semantic.DeepEqual(a, b)
+}

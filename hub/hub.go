@@ -1,0 +1,190 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/controller"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// ElectionName is the name of the Lease in the hub's own namespace by which its
+// replicas elect the one that writes.
+const ElectionName = "leasecast-hub"
+
+// The hub's own election: duration h, renew deadline, retry period. The deadline for
+// stamps is counted by package tenure, not by these.
+const (
+	electionDuration = 6 * time.Second
+	renewDeadline    = 4 * time.Second
+	retryPeriod      = time.Second
+)
+
+// startTimeout bounds each call to the hub's API server before the manager runs.
+const startTimeout = 30 * time.Second
+
+// Options configure a hub.
+type Options struct {
+	// Namespace is where the hub runs and holds its election. A member namespace of the
+	// same name is never managed. Required.
+	Namespace string
+	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all, which
+	// takes the right to read Secrets everywhere: name them.
+	FleetNamespaces []string
+	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off.
+	MetricsAddress, ProbeAddress string
+	// Clock is read for every stamp and bound. Default: the clocks of this machine.
+	Clock lease.Clock
+}
+
+// Scheme knows every type that the hub reads or writes on the management cluster.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(clusterv1.AddToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
+}
+
+// NewManager returns a manager that runs a hub on the management cluster of cfg. Start
+// it; when Start returns, exit the process: its tenure is over.
+func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Manager, error) {
+	if o.Namespace == "" {
+		return nil, errors.New("hub: Namespace is empty: name the namespace that the hub runs in")
+	}
+	if o.Clock == nil {
+		o.Clock = &clock.System{}
+	}
+	id, err := hubID(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	t := tenure.New(o.Clock, electionDuration)
+	lock, err := electionLock(cfg, o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	f := fleet.New(fleet.Options{
+		Namespaces: o.FleetNamespaces,
+		HubID:      id,
+		MayWrite:   t.Holds,
+		Clock:      o.Clock,
+	})
+	mgr, err := mcmanager.New(cfg, f, managerOptions(o, t.Lock(lock)))
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return mgr, setup(mgr, o, t, f, id)
+}
+
+// setup adds the hub's parts to a manager.
+func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider, id string) error {
+	if err := f.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("hub: fleet: %w", err)
+	}
+	local := mgr.GetLocalManager()
+	c := controller.New(controller.Options{
+		Fleet:        f,
+		Tenure:       t,
+		Seals:        seal.NewStore(local.GetAPIReader(), local.GetClient()),
+		Clock:        o.Clock,
+		HubID:        id,
+		OwnNamespace: o.Namespace,
+	})
+	if err := c.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("hub: controller: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return mgr.AddReadyzCheck("ping", healthz.Ping)
+}
+
+// managerOptions limits the caches to what the hub's RBAC lets it read.
+func managerOptions(o Options, lock resourcelock.Interface) manager.Options {
+	d, r, p := electionDuration, renewDeadline, retryPeriod
+	opts := manager.Options{
+		Scheme:                              Scheme(),
+		Metrics:                             server.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress:              o.ProbeAddress,
+		LeaderElection:                      true,
+		LeaderElectionID:                    ElectionName,
+		LeaderElectionNamespace:             o.Namespace,
+		LeaderElectionResourceLockInterface: lock,
+		LeaderElectionReleaseOnCancel:       true,
+		LeaseDuration:                       &d,
+		RenewDeadline:                       &r,
+		RetryPeriod:                         &p,
+		Client: client.Options{Cache: &client.CacheOptions{
+			DisableFor: []client.Object{&corev1.Event{}},
+		}},
+	}
+	if len(o.FleetNamespaces) > 0 {
+		opts.Cache.DefaultNamespaces = map[string]ctrlcache.Config{}
+		for _, ns := range o.FleetNamespaces {
+			opts.Cache.DefaultNamespaces[ns] = ctrlcache.Config{}
+		}
+	}
+	return opts
+}
+
+// electionLock is the Lease of the hub's election. Each process has an identity of its
+// own: a restarted one is another candidate.
+func electionLock(cfg *rest.Config, namespace string) (resourcelock.Interface, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Timeout = renewDeadline / 2
+	cs, err := kubernetes.NewForConfig(rest.AddUserAgent(cfg, "leader-election"))
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: ElectionName},
+		Client:     cs.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	}, nil
+}
+
+// hubID names this hub: the UID of the management cluster's kube-system namespace. All
+// replicas of a hub share it, and no two management clusters do.
+func hubID(ctx context.Context, cfg *rest.Config) (string, error) {
+	cs, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return "", fmt.Errorf("hub: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	ns, err := cs.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("hub: cannot tell which management cluster this is: %w", err)
+	}
+	return string(ns.UID), nil
+}
