@@ -31,7 +31,7 @@
 // and watches go on and new requests carry the new token.
 //
 // The kubeconfig is untrusted input: it can name an https server, CAs, a client
-// certificate or a token, all of them inline, and nothing else (see [ParseKubeconfig]).
+// certificate or a token, all of them inline, and nothing else.
 //
 // # Which cluster is this
 //

@@ -1,18 +1,254 @@
 package fleet
 
 import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
+// member is one living member. Its goroutines are run, which owns the connection, and
+// probe. Everybody else reads or leaves a note and wakes one of them.
 type member struct {
-	writer       kubernetes.Interface
-	writerConfig *rest.Config
+	key Key
+	p   *Provider
+
+	// The clients never change; what is below their lanes does.
+	caches, renewals *lane
+	writerConfig     *rest.Config
+	writer           kubernetes.Interface
+	cachesConfig     *rest.Config
+	direct, informer *http.Client
+
+	// answered fires whenever the member answers a request well.
+	answered signal
+	// wake and wakeProbe hold one wake-up each for run and probe.
+	wake, wakeProbe chan struct{}
+
+	mu    sync.Mutex
+	state state
 }
 
-func (m *member) engaged() cluster.Cluster                    { panic("to come") }
-func (m *member) verdict(th health.Thresholds) health.Verdict { panic("to come") }
-func (m *member) observe(o health.Observation)                { panic("to come") }
+// state is guarded by member.mu, which is never held across I/O or a call to anybody else.
+type state struct {
+	spec spec
+	// leaving: the owner has nothing left in the member.
+	leaving bool
+	// interrupt ends what run is doing because its premises changed.
+	interrupt context.CancelFunc
+
+	// target is in use, uid is the cluster behind it, or was when there last was one.
+	target *target
+	uid    string
+	// claimed: the UID was found to be this member's before anybody else's.
+	claimed bool
+	// cluster is engaged, or nil.
+	cluster cluster.Cluster
+	// contact says why there is no target or cluster, and kubeconfig why the newest kubeconfig is
+	// not in use.
+	contact, kubeconfig Problem
+
+	track health.Track
+}
+
+func newMember(p *Provider, k Key) (*member, error) {
+	m := &member{
+		key: k, p: p,
+		caches:    newLane(k, maxCachesBody),
+		renewals:  newLane(k, maxWriterBody),
+		wake:      make(chan struct{}, 1),
+		wakeProbe: make(chan struct{}, 1),
+	}
+	m.writerConfig = m.renewals.config(m.renewals)
+	m.cachesConfig = m.caches.config(m.caches)
+	writer, err := httpClient(m.writerConfig)
+	if err != nil {
+		return nil, err
+	}
+	typed := rest.CopyConfig(m.writerConfig)
+	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	typed.ContentType = "application/vnd.kubernetes.protobuf"
+	if m.writer, err = kubernetes.NewForConfigAndClient(typed, writer); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	if m.direct, err = httpClient(m.cachesConfig); err != nil {
+		return nil, err
+	}
+	m.informer, err = httpClient(m.caches.config(&patient{next: m.caches, answered: &m.answered, clock: p.timers}))
+	return m, err
+}
+
+// update takes in what the hub's objects say now.
+func (m *member) update(s spec) {
+	m.mu.Lock()
+	old := m.state.spec
+	changed := !s.equal(old)
+	m.state.spec = s
+	if s.takesPart() {
+		m.state.leaving = false
+	}
+	if m.state.interrupt != nil && (s.kubeconfig != old.kubeconfig || s.pin != old.pin || s.moved != old.moved) {
+		m.state.interrupt()
+	}
+	m.mu.Unlock()
+	if changed {
+		poke(m.wake)
+		m.p.changed.add(m.key)
+	}
+}
+
+// gone takes in that the Cluster does not exist any more. What it said last stays known.
+func (m *member) gone() {
+	m.mu.Lock()
+	s := m.state.spec
+	m.mu.Unlock()
+	s.gone = true
+	m.update(s)
+}
+
+// forget asks run to end, unless the member takes part.
+func (m *member) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.spec.takesPart() {
+		return
+	}
+	m.state.leaving = true
+	if m.state.interrupt != nil {
+		m.state.interrupt()
+	}
+	poke(m.wake)
+}
+
+// read returns a copy of the state.
+func (m *member) read() state {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state
+}
+
+// note changes the state, and tells subscribers if what they see has changed.
+func (m *member) note(change func(*state)) {
+	m.mu.Lock()
+	before := m.state.visible()
+	change(&m.state)
+	changed := before != m.state.visible()
+	m.mu.Unlock()
+	if changed {
+		m.p.changed.add(m.key)
+	}
+}
+
+// visible is what subscribers are told of, apart from the spec.
+type visible struct {
+	uid                 string
+	claimed, connected  bool
+	contact, kubeconfig Problem
+	answering           bool
+	read, write         bool
+	failure             reason.Reason
+}
+
+func (s *state) visible() visible {
+	return visible{
+		uid: s.uid, claimed: s.claimed, connected: s.cluster != nil,
+		contact: s.contact, kubeconfig: s.kubeconfig,
+		answering: s.track.Answering(),
+		read:      s.track.Reached(health.Read), write: s.track.Reached(health.Write),
+		failure: s.track.Failure().Reason,
+	}
+}
+
+func (m *member) engaged() cluster.Cluster { return m.read().cluster }
+
+func (m *member) observe(o health.Observation) {
+	m.p.noticePause()
+	m.note(func(s *state) { s.track.Observe(o) })
+	if o.OK {
+		m.answered.fire()
+	}
+}
+
+func (m *member) verdict(th health.Thresholds) health.Verdict {
+	now := m.p.noticePause()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.track.State(now, th)
+}
+
+func (m *member) excuse(k health.Kind, from, to lease.Reading) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.state.track.Excuse(k, from, to)
+}
+
+// known is the UID that the member stands for: the pinned one, or else the one found.
+func (s *state) known() string {
+	if s.spec.pin != "" {
+		return s.spec.pin
+	}
+	return s.uid
+}
+
+func (m *member) claim() claim {
+	s := m.read()
+	return claim{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.claimed, created: s.spec.created}
+}
+
+// snapshot is the member as the controller sees it. The owners are those of all UIDs.
+func (m *member) snapshot(owners map[string]Key) Member {
+	s := m.read()
+	priority, priorityReason := s.spec.priority()
+	return Member{
+		Key:            m.key,
+		UID:            s.known(),
+		Pinned:         s.spec.pin != "" && s.spec.pin == s.uid,
+		Priority:       priority,
+		PriorityReason: priorityReason,
+		Connected:      s.cluster != nil,
+		Problem:        m.problem(s, owners),
+		Deleting:       s.spec.deleting,
+		Gone:           s.spec.gone,
+		Paused:         s.spec.paused,
+		DeleteForMove:  s.spec.moved,
+		Labels:         s.spec.labels,
+		Hint:           s.spec.hint,
+		live:           m,
+	}
+}
+
+// problem picks the gravest.
+func (m *member) problem(s state, owners map[string]Key) Problem {
+	owner, owned := owners[s.known()]
+	name := nameProblem(m.key)
+	failure := s.track.Failure()
+	switch {
+	case s.spec.gone:
+		return Problem{reason.Gone, "the Cluster does not exist any more"}
+	case s.spec.deleting:
+		return Problem{reason.Deleting, "the Cluster is being deleted"}
+	case name != "":
+		return Problem{reason.NameTooLong, name}
+	case s.contact.Reason == reason.WrongCluster:
+		return s.contact
+	case owned && owner != m.key:
+		return Problem{reason.DuplicateCluster, fmt.Sprintf("the kubeconfig leads to the same cluster as that of Cluster %s", owner)}
+	case s.kubeconfig.Reason != "":
+		return s.kubeconfig
+	case s.contact.Reason != "":
+		return s.contact
+	case failure.Reason != "":
+		return Problem{failure.Reason, failure.Message}
+	case s.cluster == nil:
+		return Problem{reason.NeverReached, "not connected yet"}
+	}
+	return Problem{}
+}

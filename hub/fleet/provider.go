@@ -1,15 +1,24 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/leasecast/leasecast/api/lease"
+	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 )
 
 // ForgottenAfter is how long the connection of a deleted Cluster is kept for an owner who
@@ -31,52 +40,214 @@ type Options struct {
 	Clock lease.Clock
 }
 
+// The probing that is used until SetProbing is called.
+const (
+	defaultInterval = 5 * time.Second
+	defaultTimeout  = 3 * time.Second
+)
+
+// Provider connects the members. Make it with [New].
+type Provider struct {
+	options Options
+	clock   lease.Clock
+	timers  clock.Clock
+	log     logr.Logger
+	mgr     mcmanager.Manager
+
+	// work holds the keys whose objects in the hub changed, changed those that subscribers
+	// are to be told of.
+	work, changed *inbox
+	synced        chan struct{}
+	vigil         vigil
+
+	mu          sync.Mutex
+	members     map[Key]*member
+	indexes     []index
+	subscribers map[int]func(Key)
+	nextID      int
+	interval    time.Duration
+	timeout     time.Duration
+}
+
+type index struct {
+	object  client.Object
+	field   string
+	extract client.IndexerFunc
+}
+
+var _ multicluster.Provider = (*Provider)(nil)
+
 // New makes a provider. Give it to mcmanager.New, then call SetupWithManager.
-func New(o Options) *Provider { panic("to come") }
+func New(o Options) *Provider {
+	if o.Clock == nil {
+		o.Clock = &leaseclock.System{}
+	}
+	return &Provider{
+		options:     o,
+		clock:       o.Clock,
+		timers:      clock.RealClock{},
+		log:         logr.Discard(),
+		work:        newInbox(),
+		changed:     newInbox(),
+		synced:      make(chan struct{}),
+		members:     map[Key]*member{},
+		subscribers: map[int]func(Key){},
+		interval:    defaultInterval,
+		timeout:     defaultTimeout,
+	}
+}
 
 // SetupWithManager adds the provider to the manager. It runs on every replica, elected
 // or not, so that a standby is warm.
-func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error { panic("to come") }
+func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error {
+	if p.options.HubID == "" || p.options.MayWrite == nil {
+		return errors.New("fleet: Options.HubID and Options.MayWrite are required")
+	}
+	p.mgr = mgr
+	p.log = mgr.GetLogger().WithName("fleet")
+	if err := mgr.GetLocalManager().Add(runner{p}); err != nil {
+		return fmt.Errorf("add the fleet to the manager: %w", err)
+	}
+	return nil
+}
 
 // Get implements multicluster.Provider. It returns multicluster.ErrClusterNotFound for
 // a member that is not connected.
 func (p *Provider) Get(_ context.Context, name multicluster.ClusterName) (cluster.Cluster, error) {
-	panic("to come")
+	k, err := ParseKey(name)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	m := p.members[k]
+	p.mu.Unlock()
+	if m != nil {
+		if cl := m.engaged(); cl != nil {
+			return cl, nil
+		}
+	}
+	return nil, fmt.Errorf("member %s is not connected: %w", k, multicluster.ErrClusterNotFound)
 }
 
 // IndexField implements multicluster.Provider: it indexes all members, present and future.
 func (p *Provider) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	panic("to come")
+	p.mu.Lock()
+	p.indexes = append(p.indexes, index{obj, field, extract})
+	members := slices.Collect(maps.Values(p.members))
+	p.mu.Unlock()
+	var errs []error
+	for _, m := range members {
+		if cl := m.engaged(); cl != nil {
+			errs = append(errs, cl.GetFieldIndexer().IndexField(ctx, obj, field, extract))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Provider) indexed() []index {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.indexes)
 }
 
 // Synced is closed when every Cluster that existed at the start is known, though not
 // necessarily reached. Before that an empty list of members says nothing.
-func (p *Provider) Synced() <-chan struct{} { panic("to come") }
+func (p *Provider) Synced() <-chan struct{} { return p.synced }
 
 // Members lists the members of a fleet, ordered by name.
-func (p *Provider) Members(fleet string) []Member { panic("to come") }
+func (p *Provider) Members(fleet string) []Member {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	owners := p.ownersLocked()
+	var members []Member
+	for k, m := range p.members {
+		if k.Fleet == fleet {
+			members = append(members, m.snapshot(owners))
+		}
+	}
+	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
+	return members
+}
 
 // Member returns one member, and false if there is none of that name.
-func (p *Provider) Member(k Key) (Member, bool) { panic("to come") }
+func (p *Provider) Member(k Key) (Member, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.members[k]
+	if m == nil {
+		return Member{}, false
+	}
+	return m.snapshot(p.ownersLocked()), true
+}
+
+func (p *Provider) ownersLocked() map[string]Key {
+	claims := make([]claim, 0, len(p.members))
+	for _, m := range p.members {
+		claims = append(claims, m.claim())
+	}
+	return owners(claims)
+}
+
+// claim gives the UID of a member to it, unless it belongs to another one. Who was given it keeps
+// it against all who are not pinned to it.
+func (p *Provider) claim(m *member) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ownersLocked()[m.claim().uid] != m.key {
+		return false
+	}
+	m.note(func(s *state) { s.claimed = true })
+	return true
+}
 
 // Forget says that nothing of ours is left in a member that takes no part any more. The
 // probe Lease is removed if the member can be reached, the pin is removed from the
 // Cluster, and the connection ends. It does not wait for that, and does nothing for a
 // member that takes part.
-func (p *Provider) Forget(k Key) { panic("to come") }
+func (p *Provider) Forget(k Key) {
+	p.mu.Lock()
+	m := p.members[k]
+	p.mu.Unlock()
+	if m != nil {
+		m.forget()
+	}
+}
 
 // Subscribe calls f with the key of each member of which anything changed: that it is
 // there, a field of its snapshot, or whether it answers. States of health that change by
 // time alone are not announced (see health.Verdict.Next). Calls come one at a time and
 // may be merged; f must not block. No lock is held, so f may call the provider. The
 // returned function ends the subscription; a call may still be under way.
-func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) { panic("to come") }
+func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	id := p.nextID
+	p.nextID++
+	p.subscribers[id] = f
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.subscribers, id)
+	}
+}
 
 // SetProbing sets the interval of the probes and how long each may take. Default: 5 s and
 // 3 s.
-func (p *Provider) SetProbing(interval, timeout time.Duration) { panic("to come") }
+func (p *Provider) SetProbing(interval, timeout time.Duration) {
+	p.mu.Lock()
+	changed := p.interval != interval || p.timeout != timeout
+	p.interval, p.timeout = interval, timeout
+	members := slices.Collect(maps.Values(p.members))
+	p.mu.Unlock()
+	for _, m := range members {
+		if changed {
+			poke(m.wakeProbe)
+		}
+	}
+}
 
-// Provider connects the members. Make it with [New].
-type Provider struct{}
-
-var _ multicluster.Provider = (*Provider)(nil)
+func (p *Provider) probing() (interval, timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.interval, p.timeout
+}

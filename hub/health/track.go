@@ -128,6 +128,25 @@ func (t *Track) Answering() bool {
 // Reached reports whether a request of the kind ever succeeded.
 func (t *Track) Reached(k Kind) bool { return t.facts[k].reached }
 
+// Last is the send time of the latest success of a kind, and false if there was none or a
+// failure followed it.
+func (t *Track) Last(k Kind) (lease.Reading, bool) {
+	f := &t.facts[k]
+	return f.last, f.reached && f.failure == nil
+}
+
+// Failure is the latest failure that no success of its kind has followed yet, or the zero
+// Observation.
+func (t *Track) Failure() Observation {
+	var latest Observation
+	for i := range t.facts {
+		if f := t.facts[i].failure; f != nil && f.At.Boot >= latest.At.Boot {
+			latest = *f
+		}
+	}
+	return latest
+}
+
 // State judges the member at now. The reading must not be older than those of the
 // observations.
 func (t *Track) State(now lease.Reading, th Thresholds) Verdict {

@@ -1,0 +1,330 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+const (
+	// identifyTimeout bounds one question who a member is.
+	identifyTimeout = 5 * time.Second
+	// syncTimeout bounds how long the informers of a member may take to fill.
+	syncTimeout = 15 * time.Second
+	// hubTimeout bounds a write to the hub.
+	hubTimeout = 5 * time.Second
+	// retryLeast and retryMost bound the pause after a failure, which doubles: a member that
+	// heals is connected within retryMost.
+	retryLeast = 250 * time.Millisecond
+	retryMost  = 3 * time.Second
+	// drainGrace is how long requests on a replaced connection for renewals may go on.
+	drainGrace = 5 * time.Second
+	// forever waits for a wake-up.
+	forever time.Duration = -1
+)
+
+// connection is what run owns besides the shared state.
+type connection struct {
+	*member
+	// lifetime is that of run.
+	lifetime context.Context
+	// parsed caches the outcome of parsing the kubeconfig text.
+	text   string
+	parsed access
+	err    error
+	// goneAt is when the Cluster was first found to be gone.
+	goneAt *lease.Reading
+	// drained holds a replaced target until its requests are done.
+	drained   *target
+	drainedAt lease.Reading
+	// disengage ends the engaged cluster and waits for that.
+	disengage func()
+	// tidied: the probe Lease was removed, or that was tried.
+	tidied bool
+}
+
+// run keeps the member connected until ctx ends or the member may be forgotten.
+func (m *member) run(ctx context.Context) {
+	c := &connection{member: m, lifetime: ctx}
+	defer c.close()
+	failures := 0
+	for {
+		stepCtx, cancel := context.WithCancel(ctx)
+		m.note(func(s *state) { s.interrupt = cancel })
+		next, done := c.step(stepCtx)
+		cancel()
+		if done || ctx.Err() != nil {
+			return
+		}
+		if next == retry {
+			next = min(retryLeast<<min(failures, 8), retryMost)
+			failures++
+		} else {
+			failures = 0
+		}
+		if c.drained != nil && (next == forever || next > drainGrace) {
+			next = drainGrace
+		}
+		if wait(ctx, m.p.timers, next, m.wake) != nil {
+			return
+		}
+	}
+}
+
+// never is a time at which every grace is over.
+var never = lease.Reading{Boot: math.MaxInt64}
+
+// retry asks run to try again after a pause that grows.
+const retry time.Duration = -2
+
+// step brings the member one step closer to what the hub's objects ask for. It returns when to
+// look again at the latest, and true when the member is forgotten.
+func (c *connection) step(ctx context.Context) (time.Duration, bool) {
+	s := c.read()
+	now := c.p.clock.Now()
+	c.endDrain(now)
+	switch {
+	case c.mayLeave(s, now):
+		return c.leave(ctx, s)
+	case s.spec.moved, nameProblem(c.key) != "":
+		// The other hub is at work already, or there is nothing to do.
+		return forever, false
+	}
+	if !c.adopt(ctx, s) {
+		return retry, false
+	}
+	if s = c.read(); s.target == nil {
+		return c.untilForgotten(s, now), false
+	}
+	if !c.p.claim(c.member) {
+		return retryMost, false // the owner of the UID may leave
+	}
+	pinned := c.pin(ctx)
+	if err := c.connect(ctx); err != nil {
+		c.fail(ctx, err)
+		return retry, false
+	}
+	if !pinned {
+		return time.Second, false // this replica may get the right to write
+	}
+	return c.untilForgotten(s, now), false
+}
+
+// mayLeave reports whether nobody needs the connection any more.
+func (c *connection) mayLeave(s state, now lease.Reading) bool {
+	if !s.spec.gone {
+		c.goneAt = nil
+	} else if c.goneAt == nil {
+		c.goneAt = &now
+	}
+	switch {
+	case s.spec.takesPart():
+		return false
+	case s.leaving, !s.spec.keeps():
+		return true
+	case c.goneAt != nil:
+		return s.known() == "" || now.Boot-c.goneAt.Boot >= ForgottenAfter
+	}
+	return false
+}
+
+func (c *connection) untilForgotten(s state, now lease.Reading) time.Duration {
+	if !s.spec.gone || c.goneAt == nil {
+		return forever
+	}
+	return max(0, ForgottenAfter-(now.Boot-c.goneAt.Boot))
+}
+
+// adopt puts the kubeconfig of the Secret to use, once the cluster behind it has proved to be the
+// right one. It returns false to be called again soon. What is in use already stays so
+// until something better is proved.
+func (c *connection) adopt(ctx context.Context, s state) bool {
+	if s.spec.kubeconfig == "" {
+		c.reject(s, Problem{reason.NoKubeconfig, s.spec.noKubeconfig})
+		return true
+	}
+	if c.text != s.spec.kubeconfig {
+		c.text = s.spec.kubeconfig
+		c.parsed, c.err = parseKubeconfig([]byte(c.text))
+	}
+	if c.err != nil {
+		c.reject(s, Problem{reason.InvalidKubeconfig, fmt.Sprintf("Secret %s%s: %v", c.key.Name, kubeconfigSuffix, c.err)})
+		return true
+	}
+	if s.target != nil && s.target.access.equal(c.parsed) {
+		if judge(s.spec.pin, s.uid, s.target.uid) == other {
+			c.distrust(s.target, s.target.uid)
+			return false
+		}
+		c.note(func(s *state) {
+			s.kubeconfig = Problem{}
+			if s.contact.Reason == reason.WrongCluster {
+				s.contact = Problem{}
+			}
+		})
+		return true
+	}
+	t, err := newTarget(c.parsed, s.target)
+	if err == nil {
+		err = c.prove(ctx, s, t)
+	}
+	if err == nil {
+		return true
+	}
+	if t != nil && !t.shares(s.target) {
+		t.close()
+	}
+	if ctx.Err() == nil {
+		c.reject(s, asProblem(err))
+	}
+	return false
+}
+
+// prove asks the target who it is, and takes it into use if that is right.
+func (c *connection) prove(ctx context.Context, s state, t *target) error {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	at := c.p.clock.Now()
+	found, err := t.identify(ctx)
+	if s.target == nil && !errors.Is(ctx.Err(), context.Canceled) {
+		c.observe(observation(health.Read, at, err))
+	}
+	if err != nil {
+		return err
+	}
+	t.uid = found
+	verdict := judge(s.spec.pin, s.uid, found)
+	if verdict == other {
+		return &contactError{reason.WrongCluster, wrongCluster(s.spec.pin, found)}
+	}
+	if verdict == rebuilt {
+		c.reset()
+	}
+	c.use(ctx, t)
+	return nil
+}
+
+// use swaps the target in. Watches on the old connection end now, so that they go on with the new
+// identity; renewals under way may finish.
+func (c *connection) use(ctx context.Context, t *target) {
+	var old *target
+	c.note(func(s *state) {
+		old, s.target, s.uid = s.target, t, t.uid
+		s.contact, s.kubeconfig = Problem{}, Problem{}
+		c.caches.set(t, t.caches)
+		c.renewals.set(t, t.writer)
+	})
+	if old != nil && !t.shares(old) {
+		old.caches.close()
+		old.writer.transport.CloseIdleConnections()
+		c.endDrain(never)
+		c.drained, c.drainedAt = old, c.p.clock.Now()
+	}
+	poke(c.wakeProbe)
+	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.uid, "rotation", old != nil)
+}
+
+func (c *connection) endDrain(now lease.Reading) {
+	if c.drained != nil && now.Boot-c.drainedAt.Boot >= drainGrace {
+		c.drained.close()
+		c.drained = nil
+	}
+}
+
+// distrust stops using a target behind which there is another cluster now. Nothing more is
+// sent there.
+func (m *member) distrust(t *target, found string) {
+	m.note(func(s *state) {
+		if s.target != t {
+			return
+		}
+		s.target = nil
+		s.contact = Problem{reason.WrongCluster, wrongCluster(s.known(), found)}
+		m.caches.set(nil, nil)
+		m.renewals.set(nil, nil)
+	})
+	t.close()
+	poke(m.wake)
+}
+
+// reject reports why the newest kubeconfig is not in use.
+func (c *connection) reject(s state, p Problem) {
+	c.note(func(now *state) {
+		now.contact, now.kubeconfig = Problem{}, Problem{}
+		switch {
+		case p.Reason == reason.WrongCluster:
+			now.contact = p
+		case s.target != nil:
+			p.Message += "; the last good kubeconfig stays in use"
+			now.kubeconfig = p
+		case p.Reason == reason.NoKubeconfig || p.Reason == reason.InvalidKubeconfig:
+			now.kubeconfig = p
+		default:
+			now.contact = p
+		}
+	})
+}
+
+// reset takes leave of a cluster that is not behind the name any more.
+func (c *connection) reset() {
+	c.end()
+	c.note(func(s *state) {
+		s.uid, s.claimed, s.track = "", false, health.Track{}
+	})
+}
+
+// end disengages the cluster.
+func (c *connection) end() {
+	c.note(func(s *state) { s.cluster = nil })
+	if c.disengage != nil {
+		c.disengage()
+		c.disengage = nil
+	}
+}
+
+// close ends everything when run ends.
+func (c *connection) close() {
+	c.end()
+	c.endDrain(never)
+	c.caches.set(nil, nil)
+	c.renewals.set(nil, nil)
+	var t *target
+	c.note(func(s *state) { t, s.target = s.target, nil })
+	if t != nil {
+		t.close()
+	}
+}
+
+// fail reports why there is no cluster although there is a target.
+func (c *connection) fail(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		c.note(func(s *state) { s.contact = asProblem(err) })
+	}
+}
+
+func asProblem(err error) Problem {
+	var contact *contactError
+	if errors.As(err, &contact) {
+		return Problem{contact.reason, contact.message}
+	}
+	return Problem{reason.Unreachable, shorten(err.Error())}
+}
+
+// observation is the outcome of a request sent at a time.
+func observation(k health.Kind, at lease.Reading, err error) health.Observation {
+	o := health.Observation{Kind: k, At: at, OK: err == nil}
+	if err != nil {
+		p := asProblem(err)
+		o.Reason, o.Message = p.Reason, p.Message
+	}
+	return o
+}

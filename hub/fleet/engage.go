@@ -1,0 +1,155 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// memberScheme holds the kinds that a member's cached client knows.
+var memberScheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(s))
+	utilruntime.Must(coordinationv1.AddToScheme(s))
+	return s
+}()
+
+// memberMapper knows where these kinds are served, so that no member is asked.
+var memberMapper = func() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
+	return m
+}()
+
+// connect makes the member's cluster, waits until its informers are full, and engages it with the
+// manager. It does nothing if that was done.
+func (c *connection) connect(ctx context.Context) error {
+	s := c.read()
+	if s.cluster != nil || s.target == nil {
+		return nil // done, or a probe has just found another cluster
+	}
+	refused := &refusal{}
+	cl, err := c.newCluster(refused)
+	if err != nil {
+		return err
+	}
+	for _, i := range c.p.indexed() {
+		if err := cl.GetFieldIndexer().IndexField(ctx, i.object, i.field, i.extract); err != nil {
+			return fmt.Errorf("index field %q: %w", i.field, err)
+		}
+	}
+	for _, obj := range []client.Object{&corev1.Namespace{}, &coordinationv1.Lease{}} {
+		if _, err := cl.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("make the informer of %T: %w", obj, err)
+		}
+	}
+	// The cluster outlives this step: it ends with the provider, or by disengage.
+	engaged, cancel := context.WithCancel(c.lifetime)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := cl.Start(engaged); err != nil {
+			log.FromContext(ctx).Error(err, "Caches stopped", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+		}
+	})
+	disengage := func() {
+		cancel()
+		running.Wait()
+	}
+	if err := awaitSync(ctx, s.target, cl, refused); err != nil {
+		disengage()
+		return err
+	}
+	c.note(func(s *state) { s.cluster, s.contact = cl, Problem{} })
+	if err := c.p.mgr.Engage(engaged, c.key.ClusterName(), cl); err != nil {
+		c.note(func(s *state) { s.cluster = nil })
+		disengage()
+		return fmt.Errorf("engage: %w", err)
+	}
+	c.disengage = disengage
+	log.FromContext(ctx).Info("Member engaged", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	return nil
+}
+
+func (c *connection) newCluster(refused *refusal) (cluster.Cluster, error) {
+	managed := labels.SelectorFromSet(labels.Set{v1alpha1.ManagedLabel: "true"})
+	cl, err := cluster.New(c.cachesConfig, func(o *cluster.Options) {
+		o.Scheme = memberScheme
+		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return memberMapper, nil }
+		o.HTTPClient = c.direct
+		o.Logger = c.p.log
+		o.Cache = cache.Options{
+			HTTPClient:                  c.informer,
+			ReaderFailOnMissingInformer: true,
+			DefaultTransform:            cache.TransformStripManagedFields(),
+			DefaultWatchErrorHandler:    refused.handle,
+			ByObject:                    map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Label: managed}},
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the caches: %w", err)
+	}
+	return cl, nil
+}
+
+// refusal remembers that a member refused what an informer asked for: waiting does not help.
+type refusal struct {
+	mu     sync.Mutex
+	err    error
+	giveUp context.CancelFunc
+}
+
+func (r *refusal) handle(ctx context.Context, reflector *toolscache.Reflector, err error) {
+	toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	if r.giveUp != nil {
+		r.giveUp()
+	}
+}
+
+func (r *refusal) watch(giveUp context.CancelFunc) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.giveUp = giveUp
+	return r.err
+}
+
+func awaitSync(ctx context.Context, t *target, cl cluster.Cluster, refused *refusal) error {
+	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
+	defer cancel()
+	if refused.watch(cancel) == nil && cl.GetCache().WaitForCacheSync(ctx) {
+		return nil
+	}
+	if err := refused.watch(nil); err != nil {
+		return t.describe(err)
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return &contactError{reason.Unreachable, fmt.Sprintf("Namespaces and Leases could not be listed within %v", syncTimeout)}
+	}
+	return ctx.Err()
+}

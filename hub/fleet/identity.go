@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+)
+
+// identity is the outcome of a contact: whether the cluster behind the kubeconfig is the one that
+// the name stands for.
+type identity int
+
+const (
+	// same: the pinned cluster, or the one that is known and not pinned yet, or the first.
+	same identity = iota
+	// other: not the pinned cluster.
+	other
+	// rebuilt: not the cluster that was known, whose pin somebody has removed to say that
+	// this is right.
+	rebuilt
+)
+
+// judge compares the UID found with the one pinned on the Cluster and the one known from earlier contact;
+// both may be empty.
+func judge(pin, known, found string) identity {
+	switch {
+	case pin != "" && found != pin:
+		return other
+	case known != "" && found != known:
+		return rebuilt
+	default:
+		return same
+	}
+}
+
+// wrongCluster explains [other] to a person.
+func wrongCluster(pin, found string) string {
+	return fmt.Sprintf("the kubeconfig leads to the cluster %s, but this Cluster is pinned to %s; correct the kubeconfig, or remove the annotation if the cluster was rebuilt", found, pin)
+}
+
+// claim is a member's claim to a UID.
+type claim struct {
+	key     Key
+	uid     string
+	pinned  bool
+	created time.Time
+}
+
+// compareClaims orders claims to one UID, the rightful one first: what is pinned has been written to;
+// then the older Cluster, then by name.
+func compareClaims(a, b claim) int {
+	if a.pinned != b.pinned {
+		if a.pinned {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(
+		a.created.Compare(b.created),
+		cmp.Compare(a.key.Fleet, b.key.Fleet),
+		cmp.Compare(a.key.Name, b.key.Name),
+	)
+}
+
+// owners finds the rightful owner of each UID. Nobody owns the empty one.
+func owners(claims []claim) map[string]Key {
+	first := map[string]claim{}
+	for _, c := range claims {
+		if best, ok := first[c.uid]; c.uid != "" && (!ok || compareClaims(c, best) < 0) {
+			first[c.uid] = c
+		}
+	}
+	keys := make(map[string]Key, len(first))
+	for uid, c := range first {
+		keys[uid] = c.key
+	}
+	return keys
+}

@@ -1,0 +1,175 @@
+package fleet
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// maxKubeconfig bounds a kubeconfig. Those of real clusters have a few KiB; a bundle of CAs may
+// take some more.
+const maxKubeconfig = 128 << 10
+
+// access is all that the fleet takes from a kubeconfig: where the API server is, how it proves
+// that it is the one, and how the hub proves who it is.
+type access struct {
+	server *url.URL
+	// serverName is the name expected in the server's certificate; that of the URL if empty.
+	serverName string
+	// ca are the PEM certificates to trust; those of the system if empty.
+	ca string
+	// cert and key are a client certificate in PEM, both or none.
+	cert, key string
+	token     string
+}
+
+// parseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their
+// reader run programs, read files, use proxies and act as other users; here all that is
+// refused. What counts is the current context; entries that it does not use may hold
+// anything. Errors say what is wrong and repeat nothing of the content.
+func parseKubeconfig(data []byte) (access, error) {
+	if len(data) == 0 {
+		return access{}, errors.New("the kubeconfig is empty")
+	}
+	if len(data) > maxKubeconfig {
+		return access{}, fmt.Errorf("the kubeconfig has %d bytes: at most %d are read", len(data), maxKubeconfig)
+	}
+	config, err := clientcmd.Load(data)
+	if err != nil {
+		// The error may quote the content.
+		return access{}, errors.New("the kubeconfig is no v1 Config in YAML or JSON")
+	}
+	cluster, user, err := current(config)
+	if err != nil {
+		return access{}, err
+	}
+	if err := refuseCluster(cluster); err != nil {
+		return access{}, err
+	}
+	if err := refuseUser(user); err != nil {
+		return access{}, err
+	}
+	a := access{
+		serverName: cluster.TLSServerName,
+		ca:         string(cluster.CertificateAuthorityData),
+		cert:       string(user.ClientCertificateData),
+		key:        string(user.ClientKeyData),
+		token:      strings.TrimSpace(user.Token),
+	}
+	if a.server, err = parseServer(cluster.Server); err != nil {
+		return access{}, err
+	}
+	return a, a.validate()
+}
+
+func current(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
+	if config.CurrentContext == "" {
+		return nil, nil, errors.New("the kubeconfig has no current-context")
+	}
+	context := config.Contexts[config.CurrentContext]
+	if context == nil {
+		return nil, nil, errors.New("the kubeconfig has no context of the name in current-context")
+	}
+	cluster := config.Clusters[context.Cluster]
+	if cluster == nil {
+		return nil, nil, errors.New("the kubeconfig has no cluster of the name in the current context")
+	}
+	user := config.AuthInfos[context.AuthInfo]
+	if user == nil {
+		return nil, nil, errors.New("the kubeconfig has no user of the name in the current context")
+	}
+	return cluster, user, nil
+}
+
+func refuseCluster(c *clientcmdapi.Cluster) error {
+	switch {
+	case c.InsecureSkipTLSVerify:
+		return errors.New("insecure-skip-tls-verify is refused: the hub would send its credentials to anyone; give certificate-authority-data")
+	case c.CertificateAuthority != "":
+		return errors.New("certificate-authority names a file, which is refused; give certificate-authority-data")
+	case c.ProxyURL != "":
+		return errors.New("proxy-url is refused: the hub connects directly, or through the proxy of its own environment")
+	}
+	return nil
+}
+
+func refuseUser(u *clientcmdapi.AuthInfo) error {
+	switch {
+	case u.Exec != nil:
+		return errors.New("exec is refused: the hub runs no programs; give a client certificate or a token")
+	case u.AuthProvider != nil:
+		return errors.New("auth-provider is refused; give a client certificate or a token")
+	case u.TokenFile != "":
+		return errors.New("tokenFile names a file, which is refused; give token")
+	case u.ClientCertificate != "":
+		return errors.New("client-certificate names a file, which is refused; give client-certificate-data")
+	case u.ClientKey != "":
+		return errors.New("client-key names a file, which is refused; give client-key-data")
+	case u.Username != "" || u.Password != "":
+		return errors.New("username and password are refused: API servers do not take them; give a client certificate or a token")
+	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0:
+		return errors.New("impersonation (as, as-uid, as-groups, as-user-extra) is refused; give the credentials of the user that the hub shall be")
+	}
+	return nil
+}
+
+func parseServer(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Opaque != "":
+		return nil, errors.New("server is no URL")
+	case u.Scheme != "https":
+		return nil, errors.New("server must be an https URL")
+	case u.Hostname() == "":
+		return nil, errors.New("server names no host")
+	case u.User != nil:
+		return nil, errors.New("server must not hold a user or password")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("server must not hold a query or fragment")
+	case strings.Contains(u.Path, ".."):
+		return nil, errors.New("the path of server must not hold \"..\"")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	return u, nil
+}
+
+// validate checks what a connection would choke on later, with less to say about it.
+func (a access) validate() error {
+	switch {
+	case (a.cert == "") != (a.key == ""):
+		return errors.New("client-certificate-data and client-key-data must come together")
+	case a.cert == "" && a.token == "":
+		return errors.New("the user has no credentials: give a client certificate or a token")
+	}
+	for i := range len(a.token) {
+		if c := a.token[i]; c <= ' ' || c > '~' {
+			return errors.New("token holds a character that no token has")
+		}
+	}
+	_, err := a.tlsConfig()
+	return err
+}
+
+func (a access) tlsConfig() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName}
+	if a.ca != "" {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM([]byte(a.ca)) {
+			return nil, errors.New("certificate-authority-data holds no PEM certificate")
+		}
+	}
+	if a.cert != "" {
+		pair, err := tls.X509KeyPair([]byte(a.cert), []byte(a.key))
+		if err != nil {
+			return nil, errors.New("client-certificate-data and client-key-data are no PEM certificate with its key")
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

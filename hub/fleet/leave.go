@@ -1,0 +1,95 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// leavePoll is how often run looks whether the pin is gone.
+const leavePoll = time.Second
+
+// pin writes the UID on the Cluster. It returns false as long as it is not seen there. A Cluster that
+// does not take part is not pinned any more.
+func (c *connection) pin(ctx context.Context) bool {
+	s := c.read()
+	if s.spec.pin != "" || !s.spec.takesPart() {
+		return true
+	}
+	if c.p.options.MayWrite() {
+		if err := c.annotate(ctx, s.uid); err != nil && ctx.Err() == nil {
+			log.FromContext(ctx).Error(err, "UID not pinned yet", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+		}
+	}
+	return false
+}
+
+// annotate sets the pin on the Cluster, or removes it if uid is empty. It changes the version that the
+// cache shows, or fails: another replica may have been faster.
+func (c *connection) annotate(ctx context.Context, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	defer cancel()
+	local := c.p.mgr.GetLocalManager()
+	var cached clusterv1.Cluster
+	if err := local.GetCache().Get(ctx, client.ObjectKey{Namespace: c.key.Fleet, Name: c.key.Name}, &cached); err != nil {
+		return fmt.Errorf("read Cluster %s: %w", c.key, err)
+	}
+	if cached.Annotations[v1alpha1.ClusterUIDAnnotation] == uid || cached.UID != c.read().spec.uid {
+		return nil
+	}
+	changed := cached.DeepCopy()
+	if uid == "" {
+		delete(changed.Annotations, v1alpha1.ClusterUIDAnnotation)
+	} else {
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.ClusterUIDAnnotation, uid)
+	}
+	patch := client.MergeFromWithOptions(&cached, client.MergeFromWithOptimisticLock{})
+	err := local.GetClient().Patch(ctx, changed, patch)
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("annotate Cluster %s with its UID: %w", c.key, err)
+	}
+	return nil
+}
+
+// leave removes what the fleet has left in the member and on its Cluster, and then the member. It
+// returns true when that is done.
+func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
+	writes := c.p.options.MayWrite()
+	if !c.tidied && writes && s.target != nil && !s.spec.moved {
+		c.tidied = true
+		c.removeProbe(ctx)
+	}
+	if !s.spec.gone && s.spec.pin != "" {
+		if writes {
+			if err := c.annotate(ctx, ""); err != nil {
+				log.FromContext(ctx).Error(err, "Pin not removed yet", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+			}
+		}
+		return leavePoll, false
+	}
+	c.end()
+	if !c.p.remove(c.member) {
+		return 0, false
+	}
+	log.FromContext(ctx).Info("Member forgotten", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	return forever, true
+}
+
+// removeProbe deletes the probe Lease, if the member answers in time: what remains does no harm.
+func (c *connection) removeProbe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	err := c.writer.CoordinationV1().Leases(probeNamespace).Delete(ctx, probeName, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		log.FromContext(ctx).Info("Probe Lease left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", shorten(err.Error()))
+	}
+}

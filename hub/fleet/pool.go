@@ -1,0 +1,113 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// How long a member may take for the parts of a request. They are no part of any promise:
+// the deadlines of renewals are those of their contexts.
+const (
+	dialTimeout = 3 * time.Second
+	tlsTimeout  = 3 * time.Second
+	// headerTimeout bounds the wait for the first byte of an answer, of watches too.
+	headerTimeout = 5 * time.Second
+	// pingAfter is how long a connection may be silent before it must prove that it lives,
+	// and pingTimeout for how long it may take. Without them a dead connection lingers
+	// for 45 s.
+	pingAfter   = 2 * time.Second
+	pingTimeout = 1500 * time.Millisecond
+)
+
+// maxHeader bounds the header of an answer.
+const maxHeader = 64 << 10
+
+var errPoolClosed = errors.New("the connection was replaced")
+
+// pool holds the connections to one API server with one TLS identity: one with HTTP/2, several
+// otherwise.
+type pool struct {
+	transport *http.Transport
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{}
+	closed bool
+}
+
+func newPool(a access) (*pool, error) {
+	tlsConfig, err := a.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
+	p := &pool{conns: map[net.Conn]struct{}{}}
+	dialer := &net.Dialer{
+		Timeout: dialTimeout,
+		// For servers without HTTP/2, which have no pings.
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: time.Second, Count: 3},
+	}
+	p.transport = &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return p.track(conn)
+		},
+		TLSClientConfig:        tlsConfig,
+		TLSHandshakeTimeout:    tlsTimeout,
+		ResponseHeaderTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		IdleConnTimeout:        90 * time.Second,
+		ForceAttemptHTTP2:      true,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout:  pingAfter,
+			PingTimeout:      pingTimeout,
+			WriteByteTimeout: pingAfter + pingTimeout,
+		},
+	}
+	return p, nil
+}
+
+// close ends all connections, with whatever they carry, and lets no new one come up.
+func (p *pool) close() {
+	p.mu.Lock()
+	conns := p.conns
+	p.conns, p.closed = nil, true
+	p.mu.Unlock()
+	for conn := range conns {
+		_ = conn.Close() // there is nothing left to flush, and nobody to tell
+	}
+	p.transport.CloseIdleConnections()
+}
+
+func (p *pool) track(conn net.Conn) (net.Conn, error) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.conns[conn] = struct{}{}
+	}
+	p.mu.Unlock()
+	if closed {
+		_ = conn.Close()
+		return nil, errPoolClosed
+	}
+	return &pooledConn{Conn: conn, pool: p}, nil
+}
+
+// pooledConn leaves the pool when it is closed.
+type pooledConn struct {
+	net.Conn
+	pool *pool
+}
+
+func (c *pooledConn) Close() error {
+	c.pool.mu.Lock()
+	delete(c.pool.conns, c.Conn)
+	c.pool.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,171 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+const (
+	// probeNamespace and probeName say where the write probe of a member lives. It has no
+	// managed label: no reader and no cache sees it.
+	probeNamespace = metav1.NamespaceSystem
+	probeName      = "leasecast-hub-probe"
+	// probeFast is how often a member is probed that does not answer.
+	probeFast = time.Second
+)
+
+// prober is what the goroutine of the probes owns.
+type prober struct {
+	*member
+	// read and write are when the last probes were sent.
+	read, write lease.Reading
+	// entitled is the last reading at which this replica had the right to write, if any, and
+	// deprived whether it has had none since.
+	entitled *lease.Reading
+	deprived bool
+	// lease is the probe Lease as last seen.
+	lease *coordinationv1.Lease
+}
+
+// probe sends probes until ctx ends.
+func (m *member) probe(ctx context.Context) {
+	p := &prober{member: m}
+	for {
+		interval, timeout := m.p.probing()
+		p.round(ctx, interval, timeout)
+		if wait(ctx, m.p.timers, min(interval, probeFast), m.wakeProbe) != nil {
+			return
+		}
+	}
+}
+
+// round sends the probes that are due. Reads and writes do not wait for each other.
+func (p *prober) round(ctx context.Context, interval, timeout time.Duration) {
+	s := p.member.read()
+	if s.target == nil {
+		return
+	}
+	now := p.p.clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var group sync.WaitGroup
+	defer group.Wait()
+	if p.due(s, health.Read, now, p.read, interval) {
+		p.read = now
+		group.Go(func() { p.sendRead(ctx, s.target) })
+	}
+	if p.mayWrite(s, now) && p.due(s, health.Write, now, p.write, interval) {
+		p.write = now
+		group.Go(func() { p.sendWrite(ctx, s.target) })
+	}
+}
+
+// due reports whether a probe of the kind is to be sent: the last one failed, or an interval has
+// passed. Any write that was answered spares the write probe; reads are sent all the same,
+// because they check the UID.
+func (p *prober) due(s state, k health.Kind, now, sent lease.Reading, interval time.Duration) bool {
+	last, ok := s.track.Last(k)
+	if !ok {
+		return true
+	}
+	if k == health.Read {
+		last = sent
+	}
+	return now.Boot-last.Boot >= interval
+}
+
+// mayWrite: this replica has the right to write, and the member is one to write to. Time in which
+// it had not is not held against the member.
+func (p *prober) mayWrite(s state, now lease.Reading) bool {
+	if !p.p.options.MayWrite() {
+		p.deprived = true
+		return false
+	}
+	if p.deprived && p.entitled != nil {
+		p.excuse(health.Write, *p.entitled, now)
+	}
+	p.entitled, p.deprived = &now, false
+	return s.cluster != nil && s.spec.pin == s.target.uid && !s.spec.moved
+}
+
+func (p *prober) sendRead(ctx context.Context, t *target) {
+	at := p.p.clock.Now()
+	found, err := t.identify(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	if err == nil && found != t.uid {
+		err = &contactError{reason.WrongCluster, wrongCluster(t.uid, found)}
+		defer p.distrust(t, found)
+	}
+	p.observe(observation(health.Read, at, err))
+}
+
+// sendWrite updates the probe Lease. If it is not as expected, it is read and written once
+// more.
+func (p *prober) sendWrite(ctx context.Context, t *target) {
+	leases := p.writer.CoordinationV1().Leases(probeNamespace)
+	var at lease.Reading
+	var err error
+	for range 2 {
+		if p.lease == nil {
+			p.lease, err = leases.Get(ctx, probeName, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				p.lease, err = &coordinationv1.Lease{}, nil
+			}
+		}
+		at = p.p.clock.Now()
+		if err != nil {
+			break
+		}
+		desired := p.desired(at)
+		var written *coordinationv1.Lease
+		if desired.ResourceVersion == "" {
+			written, err = leases.Create(ctx, desired, metav1.CreateOptions{})
+		} else {
+			written, err = leases.Update(ctx, desired, metav1.UpdateOptions{})
+		}
+		if err == nil {
+			p.lease = written
+			break
+		}
+		p.lease = nil
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+	}
+	if err != nil {
+		p.lease = nil
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		p.observe(observation(health.Write, at, t.describe(err)))
+	}
+}
+
+func (p *prober) desired(at lease.Reading) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       probeNamespace,
+			Name:            probeName,
+			UID:             p.lease.UID,
+			ResourceVersion: p.lease.ResourceVersion,
+			Labels:          map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(p.p.options.HubID),
+			RenewTime:      ptr.To(metav1.NewMicroTime(at.Wall)),
+		},
+	}
+}

@@ -1,0 +1,135 @@
+package fleet
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+const (
+	// kubeconfigSuffix and kubeconfigKey say where Cluster API keeps kubeconfigs: in the Secret
+	// `<cluster>-kubeconfig`, under this key.
+	kubeconfigSuffix = "-kubeconfig"
+	kubeconfigKey    = "value"
+	// deleteForMove is set by clusterctl move on what it is about to delete.
+	deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
+)
+
+// spec is what the hub's objects say about one member.
+type spec struct {
+	// uid and created are those of the Cluster object.
+	uid     types.UID
+	created time.Time
+	// pin is the UID of the member's kube-system as pinned on the Cluster.
+	pin    string
+	labels map[string]string
+	hint   string
+
+	deleting, paused, moved, gone bool
+
+	// kubeconfig is the content of the Secret, and noKubeconfig why there is none.
+	kubeconfig   string
+	noKubeconfig string
+}
+
+// readSpec reads a Cluster and its Secret, which may be nil.
+func readSpec(c *clusterv1.Cluster, secret *corev1.Secret) spec {
+	_, paused := c.Annotations[clusterv1.PausedAnnotation]
+	_, moved := c.Annotations[deleteForMove]
+	s := spec{
+		uid:      c.UID,
+		created:  c.CreationTimestamp.Time,
+		pin:      c.Annotations[v1alpha1.ClusterUIDAnnotation],
+		labels:   c.Labels,
+		hint:     readHint(c),
+		deleting: c.DeletionTimestamp != nil,
+		paused:   paused || ptr.Deref(c.Spec.Paused, false),
+		moved:    moved,
+	}
+	switch {
+	case secret == nil:
+		s.noKubeconfig = fmt.Sprintf("there is no Secret %s%s", c.Name, kubeconfigSuffix)
+	case len(secret.Data[kubeconfigKey]) == 0:
+		s.noKubeconfig = fmt.Sprintf("Secret %s%s has no key %q", c.Name, kubeconfigSuffix, kubeconfigKey)
+	default:
+		s.kubeconfig = string(secret.Data[kubeconfigKey])
+	}
+	return s
+}
+
+func (s spec) equal(o spec) bool {
+	if !maps.Equal(s.labels, o.labels) {
+		return false
+	}
+	return s.uid == o.uid && s.created.Equal(o.created) && s.pin == o.pin && s.hint == o.hint &&
+		s.deleting == o.deleting && s.paused == o.paused && s.moved == o.moved && s.gone == o.gone &&
+		s.kubeconfig == o.kubeconfig && s.noKubeconfig == o.noKubeconfig
+}
+
+// takesPart: the Cluster is there and labelled.
+func (s spec) takesPart() bool {
+	_, labelled := s.labels[v1alpha1.PriorityLabel]
+	return labelled && !s.gone
+}
+
+// keeps: the connection is wanted, or something of ours may be left.
+func (s spec) keeps() bool { return s.gone || s.takesPart() || s.pin != "" }
+
+// priority reads the label: a decimal integer of 32 bits. Leading zeros are allowed, because "007"
+// can mean nothing but 7; a sign, an exponent or spaces are not.
+func (s spec) priority() (int32, reason.Reason) {
+	value, labelled := s.labels[v1alpha1.PriorityLabel]
+	if !labelled {
+		return 0, reason.NoPriority
+	}
+	if strings.ContainsAny(value, "+-_") {
+		return 0, reason.InvalidPriority
+	}
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return 0, reason.InvalidPriority
+	}
+	return int32(n), ""
+}
+
+// nameProblem says what is wrong with a name that admits no Lease or no Secret.
+func nameProblem(k Key) string {
+	if n := len(k.Identity()); n > validation.DNS1123SubdomainMaxLength {
+		return fmt.Sprintf("%s has %d characters: holderIdentity takes at most %d", k.Identity(), n, validation.DNS1123SubdomainMaxLength)
+	}
+	if n := len(k.Name) + len(kubeconfigSuffix); n > validation.DNS1123SubdomainMaxLength {
+		return fmt.Sprintf("%s%s has %d characters: the name of a Secret takes at most %d", k.Name, kubeconfigSuffix, n, validation.DNS1123SubdomainMaxLength)
+	}
+	return ""
+}
+
+// readHint puts what Cluster API thinks of a Cluster into a few words.
+func readHint(c *clusterv1.Cluster) string {
+	var words []string
+	if c.Status.Phase != "" {
+		words = append(words, c.Status.Phase)
+	}
+	for _, t := range []string{
+		clusterv1.ClusterAvailableCondition,
+		clusterv1.ClusterControlPlaneAvailableCondition,
+		clusterv1.ClusterRemoteConnectionProbeCondition,
+	} {
+		if cond := meta.FindStatusCondition(c.Status.Conditions, t); cond != nil {
+			words = append(words, fmt.Sprintf("%s=%s", t, cond.Status))
+		}
+	}
+	return strings.Join(slices.Clip(words), " ")
+}

@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+const (
+	// vigilEvery is how often the process looks whether it was paused.
+	vigilEvery = 250 * time.Millisecond
+	// pauseLeast is the shortest pause that is noticed.
+	pauseLeast = time.Second
+)
+
+// vigil notices pauses of this process (a stopped process, a suspended machine), in which members
+// could answer nothing that anybody would have heard.
+type vigil struct {
+	mu   sync.Mutex
+	last *lease.Reading
+}
+
+// keepVigil looks regularly until ctx ends.
+func (p *Provider) keepVigil(ctx context.Context) {
+	p.noticePause()
+	for wait(ctx, p.timers, vigilEvery, nil) == nil {
+		p.noticePause()
+	}
+}
+
+// noticePause takes a pause that has just ended out of the judgement of all members, before anybody
+// judges. It returns the reading of the clocks that it took.
+func (p *Provider) noticePause() lease.Reading {
+	p.vigil.mu.Lock()
+	defer p.vigil.mu.Unlock()
+	now := p.clock.Now()
+	last := p.vigil.last
+	p.vigil.last = &now
+	if last == nil || now.Boot-last.Boot < pauseLeast {
+		return now
+	}
+	p.mu.Lock()
+	members := slices.Collect(maps.Values(p.members))
+	p.mu.Unlock()
+	for _, m := range members {
+		m.excuse(health.Read, *last, now)
+		m.excuse(health.Write, *last, now)
+	}
+	return now
+}
