@@ -28,6 +28,15 @@ func await(t *testing.T, what string, met func() bool) {
 	}
 }
 
+func awaitClosed(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("waited %s in vain until %s", patience, what)
+	}
+}
+
 func startProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
 	p, err := New(target)
@@ -186,6 +195,20 @@ func (c *client) expectReset() {
 	c.t.Helper()
 	if b, err := c.in.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
 		c.t.Fatalf("want the connection reset, got %q, %v", b, err)
+	}
+}
+
+// expectRefusal wants a new connection to be reset, which the client learns while it connects or later.
+func expectRefusal(t *testing.T, p *Proxy) {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", p.Addr(), patience)
+	if err == nil {
+		defer func() { _ = conn.Close() }()
+		_ = conn.SetDeadline(time.Now().Add(patience)) // an error shows again in the read
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Fatalf("want a reset, got %v", err)
 	}
 }
 

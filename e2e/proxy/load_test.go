@@ -2,10 +2,11 @@ package proxy
 
 import (
 	"bytes"
-	"crypto/sha256"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -22,10 +23,7 @@ func TestBigTransfers(t *testing.T) {
 			p := startProxy(t, target)
 			p.Delay(delay)
 			conn := connectTo(t, p)
-			data := make([]byte, size)
-			for i := range data {
-				data[i] = byte(rand.Uint32())
-			}
+			data := random(size)
 			var sending sync.WaitGroup
 			sending.Go(func() {
 				if _, err := conn.Write(data); err != nil {
@@ -40,8 +38,8 @@ func TestBigTransfers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(got) != size || sha256.Sum256(got) != sha256.Sum256(data) {
-				t.Errorf("%d of %d bytes came back, or not the same", len(got), size)
+			if !bytes.Equal(got, data) {
+				t.Errorf("%d bytes were sent, and %d came back that are not the same", size, len(got))
 			}
 		})
 	}
@@ -52,23 +50,54 @@ func TestHoldIsBounded(t *testing.T) {
 	p := startProxy(t, echo(t))
 	conn := connectTo(t, p)
 	p.HoldToMember()
-	data := bytes.Repeat([]byte("x"), 32<<20)
+	if err := conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := conn.Write(bytes.Repeat([]byte("x"), 64<<20))
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("want the sender to block, but it sent %d bytes: %v", sent, err)
+	}
+	p.Release()
+	got, err := io.CopyN(io.Discard, conn, int64(sent))
+	if err != nil {
+		t.Errorf("want %d bytes back, got %d: %v", sent, got, err)
+	}
+}
+
+// TestInterruptedWriteGoesOn breaks off a write that is stuck half way.
+func TestInterruptedWriteGoesOn(t *testing.T) {
+	mayRead := make(chan struct{})
+	p := startProxy(t, serve(t, func(conn *net.TCPConn) {
+		<-mayRead
+		_, _ = io.Copy(conn, conn)
+	}))
+	conn := connectTo(t, p)
+	data := random(32 << 20)
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		if _, err := conn.Write(data); err != nil {
 			t.Errorf("write: %v", err)
 		}
 	})
-	await(t, "the hold is full", func() bool { return p.Stats().KeptToMember >= keepLimit })
+	await(t, "a write is stuck", func() bool { return p.Stats().KeptToMember >= keepLimit && writing(p, toMember) })
+	p.HoldToMember()
+	close(mayRead)
 	p.Release()
-	got, err := io.CopyN(io.Discard, conn, int64(len(data)))
+	got := make([]byte, len(data))
+	if _, err := io.ReadFull(conn, got); err != nil {
+		t.Fatal(err)
+	}
 	sending.Wait()
-	if err != nil || got != int64(len(data)) {
-		t.Errorf("want %d bytes back, got %d: %v", len(data), got, err)
+	if !bytes.Equal(got, data) {
+		t.Error("what came back is not what was sent")
 	}
-	if kept := p.Stats().KeptToMember; kept > 2*keepLimit {
-		t.Errorf("%d bytes are kept", kept)
-	}
+}
+
+func random(size int) []byte {
+	data := make([]byte, size)
+	chacha := rand.NewChaCha8([32]byte{1})
+	_, _ = chacha.Read(data) // it never fails
+	return data
 }
 
 // TestFaultStandsWhenTheCallReturns has a member that does not read, so that a write is stuck.
@@ -157,16 +186,17 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 			}
 			connectTo(t, p).ask("hello")
 			fault(p)
-			connectTo(t, p)
+			if name != "reset" {
+				connectTo(t, p)
+			}
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
 			if err := p.Close(); err != nil {
 				t.Errorf("the second Close fails: %v", err)
 			}
-			if left := goroutines(); left != "" {
-				t.Errorf("left:\n%s", left)
-			}
+			// A goroutine is still listed for a moment after it has reported its end.
+			await(t, "no goroutine of the proxy is left", func() bool { return goroutines() == "" })
 			if conn, err := net.Dial("tcp", p.Addr()); err == nil {
 				_ = conn.Close()
 				t.Error("a closed proxy accepts connections")
@@ -189,14 +219,7 @@ func goroutines() string {
 
 // writing says whether a write of a direction is under way.
 func writing(p *Proxy, d direction) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.links {
-		if l.pipes[d].writing != nil {
-			return true
-		}
-	}
-	return false
+	return anyPipe(p, d, func(pipe *pipe) bool { return pipe.writing != nil })
 }
 
 // talk makes one short conversation and does not mind how it ends.

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"syscall"
 	"testing"
@@ -32,6 +33,9 @@ func TestFaults(t *testing.T) {
 		"hold to member drops requests on Heal, and resets": {(*Proxy).HoldToMember, keptTo, false, (*Proxy).Heal, false},
 		"hold from member drops answers on Heal, and resets": {
 			(*Proxy).HoldFromMember, keptFrom, true, (*Proxy).Heal, false,
+		},
+		"a cut after a hold leaves what is kept to Heal, which resets": {
+			(*Proxy).HoldToMember, keptTo, false, func(p *Proxy) { p.CutToMember(); p.Heal() }, false,
 		},
 		"a cut after a hold leaves what is kept to Release": {
 			(*Proxy).HoldFromMember, keptFrom, true, func(p *Proxy) { p.CutFromMember(); p.Release() }, true,
@@ -201,7 +205,7 @@ func TestReset(t *testing.T) {
 	c.ask("before")
 	p.Reset()
 	c.expectReset()
-	connectTo(t, p).expectReset()
+	expectRefusal(t, p)
 	if got := p.Stats().Connections; got != 0 {
 		t.Errorf("want no open connection, got %d", got)
 	}
@@ -271,7 +275,7 @@ func TestEnds(t *testing.T) {
 		m := startMember(t)
 		p := startProxy(t, m.addr())
 		m.stop()
-		connectTo(t, p).expectReset()
+		expectRefusal(t, p)
 	})
 	t.Run("a target that is down is not noticed through a cut", func(t *testing.T) {
 		m := startMember(t)
@@ -280,7 +284,7 @@ func TestEnds(t *testing.T) {
 		p.CutFromMember()
 		c := connectTo(t, p)
 		c.send("request")
-		await(t, "the target was tried", func() bool { return deafTo(p) })
+		await(t, "the target was tried", func() bool { return deaf(p, toMember) })
 		if c.hasInput() {
 			t.Error("the client noticed")
 		}
@@ -298,12 +302,72 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// deafTo says whether a target has been found gone.
-func deafTo(p *Proxy) bool {
+// TestClientGoneFromAStream has members that send without end and learn nothing by reading.
+func TestClientGoneFromAStream(t *testing.T) {
+	stream := func(t *testing.T) (addr string, over chan struct{}) {
+		over = make(chan struct{})
+		return serve(t, func(conn *net.TCPConn) {
+			defer close(over)
+			for {
+				if _, err := io.WriteString(conn, "event\n"); err != nil {
+					return
+				}
+			}
+		}), over
+	}
+	t.Run("the member learns it, also when the client's stream had ended before", func(t *testing.T) {
+		addr, over := stream(t)
+		p := startProxy(t, addr)
+		c := connectTo(t, p)
+		c.expect("event")
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "the end has passed", func() bool { return ended(p, toMember) })
+		c.Close()
+		awaitClosed(t, "the member is told", over)
+	})
+	t.Run("the member does not learn it through a cut, but by Heal", func(t *testing.T) {
+		addr, over := stream(t)
+		p := startProxy(t, addr)
+		c := connectTo(t, p)
+		c.expect("event")
+		p.CutToMember()
+		c.Close()
+		await(t, "the client is found gone", func() bool { return deaf(p, fromMember) })
+		select {
+		case <-over:
+			t.Error("the member was told")
+		case <-time.After(20 * time.Millisecond):
+		}
+		p.Heal()
+		awaitClosed(t, "the member is told", over)
+	})
+}
+
+func TestDialThatEndsTooLate(t *testing.T) {
+	m := startMember(t)
+	p := startProxy(t, m.addr())
+	l := &link{proxy: p, over: true}
+	l.dial()
+	await(t, "the connection is closed again", func() bool { return m.ended() == 1 })
+}
+
+// deaf says whether the receiver of a direction has been found gone.
+func deaf(p *Proxy, d direction) bool {
+	return anyPipe(p, d, func(pipe *pipe) bool { return pipe.deaf })
+}
+
+// ended says whether the stream of a direction has ended.
+func ended(p *Proxy, d direction) bool {
+	return anyPipe(p, d, func(pipe *pipe) bool { return pipe.ended })
+}
+
+func anyPipe(p *Proxy, d direction, is func(*pipe) bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if l.pipes[toMember].deaf {
+		if is(l.pipes[d]) {
 			return true
 		}
 	}
