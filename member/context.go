@@ -1,0 +1,52 @@
+package member
+
+import (
+	"context"
+	"fmt"
+)
+
+type termKey struct{}
+
+// openContext is one context that ends with a term.
+type openContext struct{ cancel context.CancelCauseFunc }
+
+// Context returns a context for work in the namespace's current term. It is
+// cancelled when ctx is, or at once when the term ends; then context.Cause says so
+// with an error that wraps ErrLost. It carries the epoch, see EpochFrom.
+//
+// The context lives as long as the term does, through renewals. So it has no
+// deadline of its own: context.WithTimeout makes none of its own either below a
+// parent that has an earlier one, and would then never end while the term is
+// renewed.
+//
+// Call the CancelFunc when the work has finished, not before: it is also the word
+// that nothing more will be done in this term.
+//
+// If this cluster does not lead the namespace, the error wraps ErrNotLeader.
+func (t *Terms) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var tm *term
+	if n := t.lookup(namespace); n != nil {
+		tm = n.term.Load()
+	}
+	if tm == nil || !tm.holds() {
+		return nil, nil, fmt.Errorf("%w: namespace %s", ErrNotLeader, namespace)
+	}
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{}, Term{tm}))
+	o := &openContext{cancel}
+	tm.open[o] = struct{}{}
+	return ctx, func() {
+		cancel(context.Canceled)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(tm.open, o)
+	}, nil
+}
+
+// EpochFrom returns the epoch of the term that a context was made for by
+// [Terms.Context], or by what is built on it, and false if it was not.
+func EpochFrom(ctx context.Context) (int64, bool) {
+	t, ok := ctx.Value(termKey{}).(Term)
+	return t.Epoch(), ok
+}

@@ -1,0 +1,47 @@
+// Package member lets a controller act in exactly one cluster at a time.
+//
+// A hub elects one leader cluster per namespace and writes a Lease that says so
+// into every member cluster. This package watches those Leases in its own cluster,
+// applies the reader's rule to them (see package api/lease) and answers one
+// question: may I act in this namespace, now, and until when?
+//
+//	m, err := member.New(cfg, member.Options{})
+//	...
+//	go m.Start(ctx)
+//	...
+//	if term, ok := m.Term("shop"); ok { // do I lead? tens of nanoseconds
+//		fmt.Println("leading in epoch", term.Epoch())
+//	}
+//
+// Informers and caches run in every cluster, so that a promotion finds them warm;
+// only acting is gated. Programs built on controller-runtime gate a reconciler with
+// one line, see package member/reconcile; others use [Terms.Lead]. Package
+// member/membertest has a fake for tests.
+//
+// # Terms
+//
+// A [Term] is one unbroken leadership of one namespace. It carries the epoch, the
+// fencing token: it rises from term to term in whichever cluster leads, so an
+// external system that remembers the highest epoch it has seen, and refuses lower
+// ones, refuses the work of a term that is over. Work done under
+// [Terms.Context] is cancelled when the term ends, for whatever reason: another
+// cluster was chosen, the Lease was deleted, or the hub fell silent and the term
+// ran out by either clock. The context lives on as the term is renewed.
+//
+// # What is promised, and what is not
+//
+// As long as every clock stays within half of [Options.MaxClockSkew] of true time,
+// no two clusters hold a term of one namespace at one instant. Between a check and
+// the act that follows it a process can still be paused, for minutes, and act
+// when it wakes up. Contexts end at most 100 ms after such a pause, but what was
+// already on its way is not called back. [CapWrites] narrows that gap for requests
+// to Kubernetes, the epoch closes it for systems that check it.
+//
+// # Replicas in one cluster
+//
+// This package elects clusters, not processes: all replicas of a controller in the
+// leading cluster hold the term. Which of them acts is decided by the usual local
+// election (controller-runtime's LeaderElection, client-go's leaderelection), which
+// stays as it is. A [Member] runs in every replica, elected or not, so that the one
+// that wins knows at once what it may do.
+package member

@@ -1,0 +1,49 @@
+package member
+
+import (
+	"context"
+)
+
+// Lead runs f whenever this cluster leads the namespace: it waits for a term, runs
+// f with the context of that term (see Context), and when the term ends waits for f
+// to return and then for the next term. It is what leaderelection.RunOrDie is
+// between processes, except that nothing has to exit: f is simply run anew.
+//
+// It returns when f does so of its own accord, in a term that still stands, with
+// the error of f; or when ctx ends, with context.Cause(ctx). In either case f is no
+// longer running. What f returns after its context has ended is dropped: it was
+// told to stop.
+func (t *Terms) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
+	promoted := make(chan struct{}, 1)
+	remove := t.listen(namespace, Listener{Promoted: func(string, Term) {
+		select {
+		case promoted <- struct{}{}:
+		default: // one word is waiting already
+		}
+	}})
+	defer remove()
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if ended, err := t.leadOnce(ctx, namespace, f); !ended {
+			return err
+		}
+		select {
+		case <-promoted:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// leadOnce runs f in the current term, if there is one. ended says that another
+// term is to be waited for.
+func (t *Terms) leadOnce(ctx context.Context, namespace string, f func(ctx context.Context) error) (ended bool, err error) {
+	ctx, done, err := t.Context(ctx, namespace)
+	if err != nil {
+		return true, nil
+	}
+	defer done()
+	err = f(ctx)
+	return ctx.Err() != nil, err
+}

@@ -1,0 +1,144 @@
+package member
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Listener is told when this cluster begins and stops to lead. Nil functions are
+// not called.
+type Listener struct {
+	// Promoted is called when this cluster has begun to lead the namespace.
+	Promoted func(namespace string, t Term)
+	// Demoted is called when it no longer does: reason wraps ErrLost and says why. By
+	// then checks say no and the contexts of the term have been cancelled. For a
+	// namespace that was not led when the listener first heard of it, it is called
+	// once with a reason that wraps ErrNotLeader.
+	Demoted func(namespace string, reason error)
+}
+
+// Listen has the listener told of the state of every namespace that has, or had, a
+// Lease: of the current state first, so that none is missed that came before, then
+// of every change, until remove is called. Namespaces are not known before the
+// first list of Leases, and then become known one by one.
+//
+// Calls for one namespace come one after the other and in order; after Promoted
+// comes Demoted for the same term before anything else. Calls for different
+// namespaces may come at the same time, each from a goroutine of its own, so a slow
+// listener holds up nobody but itself: neither checks, nor other namespaces, nor
+// other listeners. While it is busy with a namespace, terms that begin and end
+// meanwhile are not told; the last state always is.
+//
+// After remove returns no call begins, though one may still be under way; remove
+// may be called from within one. Listeners must return: when a Member stops it
+// waits for them.
+func (t *Terms) Listen(l Listener) (remove func()) { return t.listen("", l) }
+
+// listening is one listener and what it has been told. Guarded by Terms.mu.
+type listening struct {
+	Listener
+	only    string // the only namespace it hears of, if not empty
+	told    map[*nsState]*told
+	removed bool
+}
+
+// told is what a listener knows about one namespace.
+type told struct {
+	any  bool  // it has been called
+	term *term // it believes that this term goes on
+	busy bool  // a goroutine is calling it
+}
+
+func (t *Terms) listen(only string, l Listener) (remove func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ls := &listening{Listener: l, only: only, told: map[*nsState]*told{}}
+	t.listeners = append(t.listeners, ls)
+	t.namespaces.Range(func(_, v any) bool {
+		t.tell(ls, v.(*nsState))
+		return true
+	})
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		ls.removed = true
+		t.listeners = slices.DeleteFunc(t.listeners, func(o *listening) bool { return o == ls })
+	}
+}
+
+// announce has all listeners told where the namespace stands now.
+func (t *Terms) announce(n *nsState) {
+	for _, ls := range t.listeners {
+		t.tell(ls, n)
+	}
+}
+
+// tell starts a goroutine that tells one listener, unless there is nothing to say
+// or one is at it already: that one looks again after every call.
+func (t *Terms) tell(ls *listening, n *nsState) {
+	if ls.only != "" && ls.only != n.name {
+		return
+	}
+	s := ls.told[n]
+	if s == nil {
+		s = &told{}
+		ls.told[n] = s
+	}
+	if s.busy || (s.any && s.term == n.term.Load()) {
+		return
+	}
+	s.busy = true
+	t.calls++
+	go t.call(ls, n, s)
+}
+
+// call tells one listener all there is to say about one namespace.
+func (t *Terms) call(ls *listening, n *nsState, s *told) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for next := ls.next(n, s); next != nil; next = ls.next(n, s) {
+		t.mu.Unlock()
+		next()
+		t.mu.Lock()
+	}
+	s.busy = false
+	if t.calls--; t.calls == 0 {
+		t.idle.Broadcast()
+	}
+}
+
+// next returns the next call to make, nil if there is none.
+func (ls *listening) next(n *nsState, s *told) func() {
+	if ls.removed {
+		return nil
+	}
+	was, is, first := s.term, n.term.Load(), !s.any
+	s.any = true
+	switch {
+	case was != nil && was != is:
+		s.term = nil
+		return ls.demoted(n.name, was.cause)
+	case is != was:
+		s.term = is
+		return ls.promoted(n.name, Term{is})
+	case first:
+		return ls.demoted(n.name, fmt.Errorf("%w: namespace %s", ErrNotLeader, n.name))
+	}
+	return nil
+}
+
+func (ls *listening) promoted(namespace string, t Term) func() {
+	return func() {
+		if ls.Promoted != nil {
+			ls.Promoted(namespace, t)
+		}
+	}
+}
+
+func (ls *listening) demoted(namespace string, reason error) func() {
+	return func() {
+		if ls.Demoted != nil {
+			ls.Demoted(namespace, reason)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package member
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
+)
+
+// Options says how a Member watches and judges. The zero value is a sound default.
+type Options struct {
+	// Namespaces are the namespaces to watch. Each has a watch of its own, so a Role
+	// in each with get, list and watch on leases (coordination.k8s.io) is enough. If
+	// empty, one watch covers the cluster and needs a ClusterRole with the same.
+	Namespaces []string
+	// MaxClockSkew is ε: twice the largest error of any clock that takes part, the
+	// policy's maxClockSkew. A Lease stamped further in the future is not believed.
+	// Default: 1s.
+	MaxClockSkew time.Duration
+	// Clock is what terms are judged by. Default: the clocks of this machine.
+	Clock lease.Clock
+	// Logger receives promotions, demotions and troubles of the watch. Default: none.
+	Logger logr.Logger
+	// StaleAfter is how long a watch may show no sign of life before Healthz fails.
+	// See Member.Healthz for what counts. At least 10s. Default: 2m.
+	StaleAfter time.Duration
+}
+
+const (
+	defaultSkew       = time.Second
+	defaultStaleAfter = 2 * time.Minute
+	leastStaleAfter   = 10 * time.Second
+)
+
+func (o *Options) complete() error {
+	if o.MaxClockSkew == 0 {
+		o.MaxClockSkew = defaultSkew
+	}
+	if o.StaleAfter == 0 {
+		o.StaleAfter = defaultStaleAfter
+	}
+	if o.Clock == nil {
+		o.Clock = &clock.System{}
+	}
+	switch {
+	case o.MaxClockSkew < 0:
+		return fmt.Errorf("member: MaxClockSkew is %v: must not be negative", o.MaxClockSkew)
+	case o.StaleAfter < leastStaleAfter:
+		return fmt.Errorf("member: StaleAfter is %v: want at least %v", o.StaleAfter, leastStaleAfter)
+	case slices.Contains(o.Namespaces, ""):
+		return errors.New("member: Namespaces contains an empty name: leave Namespaces empty to watch all")
+	}
+	o.Namespaces = slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
+	return nil
+}
+
+// Member watches the Leases of its cluster and answers, through the embedded Terms,
+// in which namespaces this cluster leads. Nothing is led before Start, nor after it.
+type Member struct {
+	*Terms
+	log     logr.Logger
+	clock   lease.Clock
+	stale   time.Duration
+	watches []*watched
+	started atomic.Bool
+}
+
+var _ Leader = (*Member)(nil)
+
+// New returns a Member for the cluster that cfg leads to. It contacts nobody yet.
+// Of cfg it keeps address, credentials and transport, but neither the limits on
+// the rate of requests nor the timeout, which would also cut the watch.
+func New(cfg *rest.Config, o Options) (*Member, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leasecast-member")
+	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	client, err := coordinationv1client.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("member: client for leases: %w", err)
+	}
+	m := &Member{
+		Terms: NewTerms(o.Clock, o.MaxClockSkew),
+		log:   o.Logger,
+		clock: o.Clock,
+		stale: o.StaleAfter,
+	}
+	namespaces := o.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{allNamespaces}
+	}
+	for _, ns := range namespaces {
+		m.watches = append(m.watches, newWatched(m, client, ns))
+	}
+	m.Listen(Listener{
+		Promoted: func(ns string, t Term) {
+			m.log.Info("This cluster leads", "namespace", klog.KRef("", ns), "epoch", t.Epoch())
+		},
+		Demoted: func(ns string, reason error) {
+			log := m.log
+			if errors.Is(reason, ErrNotLeader) {
+				log = log.V(1) // it never did: news only for who looks closely
+			}
+			log.Info("This cluster does not lead", "namespace", klog.KRef("", ns), "reason", reason.Error())
+		},
+	})
+	return m, nil
+}
+
+// Start watches until ctx ends. Then every term ends, and when all that was started
+// has stopped, calls to listeners included, it returns. It can be called once. A
+// controller-runtime manager runs it: mgr.Add(m).
+func (m *Member) Start(ctx context.Context) error {
+	if m.started.Swap(true) {
+		return errors.New("member: Start was called before; make a new Member")
+	}
+	ctx = klog.NewContext(ctx, m.log)
+	var all sync.WaitGroup
+	for _, w := range m.watches {
+		all.Go(func() { w.run(ctx) })
+	}
+	<-ctx.Done()
+	m.stop()
+	all.Wait()
+	return nil
+}
+
+// NeedLeaderElection tells a controller-runtime manager to run the Member in every
+// replica, whether or not it has won the local election.
+func (m *Member) NeedLeaderElection() bool { return false }
+
+// WaitForSync returns when the Leases that existed at the start have been taken in:
+// from then on "does not lead" is an answer and not a lack of news. It fails with
+// the cause of ctx if that ends first.
+func (m *Member) WaitForSync(ctx context.Context) error {
+	for _, w := range m.watches {
+		select {
+		case <-w.synced:
+		case <-ctx.Done():
+			return fmt.Errorf("member: leases of %s not listed yet: %w", w, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// Healthz fails if any watch has shown no sign of life for longer than StaleAfter,
+// on the clock that counts in suspend. It never fails for being a follower. Its
+// signature is that of a controller-runtime healthz.Checker; the request is unused.
+//
+// Signs of life are what only an answering API server sends: a list, the start of a
+// watch, an event, and the bookmarks that come at least every StaleAfter/2, because
+// the watch asks to be ended and begins anew that often. A watch that the server
+// does not end in time is ended here. Before the first sign, time counts from New.
+//
+// What no reader can see is an API server that answers but is itself cut off from
+// etcd. Terms end at their deadlines all the same.
+func (m *Member) Healthz(*http.Request) error {
+	now := m.clock.Now().Boot
+	for _, w := range m.watches {
+		if silent := now - time.Duration(w.heard.Load()); silent > m.stale {
+			return fmt.Errorf("member: the watch of leases in %s is stale: nothing heard for %v, want less than %v",
+				w, silent.Round(time.Millisecond), m.stale)
+		}
+	}
+	return nil
+}

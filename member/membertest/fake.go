@@ -1,0 +1,112 @@
+// Package membertest has a fake cluster for the tests of controller authors: it
+// says who leads, without an API server, and lets time pass on request. Behind it
+// is the code of the real thing, so what a gated reconciler, a context or a listener
+// does in a test is what it does in a cluster.
+package membertest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member"
+)
+
+// Duration is how long a term of a Fake lasts, from Promote or Renew on, by the
+// Fake's own clock.
+const Duration = 15 * time.Second
+
+const (
+	here  = "here.fake"
+	other = "other.fake"
+)
+
+// Fake is a member.Leader that leads where it is told to. Nothing is led at first.
+// Its clock stands still unless Advance or Expire moves it. All methods are safe
+// for concurrent use; when one returns, checks give the new answer and the contexts
+// of a term that ended are cancelled. Listeners are called in goroutines of their
+// own, as always.
+type Fake struct {
+	*member.Terms
+	clock fakeClock
+
+	mu     sync.Mutex
+	epochs map[string]int64 // the last epoch of each namespace
+}
+
+var _ member.Leader = (*Fake)(nil)
+
+// New returns a Fake that knows of no namespace.
+func New() *Fake {
+	f := &Fake{epochs: map[string]int64{}}
+	f.clock.now = lease.Reading{Wall: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	f.Terms = member.NewTerms(&f.clock, time.Second)
+	return f
+}
+
+// Promote starts a new term of this cluster and returns its epoch. A term that it
+// has already ends.
+func (f *Fake) Promote(namespace string) (epoch int64) { return f.write(namespace, here, 1) }
+
+// Renew extends the term of this cluster. One that has run out is not revived but
+// followed by another Term with the same epoch.
+func (f *Fake) Renew(namespace string) { f.write(namespace, here, 0) }
+
+// Demote starts a term of another cluster.
+func (f *Fake) Demote(namespace string) { f.write(namespace, other, 1) }
+
+// DeleteLease takes the namespace's Lease away: a missing Lease means no.
+func (f *Fake) DeleteLease(namespace string) {
+	f.Terms.Delete(namespace, v1alpha1.DefaultLeaseName)
+}
+
+// Expire lets every term run out, as when the hub has fallen silent.
+func (f *Fake) Expire() { f.Advance(Duration) }
+
+// Advance lets time pass.
+func (f *Fake) Advance(d time.Duration) {
+	f.clock.advance(d)
+	f.Terms.Check()
+}
+
+func (f *Fake) write(namespace, holder string, rise int64) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.clock.Now().Wall
+	epoch := max(f.epochs[namespace]+rise, 1)
+	f.epochs[namespace] = epoch
+	l := &coordinationv1.Lease{}
+	if err := wire.Write(nil, lease.Copy{
+		Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: now, Renewed: now, Duration: Duration},
+		Namespace: namespace,
+		Name:      v1alpha1.DefaultLeaseName,
+		Cluster:   here,
+	}, l); err != nil {
+		panic(fmt.Sprintf("membertest: %v", err)) // no epoch or duration that a Fake makes is refused
+	}
+	f.Terms.Observe(l)
+	return epoch
+}
+
+// fakeClock stands still until it is moved.
+type fakeClock struct {
+	mu  sync.Mutex
+	now lease.Reading
+}
+
+func (c *fakeClock) Now() lease.Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *fakeClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
+}

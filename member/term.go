@@ -1,0 +1,95 @@
+package member
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+var (
+	// ErrNotLeader says that this cluster does not lead the namespace.
+	ErrNotLeader = errors.New("this cluster does not lead the namespace")
+	// ErrLost says that a term is over. It is the cause of every context that ended
+	// because its term did: errors.Is(context.Cause(ctx), member.ErrLost).
+	ErrLost = errors.New("the term is over")
+)
+
+// Term is one unbroken leadership of one namespace by this cluster. It stays the
+// same through renewals, and once it has ended it never holds again: if the same
+// cluster leads anew, even in the same epoch, that is another Term.
+//
+// The zero Term never holds. Terms are small, comparable and safe for concurrent
+// use; no method allocates or blocks.
+type Term struct{ t *term }
+
+// Epoch is the fencing token of the term. Hand it to external systems that can
+// refuse a lower one than they have seen.
+func (t Term) Epoch() int64 {
+	if t.t == nil {
+		return 0
+	}
+	return t.t.epoch
+}
+
+// Holds reports whether the term still stands: it has not been revoked and both
+// clocks, read now, are before its deadline.
+func (t Term) Holds() bool { return t.t != nil && t.t.holds() }
+
+// Remaining is how long the term will stand from now on if it is not renewed, by
+// whichever clock says less; 0 when it is over. There is no deadline as a
+// time.Time, because comparing one with time.Now() would miss time spent in
+// suspend.
+func (t Term) Remaining() time.Duration {
+	if t.t == nil {
+		return 0
+	}
+	return t.t.remaining()
+}
+
+// term is the state behind a Term.
+type term struct {
+	epoch int64
+	clock lease.Clock
+
+	// permit is what the last renewal permits, nil when the term is over. Whoever
+	// finds it run out sets it to nil, and nothing sets it again. So one reader that
+	// was told no is enough to make this term end and another begin, which is what
+	// re-enqueues the work that this reader skipped.
+	permit atomic.Pointer[lease.Permit]
+
+	// Guarded by Terms.mu.
+	cause error                     // why the term is over, nil while it is not
+	open  map[*openContext]struct{} // contexts to cancel at its end
+}
+
+func (t *term) holds() bool {
+	for {
+		p := t.permit.Load() // before the clock: a pause in between makes less remain
+		if p == nil {
+			return false
+		}
+		if p.Holds(t.clock.Now()) {
+			return true
+		}
+		if t.permit.CompareAndSwap(p, nil) {
+			return false
+		}
+	}
+}
+
+func (t *term) remaining() time.Duration {
+	p := t.permit.Load()
+	if p == nil {
+		return 0
+	}
+	return p.Remaining(t.clock.Now())
+}
+
+// renew replaces what is permitted, unless the term is over or has just run out. It
+// is called under Terms.mu, so only holds can come between.
+func (t *term) renew(p lease.Permit) bool {
+	old := t.permit.Load()
+	return old != nil && old.Holds(t.clock.Now()) && t.permit.CompareAndSwap(old, &p)
+}

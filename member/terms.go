@@ -1,0 +1,285 @@
+package member
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	utilclock "k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// recheck is how often the clocks are looked at while anything is led. Timers stand
+// still in suspend and know nothing of steps of the wall clock; this bounds how long
+// a context can outlive its term after either.
+const recheck = 100 * time.Millisecond
+
+// Leader answers who may act. [Member] is the real one, membertest.Fake the one for
+// tests. All methods are safe for concurrent use.
+type Leader interface {
+	// Term returns the term in which this cluster leads the namespace now, and false
+	// if it does not. It neither blocks nor allocates.
+	Term(namespace string) (Term, bool)
+	// Context returns a context for work in the current term, see Terms.Context.
+	Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error)
+	// Listen has the listener told of every change from now on, and of the current
+	// state first, see Terms.Listen.
+	Listen(l Listener) (remove func())
+}
+
+var _ Leader = (*Terms)(nil)
+
+// Terms applies the reader's rule to the Leases of one cluster and keeps track of
+// the terms that follow from it. It does no I/O: a [Member] feeds it from a watch,
+// which is what programs want; tests feed it by hand, see package membertest.
+//
+// Nothing is ever forgotten about a namespace, so that its epochs cannot go back:
+// some 300 bytes for each that ever had a Lease.
+type Terms struct {
+	clock lease.Clock
+	skew  time.Duration
+
+	// namespaces holds a *nsState under each name. Term reads it without a lock.
+	namespaces sync.Map
+
+	// mu guards all that follows, and what is said so elsewhere. It is held for
+	// microseconds, never across I/O or a call to a listener.
+	mu        sync.Mutex
+	idle      sync.Cond // no call to a listener is under way
+	calls     int       // how many are
+	led       map[*nsState]*term
+	timer     utilclock.Timer // runs while led is not empty
+	due       time.Duration   // when it fires, on the clock that Reading.Boot shows
+	listeners []*listening    // in the order in which they were added
+	stopped   bool
+}
+
+// nsState is what is known about one namespace. All but term is guarded by
+// Terms.mu.
+type nsState struct {
+	name   string
+	term   atomic.Pointer[term] // nil when this cluster does not lead
+	reader lease.Reader
+	copies map[string]lease.Copy // by the name of the Lease
+}
+
+// NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
+// what terms are judged by; skew is ε, how far in the future a stamp may lie.
+func NewTerms(clock lease.Clock, skew time.Duration) *Terms {
+	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}}
+	t.idle.L = &t.mu
+	return t
+}
+
+// Term returns the term in which this cluster leads the namespace now, and false if
+// it does not. It takes no lock and does not allocate; reading both clocks is most
+// of its cost. The answer is as old as the watch, but never older than the deadline.
+func (t *Terms) Term(namespace string) (Term, bool) {
+	n := t.lookup(namespace)
+	if n == nil {
+		return Term{}, false
+	}
+	tm := n.term.Load()
+	if tm == nil || !tm.holds() {
+		return Term{}, false
+	}
+	return Term{tm}, true
+}
+
+func (t *Terms) lookup(name string) *nsState {
+	v, ok := t.namespaces.Load(name)
+	if !ok {
+		return nil
+	}
+	return v.(*nsState)
+}
+
+// Observe takes in a Lease that was received just now. Observing the same Lease
+// again changes nothing. A Lease without the label of the hub's copies counts as
+// deleted, which is what a watch for that label says when it is removed.
+//
+// If one namespace has several copies, because the policy's leaseName was changed,
+// the highest epoch decides.
+func (t *Terms) Observe(l *coordinationv1.Lease) {
+	if l.Labels[v1alpha1.ManagedLabel] != "true" {
+		t.Delete(l.Namespace, l.Name)
+		return
+	}
+	now := t.clock.Now()
+	c, _ := wire.Read(l)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.know(c.Namespace)
+	n.copies[c.Name] = c
+	t.apply(n, n.reader.Observe(c, now), now, describe(c))
+}
+
+// Delete takes in that a Lease does not exist. A missing Lease means no.
+func (t *Terms) Delete(namespace, name string) {
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := t.lookup(namespace); n != nil {
+		t.forget(n, name, now)
+	}
+}
+
+// Replace takes in all the Leases that exist in a namespace, or in the cluster if
+// the namespace is empty. Those that it leaves out count as deleted.
+func (t *Terms) Replace(namespace string, all []*coordinationv1.Lease) {
+	listed := map[string]map[string]bool{}
+	for _, l := range all {
+		t.Observe(l)
+		if listed[l.Namespace] == nil {
+			listed[l.Namespace] = map[string]bool{}
+		}
+		listed[l.Namespace][l.Name] = true
+	}
+	now := t.clock.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if namespace != "" {
+		t.announce(t.know(namespace)) // it is known now, even if there is nothing in it
+	}
+	t.namespaces.Range(func(_, v any) bool {
+		n := v.(*nsState)
+		if namespace != "" && namespace != n.name {
+			return true
+		}
+		for name := range n.copies {
+			if !listed[n.name][name] {
+				t.forget(n, name, now)
+			}
+		}
+		return true
+	})
+}
+
+// ranOut is why a term ended that was not renewed in time.
+const ranOut = "it ran out"
+
+// know returns what is known of a namespace, which may be nothing yet.
+func (t *Terms) know(name string) *nsState {
+	if n := t.lookup(name); n != nil {
+		return n
+	}
+	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Copy{}}
+	t.namespaces.Store(name, n)
+	return n
+}
+
+// forget drops one copy. The others of the namespace, if any, are observed again:
+// that permits what they permitted before and no more, because only a later
+// deadline is news to a lease.Reader.
+func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
+	if _, ok := n.copies[name]; !ok {
+		return
+	}
+	delete(n.copies, name)
+	n.reader.Gone()
+	p := lease.Permit{}
+	for _, c := range n.copies {
+		p = n.reader.Observe(c, now)
+	}
+	t.apply(n, p, now, "its Lease is gone")
+}
+
+// apply makes the namespace's term follow from what is permitted since now. why
+// says what was seen, for the one whose term it ends.
+func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
+	leads := p.Holds(now) && !t.stopped
+	if tm := n.term.Load(); tm != nil {
+		switch {
+		case leads && tm.epoch == p.Epoch && tm.renew(p):
+			t.arm(now, p)
+			return
+		case !tm.holds():
+			why = ranOut
+		case leads:
+			why = fmt.Sprintf("the next one has begun in epoch %d", p.Epoch)
+		}
+		t.end(n, tm, why)
+	}
+	if leads {
+		tm := &term{epoch: p.Epoch, clock: t.clock, open: map[*openContext]struct{}{}}
+		tm.permit.Store(&p)
+		t.led[n] = tm
+		n.term.Store(tm)
+		t.arm(now, p)
+	}
+	t.announce(n)
+}
+
+// describe says why a copy does not let this cluster lead on.
+func describe(c lease.Copy) string {
+	switch {
+	case c.Holder == "":
+		return fmt.Sprintf("nobody leads in epoch %d", c.Epoch)
+	case !c.LeadsHere():
+		return fmt.Sprintf("%s leads in epoch %d", c.Holder, c.Epoch)
+	}
+	return ranOut
+}
+
+// end ends a term at once: checks say no, then its contexts are cancelled, then
+// listeners are told. Cancelling calls nothing that could come back here: what
+// others hang on a context runs in goroutines of its own.
+func (t *Terms) end(n *nsState, tm *term, why string) {
+	tm.permit.Store(nil)
+	n.term.Store(nil)
+	delete(t.led, n)
+	tm.cause = fmt.Errorf("%w: namespace %s, epoch %d: %s", ErrLost, n.name, tm.epoch, why)
+	for o := range tm.open {
+		o.cancel(tm.cause)
+	}
+	tm.open = nil
+	t.announce(n)
+}
+
+// Check looks at the clock and ends every term that has run out. A timer does so
+// by itself; only who controls the clock has to.
+func (t *Terms) Check() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.clock.Now()
+	t.due = 0
+	for n, tm := range t.led {
+		if p := tm.permit.Load(); p != nil && p.Holds(now) {
+			t.arm(now, *p)
+		} else {
+			t.end(n, tm, ranOut)
+		}
+	}
+}
+
+// arm has the clock looked at when p runs out, but not later than recheck.
+func (t *Terms) arm(now lease.Reading, p lease.Permit) {
+	in := min(p.Remaining(now), recheck)
+	if at := now.Boot + in; t.due == 0 || at < t.due {
+		t.due = at
+		if t.timer == nil {
+			t.timer = utilclock.RealClock{}.AfterFunc(in, t.Check)
+			return
+		}
+		t.timer.Reset(in)
+	}
+}
+
+// stop ends all terms for good, and returns when every call to a listener has.
+func (t *Terms) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stopped = true
+	for n, tm := range t.led {
+		t.end(n, tm, "the reader has stopped")
+	}
+	for t.calls > 0 {
+		t.idle.Wait()
+	}
+}
