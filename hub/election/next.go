@@ -170,15 +170,19 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, After: wait}
 }
 
-// patience is how long to wait for clusters that would be better than c but have
-// not been reached yet: at most D from the start of the tenure, so that a hub that
+// patience is how long to wait for clusters that would be better than c but are still
+// settling: at most D from the start of the tenure, so that a hub that
 // has just started does not crown whichever member answers first.
 func patience(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) time.Duration {
-	if _, better := best(cs, func(o Candidate) bool { return o.Fitness == Unknown && outranks(o, c) }); !better {
+	if _, better := best(cs, func(o Candidate) bool { return settling(o) && outranks(o, c) }); !better {
 		return 0
 	}
 	return max(0, s.Tenure.Started.Boot+p.Timings.Duration-now.Boot)
 }
+
+// settling is true of a cluster that the hub has not reached yet, or has not guarded
+// yet: in a moment it may be fit.
+func settling(c Candidate) bool { return c.Fitness == Unknown || c.Reason == reason.Unguarded }
 
 // retire ends the record of a namespace that no policy claims any more, once all
 // that was promised has passed. ε is not known without a policy: the largest one that
