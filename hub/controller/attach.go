@@ -44,19 +44,29 @@ type attachment struct {
 var errUnchecked = errors.New("the guard has not been checked yet")
 
 // attach starts the work in a member. The caller holds the lock.
+//
+// An earlier publisher of the same member may draw one more stamp until it has
+// stopped, and whoever closes the source of stamps must find it until then: the new
+// one waits for its end.
 func (c *Controller) attach(key fleet.Key, e engagement) {
 	a := &attachment{guard: errUnchecked}
-	c.attached[key] = a
+	before, ended := c.ends[key], make(chan struct{})
+	c.ends[key] = ended
 	ctx, cancel := context.WithCancel(c.running)
 	stop := context.AfterFunc(e.ctx, cancel)
 	c.wg.Go(func() {
+		defer close(ended)
 		defer cancel()
 		defer stop()
+		if before != nil {
+			<-before
+		}
+		c.mu.Lock()
+		c.attached[key] = a
+		c.mu.Unlock()
 		c.work(ctx, key, e, a)
 		c.mu.Lock()
-		if c.attached[key] == a {
-			delete(c.attached, key)
-		}
+		delete(c.attached, key)
 		if c.engaged[key].ctx == e.ctx && e.ctx.Err() != nil {
 			delete(c.engaged, key)
 		}

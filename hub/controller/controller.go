@@ -63,6 +63,7 @@ type Controller struct {
 	wg       sync.WaitGroup
 	engaged  map[fleet.Key]engagement
 	attached map[fleet.Key]*attachment
+	ends     map[fleet.Key]chan struct{} // closed when the latest attachment has ended
 	granted  map[types.NamespacedName]int64 // the epochs that this tenure granted
 	claims   map[types.NamespacedName]claim
 	problems map[fleet.Key]fleet.Problem // the last one that an event told of
@@ -87,6 +88,7 @@ func New(o Options) *Controller {
 		ledger:   publish.NewLedger(),
 		engaged:  map[fleet.Key]engagement{},
 		attached: map[fleet.Key]*attachment{},
+		ends:     map[fleet.Key]chan struct{}{},
 		granted:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},
 		problems: map[fleet.Key]fleet.Problem{},

@@ -14,6 +14,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -73,13 +74,21 @@ func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 		c.closeStamps(v.key)
 	}
 	v.state.Sent = c.sent(v.key, closed)
-	d := election.Next(c.Clock.Now(), p, v.state, elected(cs))
+	d := election.Next(c.now(), p, v.state, elected(cs))
 	if d.Close {
 		c.closeStamps(v.key)
 		v.state.Sent = c.sent(v.key, true)
-		d = election.Next(c.Clock.Now(), p, v.state, elected(cs))
+		d = election.Next(c.now(), p, v.state, elected(cs))
 	}
 	return d
+}
+
+// now reads the clocks for a decision. The wall clock is cut to what a record can
+// store, so that a record is the same before and after it was written.
+func (c *Controller) now() lease.Reading {
+	now := c.Clock.Now()
+	now.Wall = now.Wall.Truncate(time.Microsecond)
+	return now
 }
 
 // persist writes the decision by compare-and-swap, before anything depends on it, and
@@ -93,7 +102,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 		object = newRecord(v)
 	}
 	before := object.DeepCopy()
-	fillStatus(v, d, cs, &object.Status, c.Clock.Now().Wall)
+	fillStatus(v, d, cs, &object.Status, c.now().Wall)
 	if v.object != nil && !differs(&before.Status, &object.Status) {
 		return nil
 	}
@@ -124,7 +133,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 // changed notes a grant of this tenure, and tells people of a change.
 func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
 	was, is := v.state.Record, d.Record
-	if grants && is.Reason != "Adopted" {
+	if grants && is.Reason != reason.Adopted {
 		c.mu.Lock()
 		c.granted[v.key] = is.Epoch
 		c.mu.Unlock()
@@ -145,8 +154,9 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 // be, by the record as it is now persisted.
 func (c *Controller) assign(v *view, d election.Decision) {
 	c.mu.Lock()
-	mine := d.Record.Epoch != 0 && c.granted[v.key] == d.Record.Epoch
+	first := d.Record.Epoch != 0 && c.granted[v.key] == d.Record.Epoch
 	c.mu.Unlock()
+	first = first && c.ledger.Promise(v.key).Epoch != d.Record.Epoch
 	timings := publish.Timings{Renew: time.Second, Timeout: time.Second}
 	var duration time.Duration
 	if v.policy != nil {
@@ -170,7 +180,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		}
 		a := lease.Assignment{Role: lease.Absent}
 		if !d.Gone && (m.takesPart || m.Name == d.Record.Leader) {
-			a = election.Assign(d.Record, v.key.Namespace, m.Name, duration, mine)
+			a = election.Assign(d.Record, v.key.Namespace, m.Name, duration, first)
 		}
 		if m.isRead && (m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating) && a.Role != lease.Absent {
 			a.Role = lease.Hold // nothing can be written there, and what is there goes with it

@@ -8,8 +8,9 @@ import (
 )
 
 // Assign says what the copy in one member has to be, as a function of the persisted
-// record. duration is the policy's D, mine says that this tenure persisted the grant.
-func Assign(r Record, fleet, cluster string, duration time.Duration, mine bool) lease.Assignment {
+// record. duration is the policy's D; first says that this tenure persisted
+// the grant and has not sent its first copy yet.
+func Assign(r Record, fleet, cluster string, duration time.Duration, first bool) lease.Assignment {
 	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
 		Epoch: r.Epoch, Acquired: r.Acquired, Duration: min(duration, r.Duration),
 	}}
@@ -19,7 +20,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, mine bool) 
 	switch r.Phase {
 	case Leading:
 		if cluster == r.Leader {
-			a.Role, a.First = lease.Lead, mine
+			a.Role, a.First = lease.Lead, first
 		}
 	case Draining:
 		switch cluster {

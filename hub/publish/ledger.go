@@ -16,6 +16,8 @@ type Promise struct {
 	Until time.Time
 	// BootUntil is the latest boot reading at a send + the duration sent.
 	BootUntil time.Duration
+	// Epoch is that of the last stamp sent.
+	Epoch int64
 	// Settled says that no promise is open that ends later than the last one sent.
 	Settled bool
 }
@@ -32,7 +34,7 @@ func NewLedger() *Ledger {
 }
 
 // enter notes a stamp that is about to be sent.
-func (l *Ledger) enter(key types.NamespacedName, stamp lease.Reading, d time.Duration) {
+func (l *Ledger) enter(key types.NamespacedName, epoch int64, stamp lease.Reading, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.promises[key]
@@ -41,6 +43,7 @@ func (l *Ledger) enter(key types.NamespacedName, stamp lease.Reading, d time.Dur
 	if p.Settled {
 		p.Until = until
 	}
+	p.Epoch = epoch
 	p.BootUntil = max(p.BootUntil, stamp.Boot+d)
 	l.promises[key] = p
 }

@@ -267,7 +267,7 @@ func (p *Publisher) step(key types.NamespacedName) (s step, timeout, later time.
 	fresh := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
 	s = l.next(now, p.MayStamp(now), fresh)
 	if s.promis > 0 {
-		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, s.stamp, s.promis)
+		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.stamp, s.promis)
 	}
 	if s.action != idle && p.silent {
 		p.scouting = true
