@@ -63,7 +63,7 @@ type Controller struct {
 	wg       sync.WaitGroup
 	engaged  map[fleet.Key]engagement
 	attached map[fleet.Key]*attachment
-	ends     map[fleet.Key]chan struct{} // closed when the latest attachment has ended
+	ends     map[fleet.Key]chan struct{}    // closed when the latest attachment has ended
 	granted  map[types.NamespacedName]int64 // the epochs that this tenure granted
 	claims   map[types.NamespacedName]claim
 	problems map[fleet.Key]fleet.Problem // the last one that an event told of
