@@ -1,0 +1,266 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+func TestEnsureWritesOnlyWhatDiffers(t *testing.T) {
+	standing(t)
+	client := administrator(t)
+	policy, binding := stored(t, client)
+	changed, err := guard.Ensure(t.Context(), client)
+	if err != nil || changed {
+		t.Fatalf("Ensure = %v, %v on what it wrote before, want false, nil", changed, err)
+	}
+	policyAfter, bindingAfter := stored(t, client)
+	if policyAfter.ResourceVersion != policy.ResourceVersion || bindingAfter.ResourceVersion != binding.ResourceVersion {
+		t.Fatal("an object was written although nothing differed")
+	}
+}
+
+func TestTheHubsRoleSufficesForEverything(t *testing.T) {
+	hub := serviceAccount(t, "leasecast-hub", nothing)
+	eventuallyNotStanding(t, hub, func() {
+		if err := guard.Remove(t.Context(), hub); err != nil {
+			t.Fatal(err)
+		}
+	})
+	changed, err := guard.Ensure(t.Context(), hub)
+	if err != nil || !changed {
+		t.Fatalf("Ensure = %v, %v on nothing, want true, nil", changed, err)
+	}
+	eventually(t, "the policy is in force", func(ctx context.Context) error { return guard.Verify(ctx, hub) })
+	eventuallyNotStanding(t, hub, func() { mustEdit(t, administrator(t), editBinding(toAudit)) })
+	changed, err = guard.Ensure(t.Context(), hub)
+	if err != nil || !changed {
+		t.Fatalf("Ensure = %v, %v on an edited binding, want true, nil", changed, err)
+	}
+}
+
+// edit is what somebody does to the stored objects.
+type edit func(ctx context.Context, client *kubernetes.Clientset) error
+
+func editPolicy(change func(*admissionv1.ValidatingAdmissionPolicy)) edit {
+	return func(ctx context.Context, client *kubernetes.Clientset) error {
+		policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+		policy, err := policies.Get(ctx, guard.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(policy)
+		_, err = policies.Update(ctx, policy, metav1.UpdateOptions{})
+		return err
+	}
+}
+
+func editBinding(change func(*admissionv1.ValidatingAdmissionPolicyBinding)) edit {
+	return func(ctx context.Context, client *kubernetes.Clientset) error {
+		bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+		binding, err := bindings.Get(ctx, guard.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(binding)
+		_, err = bindings.Update(ctx, binding, metav1.UpdateOptions{})
+		return err
+	}
+}
+
+func toAudit(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+	b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+}
+
+func TestWhatSomebodyEditsOrDeletesIsRepaired(t *testing.T) {
+	client := administrator(t)
+	// Each edit ends the protection, so that the test can await that it took effect, and then that the repair did.
+	edits := map[string]edit{
+		"the policy is deleted": func(ctx context.Context, client *kubernetes.Clientset) error {
+			return client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, guard.Name, metav1.DeleteOptions{})
+		},
+		"the binding is deleted": func(ctx context.Context, client *kubernetes.Clientset) error {
+			return client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, guard.Name, metav1.DeleteOptions{})
+		},
+		"the binding only audits": editBinding(toAudit),
+		"the binding leaves a namespace out": editBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+			b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"default"}},
+				},
+			}}
+		}),
+		"a validation is taken out": editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.Validations = slices.Delete(p.Spec.Validations, 1, 2)
+		}),
+		"the policy matches nothing": editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.MatchConditions[0].Expression = "false"
+		}),
+		"the policy is of another version": editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Spec.Validations[1].Message = "a marked Lease needs more (guard 00000000)"
+		}),
+	}
+	for name, edit := range edits {
+		t.Run(name, func(t *testing.T) {
+			standing(t)
+			eventuallyNotStanding(t, client, func() { mustEdit(t, client, edit) })
+			changed, err := guard.Ensure(t.Context(), client)
+			if err != nil || !changed {
+				t.Fatalf("Ensure = %v, %v, want true, nil", changed, err)
+			}
+			eventually(t, "the policy is in force again", func(ctx context.Context) error { return guard.Verify(ctx, client) })
+			policy, binding := stored(t, client)
+			mustBeAsBuilt(t, policy, binding)
+		})
+	}
+}
+
+func TestLabelsAreRepairedAndThoseOfOthersStay(t *testing.T) {
+	standing(t)
+	client := administrator(t)
+	mustEdit(t, client, editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
+		p.Labels = map[string]string{"example.com/team": "security"}
+	}))
+	changed, err := guard.Ensure(t.Context(), client)
+	if err != nil || !changed {
+		t.Fatalf("Ensure = %v, %v, want true, nil", changed, err)
+	}
+	policy, _ := stored(t, client)
+	if got := fmt.Sprint(policy.Labels); got != "map[app.kubernetes.io/managed-by:leasecast example.com/team:security]" {
+		t.Fatalf("labels: %v", got)
+	}
+}
+
+func TestRemoveLeavesNothingAndMayBeRepeated(t *testing.T) {
+	standing(t)
+	client := administrator(t)
+	eventuallyNotStanding(t, client, func() {
+		for range 2 {
+			if err := guard.Remove(t.Context(), client); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), guard.Name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the policy is still there: %v", err)
+	}
+	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), guard.Name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the binding is still there: %v", err)
+	}
+}
+
+func TestAMemberThatForbidsSaysWhatIsMissing(t *testing.T) {
+	standing(t)
+	about := func(resource string) func(rbacv1.PolicyRule) bool {
+		return func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, resource) }
+	}
+	publishing := func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Verbs, guard.Verb) }
+	creating := func(rule rbacv1.PolicyRule) bool {
+		return about("validatingadmissionpolicies")(rule) && slices.Contains(rule.Verbs, "create")
+	}
+	tests := map[string]struct {
+		without func(rbacv1.PolicyRule) bool
+		removed bool // beforehand
+		do      func(ctx context.Context, client *kubernetes.Clientset) error
+		want    error
+	}{
+		"Ensure may not read": {
+			without: about("validatingadmissionpolicies"), do: ensureError, want: guard.ErrForbidden,
+		},
+		"Ensure may not create": {
+			without: creating, removed: true, do: ensureError, want: guard.ErrForbidden,
+		},
+		"Remove may not delete": {
+			without: about("validatingadmissionpolicies"), do: func(ctx context.Context, client *kubernetes.Clientset) error { return guard.Remove(ctx, client) },
+			want: guard.ErrForbidden,
+		},
+		"Verify may not publish": {
+			without: publishing, do: func(ctx context.Context, client *kubernetes.Clientset) error { return guard.Verify(ctx, client) },
+			want: guard.ErrForbidden,
+		},
+		"Verify may not write Leases, so it cannot tell": {
+			without: func(rule rbacv1.PolicyRule) bool { return about("leases")(rule) && !publishing(rule) },
+			do:      func(ctx context.Context, client *kubernetes.Clientset) error { return guard.Verify(ctx, client) },
+			want:    guard.ErrNotStanding,
+		},
+	}
+	n := 0
+	for name, test := range tests {
+		n++
+		client := serviceAccount(t, fmt.Sprintf("hub-%d", n), test.without)
+		t.Run(name, func(t *testing.T) {
+			standing(t)
+			if test.removed {
+				eventuallyNotStanding(t, administrator(t), func() {
+					if err := guard.Remove(t.Context(), administrator(t)); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+			if err := test.do(t.Context(), client); !errors.Is(err, test.want) {
+				t.Fatalf("error: %v, want one that wraps %q", err, test.want)
+			}
+		})
+	}
+}
+
+func ensureError(ctx context.Context, client *kubernetes.Clientset) error {
+	_, err := guard.Ensure(ctx, client)
+	return err
+}
+
+func stored(t *testing.T, client kubernetes.Interface) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+	t.Helper()
+	policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), guard.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), guard.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy, binding
+}
+
+func mustBeAsBuilt(t *testing.T, policy *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) {
+	t.Helper()
+	wantPolicy, wantBinding := guard.Objects()
+	if diff := cmp.Diff(wantPolicy.Spec, policy.Spec); diff != "" {
+		t.Errorf("policy (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(wantBinding.Spec, binding.Spec); diff != "" {
+		t.Errorf("binding (-want +got):\n%s", diff)
+	}
+}
+
+func mustEdit(t *testing.T, client *kubernetes.Clientset, edit edit) {
+	t.Helper()
+	if err := edit(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventuallyNotStanding does what ends the protection and waits until Verify notices.
+func eventuallyNotStanding(t *testing.T, client kubernetes.Interface, do func()) {
+	t.Helper()
+	do()
+	eventually(t, "Verify notices that the policy is not in force", func(ctx context.Context) error {
+		if err := guard.Verify(ctx, client); !errors.Is(err, guard.ErrNotStanding) {
+			return fmt.Errorf("Verify = %w", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,106 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// otherServer starts an API server with a flag more and returns its administrator.
+func otherServer(t *testing.T, flag, value string) *kubernetes.Clientset {
+	t.Helper()
+	log.SetLogger(logr.Discard()) // it complains otherwise
+	env := &envtest.Environment{}
+	env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
+	config, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Errorf("stop the API server: %v", err)
+		}
+	})
+	return clientFor(t, config)
+}
+
+func TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand(t *testing.T) {
+	client := otherServer(t, "disable-admission-plugins", "ValidatingAdmissionPolicy")
+	if _, err := guard.Ensure(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotStanding) {
+		t.Fatalf("Verify = %v, want ErrNotStanding", err)
+	}
+}
+
+func TestAMemberThatDoesNotKnowTheKind(t *testing.T) {
+	config := member.AdminConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return olderServer{next} })
+	client := clientFor(t, config)
+	if _, err := guard.Ensure(t.Context(), client); !errors.Is(err, guard.ErrUnsupported) {
+		t.Fatalf("Ensure = %v, want ErrUnsupported", err)
+	}
+	if err := guard.Remove(t.Context(), client); err != nil {
+		t.Fatalf("Remove = %v where nothing can be", err)
+	}
+}
+
+// olderServer asks for a version of the kinds that the API server does not serve, and so gets its true answer.
+type olderServer struct{ next http.RoundTripper }
+
+func (o olderServer) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.URL.Path = strings.Replace(request.URL.Path, "/admissionregistration.k8s.io/v1/", "/admissionregistration.k8s.io/v0/", 1)
+	return o.next.RoundTrip(request)
+}
+
+// Where the API server can elect a holder by itself, a copy must not ask for it. Elsewhere the API server drops
+// these fields.
+func TestCoordinatedElectionIsKeptAway(t *testing.T) {
+	client := otherServer(t, "feature-gates", "CoordinatedLeaderElection=true")
+	if _, err := guard.Ensure(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the policy is in force", func(ctx context.Context) error { return guard.Verify(ctx, client) })
+	tests := map[string]struct {
+		change  func(*coordinationv1.Lease)
+		refused bool
+	}{
+		"a copy": {change: asIs},
+		"a copy with a strategy": {refused: true, change: func(l *coordinationv1.Lease) {
+			l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion)
+		}},
+		"a copy with a preferred holder": {refused: true, change: func(l *coordinationv1.Lease) {
+			l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion)
+			l.Spec.PreferredHolder = ptr.To("west.default")
+		}},
+		"a copy with a preferred holder and no strategy": {refused: true, change: func(l *coordinationv1.Lease) {
+			l.Spec.PreferredHolder = ptr.To("")
+		}},
+	}
+	n := 0
+	for name, test := range tests {
+		n++
+		lease := fmt.Sprintf("lease-%d", n)
+		t.Run(name, func(t *testing.T) {
+			err := create(test.change)(t.Context(), t, client.CoordinationV1().Leases("default"), "default", lease)
+			const want = "must not set spec.strategy or spec.preferredHolder"
+			if test.refused != (err != nil && strings.Contains(err.Error(), want)) || !test.refused && err != nil {
+				t.Fatalf("error: %v, want refused = %v", err, test.refused)
+			}
+		})
+	}
+}
