@@ -133,7 +133,7 @@ func (w *watched) Delete(obj any) error {
 		return err
 	}
 	w.alive()
-	w.member.Terms.Delete(l.Namespace, l.Name)
+	w.member.Delete(l.Namespace, l.Name)
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (w *watched) Replace(objs []any, _ string) error {
 		all = append(all, l)
 	}
 	w.alive()
-	w.member.Terms.Replace(w.namespace, all)
+	w.member.Replace(w.namespace, all)
 	w.syncOnce.Do(func() { close(w.synced) })
 	return nil
 }

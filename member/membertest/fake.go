@@ -62,7 +62,7 @@ func (f *Fake) Demote(namespace string) { f.write(namespace, other, 1) }
 
 // DeleteLease takes the namespace's Lease away: a missing Lease means no.
 func (f *Fake) DeleteLease(namespace string) {
-	f.Terms.Delete(namespace, v1alpha1.DefaultLeaseName)
+	f.Delete(namespace, v1alpha1.DefaultLeaseName)
 }
 
 // Expire lets every term run out, as when the hub has fallen silent.
@@ -71,7 +71,7 @@ func (f *Fake) Expire() { f.Advance(Duration) }
 // Advance lets time pass.
 func (f *Fake) Advance(d time.Duration) {
 	f.clock.advance(d)
-	f.Terms.Check()
+	f.Check()
 }
 
 func (f *Fake) write(namespace, holder string, rise int64) int64 {
@@ -89,7 +89,7 @@ func (f *Fake) write(namespace, holder string, rise int64) int64 {
 	}, l); err != nil {
 		panic(fmt.Sprintf("membertest: %v", err)) // no epoch or duration that a Fake makes is refused
 	}
-	f.Terms.Observe(l)
+	f.Observe(l)
 	return epoch
 }
 

@@ -1,0 +1,98 @@
+// Command guestbook runs the sample controller in one member cluster.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"time"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/guestbook/controller"
+	"github.com/leasecast/leasecast/member"
+)
+
+type flags struct {
+	cluster     string
+	namespaces  string
+	acts        string
+	actEvery    time.Duration
+	maxSkew     time.Duration
+	elect       bool
+	electIn     string
+	metricsAddr string
+	healthAddr  string
+}
+
+// parse adds to the flag -kubeconfig, which controller-runtime brings along.
+func parse() flags {
+	var f flags
+	flag.StringVar(&f.cluster, "cluster", "", "name of this cluster in the act log")
+	flag.StringVar(&f.namespaces, "namespaces", "", "comma-separated namespaces to work in; default: all")
+	flag.StringVar(&f.acts, "acts", "", "file to append the act log to, a JSON line before and after each act; default: none")
+	flag.DurationVar(&f.actEvery, "act-every", 0, "time between two prints of one guestbook; 0 prints on change only")
+	flag.DurationVar(&f.maxSkew, "max-clock-skew", time.Second, "the policy's maxClockSkew")
+	flag.BoolVar(&f.elect, "leader-elect", false, "elect one of several replicas in this cluster")
+	flag.StringVar(&f.electIn, "leader-election-namespace", "default", "namespace of the Lease of that election")
+	flag.StringVar(&f.metricsAddr, "metrics-bind-address", "0", "address of /metrics; 0 is off")
+	flag.StringVar(&f.healthAddr, "health-probe-bind-address", "0", "address of /healthz; 0 is off")
+	flag.Parse()
+	return f
+}
+
+func main() {
+	f := parse()
+	ctrl.SetLogger(zap.New())
+	if err := run(ctrl.SetupSignalHandler(), f); err != nil {
+		ctrl.Log.Error(err, "Stopped")
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, f flags) (err error) {
+	cfg, err := ctrl.GetConfig()
+	if err != nil {
+		return err
+	}
+	log, closeLog, err := openLog(f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	cfg.Wrap(log.Writes)
+	cfg.Wrap(member.CapWrites)
+
+	mgr, err := manager(cfg, f)
+	if err != nil {
+		return err
+	}
+	m, err := member.New(cfg, member.Options{
+		Namespaces:   split(f.namespaces),
+		MaxClockSkew: f.maxSkew,
+		Logger:       ctrl.Log.WithName("member"),
+	})
+	if err != nil {
+		return err
+	}
+	r := &controller.Reconciler{Client: mgr.GetClient(), Every: f.actEvery, Print: func(ctx context.Context, g *webappv1.Guestbook) error {
+		return log.Do(ctx, "print", g.Namespace, g.Name, func() error { return printBook(ctx, g) })
+	}}
+	if err := errors.Join(mgr.Add(m), mgr.AddHealthzCheck("leases", m.Healthz), r.SetupWithManager(mgr, m)); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+// printBook is what this controller does to the world.
+func printBook(ctx context.Context, g *webappv1.Guestbook) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_, err := fmt.Printf("%s/%s: %s\n", g.Namespace, g.Name, g.Spec.Book)
+	return err
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/leasecast/leasecast/e2e/guestbook/acts"
+	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+)
+
+func manager(cfg *rest.Config, f flags) (ctrl.Manager, error) {
+	s := runtime.NewScheme()
+	if err := webappv1.AddToScheme(s); err != nil {
+		return nil, err
+	}
+	namespaces := map[string]cache.Config{}
+	for _, ns := range split(f.namespaces) {
+		namespaces[ns] = cache.Config{}
+	}
+	return ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:                        s,
+		Cache:                         cache.Options{DefaultNamespaces: namespaces},
+		Metrics:                       metricsserver.Options{BindAddress: f.metricsAddr},
+		HealthProbeBindAddress:        f.healthAddr,
+		LeaderElection:                f.elect,
+		LeaderElectionID:              "guestbook",
+		LeaderElectionNamespace:       f.electIn,
+		LeaderElectionReleaseOnCancel: true,
+	})
+}
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+// openLog opens the act log; without a file it goes nowhere.
+func openLog(f flags) (*acts.Log, func() error, error) {
+	if f.acts == "" {
+		return acts.NewLog(f.cluster, io.Discard), func() error { return nil }, nil
+	}
+	if f.cluster == "" {
+		return nil, nil, errors.New("-acts needs -cluster, the name of this cluster in the log")
+	}
+	file, err := os.OpenFile(f.acts, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("act log: %w", err)
+	}
+	return acts.NewLog(f.cluster, file), file.Close, nil
+}
