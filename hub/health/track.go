@@ -111,8 +111,11 @@ func (t *Track) Excuse(k Kind, from, to lease.Reading) {
 	if d <= 0 {
 		return
 	}
-	f.start = later(f.start, d)
-	f.last = later(f.last, d)
+	// The whole streak moves, so that it gets no longer.
+	f.start, f.last = later(f.start, d), later(f.last, d)
+	if n := len(f.lapses); n > 0 {
+		f.lapses[n-1].found = f.start
+	}
 }
 
 // Answering reports whether the latest read and the latest write both succeeded.
@@ -217,7 +220,7 @@ func (f *facts) history(th Thresholds) Verdict {
 			}
 			v.State = Unhealthy
 		}
-		end := f.last
+		end := f.last // of the streak that followed
 		if i+1 < len(f.lapses) {
 			end = f.lapses[i+1].lost
 		}

@@ -1,0 +1,222 @@
+package fleet
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// secretText stands for what must never be shown.
+const secretText = "s3cret-d0-n0t-show"
+
+// selfSigned makes a certificate and its key in PEM.
+func selfSigned(t testing.TB) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "test"},
+		NotAfter:     time.Now().Add(time.Hour),
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der8})
+}
+
+type (
+	kubeCluster = clientcmdapi.Cluster
+	kubeUser    = clientcmdapi.AuthInfo
+)
+
+func kubeconfig(t testing.TB, change func(*clientcmdapi.Config, *kubeCluster, *kubeUser)) []byte {
+	t.Helper()
+	c := &kubeCluster{Server: "https://10.0.0.1:6443"}
+	u := &kubeUser{Token: secretText}
+	config := &clientcmdapi.Config{
+		CurrentContext: "x",
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		Clusters:       map[string]*kubeCluster{"c": c},
+		AuthInfos:      map[string]*kubeUser{"u": u},
+	}
+	if change != nil {
+		change(config, c, u)
+	}
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestParseKubeconfig(t *testing.T) {
+	cert, key := selfSigned(t)
+	_, otherKey := selfSigned(t)
+	type change = func(*clientcmdapi.Config, *kubeCluster, *kubeUser)
+	for name, tc := range map[string]struct {
+		change  change
+		wantErr string
+	}{
+		"a token":                       {nil, ""},
+		"a token that ends in newlines": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token += "\n" }, ""},
+		"a client certificate": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+			u.Token, u.ClientCertificateData, u.ClientKeyData = "", cert, key
+		}, ""},
+		"a CA, a path and a server name": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) {
+			c.Server, c.CertificateAuthorityData, c.TLSServerName = "https://proxy.example/k8s/clusters/c-1/", cert, "kubernetes"
+		}, ""},
+		"entries that are not current may hold anything": {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) {
+			f.AuthInfos["other"] = &kubeUser{Exec: &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}}
+		}, ""},
+
+		"no current context":    {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { f.CurrentContext = "" }, "no current-context"},
+		"a context that is not": {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { f.CurrentContext = "y" }, "no context of the name"},
+		"a cluster that is not": {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { delete(f.Clusters, "c") }, "no cluster of the name"},
+		"a user that is not":    {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { delete(f.AuthInfos, "u") }, "no user of the name"},
+		"no TLS":                {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "http://10.0.0.1" }, "https"},
+		"no scheme":             {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "10.0.0.1:6443" }, "server is no URL"},
+		"no server":             {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "" }, "https"},
+		"no host":               {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://:6443" }, "no host"},
+		"a password in the URL": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://u:" + secretText + "@h" }, "user or password"},
+		"a query in the URL":    {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://h/?a=" + secretText }, "query"},
+		"a path that climbs":    {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://h/a/../b" }, "path"},
+		"a URL that is none":    {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://[" + secretText }, "server is no URL"},
+		"skipped verification":  {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.InsecureSkipTLSVerify = true }, "insecure-skip-tls-verify"},
+		"a CA file":             {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.CertificateAuthority = "/etc/passwd" }, "certificate-authority names a file"},
+		"a CA that is none": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) {
+			c.CertificateAuthorityData = []byte(secretText)
+		}, "certificate-authority-data"},
+		"a proxy": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.ProxyURL = "http://h" }, "proxy-url"},
+		"a program": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+			u.Exec = &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}
+		}, "exec"},
+		"an auth provider": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
+		}, "auth-provider"},
+		"a token file":          {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.TokenFile = "/etc/passwd" }, "tokenFile"},
+		"a certificate file":    {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientCertificate = "/etc/passwd" }, "client-certificate names a file"},
+		"a key file":            {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientKey = "/etc/passwd" }, "client-key names a file"},
+		"a password":            {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Username, u.Password = "u", secretText }, "username and password"},
+		"another user":          {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Impersonate = "admin" }, "impersonation"},
+		"another user's groups": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ImpersonateGroups = []string{"g"} }, "impersonation"},
+		"another user's extra": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+			u.ImpersonateUserExtra = map[string][]string{"a": nil}
+		}, "impersonation"},
+		"no credentials":         {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token = "" }, "no credentials"},
+		"a token with a newline": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token += "\r\nHost: x" }, "token holds"},
+		"a certificate alone":    {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientCertificateData = cert }, "together"},
+		"a key alone":            {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientKeyData = key }, "together"},
+		"a key of another": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+			u.ClientCertificateData, u.ClientKeyData = cert, otherKey
+		}, "no PEM certificate with its key"},
+		"a certificate that is none": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+			u.ClientCertificateData, u.ClientKeyData = []byte(secretText), []byte(secretText)
+		}, "no PEM certificate with its key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := parseKubeconfig(kubeconfig(t, tc.change))
+			checkError(t, err, tc.wantErr)
+			if err == nil && a.server.Scheme != "https" {
+				t.Errorf("server = %v", a.server)
+			}
+		})
+	}
+}
+
+func TestParseKubeconfigThatIsNone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		data    string
+		wantErr string
+	}{
+		"nothing":           {"", "empty"},
+		"a secret":          {secretText, "no v1 Config"},
+		"another object":    {"apiVersion: v1\nkind: " + secretText, "no v1 Config"},
+		"a wrong type":      {"apiVersion: v1\nkind: Config\nclusters: " + secretText, "no v1 Config"},
+		"bad base64":        {"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {certificate-authority-data: '" + secretText + "'}}]", "no v1 Config"},
+		"too much":          {strings.Repeat("#", maxKubeconfig+1), "at most"},
+		"an empty object":   {"{}", "current-context"},
+		"null everywhere":   {"apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: null}]", "no cluster"},
+		"aliases that grow": {aliases(), "no v1 Config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseKubeconfig([]byte(tc.data))
+			checkError(t, err, tc.wantErr)
+		})
+	}
+}
+
+// aliases is the document that takes all memory of a naive parser.
+func aliases() string {
+	var b strings.Builder
+	b.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
+	for i := 1; i < 10; i++ {
+		fmt.Fprintf(&b, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
+	}
+	return b.String()
+}
+
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("unexpected error: %v", err)
+	case want != "" && err == nil:
+		t.Errorf("no error, want %q", want)
+	case want != "" && !strings.Contains(err.Error(), want):
+		t.Errorf("error %q, want %q", err, want)
+	}
+	if err != nil && strings.Contains(err.Error(), secretText) {
+		t.Errorf("the error shows a secret: %v", err)
+	}
+}
+
+// FuzzKubeconfig: whatever comes out of untrusted bytes uses https, holds credentials, and names no file.
+func FuzzKubeconfig(f *testing.F) {
+	cert, key := selfSigned(f)
+	f.Add(kubeconfig(f, nil))
+	f.Add(kubeconfig(f, func(_ *clientcmdapi.Config, c *kubeCluster, u *kubeUser) {
+		c.CertificateAuthorityData, u.ClientCertificateData, u.ClientKeyData = cert, cert, key
+	}))
+	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n" +
+		"clusters: [{name: c, cluster: {server: 'https://h/%2e%2e'}}]\nusers: [{name: u, user: {token: t}}]"))
+	f.Add([]byte(aliases()))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := parseKubeconfig(data)
+		if err != nil {
+			if len(err.Error()) > maxMessage {
+				t.Errorf("the error is long: %v", err)
+			}
+			return
+		}
+		if a.server.Scheme != "https" || a.server.Host == "" || a.server.User != nil || a.server.RawQuery != "" {
+			t.Errorf("server = %#v", a.server)
+		}
+		if a.token == "" && a.cert == "" {
+			t.Error("no credentials")
+		}
+		if _, err := newTarget(a, nil); err != nil {
+			t.Errorf("no connection can be made: %v", err)
+		}
+	})
+}
