@@ -33,7 +33,7 @@ func (s *Server) UserConfig(name string, groups ...string) (*rest.Config, error)
 		return nil, err
 	}
 	config := s.bareConfig()
-	config.TLSClientConfig.CertData, config.TLSClientConfig.KeyData = user.cert, user.key
+	config.CertData, config.KeyData = user.cert, user.key
 	return config, nil
 }
 

@@ -31,33 +31,14 @@ const (
 
 // loadCRDs reads what the hub will serve.
 func loadCRDs(ctx context.Context, o Options) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	capiDir := o.CAPICRDs
-	if capiDir == "" {
-		module, err := moduleDir(ctx, capiModule)
-		if err != nil {
-			return nil, fmt.Errorf("find the CRDs of Cluster API (outside the repository, name their folder in Options): %w", err)
-		}
-		capiDir = filepath.Join(module, "core", "config", "crd", "bases")
-	}
-	capi, err := readCRDs(capiDir)
+	capi, err := readCRDs(ctx, o.CAPICRDs, capiModule, "core/config/crd/bases")
 	if err != nil {
 		return nil, err
 	}
 	for _, crd := range capi {
 		metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlLabel, "")
 	}
-	ownDir := o.CRDs
-	if ownDir == "" {
-		module, err := moduleDir(ctx, ownModule)
-		if err != nil {
-			return nil, fmt.Errorf("find the CRDs of Leasecast (outside the repository, name their folder in Options): %w", err)
-		}
-		ownDir = filepath.Join(module, "config", "crd", "bases")
-	}
-	own, err := readCRDs(ownDir)
-	if o.CRDs == "" && errors.Is(err, errNoCRDs) {
-		return capi, nil
-	}
+	own, err := readCRDs(ctx, o.CRDs, ownModule, "config/crd/bases")
 	if err != nil {
 		return nil, err
 	}
@@ -81,16 +62,23 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 	return dir, nil
 }
 
-var errNoCRDs = errors.New("there are no CRDs in this folder")
-
-// readCRDs reads the CRDs of a folder, one per file.
-func readCRDs(dir string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+// readCRDs reads the CRDs of a folder, one per file. By default it is a folder of a module.
+func readCRDs(
+	ctx context.Context, dir, module, folder string,
+) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	if dir == "" {
+		root, err := moduleDir(ctx, module)
+		if err != nil {
+			return nil, fmt.Errorf("find CRDs (outside the repository, name their folders in Options): %w", err)
+		}
+		dir = filepath.Join(root, folder)
+	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("list the CRDs of %s: %w", dir, err)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: %w", dir, errNoCRDs)
+		return nil, fmt.Errorf("there are no CRDs in %s", dir)
 	}
 	var crds []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {

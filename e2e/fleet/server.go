@@ -178,7 +178,7 @@ func (s *Server) etcdHealthy(ctx context.Context) error {
 
 // apiReady also waits for kube-system, whose UID tells members apart and which is made after readiness.
 func (s *Server) apiReady(ctx context.Context) error {
-	client, done, err := s.probe(ctx)
+	client, done, err := s.probe()
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *Server) apiReady(ctx context.Context) error {
 
 // controllersWork waits for what only the controllers make.
 func (s *Server) controllersWork(ctx context.Context) error {
-	client, done, err := s.probe(ctx)
+	client, done, err := s.probe()
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *Server) controllersWork(ctx context.Context) error {
 }
 
 // probe makes a client for one question, which leaves no connection behind.
-func (s *Server) probe(ctx context.Context) (_ *kubernetes.Clientset, done func(), err error) {
+func (s *Server) probe() (_ *kubernetes.Clientset, done func(), err error) {
 	config := s.AdminConfig()
 	config.Timeout = probeTimeout
 	transport, err := rest.HTTPClientFor(config)

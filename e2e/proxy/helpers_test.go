@@ -24,7 +24,7 @@ func await(t *testing.T, what string, met func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited %s in vain until %s", patience, what)
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 }
 

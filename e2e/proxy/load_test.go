@@ -157,7 +157,7 @@ func TestAnyOrderOfFaults(t *testing.T) {
 	for range 2000 {
 		controls[rand.IntN(len(controls))]()
 		if rand.IntN(50) == 0 {
-			time.Sleep(time.Millisecond) // lets traffic get into the fault
+			<-time.After(time.Millisecond) // lets traffic get into the fault
 		}
 		p.BlackHole()
 		if writing(p, toMember) || writing(p, fromMember) {
