@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -20,6 +23,9 @@ import (
 
 // tokenSeconds is the life of a service account's token: longer than any drill.
 const tokenSeconds = 24 * 60 * 60
+
+// requestTimeout bounds each request that this package makes for its caller.
+const requestTimeout = 10 * time.Second
 
 // AdminConfig is for doing anything, straight at the API server. The caller owns the copy. Like
 // every configuration of this package it has no client-side rate limit and no timeout.
@@ -53,7 +59,7 @@ func (s *Server) ServiceAccountConfig(
 func (s *Server) serviceAccountConfig(
 	ctx context.Context, namespace, name string, rules []rbacv1.PolicyRule,
 ) (*rest.Config, error) {
-	admin, err := client.New(s.admin, client.Options{})
+	admin, err := s.adminClient(scheme.Scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +94,17 @@ func (s *Server) serviceAccountConfig(
 	config := s.bareConfig()
 	config.BearerToken = request.Status.Token
 	return config, nil
+}
+
+// adminClient is for this package's own requests, each of which ends within requestTimeout.
+func (s *Server) adminClient(scheme *runtime.Scheme) (client.Client, error) {
+	config := s.AdminConfig()
+	config.Timeout = requestTimeout
+	admin, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a client of %s: %w", s.name, err)
+	}
+	return admin, nil
 }
 
 // bareConfig reaches the API server as nobody.

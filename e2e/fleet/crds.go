@@ -102,9 +102,9 @@ func readCRDs(
 func installCRDs(ctx context.Context, s *Server, crds []*apiextensionsv1.CustomResourceDefinition) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
-	admin, err := client.New(s.admin, client.Options{Scheme: scheme})
+	admin, err := s.adminClient(scheme)
 	if err != nil {
-		return fmt.Errorf("make a client for CRDs: %w", err)
+		return err
 	}
 	for _, crd := range crds {
 		if err := admin.Create(ctx, crd.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {

@@ -18,6 +18,10 @@ import (
 // AssetsVariable is the environment variable that names the folder of the binaries.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
+// startTimeout bounds every start, of a fleet or of a server. On a busy machine with two cores a
+// start takes several times the usual 5 s.
+const startTimeout = 2 * time.Minute
+
 // hubName is the name of the hub's server among the servers of a fleet.
 const hubName = "hub"
 
@@ -44,10 +48,12 @@ type Fleet struct {
 	stopErr error
 }
 
-// Start starts a fleet and returns when every server is ready, with the CRDs in the hub. ctx bounds
-// the start only: the fleet runs until Stop. An error names the server that failed and shows the end of
+// Start starts a fleet and returns when every server is ready, with the CRDs in the hub. ctx, and a
+// limit of two minutes, bound the start only: the fleet runs until Stop. An error names the server that failed and shows the end of
 // its log; then nothing is left running.
 func Start(ctx context.Context, o Options) (*Fleet, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	progress := serialized(o.Progress)
 	assets, err := findAssets()
 	if err != nil {

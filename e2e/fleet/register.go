@@ -96,11 +96,7 @@ func (f *Fleet) hubClient() (client.Client, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(scheme))
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
-	hub, err := client.New(f.hub.admin, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make a client of the hub: %w", err)
-	}
-	return hub, nil
+	return f.hub.adminClient(scheme)
 }
 
 func ensureNamespace(ctx context.Context, admin client.Client, name string) error {

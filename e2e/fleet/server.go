@@ -143,8 +143,10 @@ func (s *Server) ResumeEtcd() error { return s.etcd.resume() }
 func (s *Server) Kill() error { return s.apiserver.kill() }
 
 // Restart starts the API server again, on the same port with the same data and certificates, and
-// returns when it is ready; one that runs is killed first. ctx bounds the wait.
+// returns when it is ready; one that runs is killed first. ctx, and a limit of two minutes, bound the wait.
 func (s *Server) Restart(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if err := s.apiserver.kill(); err != nil {
 		return err
 	}

@@ -1,13 +1,6 @@
 package fleet
 
-import (
-	"context"
-	"time"
-)
-
-// startTimeout bounds the start of a test's fleet. On a busy machine with two cores a start takes
-// several times the usual 5 s.
-const startTimeout = 2 * time.Minute
+import "context"
 
 // TB is the part of testing.TB that New needs. Naming it here keeps package testing out of the
 // programs that use a fleet.
@@ -24,9 +17,7 @@ type TB interface {
 // fails the test.
 func New(t TB, members ...string) *Fleet {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
-	f, err := Start(ctx, Options{
+	f, err := Start(t.Context(), Options{
 		Members:  members,
 		Progress: func(line string) { t.Logf("%s", line) },
 	})
