@@ -14,6 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`
+// +kubebuilder:printcolumn:name="Clusters",type=integer,JSONPath=`.status.clusters`
 // +kubebuilder:printcolumn:name="Duration",type=integer,JSONPath=`.spec.timings.leaseDurationSeconds`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
@@ -36,6 +37,7 @@ type LeadershipPolicySpec struct {
 	// clusterSelector narrows the Clusters that take part to those whose labels match.
 	// Without it every Cluster of this namespace with a priority label takes part.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator == 'In' || e.operator == 'NotIn' ? has(e.values) && size(e.values) > 0 : (e.operator == 'Exists' || e.operator == 'DoesNotExist') && (!has(e.values) || size(e.values) == 0))",message="each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 
 	// namespaces says which member namespaces are managed. A namespace is managed while
@@ -80,6 +82,7 @@ type NamespaceSelection struct {
 	// selector manages the namespaces whose labels match in a member. An empty selector
 	// matches every namespace but kube-*.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator == 'In' || e.operator == 'NotIn' ? has(e.values) && size(e.values) > 0 : (e.operator == 'Exists' || e.operator == 'DoesNotExist') && (!has(e.values) || size(e.values) == 0))",message="each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 

@@ -1,0 +1,192 @@
+package v1alpha1_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+func TestCRDs(t *testing.T) {
+	shortNames := map[string][]string{
+		"leadershippolicies.leasecast.dev": {"lspol"},
+		"namespaceleaders.leasecast.dev":   {"nsleader"},
+	}
+	client, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, short := range shortNames {
+		t.Run(name, func(t *testing.T) {
+			crd, err := client.CustomResourceDefinitions().Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := crd.Spec.Names; !slices.Equal(got.ShortNames, short) || !slices.Equal(got.Categories, []string{"leasecast"}) {
+				t.Errorf("short names %v, categories %v", got.ShortNames, got.Categories)
+			}
+			// clusterctl move looks only at CRDs with the first label, and takes their objects along, whoever
+			// owns them, where there is the second.
+			for _, label := range []string{"clusterctl.cluster.x-k8s.io", v1alpha1.MoveLabel} {
+				if _, ok := crd.Labels[label]; !ok {
+					t.Errorf("there is no label %s", label)
+				}
+			}
+			for _, condition := range crd.Status.Conditions {
+				if condition.Type == apiextensionsv1.NonStructuralSchema && condition.Status == apiextensionsv1.ConditionTrue {
+					t.Errorf("the schema is not structural: %s", condition.Message)
+				}
+			}
+			for _, version := range crd.Spec.Versions {
+				mustBeDescribed(t, version.Name, *version.Schema.OpenAPIV3Schema)
+			}
+		})
+	}
+}
+
+// mustBeDescribed looks for what kubectl explain prints. It prints a text of its own for metadata.
+func mustBeDescribed(t *testing.T, path string, schema apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	for name, property := range schema.Properties {
+		field := path + "." + name
+		if property.Description == "" && name != "metadata" {
+			t.Errorf("%s has no description", field)
+		}
+		mustBeDescribed(t, field, property)
+		if property.Items != nil && property.Items.Schema != nil {
+			mustBeDescribed(t, field+"[]", *property.Items.Schema)
+		}
+	}
+}
+
+func TestWhatKubectlPrints(t *testing.T) {
+	c := newClient(t)
+	since := metav1.NewMicroTime(time.Now().Add(-90 * time.Second))
+	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "printed"}}
+	if err := c.Create(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	record.Status = v1alpha1.NamespaceLeaderStatus{
+		Leader: "east", Phase: v1alpha1.PhaseLeading, Epoch: 7, Reason: reason.Elected, Next: "west", Since: &since, Policy: "shop",
+	}
+	if err := c.Status().Update(t.Context(), record); err != nil {
+		t.Fatal(err)
+	}
+	policy := &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "printed"},
+		Spec:       v1alpha1.LeadershipPolicySpec{Namespaces: v1alpha1.NamespaceSelection{Names: []string{"team-a"}}},
+	}
+	if err := c.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Status = v1alpha1.LeadershipPolicyStatus{Namespaces: 3, Clusters: 2, Conditions: []metav1.Condition{{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted),
+		LastTransitionTime: metav1.Now(),
+	}}}
+	if err := c.Status().Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+
+	tests := map[string]map[string]string{
+		"namespaceleaders": {
+			"Name": "printed", "Leader": "east", "Phase": "Leading", "Epoch": "7", "Reason": "Elected", "Next": "west",
+			"Since": "90s", "NotBefore": "<nil>", "Policy": "shop",
+		},
+		"leadershippolicies": {
+			"Name": "printed", "Accepted": "True", "Reason": "Accepted", "Namespaces": "3", "Clusters": "2", "Duration": "15", "Age": "0s",
+		},
+	}
+	for resource, want := range tests {
+		t.Run(resource, func(t *testing.T) {
+			table := printed(t, resource)
+			got := map[string]string{}
+			for i, column := range table.ColumnDefinitions {
+				got[column.Name] = fmt.Sprint(table.Rows[0].Cells[i])
+			}
+			for _, age := range []string{"Since", "Age"} { // of which the test must not depend on the second
+				if value, ok := got[age]; ok && strings.HasSuffix(value, "s") {
+					got[age] = want[age]
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("columns (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// printed asks for the object "printed" as kubectl get does.
+func printed(t *testing.T, resource string) *metav1.Table {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, v1alpha1.GroupVersion)
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := rest.CopyConfig(config)
+	c.GroupVersion, c.APIPath = &v1alpha1.GroupVersion, "/apis"
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	client, err := rest.RESTClientFor(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := &metav1.Table{}
+	err = client.Get().Namespace("default").Resource(resource).Name("printed").
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
+		Do(t.Context()).Into(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(table.Rows) != 1 {
+		t.Fatalf("%d rows", len(table.Rows))
+	}
+	return table
+}
+
+func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
+	tests := map[string]struct {
+		change func(*v1alpha1.NamespaceLeaderStatus)
+		want   string
+	}{
+		"an empty record":       {func(*v1alpha1.NamespaceLeaderStatus) {}, admitted},
+		"each phase: Leading":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseLeading }, admitted},
+		"each phase: Vacant":    {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseVacant }, admitted},
+		"each phase: Draining":  {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseDraining }, admitted},
+		"each phase: Retired":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseRetired }, admitted},
+		"no phase of its own":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = "Resting" }, `Unsupported value: "Resting"`},
+		"no epoch below 0":      {func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch = -1 }, "epoch in body should be greater than or equal to 0"},
+		"one entry per Cluster": {func(s *v1alpha1.NamespaceLeaderStatus) { s.Candidates = []v1alpha1.Candidate{{Name: "a"}, {Name: "a"}} }, "Duplicate value"},
+		"the longest history":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.History = changes(v1alpha1.MaxHistory) }, admitted},
+		"no longer history":     {func(s *v1alpha1.NamespaceLeaderStatus) { s.History = changes(v1alpha1.MaxHistory + 1) }, "must have at most 16 items"},
+	}
+	c := newClient(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "test-"}}
+			if err := c.Create(t.Context(), record); err != nil {
+				t.Fatal(err)
+			}
+			test.change(&record.Status)
+			mustBe(t, c.Status().Update(t.Context(), record), test.want)
+		})
+	}
+}
+
+func changes(n int) (all []v1alpha1.Change) {
+	for i := range n {
+		all = append(all, v1alpha1.Change{Time: metav1.NowMicro(), Epoch: int64(i)})
+	}
+	return all
+}

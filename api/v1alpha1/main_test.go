@@ -1,0 +1,74 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+const requestTimeout = 30 * time.Second
+
+// config reaches a real API server that serves the CRDs of config/crd. The tests of this package share it.
+var config *rest.Config
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	f, err := fleet.Start(ctx, fleet.Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := f.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	config = f.Hub().AdminConfig()
+	config.Timeout = requestTimeout
+	return m.Run()
+}
+
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As kubectl does: a field that does not exist is an error.
+	return client.WithFieldValidation(c, "Strict")
+}
+
+// object is what a person writes in YAML, whatever it may be.
+func object(t *testing.T, kind, text string) *unstructured.Unstructured {
+	t.Helper()
+	o := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &o.Object); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	if o.Object == nil {
+		o.Object = map[string]any{}
+	}
+	o.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	o.SetNamespace("default")
+	o.SetGenerateName("test-")
+	return o
+}

@@ -1,0 +1,231 @@
+package v1alpha1_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+const admitted = ""
+
+// What people are told.
+const (
+	sumTooLarge   = "2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
+	badRenew      = "renewInterval must be a duration from 100ms to 1h, such as 5s"
+	badTimeout    = "requestTimeout must be a duration from 50ms to 1h, such as 3s"
+	badSkew       = "maxClockSkew must be a duration from 1ms to 1h, such as 1s"
+	badUnreach    = "unreachableAfter must be a duration from 100ms to 1h, such as 10s"
+	badRecover    = "recoverAfter must be a duration from 0s to 1h, such as 5s"
+	badSelector   = "each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
+	badLeaseName  = "leaseName must be a DNS subdomain, such as leasecast"
+	fixedName     = "leaseName cannot be changed, because readers in every cluster know it: delete the policy and create it again with the other name"
+	noNamespaces  = "name at least one namespace in names, or give a selector"
+	badNamespace  = "a namespace name must be a DNS label, such as team-a"
+	kubeNamespace = "kube-* namespaces cannot be managed"
+)
+
+func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
+	const some = "namespaces: {names: [team-a]}\n"
+	timings := func(fields string) string { return some + "timings: {" + fields + "}" }
+	health := func(fields string) string { return some + "health: {" + fields + "}" }
+	names := func(names ...string) string {
+		return fmt.Sprintf("namespaces: {names: [%s]}", strings.Join(names, ", "))
+	}
+	selector := func(expression string) string {
+		return "namespaces: {selector: {matchExpressions: [{" + expression + "}]}}"
+	}
+	numbered := func(n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("team-%d", i))
+		}
+		return all
+	}
+
+	tests := map[string]struct{ spec, want string }{
+		"one namespace is enough": {some, admitted},
+
+		"the fast profile":                         {timings("leaseDurationSeconds: 3, renewInterval: 1s, requestTimeout: 500ms, maxClockSkew: 250ms"), admitted},
+		"the sum may be D":                         {timings("leaseDurationSeconds: 14"), admitted},
+		"the sum may not exceed D":                 {timings("leaseDurationSeconds: 13"), sumTooLarge},
+		"the sum may not exceed D by a bit":        {timings("leaseDurationSeconds: 14, maxClockSkew: 1001ms"), sumTooLarge},
+		"r counts twice":                           {timings("renewInterval: 6s"), sumTooLarge},
+		"τ counts":                                 {timings("requestTimeout: 5s"), sumTooLarge},
+		"ε counts":                                 {timings("maxClockSkew: 3s"), sumTooLarge},
+		"null timings are the default":             {some + "timings: null", admitted},
+		"D is positive":                            {timings("leaseDurationSeconds: 0"), "leaseDurationSeconds in body should be greater than or equal to 1"},
+		"D is not negative":                        {timings("leaseDurationSeconds: -15"), "leaseDurationSeconds in body should be greater than or equal to 1"},
+		"D is at most an hour":                     {timings("leaseDurationSeconds: 3601"), "leaseDurationSeconds in body should be less than or equal to 3600"},
+		"D is whole seconds":                       {timings("leaseDurationSeconds: 2.5"), "leaseDurationSeconds in body must be of type int32"},
+		"D is a number":                            {timings("leaseDurationSeconds: 15s"), "leaseDurationSeconds in body must be of type integer"},
+		"D fits 32 bits":                           {timings("leaseDurationSeconds: 99999999999"), "leaseDurationSeconds in body should be less than or equal to 3600"},
+		"a duration may have parts":                {timings("leaseDurationSeconds: 3600, renewInterval: 1m30.5s"), admitted},
+		"a duration may be as Go writes it":        {timings("leaseDurationSeconds: 3600, renewInterval: 0h5m0s"), admitted},
+		"a duration needs a unit":                  {timings(`renewInterval: "5"`), badRenew},
+		"a duration is text":                       {timings("renewInterval: 5"), "renewInterval in body must be of type string"},
+		"a duration is not a word":                 {timings("renewInterval: five"), badRenew},
+		"a duration is not empty":                  {timings(`renewInterval: ""`), badRenew},
+		"a duration is not negative":               {timings("renewInterval: -5s"), badRenew},
+		"a duration has no days":                   {timings("renewInterval: 1d"), badRenew},
+		"a duration of more hours than there are":  {timings("renewInterval: 9999h9999h9999h9999h"), badRenew},
+		"a duration with more digits than fit":     {timings(`renewInterval: "9999999999999999999"`), badRenew},
+		"a duration has 20 characters at most":     {timings("renewInterval: 1s1s1s1s1s1s1s1s1s1s1s"), "may not be more than 20"},
+		"r is not less than 100ms":                 {timings("renewInterval: 99ms"), badRenew},
+		"r may be 100ms":                           {timings("renewInterval: 100ms"), admitted},
+		"r is not more than 1h":                    {timings("renewInterval: 1h1ms"), badRenew},
+		"τ is not less than 50ms":                  {timings("requestTimeout: 49ms"), badTimeout},
+		"τ may be 50ms":                            {timings("requestTimeout: 50ms"), admitted},
+		"τ is a duration":                          {timings("requestTimeout: soon"), badTimeout},
+		"ε is not zero":                            {timings("maxClockSkew: 0s"), badSkew},
+		"ε may be 1ms":                             {timings("maxClockSkew: 1ms"), admitted},
+		"ε is a duration":                          {timings("maxClockSkew: 1y"), badSkew},
+		"a mistyped field is refused":              {timings("renewIntervall: 5s"), `unknown field "spec.timings.renewIntervall"`},
+		"a lost cluster after 100ms":               {health("unreachableAfter: 100ms, recoverAfter: 0s"), admitted},
+		"a cluster is not lost at once":            {health("unreachableAfter: 0s"), badUnreach},
+		"a cluster is not lost before it is":       {health("unreachableAfter: -1s"), badUnreach},
+		"the time to recover is a duration":        {health("recoverAfter: never"), badRecover},
+		"the time to recover is at most an hour":   {health("recoverAfter: 61m"), badRecover},
+		"a Lease may have dots in its name":        {some + "leaseName: leasecast.example.com", admitted},
+		"a Lease has a name":                       {some + `leaseName: ""`, "leaseName in body should be at least 1 chars long"},
+		"the name of a Lease is in lower case":     {some + "leaseName: Leasecast", badLeaseName},
+		"the name of a Lease has no slashes":       {some + "leaseName: a/b", badLeaseName},
+		"the name of a Lease has 253 characters":   {some + "leaseName: " + strings.Repeat("a", 253), admitted},
+		"the name of a Lease has no 254":           {some + "leaseName: " + strings.Repeat("a", 254), "may not be more than 253"},
+		"there is a spec":                          {"", "spec: Required value"},
+		"there is a choice of namespaces":          {"leaseName: leasecast", "spec.namespaces: Required value"},
+		"the choice of namespaces is not empty":    {"namespaces: {}", noNamespaces},
+		"the list of namespaces is not empty":      {names(), noNamespaces},
+		"a selector is enough":                     {"namespaces: {selector: {matchLabels: {team: a}}}", admitted},
+		"an empty selector selects all":            {"namespaces: {selector: {}}", admitted},
+		"names and a selector":                     {"namespaces: {names: [team-a], selector: {matchLabels: {team: a}}}", admitted},
+		"kube-system is not managed":               {names("kube-system"), kubeNamespace},
+		"kube-anything is not managed":             {names("team-a", "kube-x"), kubeNamespace},
+		"kube is managed":                          {names("kube", "kubernetes"), admitted},
+		"a namespace is in lower case":             {names("Team-A"), badNamespace},
+		"a namespace has no dots":                  {names("team.a"), badNamespace},
+		"a namespace has a name":                   {names(`""`), badNamespace},
+		"a namespace has 63 characters":            {names(strings.Repeat("a", 63)), admitted},
+		"a namespace has no 64":                    {names(strings.Repeat("a", 64)), "may not be more than 63"},
+		"a namespace is named once":                {names("team-a", "team-a"), "Duplicate value"},
+		"1000 namespaces":                          {names(numbered(1000)...), admitted},
+		"no 1001 namespaces":                       {names(numbered(1001)...), "must have at most 1000 items"},
+		"In needs values":                          {selector("key: team, operator: In"), badSelector},
+		"In with values":                           {selector("key: team, operator: In, values: [a]"), admitted},
+		"NotIn needs values":                       {selector("key: team, operator: NotIn, values: []"), badSelector},
+		"NotIn with values":                        {selector("key: team, operator: NotIn, values: [a]"), admitted},
+		"Exists takes no values":                   {selector("key: team, operator: Exists, values: [a]"), badSelector},
+		"Exists without values":                    {selector("key: team, operator: Exists"), admitted},
+		"DoesNotExist takes no values":             {selector("key: team, operator: DoesNotExist, values: [a]"), badSelector},
+		"DoesNotExist without values":              {selector("key: team, operator: DoesNotExist"), admitted},
+		"an operator is not made up":               {selector("key: team, operator: Like, values: [a]"), badSelector},
+		"a selector of Clusters":                   {some + "clusterSelector: {matchLabels: {region: eu}}", admitted},
+		"the operators for Clusters are the same":  {some + "clusterSelector: {matchExpressions: [{key: region, operator: Is, values: [eu]}]}", badSelector},
+		"a field that does not exist is not lost":  {some + "failback: Automatic", `unknown field "spec.failback"`},
+		"all faults of the durations are told: r":  {timings("renewInterval: a, requestTimeout: b, maxClockSkew: c"), badRenew},
+		"all faults of the durations are told: τ":  {timings("renewInterval: a, requestTimeout: b, maxClockSkew: c"), badTimeout},
+		"all faults of the durations are told: ε":  {timings("renewInterval: a, requestTimeout: b, maxClockSkew: c"), badSkew},
+		"huge timings that are durations all fit":  {timings("renewInterval: 9999999m9999999m1m, requestTimeout: 9999999m9999999m1m, maxClockSkew: 9999999m9999999m1m"), badRenew},
+		"a fraction longer than a nanosecond fits": {timings("maxClockSkew: 1.00000000000000001s"), admitted},
+	}
+	c := newClient(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := "spec:\n  " + strings.ReplaceAll(test.spec, "\n", "\n  ")
+			if test.spec == "" {
+				text = ""
+			}
+			mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", text)), test.want)
+		})
+	}
+}
+
+func TestPolicyMayBeChangedButForTheNameOfItsLease(t *testing.T) {
+	tests := map[string]struct {
+		before string // leaseName
+		change func(*v1alpha1.LeadershipPolicy)
+		want   string
+	}{
+		"timings":                     {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationSeconds = 30 }, admitted},
+		"timings, badly":              {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationSeconds = 3 }, sumTooLarge},
+		"namespaces":                  {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Namespaces.Names = []string{"team-b"} }, admitted},
+		"the default name, to itself": {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "" }, admitted},
+		"the default name":            {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "other" }, fixedName},
+		"a chosen name":               {"chosen", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "other" }, fixedName},
+		"a chosen name, to none":      {"chosen", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "" }, fixedName},
+	}
+	c := newClient(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			policy := &v1alpha1.LeadershipPolicy{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "test-"},
+				Spec: v1alpha1.LeadershipPolicySpec{
+					LeaseName:  test.before,
+					Namespaces: v1alpha1.NamespaceSelection{Names: []string{"team-a"}},
+				},
+			}
+			if err := c.Create(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			test.change(policy)
+			mustBe(t, c.Update(t.Context(), policy), test.want)
+		})
+	}
+}
+
+func TestSamplePolicyGetsTheDefaultProfile(t *testing.T) {
+	content, err := os.ReadFile("../../config/samples/leadershippolicy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sample v1alpha1.LeadershipPolicy
+	if err := yaml.UnmarshalStrict(content, &sample); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t)
+	if err := c.Create(t.Context(), object(t, sample.Kind, string(content))); err != nil {
+		t.Fatal(err)
+	}
+	var got v1alpha1.LeadershipPolicy
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(&sample), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := v1alpha1.LeadershipPolicySpec{
+		LeaseName:  v1alpha1.DefaultLeaseName,
+		Namespaces: sample.Spec.Namespaces,
+		Timings: v1alpha1.Timings{
+			LeaseDurationSeconds: 15,
+			RenewInterval:        metav1.Duration{Duration: 5 * time.Second},
+			RequestTimeout:       metav1.Duration{Duration: 3 * time.Second},
+			MaxClockSkew:         metav1.Duration{Duration: time.Second},
+		},
+		Health: v1alpha1.Health{WhenMostUnreachable: v1alpha1.FailOverWhenMostUnreachable},
+	}
+	if diff := cmp.Diff(want, got.Spec); diff != "" {
+		t.Errorf("spec (-want +got):\n%s", diff)
+	}
+}
+
+func mustBe(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == admitted && err != nil:
+		t.Fatalf("refused: %v", err)
+	case want != admitted && err == nil:
+		t.Fatalf("admitted, want refused: %s", want)
+	case want != admitted && !strings.Contains(err.Error(), want):
+		t.Fatalf("refused with: %v\nwant: %s", err, want)
+	case want != admitted && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+		t.Fatalf("refused with reason %s", apierrors.ReasonForError(err))
+	case err != nil && strings.Contains(err.Error(), "evaluating rule"):
+		t.Fatalf("a rule failed instead of answering: %v", err)
+	}
+}
