@@ -257,15 +257,6 @@ var acts = map[string]act{
 		},
 		tenants: notTheHub,
 	},
-	"a copy is created with as many annotations as an API server takes": {
-		do: create(func(l *coordinationv1.Lease) {
-			const limit = 256 << 10 // bytes of keys and values
-			for i := range limit/len("a/00000") - 100 {
-				l.Annotations[fmt.Sprintf("a/%05d", i)] = ""
-			}
-		}),
-		tenants: notTheHub,
-	},
 	"a foreign Lease is deleted": {
 		before: newForeign, do: remove,
 	},
@@ -406,6 +397,21 @@ func gone(ctx context.Context, client kubernetes.Interface, namespace string) er
 		return err
 	}
 	return fmt.Errorf("namespace %s is %s: %v", namespace, ns.Status.Phase, ns.Status.Conditions)
+}
+
+func TestAMarkIsFoundAmongAsManyAnnotationsAsAnAPIServerTakes(t *testing.T) {
+	standing(t)
+	namespace := newNamespace(t)
+	crowded := create(func(l *coordinationv1.Lease) {
+		const limit = 256 << 10 // bytes of keys and values
+		for i := range limit/len("a/00000") - 100 {
+			l.Annotations[fmt.Sprintf("a/%05d", i)] = ""
+		}
+	})
+	erin := tenant(t, "erin", namespace, "edit").CoordinationV1().Leases(namespace)
+	mustAnswer(t, crowded(t.Context(), t, erin, namespace, "leasecast"), notTheHub)
+	admin := administrator(t).CoordinationV1().Leases(namespace)
+	mustAnswer(t, crowded(t.Context(), t, admin, namespace, "leasecast"), allowed)
 }
 
 // No request is known that makes an expression of the policy fail, but one that does must not pass.
