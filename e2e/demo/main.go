@@ -1,0 +1,112 @@
+// Command demo shows Leasecast at work on real control planes. It needs the programs that `make k8s
+// build` builds; use it through make.
+//
+//	go run ./e2e/demo         a fleet elects leaders, loses one and hands over; writes out/demo.json
+//	go run ./e2e/demo up      starts the same fleet and leaves it running; kubeconfigs in out/
+//	go run ./e2e/demo down    stops that fleet
+//
+// It exits with 1 if two clusters ever acted at once, or if a change that must come does not.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+// outDir is where everything goes that the demo leaves behind, below the current folder.
+const outDir = "out"
+
+// startLimit bounds the start of the fleet, with the building of our own programs.
+const startLimit = 5 * time.Minute
+
+func main() {
+	// The libraries' complaints about servers that we break on purpose help nobody.
+	ctrl.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	switch {
+	case len(args) == 0:
+		return demo(ctx)
+	case len(args) == 1 && args[0] == "up":
+		return up(ctx)
+	case len(args) == 1 && args[0] == "down":
+		return down(ctx)
+	case len(args) == 1 && args[0] == serveArg:
+		return serve(ctx)
+	default:
+		return fmt.Errorf("unknown arguments %q: want none, up or down", args)
+	}
+}
+
+// cast is the fleet of the demo.
+func cast(folder string, actEvery time.Duration, progress func(string)) drill.Options {
+	o := drill.Options{
+		Timings:  drill.Fast,
+		ActEvery: actEvery,
+		Dir:      filepath.Join(outDir, folder),
+		Progress: progress,
+	}
+	for _, m := range []drill.Member{{Name: "east", Priority: 100}, {Name: "west", Priority: 50}, {Name: "south", Priority: 10}} {
+		m.Namespaces = namespaces
+		o.Members = append(o.Members, m)
+	}
+	return o
+}
+
+// namespaces are the managed ones.
+var namespaces = []string{"ledger", "shop"}
+
+// start puts the fleet on stage in an empty folder.
+func start(ctx context.Context, o drill.Options) (*drill.Drill, error) {
+	if err := os.RemoveAll(o.Dir); err != nil {
+		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	return drill.Start(ctx, o)
+}
+
+// demo plays all scenes, and tells and writes what came of them, also after a failure.
+func demo(ctx context.Context) (err error) {
+	n := newNarrator(os.Stdout)
+	n.say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
+	d, err := start(ctx, cast("demo", 100*time.Millisecond, n.step))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		n.step("cleaning up")
+		err = errors.Join(err, d.Stop())
+	}()
+	p, err := newPlay(ctx, d, n)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	played := p.run(ctx)
+	if ctx.Err() != nil {
+		return errors.Join(errors.New("interrupted"), context.Cause(ctx))
+	}
+	return errors.Join(played, p.tell())
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+// wantLeaders is who must act, in this order, in every namespace.
+var wantLeaders = []string{"east", "west", "south"}
+
+// result is what was measured. Of the namespaces the slowest counts.
+type result struct {
+	FailedOver, HandedOver bool
+	// Failover is the time from the fault to the first act of the next leader, Floor its lower bound;
+	// Handover that from the edit of the label to the first act of the next leader.
+	Failover, Floor, Handover time.Duration
+}
+
+// file is out/demo.json. What did not happen is null.
+type file struct {
+	Failover *float64 `json:"failover.seconds"`
+	Floor    *float64 `json:"failover.floorSeconds"`
+	Handover *float64 `json:"handover.seconds"`
+	// Overlaps counts all that drill.Judge finds wrong.
+	Overlaps int `json:"overlaps"`
+	// Leaders are the clusters that acted, in order: in every namespace or, if they differ, in one where it is
+	// not as it should be.
+	Leaders []string `json:"leaders"`
+}
+
+// report puts the result in the form of the file.
+func report(r result, verdicts []drill.Verdict) file {
+	f := file{Overlaps: len(drill.Breaches(verdicts)), Leaders: []string{}}
+	seconds := func(d time.Duration) *float64 {
+		s := d.Round(time.Millisecond).Seconds()
+		return &s
+	}
+	if r.FailedOver {
+		f.Failover, f.Floor = seconds(r.Failover), seconds(r.Floor)
+	}
+	if r.HandedOver {
+		f.Handover = seconds(r.Handover)
+	}
+	for _, v := range verdicts {
+		if f.Leaders = v.Leaders; !slices.Equal(v.Leaders, wantLeaders) {
+			break
+		}
+	}
+	return f
+}
+
+// write writes the file.
+func (f file) write() error {
+	raw, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.MkdirAll(outDir, 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(outDir, "demo.json"), append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// flaws says what in the result makes the demo fail: what the guestbooks did, whatever the scenes
+// thought of it.
+func flaws(r result, verdicts []drill.Verdict) error {
+	var errs []error
+	for _, b := range drill.Breaches(verdicts) {
+		errs = append(errs, errors.New(b.String()))
+	}
+	if !r.FailedOver {
+		errs = append(errs, errors.New("there was no failover"))
+	}
+	if !r.HandedOver {
+		errs = append(errs, errors.New("there was no handover"))
+	}
+	for _, namespace := range namespaces {
+		var leaders []string
+		for _, v := range verdicts {
+			if v.Namespace == namespace {
+				leaders = v.Leaders
+			}
+		}
+		if !slices.Equal(leaders, wantLeaders) {
+			errs = append(errs, fmt.Errorf("%s: the clusters acted in the order %v, want %v", namespace, leaders, wantLeaders))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,121 @@
+package drill
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/guestbook/acts"
+)
+
+// Act is one act of a guestbook process: a closed interval on the boot clock. The act itself lies
+// within it.
+type Act struct {
+	Cluster, Namespace, Object string
+	// Epoch is the term that the process believed to act in.
+	Epoch int64
+	// Begin and End are boot readings. End is Unfinished while there is no word of the end.
+	Begin, End time.Duration
+	// What was done, and how it went: "ok" or an error. Result is empty while unfinished.
+	What, Result string
+}
+
+// Unfinished is the End of an act of which only the beginning is known: it may go on for ever. A
+// process that was killed leaves such acts; see [ActLog.Ended].
+const Unfinished = time.Duration(1<<63 - 1)
+
+// ActLog follows the act log of one process. It is safe for concurrent use.
+type ActLog struct {
+	path string
+
+	mu   sync.Mutex
+	read int64         // bytes taken in
+	acts []Act         // in the order of their first lines
+	open map[int64]int // by the ID of the act: its place in acts
+}
+
+// NewActLog follows the file, which need not exist yet.
+func NewActLog(path string) *ActLog {
+	return &ActLog{path: path, open: map[int64]int{}}
+}
+
+// Acts returns all acts so far, in the order in which they began. A last line that is still being
+// written is left for the next call.
+func (l *ActLog) Acts() ([]Act, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.takeIn(); err != nil {
+		return nil, fmt.Errorf("act log %s: %w", l.path, err)
+	}
+	return append([]Act(nil), l.acts...), nil
+}
+
+// Ended takes in that the process was gone at the instant: what it had begun ended no later.
+func (l *ActLog) Ended(at time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.takeIn(); err != nil {
+		return fmt.Errorf("act log %s: %w", l.path, err)
+	}
+	for id, i := range l.open {
+		l.acts[i].End, l.acts[i].Result = at, "the process ended"
+		delete(l.open, id)
+	}
+	return nil
+}
+
+func (l *ActLog) takeIn() error {
+	file, err := os.Open(l.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(l.read, io.SeekStart); err != nil {
+		return err
+	}
+	news, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	for {
+		line, rest, whole := bytes.Cut(news, []byte{'\n'})
+		if !whole {
+			return nil
+		}
+		if err := l.line(line); err != nil {
+			return fmt.Errorf("at byte %d: %w", l.read, err)
+		}
+		l.read += int64(len(line)) + 1
+		news = rest
+	}
+}
+
+func (l *ActLog) line(raw []byte) error {
+	var line acts.Line
+	if err := json.Unmarshal(raw, &line); err != nil {
+		return err
+	}
+	i, open := l.open[line.ID]
+	switch {
+	case line.Phase == acts.Before && !open:
+		l.open[line.ID] = len(l.acts)
+		l.acts = append(l.acts, Act{
+			Cluster: line.Cluster, Namespace: line.Namespace, Object: line.Name,
+			Epoch: line.Epoch, Begin: line.At, End: Unfinished, What: line.Act,
+		})
+	case line.Phase == acts.After && open:
+		l.acts[i].End, l.acts[i].Result = line.At, line.Result
+		delete(l.open, line.ID)
+	default:
+		return fmt.Errorf("line %q of act %d has no partner", line.Phase, line.ID)
+	}
+	return nil
+}

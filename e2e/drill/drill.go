@@ -1,0 +1,294 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+// PolicyName is the name of the drill's LeadershipPolicy.
+const PolicyName = "drill"
+
+// The profiles of the protocol.
+var (
+	Fast    = lease.Timings{Duration: 3 * time.Second, Renew: time.Second, Timeout: 500 * time.Millisecond, Skew: 250 * time.Millisecond}
+	Default = lease.Timings{Duration: 15 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second}
+)
+
+// Member is one member of the drill's fleet.
+type Member struct {
+	Name     string
+	Priority int
+	// Namespaces are the managed namespaces that exist in it: it can lead these only.
+	Namespaces []string
+}
+
+// Options say what to put on stage.
+type Options struct {
+	Members []Member
+	// Timings are those of the policy.
+	Timings lease.Timings
+	// ActEvery is the time between two acts of a guestbook that may act. Zero: there are no guestbooks.
+	ActEvery time.Duration
+	// Dir gets the logs, the act logs and the kubeconfigs of the processes. It is made if need be.
+	Dir string
+	// Progress, if set, is told what happens, a line at a time.
+	Progress func(line string)
+}
+
+// Drill is a fleet with a hub process and guestbooks. Its methods may be called from any goroutine.
+type Drill struct {
+	Fleet   *fleet.Fleet
+	Timings lease.Timings
+
+	dir           string
+	programs      Programs
+	hubKubeconfig string
+	hub           client.WithWatch
+	members       map[string]client.WithWatch
+	guestbooks    map[string]*Guestbook
+
+	mu   sync.Mutex // guards hubs
+	hubs []*Process
+}
+
+// Start puts everything on stage and returns when a hub process has been elected; who leads is then not
+// decided yet. ctx bounds the start only. After an error nothing is left running.
+func Start(ctx context.Context, o Options) (d *Drill, err error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("folder of the drill: %w", err)
+	}
+	o.Progress("bringing the programs up to date")
+	programs, err := Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(o.Members))
+	for i, m := range o.Members {
+		names[i] = m.Name
+	}
+	f, err := fleet.Start(ctx, fleet.Options{Members: names, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	d = &Drill{
+		Fleet: f, Timings: o.Timings, dir: o.Dir, programs: programs,
+		members: map[string]client.WithWatch{}, guestbooks: map[string]*Guestbook{},
+	}
+	if err := d.populate(ctx, o); err != nil {
+		return nil, errors.Join(err, d.Stop())
+	}
+	return d, nil
+}
+
+// populate makes what the platform engineer makes, and starts the processes.
+func (d *Drill) populate(ctx context.Context, o Options) (err error) {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	if d.hubKubeconfig, err = installHub(ctx, d.programs, d.hub, d.Fleet.Hub(), d.dir); err != nil {
+		return fmt.Errorf("install the hub: %w", err)
+	}
+	started := make([]*Guestbook, len(o.Members))
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, m := range o.Members {
+		group.Go(func() (err error) {
+			started[i], err = d.populateMember(groupCtx, m, o)
+			return err
+		})
+	}
+	err = group.Wait()
+	for i, g := range started {
+		if g != nil {
+			d.guestbooks[o.Members[i].Name] = g
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.hub.Create(ctx, policy(o)); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	o.Progress("members, namespaces and policy are in place")
+	if _, err := d.StartHub(); err != nil {
+		return err
+	}
+	if err := d.AwaitElected(ctx); err != nil {
+		return err
+	}
+	o.Progress("the hub process is elected")
+	return nil
+}
+
+// connect makes the administrator's clients.
+func (d *Drill) connect() error {
+	hubScheme, err := baseScheme()
+	if err != nil {
+		return err
+	}
+	if d.hub, err = client.NewWithWatch(d.Fleet.Hub().AdminConfig(), client.Options{Scheme: hubScheme}); err != nil {
+		return fmt.Errorf("client of the hub: %w", err)
+	}
+	scheme, err := memberScheme()
+	if err != nil {
+		return err
+	}
+	for _, s := range d.Fleet.Members() {
+		if d.members[s.Name()], err = client.NewWithWatch(s.AdminConfig(), client.Options{Scheme: scheme}); err != nil {
+			return fmt.Errorf("client of %s: %w", s.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (d *Drill) populateMember(ctx context.Context, m Member, o Options) (*Guestbook, error) {
+	c, server := d.members[m.Name], d.Fleet.Member(m.Name)
+	for _, namespace := range m.Namespaces {
+		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		if err := c.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
+			return nil, fmt.Errorf("namespace %s of %s: %w", namespace, m.Name, err)
+		}
+	}
+	if _, err := d.Fleet.RegisterMember(ctx, server, FleetNamespace, strconv.Itoa(m.Priority)); err != nil {
+		return nil, err
+	}
+	if o.ActEvery == 0 {
+		return nil, nil
+	}
+	kubeconfig, err := installGuestbook(ctx, c, server, m.Namespaces, o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("install the guestbook: %w", err)
+	}
+	return startGuestbook(d.programs, m.Name, kubeconfig, m.Namespaces, o)
+}
+
+// policy claims the namespaces of all members.
+func policy(o Options) *v1alpha1.LeadershipPolicy {
+	namespaces := map[string]bool{}
+	for _, m := range o.Members {
+		for _, namespace := range m.Namespaces {
+			namespaces[namespace] = true
+		}
+	}
+	return &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: PolicyName},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Namespaces: v1alpha1.NamespaceSelection{Names: slices.Sorted(maps.Keys(namespaces))},
+			Timings: v1alpha1.Timings{
+				LeaseDurationSeconds: int32(o.Timings.Duration / time.Second),
+				RenewInterval:        metav1.Duration{Duration: o.Timings.Renew},
+				RequestTimeout:       metav1.Duration{Duration: o.Timings.Timeout},
+				MaxClockSkew:         metav1.Duration{Duration: o.Timings.Skew},
+			},
+		},
+	}
+}
+
+func baseScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	return s, errors.Join(clientgoscheme.AddToScheme(s), clusterv1.AddToScheme(s), v1alpha1.AddToScheme(s))
+}
+
+// HubClient is the administrator's client of the hub, MemberClient that of a member; both go straight at the
+// API server.
+func (d *Drill) HubClient() client.WithWatch { return d.hub }
+
+// MemberClient: see HubClient.
+func (d *Drill) MemberClient(member string) client.WithWatch { return d.members[member] }
+
+// Hubs are the hub processes that were started, in order, those included that have ended.
+func (d *Drill) Hubs() []*Process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.hubs)
+}
+
+// Guestbook is the guestbook process in a member; nil if there is none.
+func (d *Drill) Guestbook(member string) *Guestbook { return d.guestbooks[member] }
+
+// Acts returns what all guestbooks did so far.
+func (d *Drill) Acts() ([]Act, error) {
+	var all []Act
+	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
+		acts, err := d.guestbooks[member].Acts.Acts()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, acts...)
+	}
+	return all, nil
+}
+
+// SetPriority edits the priority label of a Cluster, as kubectl label does.
+func (d *Drill) SetPriority(ctx context.Context, cluster string, priority int) error {
+	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: cluster}}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"%d"}}}`, fleet.PriorityLabel, priority)
+	if err := d.hub.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		return fmt.Errorf("priority of %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// Record reads the record of a namespace.
+func (d *Drill) Record(ctx context.Context, namespace string) (*v1alpha1.NamespaceLeader, error) {
+	r := &v1alpha1.NamespaceLeader{}
+	return r, d.hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: namespace}, r)
+}
+
+// Check returns an error if a process has ended that should run.
+func (d *Drill) Check() error {
+	var errs []error
+	for _, p := range d.Hubs() {
+		errs = append(errs, p.Check())
+	}
+	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
+		errs = append(errs, d.guestbooks[member].Check())
+	}
+	return errors.Join(errs...)
+}
+
+// Await is [Await], but gives up as soon as a process ends. Drills that end one themselves use Await.
+func (d *Drill) Await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	return Await(ctx, limit, what, func(ctx context.Context) error {
+		if err := d.Check(); err != nil {
+			cancel(err)
+			return err
+		}
+		return condition(ctx)
+	})
+}
+
+// Stop ends the processes and the fleet, and returns when all is gone.
+func (d *Drill) Stop() error {
+	group := errgroup.Group{}
+	for _, g := range d.guestbooks {
+		group.Go(g.Stop)
+	}
+	for _, p := range d.Hubs() {
+		group.Go(p.Stop)
+	}
+	return errors.Join(group.Wait(), d.Fleet.Stop())
+}

@@ -1,0 +1,180 @@
+package drill
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stopPatience is how long a process may take for an orderly end before it is killed.
+const stopPatience = 15 * time.Second
+
+// errEnded is what a control of a process returns when it has ended.
+var errEnded = errors.New("it has ended")
+
+// Process is a program that runs beside the drill. Its methods may be called from any goroutine.
+type Process struct {
+	name string
+	log  string
+	cmd  *exec.Cmd
+	end  chan struct{} // closed when the process has ended
+	how  error         // how it ended; read only after end is closed
+}
+
+// run starts a program whose output is appended to the file log.
+func run(name, log, path string, args ...string) (*Process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%s: open its log: %w", name, err)
+	}
+	p := &Process{name: name, log: log, cmd: exec.Command(path, args...), end: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = attributes()
+	started := make(chan error, 1)
+	go func() {
+		defer close(p.end)
+		// For the kernel the parent is the thread that started the child. This one lives as long as the
+		// child does, so that the child is killed when the drill dies and not before.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.how = p.cmd.Wait()
+		}
+		_ = out.Close()
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("%s does not start: %w", name, err)
+	}
+	return p, nil
+}
+
+// Name is the name of the process in messages.
+func (p *Process) Name() string { return p.name }
+
+// PID is the process identifier. It means nothing after [Process.Ended].
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Log is the file that the process writes to.
+func (p *Process) Log() string { return p.log }
+
+// Ended is closed when the process has ended.
+func (p *Process) Ended() <-chan struct{} { return p.end }
+
+// Check returns an error with the end of the log if the process has ended.
+func (p *Process) Check() error {
+	select {
+	case <-p.end:
+		how := "without an error"
+		if p.how != nil {
+			how = p.how.Error()
+		}
+		return fmt.Errorf("%s: %w (%s)%s", p.name, errEnded, how, p.tail())
+	default:
+		return nil
+	}
+}
+
+// Pause stops the process where it stands (SIGSTOP) and returns when it has stopped.
+func (p *Process) Pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("pause %s: %w", p.name, err)
+	}
+	if err := awaitStopped(p.PID(), p.end); err != nil {
+		return fmt.Errorf("pause %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Resume lets a paused process go on; a running one does not notice.
+func (p *Process) Resume() error {
+	if err := p.signal(syscall.SIGCONT); err != nil {
+		return fmt.Errorf("resume %s: %w", p.name, err)
+	}
+	return nil
+}
+
+// Kill ends the process at once, as a crash does, and returns when it is gone.
+func (p *Process) Kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, errEnded) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	<-p.end // SIGKILL cannot be refused
+	return nil
+}
+
+// Stop asks the process to end (SIGTERM), paused or not, and returns when it is gone. One that does
+// not end in time is killed, and that is an error. Stopping one that has ended does nothing.
+func (p *Process) Stop() error {
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
+		if err := p.signal(s); errors.Is(err, errEnded) {
+			return nil
+		} else if err != nil {
+			return errors.Join(fmt.Errorf("stop %s: %w", p.name, err), p.Kill())
+		}
+	}
+	patience := time.NewTimer(stopPatience)
+	defer patience.Stop()
+	select {
+	case <-p.end:
+		return nil
+	case <-patience.C:
+		err := fmt.Errorf("%s did not stop within %s and was killed%s", p.name, stopPatience, p.tail())
+		return errors.Join(err, p.Kill())
+	}
+}
+
+func (p *Process) signal(s syscall.Signal) error {
+	select {
+	case <-p.end:
+		return errEnded
+	default:
+	}
+	err := p.cmd.Process.Signal(s)
+	if errors.Is(err, os.ErrProcessDone) {
+		return errEnded
+	}
+	return err
+}
+
+// tail is the end of the log, as the last part of a message.
+func (p *Process) tail() string {
+	const lines, size = 12, 8 << 10
+	file, err := os.Open(p.log)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }()
+	if info, err := file.Stat(); err == nil && info.Size() > size {
+		_, _ = file.Seek(-size, io.SeekEnd) // at worst the tail is longer
+	}
+	text, err := io.ReadAll(file)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return ""
+	}
+	last := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return "; the end of " + p.log + ":\n\t" + strings.Join(last[max(0, len(last)-lines):], "\n\t")
+}
+
+// command runs a short program and returns what it printed.
+func command(ctx context.Context, dir string, env []string, path string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{path}, args...), " "), err, bytes.TrimSpace(exit.Stderr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(append([]string{path}, args...), " "), err)
+	}
+	return out, nil
+}
