@@ -40,7 +40,7 @@ var _ Leader = (*Terms)(nil)
 // which is what programs want; tests feed it by hand, see package membertest.
 //
 // Nothing is ever forgotten about a namespace, so that its epochs cannot go back:
-// some 300 bytes for each that ever had a Lease.
+// about 1 KiB for each that ever had a Lease.
 type Terms struct {
 	clock lease.Clock
 	skew  time.Duration

@@ -71,21 +71,26 @@ func testingVerbose() bool {
 // world is what one test sees: a fleet namespace with three Clusters, a hub that
 // serves it, and the members.
 type world struct {
-	t     *testing.T
-	fleet string
-	hub   client.Client
-	stop  func()
+	t       *testing.T
+	fleet   string
+	hub     client.Client
+	members map[string]client.Client
+	stop    func()
 }
 
 // newWorld registers the members with their priorities. The hub is not started.
 func newWorld(t *testing.T, priorities map[string]string) *world {
 	t.Helper()
-	w := &world{t: t, fleet: fmt.Sprintf("fleet-%d", worlds.Add(1))}
+	w := &world{t: t, fleet: fmt.Sprintf("fleet-%d", worlds.Add(1)), members: map[string]client.Client{}, stop: func() {}}
 	var err error
 	w.hub, err = client.New(shared.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()})
 	w.must(err)
 	w.must(w.hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.fleet}}))
 	w.must(w.hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.system()}}))
+	for _, m := range shared.Members() {
+		w.members[m.Name()], err = client.New(m.AdminConfig(), client.Options{})
+		w.must(err)
+	}
 	for name, priority := range priorities {
 		_, err := shared.RegisterMember(t.Context(), shared.Member(name), w.fleet, priority)
 		w.must(err)
@@ -155,12 +160,7 @@ func (w *world) startHubAs(cfg *rest.Config) {
 }
 
 // member is a client of a member, straight at its API server.
-func (w *world) member(name string) client.Client {
-	w.t.Helper()
-	c, err := client.New(shared.Member(name).AdminConfig(), client.Options{})
-	w.must(err)
-	return c
-}
+func (w *world) member(name string) client.Client { return w.members[name] }
 
 // namespace creates a namespace in the members and returns its name.
 func (w *world) namespace(suffix string, members ...string) string {

@@ -3,11 +3,13 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
@@ -31,6 +33,9 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 		c := candidate{hint: m.Hint}
 		c.Name, c.Priority = m.Name, m.Priority
 		c.Fitness, c.Reason, c.message = v.fitness(m)
+		if m.PriorityReason == reason.InvalidPriority {
+			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Heeded)
+		}
 		c.Answering = m.verdict.Answering
 		c.Refused = m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)
 		c.Prepared = m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)
@@ -42,12 +47,30 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 	return cs, after
 }
 
+// illegible judges a candidate whose priority cannot be read. A slip of the pen costs
+// no leadership: it keeps what it has, with the priority that counted last, but is
+// never newly chosen. That it must not lead for another reason is the graver word.
+func (c *candidate) illegible(label string, heeded map[string]int32) {
+	c.Priority = heeded[c.Name]
+	if c.Fitness == election.Unfit {
+		return
+	}
+	if c.Fitness == election.Fit {
+		c.Fitness = election.KeepsOnly
+	}
+	c.Reason = reason.InvalidPriority
+	c.message = invalidPriority(label) + "; until then it keeps what it leads, and is never newly chosen"
+}
+
+// invalidPriority explains to a person what is wrong with a label.
+func invalidPriority(label string) string {
+	return fmt.Sprintf("the label %s is %q: set it to an integer from 0 to %d", v1alpha1.PriorityLabel, label, math.MaxInt32)
+}
+
 // fitness judges one member; the first rule that speaks decides. What excludes a
 // member for good comes first, then what is not known, then what may pass.
 func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) {
 	switch p := m.Problem; {
-	case m.PriorityReason != "":
-		return election.Unfit, m.PriorityReason, p.Message
 	case excludes(p.Reason):
 		return election.Unfit, p.Reason, p.Message
 	case m.Deleting:

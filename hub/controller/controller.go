@@ -66,7 +66,7 @@ type Controller struct {
 	ends     map[fleet.Key]chan struct{}    // closed when the latest attachment has ended
 	granted  map[types.NamespacedName]int64 // the epochs that this tenure granted
 	claims   map[types.NamespacedName]claim
-	problems map[fleet.Key]fleet.Problem // the last one that an event told of
+	problems map[fleet.Key]fleet.Problem // of each Cluster, the one that an event told of
 }
 
 // engagement is a member that the manager has engaged.
@@ -174,6 +174,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		c.attach(key, e)
 	}
 	c.mu.Unlock()
+	c.tellAll()
 	<-ctx.Done()
 	c.mu.Lock()
 	c.running = nil // nobody is attached any more

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
@@ -21,25 +24,55 @@ const listTimeout = 5 * time.Second
 // tells the owner of a Cluster what is wrong with it.
 func (c *Controller) memberChanged(key fleet.Key) {
 	c.fleetChanged(key.Fleet)
-	if !c.Tenure.Holds() {
-		return
-	}
+	c.tell(key)
+}
+
+// tell tells the owner of a Cluster what is wrong with it, once for each reason. A
+// replica that has no right to write only notes that there is a Cluster.
+func (c *Controller) tell(key fleet.Key) {
 	m, ok := c.Fleet.Member(key)
+	var p fleet.Problem
+	if ok && c.Tenure.Holds() {
+		p = trouble(m)
+	}
 	c.mu.Lock()
 	told := c.problems[key]
-	if !ok || m.Problem.Reason == "" {
+	if c.problems[key] = p; !ok {
 		delete(c.problems, key)
-	} else {
-		c.problems[key] = m.Problem
 	}
 	c.mu.Unlock()
-	if !ok || m.Gone || m.Problem.Reason == "" || m.Problem.Reason == told.Reason {
+	if p.Reason == "" || p.Reason == told.Reason {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+	defer cancel()
 	cl := &clusterv1.Cluster{}
-	cl.Namespace, cl.Name = key.Fleet, key.Name
-	cl.APIVersion, cl.Kind = clusterv1.GroupVersion.String(), "Cluster"
-	c.events.Eventf(cl, nil, corev1.EventTypeWarning, string(m.Problem.Reason), "Join", "%s", m.Problem.Message)
+	if err := c.client.Get(ctx, types.NamespacedName{Namespace: key.Fleet, Name: key.Name}, cl); err != nil {
+		return // it is gone, and nobody looks for its events any more
+	}
+	c.events.Eventf(cl, nil, corev1.EventTypeWarning, string(p.Reason), "Join", "%s", p.Message)
+}
+
+// tellAll tells what was found out about Clusters before this tenure began.
+func (c *Controller) tellAll() {
+	c.mu.Lock()
+	keys := slices.Collect(maps.Keys(c.problems))
+	c.mu.Unlock()
+	for _, key := range keys {
+		c.tell(key)
+	}
+}
+
+// trouble is what the owner of a Cluster should know and may have to mend.
+func trouble(m fleet.Member) fleet.Problem {
+	switch {
+	case m.PriorityReason == reason.InvalidPriority:
+		return fleet.Problem{Reason: m.PriorityReason, Message: invalidPriority(m.Labels[v1alpha1.PriorityLabel])}
+	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
+		return fleet.Problem{} // nothing is wrong
+	default:
+		return m.Problem
+	}
 }
 
 // fleetChanged asks for decisions about everything in a fleet.

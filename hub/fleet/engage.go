@@ -87,6 +87,7 @@ func (c *connection) connect(ctx context.Context) error {
 		return fmt.Errorf("engage: %w", err)
 	}
 	c.disengage = disengage
+	poke(c.wakeProbe) // writes are probed from now on
 	log.FromContext(ctx).Info("Member engaged", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 	return nil
 }

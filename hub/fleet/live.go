@@ -101,6 +101,7 @@ func (m *member) update(s spec) {
 	m.mu.Unlock()
 	if changed {
 		poke(m.wake)
+		poke(m.wakeProbe) // once the pin is there, writes are probed
 		m.p.changed.add(m.key)
 	}
 }

@@ -71,7 +71,11 @@ func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 		key := make([]byte, keySize)
 		_, _ = rand.Read(key) // never fails
 		secret = *secretOf(fleet, Seal{Key: key})
-		err = s.writer.Create(ctx, &secret)
+		if err = s.writer.Create(ctx, &secret); apierrors.IsAlreadyExists(err) {
+			// Somebody was faster, in this process or another one: theirs counts.
+			secret = corev1.Secret{}
+			err = s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
+		}
 	}
 	if err != nil {
 		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)

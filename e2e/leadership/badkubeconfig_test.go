@@ -1,0 +1,119 @@
+package leadership
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// TestAClusterThatCannotBeReachedHoldsUpNobody measures the same fleet twice: alone, and
+// beside Clusters that no hub can use.
+func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
+	run := func(t *testing.T, spoil func(w *world)) (start, stop time.Duration) {
+		w := newWorld(t, three)
+		a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
+		w.policy("p", a, b, w.fleet+"-late")
+		spoil(w)
+		w.released()
+		w.startHub()
+		start = took(func() {
+			w.leads("east", a, 30*time.Second, all...)
+			w.leads("west", b, 30*time.Second, "west", "south")
+		})
+		ja, jb := w.keeps("east", a), w.keeps("west", b)
+		late := took(func() {
+			w.namespace("late", all...)
+			w.leads("east", w.fleet+"-late", soon, all...)
+		})
+		within(t, "a new namespace has its leader after", late, 3*time.Second)
+		ja.grow(5) // long enough for the timeouts of bad members
+		t.Logf("longest time between two renewals: %v and %v", ja.check(), jb.check())
+		stop = took(w.stop)
+		return start, stop
+	}
+
+	alone, aloneStop := run(t, func(*world) {})
+	t.Logf("alone: all lead after %v, stopped in %v", alone, aloneStop)
+	start, stop := run(t, func(w *world) {
+		mute, ca, certificate := muteServer(t)
+		w.addCluster("none", "1", nil)
+		w.addCluster("broken", "1", []byte("this is no kubeconfig: ["))
+		w.addCluster("dead", "1", kubeconfigTo(t, deadAddress(t), ca))
+		w.addCluster("deaf", "1", kubeconfigTo(t, deafServer(t, nil), ca))
+		w.addCluster("silent", "1", kubeconfigTo(t, deafServer(t, &certificate), ca))
+		w.addCluster("mute", "1", kubeconfigTo(t, mute, ca))
+	})
+	within(t, "beside bad Clusters all lead after", start, alone+2*time.Second)
+	within(t, "beside bad Clusters the hub stops in", stop, aloneStop+2*time.Second)
+}
+
+func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	mute, ca, certificate := muteServer(t)
+	strangers := map[string]struct {
+		kubeconfig []byte
+		reason     reason.Reason
+		words      []string
+	}{
+		"none":   {nil, reason.NoKubeconfig, []string{"there is no Secret none-kubeconfig"}},
+		"broken": {[]byte("this is no kubeconfig: ["), reason.InvalidKubeconfig, []string{"Secret broken-kubeconfig", "no v1 Config"}},
+		"dead":   {kubeconfigTo(t, deadAddress(t), ca), reason.Unreachable, []string{"does not answer", "connection refused"}},
+		"deaf":   {kubeconfigTo(t, deafServer(t, nil), ca), reason.Unreachable, []string{"does not answer"}},
+		"silent": {kubeconfigTo(t, deafServer(t, &certificate), ca), reason.Unreachable, []string{"does not answer"}},
+		"mute":   {kubeconfigTo(t, mute, ca), reason.Unreachable, []string{"does not answer"}},
+	}
+	for name, s := range strangers {
+		w.addCluster(name, "1000", s.kubeconfig)
+	}
+	w.released()
+	w.startHub()
+	// Better Clusters may still be on their way: they are waited for, but for D at most.
+	within(t, "better Clusters are waited for", took(func() { w.leads("east", a, 30*time.Second, all...) }), fastDuration+5*time.Second)
+	j := w.keeps("east", a)
+	for name, s := range strangers {
+		w.awaitUnfit(name, a, s.reason, s.words...)
+		w.awaitEvent(name, s.reason, s.words...)
+	}
+	j.check()
+
+	// A Secret that comes later is used at once.
+	w.setPriority("none", "1")
+	w.must(w.hub.Delete(t.Context(), w.cluster("south")))
+	w.noCopy("south", a, soon)
+	w.eventually("the member is forgotten", 30*time.Second, func() error {
+		if c, err := w.candidate(a, "south"); err == nil {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	w.must(shared.SetKubeconfig(t.Context(), w.fleet, "none", w.kubeconfig("south")))
+	w.awaitEligible("none", a)
+}
+
+func TestTwoClustersThatLeadToOneMemberAreToldApart(t *testing.T) {
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	w.released()
+	w.startHub()
+	w.leads("east", a, 15*time.Second, all...)
+	j := w.keeps("east", a)
+	// A Cluster that came later and leads to a member that has a name already.
+	w.addCluster("copycat", "1000", w.kubeconfig("east"))
+	w.awaitUnfit("copycat", a, reason.DuplicateCluster, "same cluster", w.fleet+"/east")
+	w.awaitEvent("copycat", reason.DuplicateCluster, w.fleet+"/east")
+
+	// A Cluster whose kubeconfig suddenly leads to somebody else.
+	w.must(shared.SetKubeconfig(t.Context(), w.fleet, "south", w.kubeconfig("west")))
+	w.awaitUnfit("south", a, reason.WrongCluster, "pinned", w.cluster("south").Annotations[v1alpha1.ClusterUIDAnnotation])
+	w.awaitEvent("south", reason.WrongCluster, "correct the kubeconfig")
+	w.leads("east", a, time.Second, all...)
+	w.must(shared.SetKubeconfig(t.Context(), w.fleet, "south", w.kubeconfig("south")))
+	w.awaitEligible("south", a)
+	j.check()
+}

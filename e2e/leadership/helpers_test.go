@@ -1,0 +1,359 @@
+package leadership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// The fast profile, as world.policy sets it.
+const (
+	fastDuration = 3 * time.Second
+	fastRenew    = time.Second
+	fastSkew     = 250 * time.Millisecond
+)
+
+// soon is how long something may take that the hub does at once.
+const soon = 10 * time.Second
+
+// candidate is what the record of a namespace says of a Cluster.
+func (w *world) candidate(namespace, cluster string) (v1alpha1.Candidate, error) {
+	r, err := w.record(namespace)
+	if err != nil {
+		return v1alpha1.Candidate{}, err
+	}
+	for _, c := range r.Status.Candidates {
+		if c.Name == cluster {
+			return c, nil
+		}
+	}
+	return v1alpha1.Candidate{}, fmt.Errorf("%s is no candidate of %s: %+v", cluster, namespace, r.Status.Candidates)
+}
+
+// awaitUnfit waits until the record says that a Cluster may not lead, for this reason
+// and in words that include these.
+func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%s may not lead %s: %s", cluster, namespace, why), soon, func() error {
+		c, err := w.candidate(namespace, cluster)
+		if err != nil {
+			return err
+		}
+		if c.Eligible || c.Reason != why {
+			return fmt.Errorf("%+v", c)
+		}
+		return contains(c.Message, words...)
+	})
+}
+
+// awaitEligible waits until the record says that a Cluster may lead.
+func (w *world) awaitEligible(cluster, namespace string) {
+	w.t.Helper()
+	w.eventually(cluster+" may lead "+namespace, soon, func() error {
+		c, err := w.candidate(namespace, cluster)
+		if err == nil && !c.Eligible {
+			err = fmt.Errorf("%+v", c)
+		}
+		return err
+	})
+}
+
+// awaitEvent waits until an event about a Cluster tells the reason in words that
+// include these.
+func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("an event says of Cluster %s: %s", cluster, why), soon, func() error {
+		c := w.cluster(cluster)
+		var list eventsv1.EventList
+		if err := w.hub.List(w.t.Context(), &list, client.InNamespace(w.fleet)); err != nil {
+			return err
+		}
+		last := errors.New("there is none")
+		for _, e := range list.Items {
+			if e.Regarding.Name != cluster || e.Regarding.Kind != "Cluster" || e.Reason != string(why) {
+				continue
+			}
+			if e.Regarding.UID != c.UID { // kubectl describe would not show it
+				last = fmt.Errorf("the event regards UID %q, the Cluster has %q", e.Regarding.UID, c.UID)
+				continue
+			}
+			if last = contains(e.Note, words...); last == nil {
+				return nil
+			}
+		}
+		return last
+	})
+}
+
+// awaitCondition waits until a condition of a record has this status and reason, in
+// words that include these.
+func (w *world) awaitCondition(namespace, kind string, status metav1.ConditionStatus, why string, words ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("condition %s of %s is %s, %s", kind, namespace, status, why), soon, func() error {
+		r, err := w.record(namespace)
+		if err != nil {
+			return err
+		}
+		return conditionIs(r.Status.Conditions, kind, status, why, words...)
+	})
+}
+
+// awaitPolicy is awaitCondition for a policy.
+func (w *world) awaitPolicy(name, kind string, status metav1.ConditionStatus, why string, words ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), soon, func() error {
+		p := &v1alpha1.LeadershipPolicy{}
+		if err := w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: w.fleet, Name: name}, p); err != nil {
+			return err
+		}
+		return conditionIs(p.Status.Conditions, kind, status, why, words...)
+	})
+}
+
+func conditionIs(cs []metav1.Condition, kind string, status metav1.ConditionStatus, why string, words ...string) error {
+	c := meta.FindStatusCondition(cs, kind)
+	if c == nil || c.Status != status || c.Reason != why {
+		return fmt.Errorf("%+v", c)
+	}
+	return contains(c.Message, words...)
+}
+
+func contains(text string, words ...string) error {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return fmt.Errorf("%q does not say %q", text, word)
+		}
+	}
+	return nil
+}
+
+// cluster reads a Cluster of the world.
+func (w *world) cluster(name string) *clusterv1.Cluster {
+	w.t.Helper()
+	c := &clusterv1.Cluster{}
+	w.must(w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: w.fleet, Name: name}, c))
+	return c
+}
+
+// editCluster changes a Cluster.
+func (w *world) editCluster(name string, edit func(*clusterv1.Cluster)) {
+	w.t.Helper()
+	c := w.cluster(name)
+	base := c.DeepCopy()
+	edit(c)
+	w.must(w.hub.Patch(w.t.Context(), c, client.MergeFrom(base)))
+}
+
+// addCluster makes a Cluster and, unless it is nil, its kubeconfig Secret.
+func (w *world) addCluster(name, priority string, kubeconfig []byte) {
+	w.t.Helper()
+	if kubeconfig != nil {
+		w.must(shared.SetKubeconfig(w.t.Context(), w.fleet, name, kubeconfig))
+	}
+	w.must(w.hub.Create(w.t.Context(), &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.fleet, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
+		},
+		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}},
+	}))
+}
+
+// noCopy waits until a member has no copy of a namespace.
+func (w *world) noCopy(member, namespace string, within time.Duration) {
+	w.t.Helper()
+	w.eventually("no copy of "+namespace+" in "+member, within, func() error {
+		l, err := w.copyIn(member, namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return fmt.Errorf("there is one: %+v", l.Spec)
+	})
+}
+
+// deleteNamespace deletes a namespace in members, and does not wait until it is gone.
+func (w *world) deleteNamespace(namespace string, members ...string) {
+	w.t.Helper()
+	for _, m := range members {
+		w.must(w.member(m).Delete(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	}
+}
+
+// deletePolicy deletes a policy of the world.
+func (w *world) deletePolicy(name string) {
+	w.t.Helper()
+	w.must(w.hub.Delete(w.t.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: name}}))
+}
+
+// sighting is one copy as a reader in its member saw it.
+type sighting struct {
+	holder  string
+	epoch   int32
+	renewed time.Time
+}
+
+// journal is what readers in one member saw of one copy, renewal by renewal.
+type journal struct {
+	w         *world
+	member    string
+	namespace string
+	before    *v1alpha1.NamespaceLeader
+	stop      func()
+
+	mu   sync.Mutex
+	seen []sighting
+}
+
+// keeps begins to watch a namespace that must not be disturbed. Its check fails the
+// test if in between the record or the copy changed its leader or epoch, or a renewal
+// was missed.
+func (w *world) keeps(leader, namespace string) *journal {
+	w.t.Helper()
+	before, err := w.record(namespace)
+	w.must(err)
+	if before.Status.Leader != leader || before.Status.Phase != v1alpha1.PhaseLeading {
+		w.t.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Status)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	j := &journal{w: w, member: leader, namespace: namespace, before: before}
+	j.stop = sync.OnceFunc(func() { cancel(); <-done })
+	w.t.Cleanup(j.stop)
+	go func() {
+		defer close(done)
+		j.keep(ctx)
+	}()
+	return j
+}
+
+// keep looks at the copy until ctx ends.
+func (j *journal) keep(ctx context.Context) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	key := types.NamespacedName{Namespace: j.namespace, Name: v1alpha1.DefaultLeaseName}
+	for {
+		l := &coordinationv1.Lease{}
+		if err := j.w.member(j.member).Get(ctx, key, l); err == nil {
+			j.note(sighting{holder: *l.Spec.HolderIdentity, epoch: *l.Spec.LeaseTransitions, renewed: l.Spec.RenewTime.Time})
+		} else if apierrors.IsNotFound(err) {
+			j.note(sighting{})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (j *journal) note(s sighting) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := len(j.seen); n == 0 || j.seen[n-1] != s {
+		j.seen = append(j.seen, s)
+	}
+}
+
+// grow waits for this many more renewals.
+func (j *journal) grow(renewals int) {
+	j.w.t.Helper()
+	count := func() int {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.seen)
+	}
+	want := count() + renewals
+	j.w.eventually(fmt.Sprintf("%d renewals of %s", renewals, j.namespace), 2*time.Duration(renewals+1)*fastRenew, func() error {
+		if n := count(); n < want {
+			return fmt.Errorf("%d are missing", want-n)
+		}
+		return nil
+	})
+}
+
+// check ends the watch after two more renewals and judges what was seen. It returns the
+// longest time between two stamps.
+func (j *journal) check() time.Duration {
+	t := j.w.t
+	t.Helper()
+	j.grow(2)
+	j.stop()
+	after, err := j.w.record(j.namespace)
+	j.w.must(err)
+	was, is := j.before.Status, after.Status
+	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
+		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", j.namespace,
+			is.Leader, is.Epoch, is.Phase, is.Reason, is.Since, was.Leader, was.Epoch, was.Since, is.History)
+	}
+	longest := time.Duration(0)
+	for i, s := range j.seen {
+		if s.holder != was.Leader+"."+j.w.fleet || int64(s.epoch) != was.Epoch {
+			t.Errorf("the copy of %s in %s was %+v, want holder %s, epoch %d", j.namespace, j.member, s, was.Leader, was.Epoch)
+		}
+		if i > 0 {
+			longest = max(longest, s.renewed.Sub(j.seen[i-1].renewed))
+		}
+	}
+	longest = max(longest, time.Since(j.seen[len(j.seen)-1].renewed))
+	if longest >= 2*fastRenew {
+		t.Errorf("%s: %v between two renewals, one every %v is due", j.namespace, longest, fastRenew)
+	}
+	return longest
+}
+
+// took runs a step and returns how long it took.
+func took(step func()) time.Duration {
+	begin := time.Now()
+	step()
+	return time.Since(begin)
+}
+
+// within fails the test if something took too long.
+func within(t *testing.T, what string, d, limit time.Duration) {
+	t.Helper()
+	t.Logf("%s: %v (limit %v)", what, d.Round(time.Millisecond), limit)
+	if d > limit {
+		t.Errorf("%s took %v, more than %v", what, d, limit)
+	}
+}
+
+// left waits until nothing of the hub is left in a member: no guard, no probe.
+func (w *world) left(member string) {
+	w.t.Helper()
+	c := w.member(member)
+	w.eventually("nothing of the hub is left in "+member, 20*time.Second, func() error {
+		for name, o := range map[types.NamespacedName]client.Object{
+			{Name: guardName}: &admissionv1.ValidatingAdmissionPolicy{},
+			{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}: &coordinationv1.Lease{},
+		} {
+			if err := c.Get(w.t.Context(), name, o); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T %s: %v", o, name, err)
+			}
+		}
+		err := c.Get(w.t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("the binding is there: %v", err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,199 @@
+package steady
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub"
+)
+
+// minute is how long nothing may happen.
+const minute = time.Minute
+
+// TestASteadyMinuteOfRenewalsChangesNothingButLeases watches everything that the hub and
+// three members let one watch. What is renewed must be the leaders' copies; what must
+// not be written is everything else.
+func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
+	w := newWorld(t, "east", "west", "south")
+	for name, priority := range map[string]string{"east": "100", "west": "50", "south": "10"} {
+		_, err := w.fleet.RegisterMember(t.Context(), w.fleet.Member(name), fleetNamespace, priority)
+		w.must(err)
+	}
+	w.namespace("a", "east", "west", "south")
+	w.namespace("b", "east", "west", "south")
+	w.namespace("c", "west", "south")
+	leaders := map[string]string{"a": "east", "b": "east", "c": "west"}
+	w.policy(slices.Collect(maps.Keys(leaders))...)
+
+	everything, watched := watchAllBut(t, w.fleet, leases)
+	renewals := watchLeases(t, w.fleet)
+	begin := time.Now()
+	w.startHub()
+	w.leads("east", "a", 20*time.Second, "east", "west", "south")
+	w.leads("east", "b", 20*time.Second, "east", "west", "south")
+	w.leads("west", "c", 20*time.Second, "west", "south")
+	everything.quiet(t, begin, 5*time.Second, 45*time.Second)
+	t.Logf("led and quiet for 5 s after %.1f s; %d changes until then", time.Since(begin).Seconds(), everything.count())
+
+	first, from := renewals.count(), time.Now()
+	everything.silent(t, minute)
+	renewals.intact(t)
+	seen := renewals.after(first)
+
+	for server, resources := range watched {
+		t.Logf("%s: %d resources watched, %s", server, len(resources), tally(seen, server))
+	}
+	watchedWhatMatters(t, watched)
+	onlyKnownLeases(t, seen, leaders)
+	for namespace, leader := range leaders {
+		renewed(t, from, of(seen, leader, namespace))
+	}
+	w.canaries(everything)
+}
+
+// tally counts the writes per Lease of a server.
+func tally(seen []change, server string) string {
+	counts := map[string]int{}
+	for _, c := range seen {
+		if c.server == server {
+			counts[c.name()]++
+		}
+	}
+	return fmt.Sprintf("writes of Leases in a minute: %v", counts)
+}
+
+// watchedWhatMatters guards against a discovery that finds too little.
+func watchedWhatMatters(t *testing.T, watched map[string][]schema.GroupResource) {
+	t.Helper()
+	everywhere := []schema.GroupResource{
+		{Resource: "namespaces"}, {Resource: "secrets"}, {Resource: "configmaps"}, {Resource: "events"},
+		{Group: "events.k8s.io", Resource: "events"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+		{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+	}
+	onTheHub := []schema.GroupResource{
+		{Group: "cluster.x-k8s.io", Resource: "clusters"},
+		{Group: v1alpha1.GroupVersion.Group, Resource: "leadershippolicies"},
+		{Group: v1alpha1.GroupVersion.Group, Resource: "namespaceleaders"},
+	}
+	for server, resources := range watched {
+		want := everywhere
+		if server == "hub" {
+			want = slices.Concat(everywhere, onTheHub)
+		}
+		for _, r := range want {
+			if !slices.Contains(resources, r) {
+				t.Errorf("%s: %s were not watched", server, r)
+			}
+		}
+	}
+}
+
+// of selects the writes of the copy of a namespace in a member.
+func of(seen []change, member, namespace string) (copies []change) {
+	for _, c := range seen {
+		if c.server == member && c.name() == namespace+"/"+v1alpha1.DefaultLeaseName {
+			copies = append(copies, c)
+		}
+	}
+	return copies
+}
+
+// onlyKnownLeases fails the test for every write of a Lease other than the leaders'
+// copies, the hub's election, its probes of members' write path, and the Leases by
+// which API servers tell each other that they live.
+func onlyKnownLeases(t *testing.T, seen []change, leaders map[string]string) {
+	t.Helper()
+	for _, c := range seen {
+		namespace, name := c.object.GetNamespace(), c.object.GetName()
+		known := false
+		switch {
+		case namespace == metav1.NamespaceSystem && c.object.GetLabels()["apiserver.kubernetes.io/identity"] == "kube-apiserver":
+			known = true
+		case c.server == "hub":
+			known = namespace == hubNamespace && name == hub.ElectionName
+		case name == v1alpha1.DefaultLeaseName:
+			known = leaders[namespace] == c.server
+		default:
+			known = namespace == metav1.NamespaceSystem && name == "leasecast-hub-probe"
+		}
+		if !known || c.verb != "MODIFIED" {
+			t.Errorf("a Lease that should not be: %s", c)
+		}
+	}
+}
+
+// renewed checks that a leader's copy never expired, was renewed as often as the
+// policy says and no more, and that a renewal is all that happened to it.
+func renewed(t *testing.T, from time.Time, writes []change) {
+	t.Helper()
+	if most := int(minute/renewInterval) * 11 / 10; len(writes) == 0 || len(writes) > most {
+		t.Errorf("%d renewals in %v, want some and at most %d", len(writes), minute, most)
+		return
+	}
+	expires := from.Add(leaseDuration)
+	longest := time.Duration(0)
+	for i, c := range writes {
+		l := c.object.(*coordinationv1.Lease)
+		if c.at.After(expires) {
+			t.Errorf("%s: the copy had expired at %s", c, expires.Format("15:04:05.000"))
+		}
+		expires = l.Spec.RenewTime.Add(leaseDuration)
+		if i == 0 {
+			continue
+		}
+		before := writes[i-1].object.(*coordinationv1.Lease)
+		longest = max(longest, l.Spec.RenewTime.Sub(before.Spec.RenewTime.Time))
+		if !equality.Semantic.DeepEqual(lasting(before), lasting(l)) {
+			t.Errorf("%s: more than a renewal:\n%+v\n%+v", c, before, l)
+		}
+	}
+	if end := from.Add(minute); expires.Before(end) {
+		t.Errorf("%s: the last renewal; the copy expired at %s", writes[len(writes)-1], expires.Format("15:04:05.000"))
+	}
+	t.Logf("%s in %s: %d renewals, at most %.2f s apart", writes[0].name(), writes[0].server, len(writes), longest.Seconds())
+}
+
+// lasting is what a renewal leaves as it is.
+func lasting(l *coordinationv1.Lease) *coordinationv1.Lease {
+	l = l.DeepCopy()
+	l.ResourceVersion, l.ManagedFields, l.Spec.RenewTime = "", nil, nil
+	delete(l.Annotations, v1alpha1.SealAnnotation)
+	return l
+}
+
+// canaries writes an object into every server and waits until the watch shows it: it
+// was able to show the rest.
+func (w *world) canaries(seen *changes) {
+	w.t.Helper()
+	begin := seen.count()
+	clients := map[string]client.Client{"hub": w.hub}
+	for _, m := range w.fleet.Members() {
+		clients[m.Name()] = w.member(m.Name())
+	}
+	for server, c := range clients {
+		w.must(c.Create(w.t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "canary"},
+		}))
+		w.eventually("the watches of "+server+" see a write", 10*time.Second, func() error {
+			if !slices.ContainsFunc(seen.after(begin), func(c change) bool {
+				return c.server == server && c.resource.Resource == "configmaps" && c.name() == "default/canary"
+			}) {
+				return errors.New("they have not shown it")
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package steady
+
+import "syscall"
+
+// attributes: the kernel offers nothing; a process outlives a killed test.
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

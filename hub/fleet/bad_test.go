@@ -1,0 +1,195 @@
+package fleet_test
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+// silentServer completes TLS with whoever comes, and never says anything. It returns a kubeconfig
+// for it.
+func silentServer(t *testing.T) []byte {
+	t.Helper()
+	// Only for a certificate that clients can verify.
+	lender := httptest.NewUnstartedServer(nil)
+	lender.StartTLS()
+	certificate := lender.TLS.Certificates[0]
+	root := lender.Certificate()
+	lender.Close()
+
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	end := make(chan struct{})
+	group.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			group.Go(func() {
+				defer conn.Close()
+				_ = conn.(*tls.Conn).HandshakeContext(t.Context()) // who does not complete it hears nothing either
+				<-end
+			})
+		}
+	})
+	t.Cleanup(func() {
+		close(end)
+		listener.Close()
+		group.Wait()
+	})
+	return tokenKubeconfig(t, "https://"+listener.Addr().String(), root)
+}
+
+// badNeighbors registers one member of each kind that cannot be connected.
+func badNeighbors(t *testing.T, namespace string) map[fleet.Key]reason.Reason {
+	t.Helper()
+	blackHole, err := net.Listen("tcp", "127.0.0.1:0") // never accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { blackHole.Close() })
+	west := proxied(t, servers.Member("west"))
+	address := servers.Member("west").Proxy().Addr()
+	kinds := map[fleet.Key]reason.Reason{}
+	for name, bad := range map[string]struct {
+		kubeconfig []byte
+		want       reason.Reason
+	}{
+		"none":      {nil, reason.NoKubeconfig},
+		"broken":    {[]byte("{"), reason.InvalidKubeconfig},
+		"dead":      {replaced(west, address, "127.0.0.1:1"), reason.Unreachable},
+		"deaf":      {replaced(west, address, blackHole.Addr().String()), reason.Unreachable},
+		"silent":    {silentServer(t), reason.Unreachable},
+		"forbidden": {account(t, servers.Member("west"), "nobody", nil), reason.Forbidden},
+		"reader": {account(t, servers.Member("west"), "reader", []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		}), reason.Forbidden},
+	} {
+		k := fleet.Key{Fleet: namespace, Name: name}
+		registerAs(t, k, bad.kubeconfig)
+		kinds[k] = bad.want
+	}
+	return kinds
+}
+
+func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
+	before := goroutines()
+	makeNamespace(t, "bad")
+	bad := badNeighbors(t, "bad")
+	h := startHub(t, "bad", true)
+	<-h.Synced()
+	if got := len(h.Members("bad")); got != len(bad) {
+		t.Errorf("%d members are known when synced, want %d", got, len(bad))
+	}
+	start := time.Now()
+	east := register(t, servers.Member("east"), "bad", "100")
+	h.awaitMember(t, east, "east is healthy beside them", 5*time.Second, healthy)
+	t.Logf("east is healthy after %v", time.Since(start))
+
+	for k, want := range bad {
+		h.awaitMember(t, k, k.Name+" is shown as it is", 20*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == want })
+		m, _ := h.Member(k)
+		t.Logf("%s: %s: %s", k.Name, m.Problem.Reason, m.Problem.Message)
+		if m.Connected || m.Cluster() != nil || m.Health(thresholds).Answering {
+			t.Errorf("%s: connected %v, health %+v", k.Name, m.Connected, m.Health(thresholds))
+		}
+	}
+	if m, _ := h.Member(east); !healthy(m) {
+		t.Errorf("east suffers from them: %+v", m.Health(thresholds))
+	}
+	// One of them is mended.
+	mended := fleet.Key{Fleet: "bad", Name: "silent"}
+	setKubeconfig(t, mended, proxied(t, servers.Member("west")))
+	t.Logf("mended after %v", h.awaitMember(t, mended, "the silent one is mended", 5*time.Second, connected))
+
+	start = time.Now()
+	h.stop()
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("stopping took %v", took)
+	}
+	awaitGoroutines(t, before)
+}
+
+// goroutines are the stacks of those that run code of this repository's hub or of its informers.
+func goroutines() int { return len(ours()) }
+
+func ours() []string {
+	buffer := make([]byte, 4<<20)
+	buffer = buffer[:runtime.Stack(buffer, true)]
+	var found []string
+	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+		for _, part := range []string{"leasecast/hub/fleet.", "client-go/tools/cache", "controller-runtime/pkg", "multicluster-runtime/pkg", "net/http.(*"} {
+			if strings.Contains(stack, part) {
+				found = append(found, stack)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// awaitGoroutines waits until no more of ours run than before.
+func awaitGoroutines(t *testing.T, before int) {
+	t.Helper()
+	await(t, "all goroutines end", 10*time.Second, func() string {
+		if now := ours(); len(now) > before {
+			return strings.Join(now, "\n\n")
+		}
+		return ""
+	})
+}
+
+func TestWrongAndDuplicateClusters(t *testing.T) {
+	makeNamespace(t, "identity")
+	wrong := fleet.Key{Fleet: "identity", Name: "wrong"}
+	registerAs(t, wrong, proxied(t, servers.Member("west")))
+	edit(t, wrong, func(c *clusterv1.Cluster) {
+		c.Annotations = map[string]string{"leasecast.dev/cluster-uid": "the-uid-of-a-cluster-that-was"}
+	})
+	h := startHub(t, "identity", true)
+	h.awaitMember(t, wrong, "another UID than the pinned one", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
+	if m, _ := h.Member(wrong); m.Connected || m.Pinned {
+		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
+	}
+	if _, err := direct(t, servers.Member("west")).CoordinationV1().Leases("kube-system").Get(t.Context(), "leasecast-hub-probe", getOptions); err == nil {
+		t.Log("a probe Lease of another test is there") // nothing is known of it then
+	}
+
+	first := register(t, servers.Member("east"), "identity", "100")
+	h.awaitMember(t, first, "the first Cluster of east", patience, healthy)
+	second := fleet.Key{Fleet: "identity", Name: "also-east"}
+	registerAs(t, second, proxied(t, servers.Member("east")))
+	h.awaitMember(t, second, "the second Cluster of east", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.DuplicateCluster })
+	if m, _ := h.Member(second); m.Connected || m.Pinned || getCluster(t, second).Annotations["leasecast.dev/cluster-uid"] != "" {
+		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
+	}
+	if m, _ := h.Member(first); !healthy(m) || m.Problem.Reason != "" {
+		t.Errorf("the first one suffers: %v, %+v", m.Problem, m.Health(thresholds))
+	}
+
+	// The operator says that the rebuilt cluster is right.
+	edit(t, wrong, func(c *clusterv1.Cluster) { delete(c.Annotations, "leasecast.dev/cluster-uid") })
+	h.awaitMember(t, wrong, "the rebuilt cluster", patience, healthy)
+	// And that of the two only the second one is meant.
+	edit(t, first, func(c *clusterv1.Cluster) { delete(c.Labels, "leasecast.dev/priority") })
+	h.awaitMember(t, first, "it takes no part", patience, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.Forget(first)
+	h.awaitMember(t, second, "the second Cluster takes its place", patience, healthy)
+}

@@ -1,0 +1,162 @@
+package fleet_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
+	h := startHub(t, "connect", true)
+	east := register(t, servers.Member("east"), "connect", "100")
+	took := h.awaitMember(t, east, "east is healthy", patience, healthy)
+	t.Logf("healthy after %v", took)
+
+	m, _ := h.Member(east)
+	if m.Priority != 100 || m.PriorityReason != "" || m.Identity() != "east.connect" || m.Problem != (fleet.Problem{}) {
+		t.Errorf("%+v", m)
+	}
+	kubeSystem, err := m.Writer().CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.UID != string(kubeSystem.UID) || getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] != m.UID {
+		t.Errorf("UID %q is not that of kube-system, %q, or not pinned", m.UID, kubeSystem.UID)
+	}
+	probe, err := m.Writer().CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "leasecast-hub-probe", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, managed := probe.Labels[v1alpha1.ManagedLabel]; managed || *probe.Spec.HolderIdentity != "hub-of-"+t.Name() {
+		t.Errorf("probe Lease: labels %v, holder %v", probe.Labels, *probe.Spec.HolderIdentity)
+	}
+	if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
+		t.Errorf("engaged %d times, ended %d times", begun, ended)
+	}
+	if cl, err := h.Get(t.Context(), east.ClusterName()); err != nil || cl != m.Cluster() {
+		t.Errorf("Get: %v, %v", cl, err)
+	}
+	if got := h.Members("connect"); len(got) != 1 || got[0].Key != east {
+		t.Errorf("Members: %v", got)
+	}
+	if got := h.Members("elsewhere"); len(got) != 0 {
+		t.Errorf("Members of another fleet: %v", got)
+	}
+}
+
+func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
+	h := startHub(t, "caches", true)
+	east := register(t, servers.Member("east"), "caches", "100")
+	h.awaitMember(t, east, "east is connected", patience, connected)
+	m, _ := h.Member(east)
+	leases := m.Writer().CoordinationV1().Leases(metav1.NamespaceDefault)
+	for name, labels := range map[string]map[string]string{
+		"managed": {v1alpha1.ManagedLabel: "true"},
+		"foreign": nil,
+	} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		if _, err := leases.Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := leases.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	cached := m.Cluster().GetClient()
+	var seen coordinationv1.LeaseList
+	await(t, "the managed Lease is cached", patience, func() string {
+		if err := cached.List(t.Context(), &seen); err != nil {
+			return err.Error()
+		}
+		if len(seen.Items) == 0 {
+			return "no Lease"
+		}
+		return ""
+	})
+	if len(seen.Items) != 1 || seen.Items[0].Name != "managed" || seen.Items[0].ManagedFields != nil {
+		t.Errorf("cached: %v", seen.Items)
+	}
+	var namespaces corev1.NamespaceList
+	if err := cached.List(t.Context(), &namespaces); err != nil || len(namespaces.Items) < 4 {
+		t.Errorf("namespaces: %v, %v", namespaces.Items, err)
+	}
+	if err := cached.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "x"}, &corev1.ConfigMap{}); err == nil {
+		t.Error("a ConfigMap could be read, so an informer was started")
+	}
+	live := &coordinationv1.Lease{}
+	if err := m.Cluster().GetAPIReader().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "foreign"}, live); err != nil {
+		t.Errorf("a live read does not see the foreign Lease: %v", err)
+	}
+}
+
+func TestBlackHoledMemberIsNoticedAndComesBack(t *testing.T) {
+	h := startHub(t, "blackhole", true)
+	proxy := servers.Member("east").Proxy()
+	t.Cleanup(proxy.Heal)
+	east := register(t, servers.Member("east"), "blackhole", "100")
+	west := register(t, servers.Member("west"), "blackhole", "50")
+	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	h.awaitMember(t, west, "west is healthy", patience, healthy)
+
+	proxy.BlackHole()
+	took := h.awaitMember(t, east, "east is unhealthy", 10*time.Second, func(m fleet.Member) bool {
+		return m.Health(thresholds).State == health.Unhealthy
+	})
+	t.Logf("unhealthy %v after the black hole, with a threshold of %v", took, thresholds.UnreachableAfter)
+	m, _ := h.Member(east)
+	if !m.Connected || m.Problem.Reason != "Unreachable" {
+		t.Errorf("connected %v, problem %v", m.Connected, m.Problem)
+	}
+	var namespaces corev1.NamespaceList
+	if err := m.Cluster().GetClient().List(t.Context(), &namespaces); err != nil || len(namespaces.Items) < 4 {
+		t.Errorf("the caches lost their last answer: %v, %v", namespaces.Items, err)
+	}
+	if w, _ := h.Member(west); w.Health(thresholds).State != health.Healthy {
+		t.Errorf("west suffers from it: %+v", w.Health(thresholds))
+	}
+	// Changed while nobody looks: the caches must show it soon after the return.
+	away := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "away-"}}
+	direct, err := client.New(servers.Member("east").AdminConfig(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := direct.Create(t.Context(), away); err != nil {
+		t.Fatal(err)
+	}
+	awaitDeadConnections(t, h, east)
+
+	proxy.Heal()
+	took = h.awaitMember(t, east, "east answers", 5*time.Second, func(m fleet.Member) bool { return m.Health(thresholds).Answering })
+	t.Logf("answers %v after the return", took)
+	took = await(t, "the caches catch up", 3*time.Second, func() string {
+		if err := m.Cluster().GetClient().Get(t.Context(), client.ObjectKeyFromObject(away), away); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	t.Logf("caches caught up %v later", took)
+	h.awaitMember(t, east, "east is healthy again", 10*time.Second, healthy)
+	if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
+		t.Errorf("engaged %d times, ended %d times", begun, ended)
+	}
+}
+
+// awaitDeadConnections waits until the member's watches must have noticed the loss.
+func awaitDeadConnections(t *testing.T, h *hub, k fleet.Key) {
+	t.Helper()
+	h.awaitMember(t, k, "the watches are lost too", patience, func(m fleet.Member) bool {
+		v := m.Health(thresholds)
+		return v.State == health.Unhealthy && time.Since(v.Since.Wall) > 4*time.Second
+	})
+}

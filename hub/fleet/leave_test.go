@@ -1,0 +1,154 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+var getOptions = metav1.GetOptions{}
+
+// probeOf is whether the member holds the probe Lease.
+func probeOf(t *testing.T, s *e2e.Server) bool {
+	t.Helper()
+	_, err := direct(t, s).CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "leasecast-hub-probe", getOptions)
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (h *hub) awaitForgotten(t *testing.T, k fleet.Key) {
+	t.Helper()
+	await(t, k.Name+" is forgotten", patience, func() string {
+		if m, ok := h.Member(k); ok {
+			return m.Problem.Message
+		}
+		if begun, ended := h.engaged.count(k); begun != ended {
+			return "it is still engaged"
+		}
+		return ""
+	})
+}
+
+func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
+	h := startHub(t, "unlabelled", true)
+	server := servers.Member("east")
+	east := register(t, server, "unlabelled", "100")
+	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	h.Forget(east) // takes part: nothing happens
+	edit(t, east, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
+	h.awaitMember(t, east, "it takes no part", patience, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	if m, _ := h.Member(east); !healthy(m) {
+		t.Errorf("connected %v, health %+v", m.Connected, m.Health(thresholds))
+	}
+	h.stop()
+
+	// So it does after a restart of the hub.
+	h = startHub(t, "unlabelled", true)
+	h.awaitMember(t, east, "east is connected for cleaning up", patience, healthy)
+	if !probeOf(t, server) {
+		t.Error("there is no probe Lease")
+	}
+	h.Forget(east)
+	h.awaitForgotten(t, east)
+	if probeOf(t, server) {
+		t.Error("the probe Lease was left behind")
+	}
+	if uid := getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation]; uid != "" {
+		t.Errorf("the pin %q was left behind", uid)
+	}
+	// And it can come back.
+	edit(t, east, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "7"} })
+	h.awaitMember(t, east, "east is back", patience, func(m fleet.Member) bool { return healthy(m) && m.Priority == 7 })
+}
+
+func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
+	h := startHub(t, "deleted", true)
+	east := register(t, servers.Member("east"), "deleted", "100")
+	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
+		t.Fatal(err)
+	}
+	h.awaitMember(t, east, "the Cluster is gone", patience, func(m fleet.Member) bool { return m.Gone && m.Problem.Reason == reason.Gone })
+	m, _ := h.Member(east)
+	if !m.Connected || whoami(t, m) != adminName(t, servers.Member("east")) {
+		t.Errorf("the connection is gone too: %+v", m)
+	}
+	h.Forget(east)
+	h.awaitForgotten(t, east)
+	if probeOf(t, servers.Member("east")) {
+		t.Error("the probe Lease was left behind")
+	}
+}
+
+func TestNeverReachedAndDeletedIsForgottenAtOnce(t *testing.T) {
+	h := startHub(t, "neverreached", true)
+	k := fleet.Key{Fleet: "neverreached", Name: "dead"}
+	registerAs(t, k, replaced(proxied(t, servers.Member("east")), servers.Member("east").Proxy().Addr(), "127.0.0.1:1"))
+	h.awaitMember(t, k, "it is shown", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.Unreachable })
+	if err := h.client.Delete(t.Context(), getCluster(t, k)); err != nil {
+		t.Fatal(err)
+	}
+	h.awaitForgotten(t, k)
+}
+
+func TestMovedClusterIsLeftAlone(t *testing.T) {
+	h := startHub(t, "moved", true)
+	server := servers.Member("east")
+	east := register(t, server, "moved", "100")
+	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	edit(t, east, func(c *clusterv1.Cluster) {
+		c.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+	})
+	h.awaitMember(t, east, "the move is seen", patience, func(m fleet.Member) bool { return m.DeleteForMove })
+	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
+		t.Fatal(err)
+	}
+	h.awaitMember(t, east, "the Cluster is gone", patience, func(m fleet.Member) bool { return m.Gone && m.DeleteForMove })
+	h.Forget(east)
+	h.awaitForgotten(t, east)
+	if !probeOf(t, server) {
+		t.Error("the probe Lease was removed, but the other hub may be using it")
+	}
+}
+
+func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
+	h := startHub(t, "standby", false)
+	server := servers.Member("west")
+	leases := direct(t, server).CoordinationV1().Leases(metav1.NamespaceSystem)
+	if err := leases.Delete(t.Context(), "leasecast-hub-probe", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	west := register(t, server, "standby", "50")
+	h.awaitMember(t, west, "west is connected", patience, func(m fleet.Member) bool { return m.Connected })
+	// Reads are probed each second; after a few of them a write would have been, too.
+	h.awaitMember(t, west, "west is read", patience, func(m fleet.Member) bool { return m.UID != "" })
+	time.Sleep(0)
+	m, _ := h.Member(west)
+	if m.Pinned || probeOf(t, server) {
+		t.Errorf("a standby wrote: pinned %v, probe %v", m.Pinned, probeOf(t, server))
+	}
+	if v := m.Health(thresholds); v.State.String() != "Unknown" {
+		t.Errorf("health %+v", v)
+	}
+	h.mayWrite.Store(true)
+	took := h.awaitMember(t, west, "west is healthy once this replica may write", 5*time.Second, healthy)
+	t.Logf("healthy %v after the election", took)
+	if begun, _ := h.engaged.count(west); begun != 1 {
+		t.Errorf("engaged %d times", begun)
+	}
+	h.mayWrite.Store(false)
+	<-time.After(4 * time.Second)
+	if m, _ := h.Member(west); !healthy(m) {
+		t.Errorf("without the right to write: %+v", m.Health(thresholds))
+	}
+}

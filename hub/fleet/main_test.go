@@ -1,0 +1,306 @@
+package fleet_test
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	e2e "github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+// patience bounds every wait for something that happens by itself.
+const patience = 30 * time.Second
+
+// servers are shared by the tests of this package, which run one after the other, each in a
+// namespace of its own on the hub, and leave the proxies healed.
+var servers *e2e.Fleet
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	f, err := e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := f.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	servers = f
+	return m.Run()
+}
+
+// hub is one replica of a hub that serves one fleet.
+type hub struct {
+	*fleet.Provider
+	client   client.Client
+	mayWrite atomic.Bool
+	engaged  engagements
+
+	mu      sync.Mutex
+	changed map[fleet.Key]int
+	stop    func()
+}
+
+// engagements is what a controller of the manager is told.
+type engagements struct {
+	mu    sync.Mutex
+	names []multicluster.ClusterName
+	ended []multicluster.ClusterName
+}
+
+func (e *engagements) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (e *engagements) Engage(ctx context.Context, name multicluster.ClusterName, _ cluster.Cluster) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.names = append(e.names, name)
+	context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.ended = append(e.ended, name)
+	})
+	return nil
+}
+
+func (e *engagements) count(k fleet.Key) (begun, ended int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range e.names {
+		if name == k.ClusterName() {
+			begun++
+		}
+	}
+	for _, name := range e.ended {
+		if name == k.ClusterName() {
+			ended++
+		}
+	}
+	return begun, ended
+}
+
+func newScheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(corev1.AddToScheme(s))
+	utilruntime.Must(clusterv1.AddToScheme(s))
+	return s
+}
+
+// startHub runs a hub for the fleet of that name, and stops it when the test is over.
+func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
+	t.Helper()
+	h := &hub{changed: map[fleet.Key]int{}}
+	h.mayWrite.Store(mayWrite)
+	h.Provider = fleet.New(fleet.Options{
+		Namespaces: []string{namespace},
+		HubID:      "hub-of-" + t.Name(),
+		MayWrite:   h.mayWrite.Load,
+	})
+	h.SetProbing(time.Second, time.Second)
+	h.Subscribe(func(k fleet.Key) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.changed[k]++
+	})
+	mgr, err := mcmanager.New(servers.Hub().AdminConfig(), h.Provider, manager.Options{
+		Scheme:  newScheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.SetupWithManager(mgr); err != nil {
+		t.Fatal(err)
+	}
+	if err := mgr.Add(&h.engaged); err != nil {
+		t.Fatal(err)
+	}
+	h.client = hubClient(t)
+	makeNamespace(t, namespace)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	h.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("the manager ended with %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("the manager does not stop")
+		}
+	})
+	t.Cleanup(h.stop)
+	return h
+}
+
+func hubClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(servers.Hub().AdminConfig(), client.Options{Scheme: newScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func makeNamespace(t *testing.T, name string) {
+	t.Helper()
+	err := hubClient(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// await polls until the condition holds, and fails the test with what was last missing.
+func await(t *testing.T, what string, bound time.Duration, missing func() string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		m := missing()
+		if m == "" {
+			return time.Since(start)
+		}
+		if time.Since(start) > bound {
+			t.Fatalf("%s: not within %v: %s", what, bound, m)
+		}
+		<-tick.C
+	}
+}
+
+// awaitMember waits until the member is as wanted.
+func (h *hub) awaitMember(t *testing.T, k fleet.Key, what string, bound time.Duration, want func(fleet.Member) bool) time.Duration {
+	t.Helper()
+	return await(t, what, bound, func() string {
+		m, ok := h.Member(k)
+		if ok && want(m) {
+			return ""
+		}
+		return fmt.Sprintf("%v: listed %v, connected %v, pinned %v, problem %v, health %v", k, ok, m.Connected, m.Pinned, m.Problem, healthOf(m))
+	})
+}
+
+func healthOf(m fleet.Member) string {
+	if m.Name == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%+v", m.Health(thresholds))
+}
+
+var thresholds = health.Thresholds{UnreachableAfter: 3 * time.Second, RecoverAfter: 2 * time.Second}
+
+func connected(m fleet.Member) bool { return m.Connected && m.Pinned }
+
+func healthy(m fleet.Member) bool {
+	return connected(m) && m.Health(thresholds).State == health.Healthy
+}
+
+// register makes a Cluster for a server under its own name.
+func register(t *testing.T, s *e2e.Server, namespace, priority string) fleet.Key {
+	t.Helper()
+	if _, err := servers.RegisterMember(t.Context(), s, namespace, priority); err != nil {
+		t.Fatal(err)
+	}
+	return fleet.Key{Fleet: namespace, Name: s.Name()}
+}
+
+// registerAs makes a Cluster of any name with any kubeconfig; none if it is nil.
+func registerAs(t *testing.T, k fleet.Key, kubeconfig []byte) {
+	t.Helper()
+	makeNamespace(t, k.Fleet)
+	if kubeconfig != nil {
+		setKubeconfig(t, k, kubeconfig)
+	}
+	c := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: k.Fleet, Name: k.Name, Labels: map[string]string{v1alpha1.PriorityLabel: "1"}},
+		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
+	}
+	if err := hubClient(t).Create(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setKubeconfig(t *testing.T, k fleet.Key, kubeconfig []byte) {
+	t.Helper()
+	if err := servers.SetKubeconfig(t.Context(), k.Fleet, k.Name, kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func proxied(t *testing.T, s *e2e.Server) []byte {
+	t.Helper()
+	k, err := s.ProxiedKubeconfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// edit changes the Cluster in the hub.
+func edit(t *testing.T, k fleet.Key, change func(*clusterv1.Cluster)) {
+	t.Helper()
+	c := getCluster(t, k)
+	before := c.DeepCopy()
+	change(c)
+	if err := hubClient(t).Patch(t.Context(), c, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func getCluster(t *testing.T, k fleet.Key) *clusterv1.Cluster {
+	t.Helper()
+	c := &clusterv1.Cluster{}
+	if err := hubClient(t).Get(t.Context(), client.ObjectKey{Namespace: k.Fleet, Name: k.Name}, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// tokenKubeconfig is for a server that is known by its certificate.
+func tokenKubeconfig(t *testing.T, server string, root *x509.Certificate) []byte {
+	t.Helper()
+	k, err := e2e.Kubeconfig("test", &rest.Config{
+		Host:            server,
+		BearerToken:     "token",
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

@@ -1,0 +1,185 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member"
+)
+
+// context returns a context of the namespace's term, which must stand.
+func (c *cluster) context(namespace string) (context.Context, context.CancelFunc) {
+	c.t.Helper()
+	ctx, cancel, err := c.Context(context.Background(), namespace)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return ctx, cancel
+}
+
+func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
+	cases := map[string]struct {
+		happens func(c *cluster)
+		within  time.Duration // 0: ended when the call that ended it returns
+		lives   bool
+	}{
+		"another cluster is chosen":     {happens: func(c *cluster) { c.write(ns, them, 8) }},
+		"the term is revoked":           {happens: func(c *cluster) { c.write(ns, none, 8) }},
+		"this cluster begins a new one": {happens: func(c *cluster) { c.write(ns, us, 8) }},
+		"the copy is deleted":           {happens: func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }},
+		"a list lacks the copy":         {happens: func(c *cluster) { c.Replace("", nil) }},
+		"the deadline is reached":       {happens: func(*cluster) { pass(duration) }},
+		"a moment before the deadline":  {happens: func(*cluster) { pass(duration - time.Microsecond) }, lives: true},
+		"a renewal comes in time": {happens: func(c *cluster) {
+			for range 10 {
+				pass(duration - time.Microsecond)
+				c.write(ns, us, 7)
+			}
+		}, lives: true},
+		"a renewal comes too late":           {happens: func(c *cluster) { c.clock.suspend(duration); c.write(ns, us, 7) }},
+		"the wall clock jumps ahead":         {happens: func(c *cluster) { c.clock.step(duration) }, within: recheck},
+		"the machine was suspended":          {happens: func(c *cluster) { c.clock.suspend(duration) }, within: recheck},
+		"the machine was suspended a little": {happens: func(c *cluster) { c.clock.suspend(duration / 2); pass(duration/2 - time.Microsecond) }, lives: true},
+		"suspended, and its wall clock slept": {
+			happens: func(c *cluster) { c.clock.suspend(duration); c.clock.step(-duration) }, within: recheck},
+		"the wall clock is stepped back":         {happens: func(c *cluster) { c.clock.step(-time.Hour); pass(duration) }},
+		"an older epoch is seen":                 {happens: func(c *cluster) { c.write(ns, them, 6) }, lives: true},
+		"another namespace loses its leader":     {happens: func(c *cluster) { c.write("other", us, 7); c.write("other", them, 8) }, lives: true},
+		"another namespace's deadline is nearer": {happens: func(c *cluster) { pass(duration / 2); c.write("other", us, 7); pass(duration/2 - time.Microsecond) }, lives: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.write(ns, us, 7)
+				ctx, cancel := c.context(ns)
+				defer cancel()
+				tc.happens(c)
+				pass(tc.within)
+				synctest.Wait() // a timer that is due now has fired
+				if lives := ctx.Err() == nil; lives != tc.lives {
+					t.Fatalf("the context lives = %v, want %v", lives, tc.lives)
+				}
+				if cause := context.Cause(ctx); !tc.lives && !errors.Is(cause, member.ErrLost) {
+					t.Errorf("cause = %v, want ErrLost", cause)
+				}
+			})
+		})
+	}
+}
+
+func TestContextSaysWhyItEnded(t *testing.T) {
+	cases := map[string]struct {
+		happens func(c *cluster)
+		want    string
+	}{
+		"another cluster": {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
+		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
+		"a new term":      {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
+		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
+		"ran out":         {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.write(ns, us, 7)
+				ctx, cancel := c.context(ns)
+				defer cancel()
+				tc.happens(c)
+				if got := context.Cause(ctx); got == nil || got.Error() != tc.want {
+					t.Errorf("cause = %v, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestContextIsRefusedToFollowers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		for name, happens := range map[string]func(){
+			"unknown":  func() {},
+			"follower": func() { c.write(ns, them, 7) },
+			"ran out":  func() { c.write(ns, us, 8); c.clock.suspend(duration) },
+		} {
+			happens()
+			if _, _, err := c.Context(t.Context(), ns); !errors.Is(err, member.ErrNotLeader) {
+				t.Errorf("%s: err = %v, want ErrNotLeader", name, err)
+			}
+		}
+	})
+}
+
+func TestContextCarriesTheEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		ctx, cancel := c.context(ns)
+		defer cancel()
+		if epoch, ok := member.EpochFrom(ctx); epoch != 7 || !ok {
+			t.Errorf("EpochFrom = %d, %v, want 7, true", epoch, ok)
+		}
+		if epoch, ok := member.EpochFrom(context.Background()); epoch != 0 || ok {
+			t.Errorf("EpochFrom = %d, %v of a context without a term, want 0, false", epoch, ok)
+		}
+	})
+}
+
+func TestContextEndsWithItsParent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		stop := errors.New("stop")
+		parent, cancelParent := context.WithCancelCause(context.Background())
+		ctx, cancel, err := c.Context(parent, ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cancel()
+		cancelParent(stop)
+		if got := context.Cause(ctx); got != stop {
+			t.Errorf("cause = %v, want %v", got, stop)
+		}
+	})
+}
+
+// A context that showed the deadline of its term would keep WithTimeout from
+// setting one, and renewals would then move it away.
+func TestTimeoutBelowATermsContextEndsAlthoughTheTermGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		ctx, cancel := c.context(ns)
+		defer cancel()
+		short, cancelShort := context.WithTimeout(ctx, 2*duration)
+		defer cancelShort()
+		for range 6 {
+			pass(duration / 3)
+			c.write(ns, us, 7)
+		}
+		if short.Err() == nil || ctx.Err() != nil {
+			t.Errorf("after its timeout: %v; the term: %v; want it ended and the term not", short.Err(), ctx.Err())
+		}
+	})
+}
+
+// Thousands of short requests in one long term must leave nothing behind.
+func TestFinishedContextsAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		if grew := heapGrowth(func() {
+			for range 10_000 {
+				_, cancel := c.context(ns)
+				cancel()
+			}
+		}); grew > 200_000 {
+			t.Errorf("10,000 finished contexts left %d bytes behind", grew)
+		}
+	})
+}

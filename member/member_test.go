@@ -1,0 +1,234 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member"
+)
+
+const staleAfter = 40 * time.Second
+
+// reader is a Member of a server, in a bubble.
+type reader struct {
+	*member.Member
+	*server
+	cluster *cluster // makes copies by the same clock
+}
+
+func newReader(t *testing.T, namespaces ...string) *reader {
+	t.Helper()
+	r := &reader{server: newServer(), cluster: newCluster(t)}
+	m, err := member.New(r.config(), member.Options{Namespaces: namespaces, Clock: r.cluster.clock, StaleAfter: staleAfter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Member = m
+	return r
+}
+
+// start runs the Member until the test is over.
+func (r *reader) start(t *testing.T) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- r.Start(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestMemberFollowsItsCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		leads := func(want bool, when string) {
+			t.Helper()
+			synctest.Wait()
+			if _, got := r.Term(ns); got != want {
+				t.Errorf("%s: leads = %v, want %v", when, got, want)
+			}
+		}
+		r.put(r.cluster.copyOf(ns, us, 7))
+		leads(false, "before Start")
+		stop := r.start(t)
+		if err := r.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		leads(true, "listed")
+		r.put(r.cluster.copyOf(ns, them, 8))
+		leads(false, "another cluster was chosen")
+		r.put(r.cluster.copyOf(ns, us, 9))
+		leads(true, "chosen again")
+		r.remove(ns, v1alpha1.DefaultLeaseName)
+		leads(false, "deleted")
+		r.put(r.cluster.copyOf(ns, us, 9))
+		leads(true, "repaired")
+		ctx, cancel, err := r.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cancel()
+		stop()
+		leads(false, "stopped")
+		if !errors.Is(context.Cause(ctx), member.ErrLost) {
+			t.Errorf("after Start returned, cause = %v, want ErrLost", context.Cause(ctx))
+		}
+		if err := r.Start(t.Context()); err == nil {
+			t.Error("the second Start did not fail")
+		}
+	})
+}
+
+func TestMemberKeepsItsTermWhileTheWatchIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		r.put(r.cluster.copyOf(ns, us, 7))
+		defer r.start(t)()
+		if err := r.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel, err := r.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cancel()
+		for range 60 { // five minutes, in which each watch lasts at most 20 s
+			pass(5 * time.Second)
+			r.put(r.cluster.copyOf(ns, us, 7))
+		}
+		if ctx.Err() != nil {
+			t.Errorf("the term ended: %v", context.Cause(ctx))
+		}
+	})
+}
+
+func TestStartWaitsForItsListeners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		r.put(r.cluster.copyOf(ns, us, 7))
+		told := false
+		defer r.Listen(member.Listener{Demoted: func(string, error) { pass(time.Minute); told = true }})()
+		stop := r.start(t)
+		if err := r.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		stop()
+		if !told {
+			t.Error("Start returned while a listener was being told that its term is over")
+		}
+	})
+}
+
+func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t, "shop")
+		r.become(hangs)
+		defer r.start(t)()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := r.WaitForSync(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "leases of namespace shop") {
+			t.Errorf("err = %v, want a deadline that names the namespace", err)
+		}
+	})
+}
+
+func TestMemberAsksForNoMoreThanItsNamespaces(t *testing.T) {
+	for name, tc := range map[string]struct{ namespaces, want []string }{
+		"none given: all": {nil, []string{
+			"/apis/coordination.k8s.io/v1/leases?leasecast.dev/managed=true",
+		}},
+		"each given one, once": {[]string{"b", "a", "b"}, []string{
+			"/apis/coordination.k8s.io/v1/namespaces/a/leases?leasecast.dev/managed=true",
+			"/apis/coordination.k8s.io/v1/namespaces/b/leases?leasecast.dev/managed=true",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t, tc.namespaces...)
+				defer r.start(t)()
+				if err := r.WaitForSync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				asked := r.requests()
+				slices.Sort(asked)
+				if !slices.Equal(asked, tc.want) {
+					t.Errorf("asked for %q, want %q", asked, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestHealthz(t *testing.T) {
+	synced := func(r *reader) { _ = r.WaitForSync(context.Background()) }
+	cases := map[string]struct {
+		happens func(r *reader)
+		stale   bool
+	}{
+		"a follower of a quiet cluster stays healthy":   {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
+		"starting may take a while":                     {happens: func(r *reader) { r.become(hangs); pass(staleAfter) }},
+		"but no longer":                                 {happens: func(r *reader) { r.become(hangs); pass(staleAfter + 1) }, stale: true},
+		"a server that refuses the watch":               {happens: func(r *reader) { r.become(refuses); pass(staleAfter + 1) }, stale: true},
+		"a server that falls silent is noticed in time": {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) }, stale: true},
+		"one that comes back is trusted again":          {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter); r.become(answers); pass(staleAfter) }},
+		"permission taken away later is noticed":        {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
+		"watches that say nothing are begun anew":       {happens: func(r *reader) { synced(r); r.become(deaf); pass(staleAfter); r.become(answers); pass(staleAfter) }},
+		"a suspend longer than that is staleness":       {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(staleAfter + 1) }, stale: true},
+		"until the server is heard again":               {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(time.Hour); pass(staleAfter) }},
+		"a step of the wall clock alone is none":        {happens: func(r *reader) { synced(r); r.cluster.clock.step(time.Hour) }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t)
+				defer r.start(t)()
+				tc.happens(r)
+				synctest.Wait()
+				if err := r.Healthz(nil); (err != nil) != tc.stale {
+					t.Errorf("Healthz = %v, want an error: %v", err, tc.stale)
+				}
+			})
+		})
+	}
+}
+
+func TestHealthzNamesTheStaleWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t, "shop")
+		pass(staleAfter + time.Second) // Start was forgotten
+		const want = "member: the watch of leases in namespace shop is stale: nothing heard for 41s, want less than 40s"
+		if err := r.Healthz(nil); err == nil || err.Error() != want {
+			t.Errorf("Healthz = %v, want %s", err, want)
+		}
+	})
+}
+
+func TestNewRefusesBadOptions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options member.Options
+		want    string
+	}{
+		"negative skew":             {member.Options{MaxClockSkew: -1}, "MaxClockSkew is -1ns"},
+		"stale before a watch ends": {member.Options{StaleAfter: time.Second}, "StaleAfter is 1s: want at least 10s"},
+		"an empty namespace":        {member.Options{Namespaces: []string{"a", ""}}, "Namespaces contains an empty name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := member.New(&rest.Config{}, tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("err = %v, want one about %q", err, tc.want)
+			}
+		})
+	}
+}
