@@ -33,6 +33,7 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 		c := candidate{hint: m.Hint}
 		c.Name, c.Priority = m.Name, m.Priority
 		c.Fitness, c.Reason, c.message = v.fitness(m)
+		c.message = advise(c.Reason, c.message)
 		if m.PriorityReason == reason.InvalidPriority {
 			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Heeded)
 		}
@@ -127,6 +128,14 @@ func unguardedMessage(err error) string {
 	default:
 		return "the policy that protects the Leases has not been checked yet"
 	}
+}
+
+// advise adds what to do where the words of a member say only what is wrong.
+func advise(r reason.Reason, message string) string {
+	if r != reason.Forbidden {
+		return message
+	}
+	return message + "; grant the hub's user there the rules of config/member"
 }
 
 // elected strips candidates to what decisions rest on.

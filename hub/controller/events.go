@@ -71,7 +71,7 @@ func trouble(m fleet.Member) fleet.Problem {
 	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
 		return fleet.Problem{} // nothing is wrong
 	default:
-		return m.Problem
+		return fleet.Problem{Reason: m.Problem.Reason, Message: advise(m.Problem.Reason, m.Problem.Message)}
 	}
 }
 
