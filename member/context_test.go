@@ -142,7 +142,7 @@ func TestContextEndsWithItsParent(t *testing.T) {
 		}
 		defer cancel()
 		cancelParent(stop)
-		if got := context.Cause(ctx); got != stop {
+		if got := context.Cause(ctx); !errors.Is(got, stop) {
 			t.Errorf("cause = %v, want %v", got, stop)
 		}
 	})
@@ -162,6 +162,7 @@ func TestTimeoutBelowATermsContextEndsAlthoughTheTermGoesOn(t *testing.T) {
 			pass(duration / 3)
 			c.write(ns, us, 7)
 		}
+		synctest.Wait()
 		if short.Err() == nil || ctx.Err() != nil {
 			t.Errorf("after its timeout: %v; the term: %v; want it ended and the term not", short.Err(), ctx.Err())
 		}

@@ -70,8 +70,9 @@ func (c *cluster) copyOf(namespace, holder string, epoch int64) *coordinationv1.
 	return leaseIn(c.t, namespace, lease.Term{Holder: holder, Epoch: epoch, Acquired: now, Renewed: now, Duration: duration})
 }
 
-func (c *cluster) leads(namespace string) bool {
-	_, ok := c.Term(namespace)
+// leads asks about the namespace of these tests.
+func (c *cluster) leads() bool {
+	_, ok := c.Term(ns)
 	return ok
 }
 
@@ -87,9 +88,10 @@ func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Le
 	return l
 }
 
-func renamed(l *coordinationv1.Lease, name string) *coordinationv1.Lease {
+// renamed returns the copy under another name, as after a change of the policy.
+func renamed(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l = l.DeepCopy()
-	l.Name = name
+	l.Name = "new"
 	return l
 }
 

@@ -56,7 +56,7 @@ func TestLeadReturnsWhatItsFunctionReturns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				c.write(ns, us, 1)
-				if err := c.Lead(t.Context(), ns, func(context.Context) error { return want }); err != want {
+				if err := c.Lead(t.Context(), ns, func(context.Context) error { return want }); !errors.Is(err, want) {
 					t.Errorf("Lead returned %v, want %v", err, want)
 				}
 			})
@@ -79,7 +79,7 @@ func TestLeadEndsWhileItWaits(t *testing.T) {
 		c.write(ns, them, 1)
 		synctest.Wait()
 		cancel(stop)
-		if err := <-result; err != stop {
+		if err := <-result; !errors.Is(err, stop) {
 			t.Errorf("Lead returned %v, want %v", err, stop)
 		}
 	})

@@ -132,8 +132,9 @@ func TestListenerMayRemoveItselfAndAskBack(t *testing.T) {
 			remove()
 		}})
 		c.write(ns, us, 7)
+		heard.expect(t, "in the call", "true true 7")
 		c.write(ns, us, 8)
-		heard.expect(t, "in the call", "true true 8")
+		heard.expect(t, "after it removed itself")
 	})
 }
 
@@ -144,7 +145,7 @@ func TestDemotedComesAfterContextsEnded(t *testing.T) {
 		c.write(ns, us, 7)
 		ctx, cancel := c.context(ns)
 		defer cancel()
-		defer c.Listen(member.Listener{Demoted: func(string, error) { heard.add(fmt.Sprint(context.Cause(ctx) != nil, c.leads(ns))) }})()
+		defer c.Listen(member.Listener{Demoted: func(string, error) { heard.add(fmt.Sprint(context.Cause(ctx) != nil, c.leads())) }})()
 		c.write(ns, them, 8)
 		heard.expect(t, "demoted", "true false")
 	})
@@ -172,7 +173,7 @@ func TestSlowListenerHoldsUpNobodyElse(t *testing.T) {
 		quick.take()
 		c.write(ns, them, 2)
 		quick.expect(t, "meanwhile, another listener", "shop demoted")
-		if c.leads(ns) {
+		if c.leads() {
 			t.Error("the check waits for a listener")
 		}
 		c.write(ns, us, 3)

@@ -178,17 +178,18 @@ func TestHealthz(t *testing.T) {
 		happens func(r *reader)
 		stale   bool
 	}{
-		"a follower of a quiet cluster stays healthy":   {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
-		"starting may take a while":                     {happens: func(r *reader) { r.become(hangs); pass(staleAfter) }},
-		"but no longer":                                 {happens: func(r *reader) { r.become(hangs); pass(staleAfter + 1) }, stale: true},
-		"a server that refuses the watch":               {happens: func(r *reader) { r.become(refuses); pass(staleAfter + 1) }, stale: true},
-		"a server that falls silent is noticed in time": {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) }, stale: true},
-		"one that comes back is trusted again":          {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter); r.become(answers); pass(staleAfter) }},
-		"permission taken away later is noticed":        {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
-		"watches that say nothing are begun anew":       {happens: func(r *reader) { synced(r); r.become(deaf); pass(staleAfter); r.become(answers); pass(staleAfter) }},
-		"a suspend longer than that is staleness":       {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(staleAfter + 1) }, stale: true},
-		"until the server is heard again":               {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(time.Hour); pass(staleAfter) }},
-		"a step of the wall clock alone is none":        {happens: func(r *reader) { synced(r); r.cluster.clock.step(time.Hour) }},
+		"a follower of a quiet cluster stays healthy":    {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
+		"starting may take a while":                      {happens: func(r *reader) { r.become(hangs); pass(staleAfter) }},
+		"but no longer":                                  {happens: func(r *reader) { r.become(hangs); pass(staleAfter + 1) }, stale: true},
+		"a server that refuses the watch":                {happens: func(r *reader) { r.become(refuses); pass(staleAfter + 1) }, stale: true},
+		"a server that falls silent is noticed in time":  {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) }, stale: true},
+		"one that comes back is trusted again":           {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter); r.become(answers); pass(staleAfter) }},
+		"permission taken away later is noticed":         {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
+		"watches that begin but say nothing are noticed": {happens: func(r *reader) { synced(r); r.become(deaf); pass(2 * staleAfter) }, stale: true},
+		"and are ended and begun anew":                   {happens: func(r *reader) { synced(r); r.become(deaf); pass(staleAfter); r.become(answers); pass(staleAfter) }},
+		"a suspend longer than that is staleness":        {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(staleAfter + 1) }, stale: true},
+		"until the server is heard again":                {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(time.Hour); pass(staleAfter) }},
+		"a step of the wall clock alone is none":         {happens: func(r *reader) { synced(r); r.cluster.clock.step(time.Hour) }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -222,7 +223,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		want    string
 	}{
 		"negative skew":             {member.Options{MaxClockSkew: -1}, "MaxClockSkew is -1ns"},
-		"stale before a watch ends": {member.Options{StaleAfter: time.Second}, "StaleAfter is 1s: want at least 10s"},
+		"stale before a watch ends": {member.Options{StaleAfter: 10 * time.Second}, "StaleAfter is 10s: want at least 20s"},
 		"an empty namespace":        {member.Options{Namespaces: []string{"a", ""}}, "Namespaces contains an empty name"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -120,25 +120,25 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace("other", nil) }, true},
 
 		"of two copies the higher epoch decides, seen last": {
-			func(c *cluster) { c.write(ns, us, 7); c.Observe(renamed(c.copyOf(ns, them, 8), "new")) }, false},
+			func(c *cluster) { c.write(ns, us, 7); c.Observe(renamed(c.copyOf(ns, them, 8))) }, false},
 		"of two copies the higher epoch decides, seen first": {
-			func(c *cluster) { c.Observe(renamed(c.copyOf(ns, them, 8), "new")); c.write(ns, us, 7) }, false},
+			func(c *cluster) { c.Observe(renamed(c.copyOf(ns, them, 8))); c.write(ns, us, 7) }, false},
 		"deleting the copy of the old name leaves the term of the new": {
 			func(c *cluster) {
 				c.write(ns, us, 7)
-				c.Observe(renamed(c.copyOf(ns, us, 7), "new"))
+				c.Observe(renamed(c.copyOf(ns, us, 7)))
 				c.Delete(ns, v1alpha1.DefaultLeaseName)
 			}, true},
 		"deleting the copy that leads does not fall back to an older one": {
 			func(c *cluster) {
 				c.write(ns, us, 7)
-				c.Observe(renamed(c.copyOf(ns, us, 8), "new"))
+				c.Observe(renamed(c.copyOf(ns, us, 8)))
 				c.Delete(ns, "new")
 			}, false},
 		"deleting one copy and stepping the clock back extends nothing": {
 			func(c *cluster) {
 				c.write(ns, us, 7)
-				c.Observe(renamed(c.copyOf(ns, us, 7), "new"))
+				c.Observe(renamed(c.copyOf(ns, us, 7)))
 				c.clock.step(-time.Hour)
 				c.Delete(ns, "new")
 				pass(duration)
@@ -149,7 +149,7 @@ func TestWhoLeads(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				tc.happens(c)
-				if got := c.leads(ns); got != tc.leads {
+				if got := c.leads(); got != tc.leads {
 					t.Errorf("leads = %v, want %v", got, tc.leads)
 				}
 			})
@@ -186,8 +186,8 @@ func TestTermStaysTheSameThroughRenewals(t *testing.T) {
 func TestTermThatRanOutIsNotRevived(t *testing.T) {
 	cases := map[string]func(c *cluster){
 		"by a late renewal":                        func(*cluster) { pass(duration) },
-		"by a late renewal after somebody saw it":  func(c *cluster) { pass(duration); c.leads(ns) },
-		"when the wall clock goes back and forth":  func(c *cluster) { c.clock.step(duration); c.leads(ns); c.clock.step(-duration) },
+		"by a late renewal after somebody saw it":  func(c *cluster) { pass(duration); c.leads() },
+		"when the wall clock goes back and forth":  func(c *cluster) { c.clock.step(duration); c.leads(); c.clock.step(-duration) },
 		"when it is renewed in the same instant":   func(c *cluster) { c.clock.suspend(duration) },
 		"when the copy was away":                   func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) },
 		"when a context was refused because of it": func(c *cluster) { c.clock.step(duration); c.noContext(); c.clock.step(-duration) },

@@ -78,9 +78,9 @@ func (w *watched) list(ctx context.Context, o metav1.ListOptions) (runtime.Objec
 	return w.client.List(ctx, o)
 }
 
-// watch opens a stream that ends after a quarter to half of the time in which
-// nothing may be heard: so that its start and its bookmarks prove that often that
-// the server is there.
+// watch opens a stream that the server is to end after a quarter to half of the time
+// in which nothing may be heard. Shortly before, it sends a bookmark: the sign of
+// life of a watch in which nothing happens. That it opens proves nothing.
 func (w *watched) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.LabelSelector = managed
 	quarter := int64(w.member.stale / time.Second / 4)
@@ -92,7 +92,6 @@ func (w *watched) watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 		cancel()
 		return nil, err
 	}
-	w.alive()
 	return &boundedWatch{stream, cancel}, nil
 }
 

@@ -1,0 +1,71 @@
+package member_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/membertest"
+)
+
+// A program on plain client-go: Lead is to clusters what
+// leaderelection.RunOrDie is to processes.
+func ExampleTerms_Lead() {
+	ctx, stop := context.WithCancel(context.Background())
+	fake := membertest.New() // in a program: m, err := member.New(cfg, member.Options{}), and go m.Start(ctx)
+	fake.Promote("shop")
+
+	err := fake.Lead(ctx, "shop", func(ctx context.Context) error {
+		epoch, _ := member.EpochFrom(ctx)
+		fmt.Println("leading shop in epoch", epoch)
+		switch epoch {
+		case 1:
+			fake.Expire() // the hub falls silent: ctx ends, Lead waits for the next term
+			<-ctx.Done()
+			fmt.Println("stopped:", context.Cause(ctx))
+			fake.Promote("shop")
+		default:
+			stop() // the program is told to end
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	})
+	fmt.Println("Lead returned:", err)
+	// Output:
+	// leading shop in epoch 1
+	// stopped: the term is over: namespace shop, epoch 1: it ran out
+	// leading shop in epoch 2
+	// Lead returned: context canceled
+}
+
+// The check costs tens of nanoseconds, so it can stand in front of every act.
+func ExampleTerms_Term() {
+	fake := membertest.New()
+	_, ok := fake.Term("shop")
+	fmt.Println("leading:", ok)
+	fake.Promote("shop")
+	if term, ok := fake.Term("shop"); ok {
+		fmt.Println("leading in epoch", term.Epoch(), "for another", term.Remaining())
+	}
+	// Output:
+	// leading: false
+	// leading in epoch 1 for another 15s
+}
+
+// A listener hears first where things stand, then of every change.
+func ExampleTerms_Listen() {
+	fake := membertest.New()
+	fake.Demote("shop")
+	heard := make(chan string)
+	remove := fake.Listen(member.Listener{
+		Promoted: func(ns string, t member.Term) { heard <- fmt.Sprint("promoted in ", ns, ", epoch ", t.Epoch()) },
+		Demoted:  func(_ string, reason error) { heard <- reason.Error() },
+	})
+	defer remove()
+	fmt.Println(<-heard)
+	fake.Promote("shop")
+	fmt.Println(<-heard)
+	// Output:
+	// this cluster does not lead the namespace: namespace shop
+	// promoted in shop, epoch 2
+}
