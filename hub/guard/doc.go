@@ -19,16 +19,17 @@
 //
 // # Who is the hub
 //
-// Whoever may `publish` the resource `leases` in the API group leasecast.dev, a verb
-// that exists for this question only. The API server asks its own authorizer, so the answer
-// is plain RBAC: it survives rotated credentials, and
+// Whoever may `publish` the URL /leasecast.dev/leases: a verb and a URL that exist for
+// this question only. The API server asks its own authorizer, so the answer is plain RBAC
+// (a ClusterRole with nonResourceURLs), it survives rotated credentials, and
 //
-//	kubectl auth can-i publish leases.leasecast.dev --as=...
+//	kubectl auth can-i publish /leasecast.dev/leases --as=...
 //
-// tells a reviewer who counts as the hub. The question is asked for the whole
-// cluster, so a Role in a namespace cannot answer it. Administrators of the cluster
-// (system:masters, cluster-admin) may do everything and so may publish too; what they edit
-// is for the hub to repair. The roles admin and edit do not include it.
+// tells a reviewer who counts as the hub. It is a URL and not a resource for two reasons:
+// kubectl cannot ask about a resource that no server serves, and no Role or
+// RoleBinding can grant a URL, so whatever power somebody has in a namespace, this is not
+// among it. Administrators of the cluster (system:masters, cluster-admin) may do
+// everything and so may publish too; what they edit is for the hub to repair.
 //
 // # When it counts
 //

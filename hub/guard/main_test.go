@@ -87,6 +87,12 @@ func serviceAccount(t *testing.T, name string, without func(rbacv1.PolicyRule) b
 			rules = append(rules, rule)
 		}
 	}
+	return account(t, name, rules...)
+}
+
+// account is a ServiceAccount with these rules in the whole cluster.
+func account(t *testing.T, name string, rules ...rbacv1.PolicyRule) *kubernetes.Clientset {
+	t.Helper()
 	config, err := member.ServiceAccountConfig(t.Context(), "leasecast-system", name, rules)
 	if err != nil {
 		t.Fatal(err)
@@ -122,13 +128,9 @@ func tenant(t *testing.T, user, namespace, role string) *kubernetes.Clientset {
 // leaseEditor may do everything with Leases in all namespaces, and nothing else.
 func leaseEditor(t *testing.T) *kubernetes.Clientset {
 	t.Helper()
-	config, err := member.ServiceAccountConfig(t.Context(), "default", "lease-editor", []rbacv1.PolicyRule{
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
+	return account(t, "lease-editor", rbacv1.PolicyRule{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return clientFor(t, config)
 }
 
 // newNamespace makes a namespace and deletes it after the test.

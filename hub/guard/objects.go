@@ -19,9 +19,11 @@ const (
 	// Name is the name of the policy and of its binding in every member.
 	Name = "managed-leases.leasecast.dev"
 
-	// Verb, on the resource `leases` of the API group leasecast.dev, is what RBAC must
-	// grant for the whole cluster to whoever acts as the hub.
+	// Verb on Path, a URL that leads nowhere, is what RBAC must grant to whoever acts as
+	// the hub.
 	Verb = "publish"
+	// Path is explained at Verb.
+	Path = "/leasecast.dev/leases"
 )
 
 // What the API server answers, each naming what to do. A refusal by the policy is told from
@@ -29,7 +31,7 @@ const (
 const (
 	notTheHub = "only the Leasecast hub writes or deletes Leases with leasecast.dev/ labels or annotations; " +
 		"change the LeadershipPolicy, or the priority label of the Cluster, on the hub instead " +
-		"(the hub itself needs the permission to " + Verb + " leases.leasecast.dev for the whole cluster)"
+		"(the hub itself needs the permission to " + Verb + " " + Path + ")"
 	epochFell = "spec.leaseTransitions is the epoch of the leader and never falls: write at least the stored number"
 	noCluster = "a Lease with leasecast.dev/ marks needs the annotation " + v1alpha1.ClusterAnnotation
 	elected   = "a Lease with leasecast.dev/ marks must not set spec.strategy or spec.preferredHolder, " +
@@ -92,7 +94,7 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 		Validations: []admissionv1.Validation{
 			{
 				Expression: "variables." + cleanup + " || " +
-					"authorizer.group('" + v1alpha1.GroupVersion.Group + "').resource('leases').check('" + Verb + "').allowed()",
+					"authorizer.path('" + Path + "').check('" + Verb + "').allowed()",
 				Message: notTheHub,
 				Reason:  ptr.To(metav1.StatusReasonForbidden),
 			},

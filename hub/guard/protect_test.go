@@ -9,6 +9,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -274,14 +275,21 @@ func TestCopiesAreTheHubsAlone(t *testing.T) {
 		answer func(act) string
 	}
 	tenants := func(a act) string { return a.tenants }
+	administrators := func(a act) string { return a.administrator }
 	callers := map[string]caller{
-		"an administrator":                  {admin, func(a act) string { return a.administrator }},
-		"the hub's ServiceAccount":          {serviceAccount(t, "leasecast-hub", nothing), func(a act) string { return a.hub }},
-		"an editor of the namespace":        {tenant(t, "erin", namespace, "edit"), tenants},
-		"an admin of the namespace":         {tenant(t, "adam", namespace, "admin"), tenants},
-		"an editor of all Leases":           {leaseEditor(t), tenants},
-		"cluster-admin in the namespace":    {tenant(t, "omar", namespace, "cluster-admin"), tenants},
-		"the hub's role, in the namespace,": {tenant(t, "hugo", namespace, "leasecast-system:leasecast-hub"), func(a act) string { return or(a.tenants, a.hub) }},
+		"an administrator": {admin, administrators},
+		"cluster-admin": {account(t, "clara",
+			rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+			rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}), administrators},
+		"the hub's ServiceAccount":       {serviceAccount(t, "leasecast-hub", nothing), func(a act) string { return a.hub }},
+		"an editor of the namespace":     {tenant(t, "erin", namespace, "edit"), tenants},
+		"an admin of the namespace":      {tenant(t, "adam", namespace, "admin"), tenants},
+		"cluster-admin in the namespace": {tenant(t, "omar", namespace, "cluster-admin"), tenants},
+		"the hub's role in the namespace": {tenant(t, "hugo", namespace, "leasecast-system:leasecast-hub"),
+			func(a act) string { return or(a.tenants, a.hub) }},
+		"an editor of all Leases": {leaseEditor(t), tenants},
+		"an owner of all resources": {account(t, "olga",
+			rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}), tenants},
 	}
 	stored := admin.CoordinationV1().Leases(namespace)
 	n := 0

@@ -1,0 +1,122 @@
+// Package config_test applies the manifests to real API servers, as people do: with kubectl.
+package config_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+const timeout = 2 * time.Minute
+
+// The management cluster, with config/default, and a member, with config/member. The tests share them and only read.
+var management, member *server
+
+type server struct {
+	name       string
+	config     *rest.Config
+	client     *kubernetes.Clientset
+	kubeconfig string // the administrator's
+	output     string // of kubectl apply
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	f, err := fleet.Start(ctx, fleet.Options{Members: []string{"east"}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	dir, err := os.MkdirTemp("", "leasecast-config-")
+	defer func() {
+		if err := f.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		_ = os.RemoveAll(dir)
+	}()
+	if err == nil {
+		err = f.WriteKubeconfigs(dir)
+	}
+	if err == nil {
+		management, err = newServer(ctx, f.Hub(), dir, "default")
+	}
+	if err == nil {
+		member, err = newServer(ctx, f.Member("east"), dir, "member")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// newServer applies a folder of this one.
+func newServer(ctx context.Context, of *fleet.Server, dir, folder string) (*server, error) {
+	s := &server{name: of.Name(), config: of.AdminConfig(), kubeconfig: filepath.Join(dir, of.Name()+".kubeconfig")}
+	s.config.Timeout = timeout
+	var err error
+	if s.client, err = kubernetes.NewForConfig(s.config); err != nil {
+		return nil, err
+	}
+	// Server-side and by force, because the fleet has made the CRDs already, and in another way.
+	s.output, err = s.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", folder)
+	return s, err
+}
+
+// kubectl returns all that it prints.
+func (s *server) kubectl(ctx context.Context, args ...string) (string, error) {
+	path := filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl")
+	cmd := exec.CommandContext(ctx, path, append([]string{"--kubeconfig", s.kubeconfig}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("kubectl %v: %w:\n%s", args, err, out.Bytes())
+	}
+	return out.String(), nil
+}
+
+// may asks whether a user may do something. Verbs and resources are as in a Role.
+func (s *server) may(t *testing.T, user, verb, namespace, group, resource, subresource, name string) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb, Namespace: namespace, Group: group, Resource: resource, Subresource: subresource, Name: name,
+		},
+	}}
+	review, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
+// as is a client with a token of a service account.
+func (s *server) as(t *testing.T, namespace, account string) *rest.Config {
+	t.Helper()
+	token, err := s.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := rest.AnonymousClientConfig(s.config)
+	config.BearerToken = token.Status.Token
+	return config
+}
