@@ -31,6 +31,8 @@ const outDir = "out"
 // startLimit bounds the start of the fleet, with the building of our own programs.
 const startLimit = 5 * time.Minute
 
+var errInterrupted = errors.New("interrupted")
+
 func main() {
 	// The libraries' complaints about servers that we break on purpose help nobody.
 	ctrl.SetLogger(logr.Discard())
@@ -92,6 +94,9 @@ func demo(ctx context.Context) (err error) {
 	n := newNarrator(os.Stdout)
 	n.say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
 	d, err := start(ctx, cast("demo", 100*time.Millisecond, n.step))
+	if ctx.Err() != nil && d == nil {
+		return errInterrupted // whatever it broke while starting
+	}
 	if err != nil {
 		return err
 	}
@@ -106,7 +111,7 @@ func demo(ctx context.Context) (err error) {
 	defer p.close()
 	played := p.run(ctx)
 	if ctx.Err() != nil {
-		return errors.Join(errors.New("interrupted"), context.Cause(ctx))
+		return errInterrupted
 	}
 	return errors.Join(played, p.tell())
 }

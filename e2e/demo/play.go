@@ -92,7 +92,7 @@ func (p *play) failover(ctx context.Context) error {
 	p.result.FailedOver = true
 	seen := p.copies["east"].Seen()
 	for namespace, at := range first {
-		stamp, ok := drill.LastStamp(seen, namespace)
+		stamp, ok := drill.LastStamp(seen, namespace, fault)
 		if !ok {
 			return fmt.Errorf("%s: no copy was seen in east that let it act", namespace)
 		}
@@ -103,7 +103,8 @@ func (p *play) failover(ctx context.Context) error {
 	}
 	p.step(fmt.Sprintf("failover took %.2f s; no lease of these timings could have let go of east before %.2f s",
 		p.result.Failover.Seconds(), p.result.Floor.Seconds()))
-	return nil
+	_, err = p.onlyActs(ctx, "west", 2*time.Second)
+	return err
 }
 
 // stay heals the old leader and watches that nothing moves back.

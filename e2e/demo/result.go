@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +40,7 @@ type file struct {
 func report(r result, verdicts []drill.Verdict) file {
 	f := file{Overlaps: len(drill.Breaches(verdicts)), Leaders: []string{}}
 	seconds := func(d time.Duration) *float64 {
-		s := d.Round(time.Millisecond).Seconds()
+		s := math.Round(d.Seconds()*1000) / 1000
 		return &s
 	}
 	if r.FailedOver {

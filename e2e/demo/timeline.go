@@ -110,7 +110,7 @@ func (p *play) bars(acts []drill.Act) string {
 		}
 	}
 	indent := strings.Repeat(" ", 18)
-	out := indent + ruler(from-p.zero, cells) + "\n" + indent + string(marks) + "\n"
+	out := indent + ruler(from-p.zero, cells) + "\n" + indent + strings.TrimRight(string(marks), " ") + "\n"
 	for _, namespace := range namespaces {
 		label := namespace
 		for _, s := range p.d.Fleet.Members() {

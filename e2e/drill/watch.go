@@ -134,15 +134,15 @@ func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLea
 	return w, nil
 }
 
-// LastStamp returns when, on the boot clock, the last copy was stamped that a reader of this member could see and that
-// let the member act in the namespace. seen are the sightings in that member.
-func LastStamp(seen []Sighting[*coordinationv1.Lease], namespace string) (stamp time.Duration, ok bool) {
+// LastStamp returns when, on the boot clock, the last copy was stamped, no later than at the given instant, that a reader of
+// this member could see and that let the member act in the namespace. seen are the sightings in that member.
+func LastStamp(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration, ok bool) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)
 		if s.Gone || c.Namespace != namespace || !c.LeadsHere() {
 			continue
 		}
-		if at := BootOf(c.Renewed, s.At); !ok || at > stamp {
+		if at := BootOf(c.Renewed, s.At); at <= upTo && (!ok || at > stamp) {
 			stamp, ok = at, true
 		}
 	}
