@@ -41,6 +41,8 @@ const (
 	Eligible Reason = "Eligible"
 	// PriorityChanged: an operator's edit put another cluster above the leader.
 	PriorityChanged Reason = "PriorityChanged"
+	// LeaseRenamed: the policy that owns the namespace now asks for another Lease name.
+	LeaseRenamed Reason = "LeaseRenamed"
 	// CopyLost: the leader's copy no longer stands and could not be renewed.
 	CopyLost Reason = "CopyLost"
 	// NeverReached: the hub has not reached the cluster yet.

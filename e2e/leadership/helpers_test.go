@@ -321,6 +321,44 @@ func (j *journal) check() time.Duration {
 	return longest
 }
 
+// follow begins to watch the copy of a leader that will have to go. The function that
+// it returns tells the latest stamp that was seen in this copy with this holder.
+func (w *world) follow(leader, namespace string) (last func() time.Time) {
+	w.t.Helper()
+	j := w.keeps(leader, namespace)
+	return func() time.Time {
+		j.stop()
+		var latest time.Time
+		for _, s := range j.seen {
+			if s.holder == leader+"."+w.fleet && s.renewed.After(latest) {
+				latest = s.renewed
+			}
+		}
+		return latest
+	}
+}
+
+// handedOver waits until a namespace has another leader, and checks that its term came
+// in order: in a higher epoch, and not before all that its predecessor was promised had
+// passed.
+func (w *world) handedOver(namespace, to string, epoch int64, last func() time.Time, members ...string) {
+	w.t.Helper()
+	after := w.leads(to, namespace, soon, members...)
+	if after <= epoch {
+		w.t.Errorf("epoch %d after %d", after, epoch)
+	}
+	r, err := w.record(namespace)
+	w.must(err)
+	if r.Status.Reason != reason.HandedOver {
+		w.t.Errorf("reason %s, history %+v", r.Status.Reason, r.Status.History)
+	}
+	bound := last().Add(fastDuration + fastSkew)
+	if r.Status.AcquireTime.Time.Before(bound) {
+		w.t.Errorf("granted at %v, before the bound %v", r.Status.AcquireTime, bound)
+	}
+	w.t.Logf("granted %v after the bound", r.Status.AcquireTime.Sub(bound))
+}
+
 // took runs a step and returns how long it took.
 func took(step func()) time.Duration {
 	begin := time.Now()

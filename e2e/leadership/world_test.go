@@ -177,8 +177,15 @@ func (w *world) namespace(suffix string, members ...string) string {
 // policy creates a policy with the fast profile.
 func (w *world) policy(name string, namespaces ...string) *v1alpha1.LeadershipPolicy {
 	w.t.Helper()
-	p := &v1alpha1.LeadershipPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: name},
+	p := newPolicy(w.fleet, name, namespaces...)
+	w.must(w.hub.Create(w.t.Context(), p))
+	return p
+}
+
+// newPolicy is a policy with the fast profile.
+func newPolicy(fleet, name string, namespaces ...string) *v1alpha1.LeadershipPolicy {
+	return &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name},
 		Spec: v1alpha1.LeadershipPolicySpec{
 			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
 			Timings: v1alpha1.Timings{
@@ -189,8 +196,6 @@ func (w *world) policy(name string, namespaces ...string) *v1alpha1.LeadershipPo
 			},
 		},
 	}
-	w.must(w.hub.Create(w.t.Context(), p))
-	return p
 }
 
 // record reads the record of a namespace.

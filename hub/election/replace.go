@@ -34,6 +34,11 @@ func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason
 	if overtaken(s.Record, holder, ranked) {
 		return reason.PriorityChanged
 	}
+	if p.LeaseName != s.Record.LeaseName && holder.Fitness == Fit {
+		// Another policy owns the namespace now. Nothing may be promised in its Lease while
+		// something stands in the old one.
+		return reason.LeaseRenamed
+	}
 	return ""
 }
 
