@@ -1,0 +1,104 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The keys of out/bench.json.
+const (
+	readerNs         = "reader.nsPerOp"
+	readerAllocs     = "reader.allocsPerOp"
+	overFloorMedian  = "failover.overFloorMedianSeconds"
+	overFloorMax     = "failover.overFloorMaxSeconds"
+	renewalDelayP99  = "blackhole.renewalDelayP99Seconds"
+	membersPerSecond = "writes.membersPerSecond"
+	hubPerSecond     = "writes.hubPerSecond"
+	cpuCores         = "hub.cpuCores"
+	rssMiB           = "hub.rssMiB"
+)
+
+// targets are the most that each figure should be. Those without one are for information.
+var targets = map[string]float64{
+	readerNs: 100, readerAllocs: 0, overFloorMedian: 0.1, overFloorMax: 0.5,
+	renewalDelayP99: 0.1, membersPerSecond: 22, hubPerSecond: 0,
+}
+
+// figures are what was measured, by key.
+type figures map[string]float64
+
+// table shows the figures beside their targets.
+func (f figures) table(chosen []measurement) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-34s %12s %12s\n", "figure", "measured", "target")
+	for _, m := range chosen {
+		for _, key := range m.keys {
+			value, target, verdict := "not measured", "", ""
+			v, measured := f[key]
+			if measured {
+				value = number(v)
+			}
+			if most, ok := targets[key]; ok {
+				target = "≤ " + number(most)
+				if measured && v > most {
+					verdict = "  MISSED"
+				}
+			}
+			fmt.Fprintf(&out, "%-34s %12s %12s%s\n", key, value, target, verdict)
+		}
+	}
+	return out.String()
+}
+
+// number shows four significant digits at most.
+func number(v float64) string {
+	rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
+	if err != nil {
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	}
+	return strconv.FormatFloat(rounded, 'f', -1, 64)
+}
+
+// write writes the figures into a file. What could not be measured is null.
+func (f figures) write(file string, chosen []measurement) error {
+	all := map[string]*float64{}
+	for _, m := range chosen {
+		for _, key := range m.keys {
+			all[key] = nil
+			if v, ok := f[key]; ok {
+				all[key] = &v
+			}
+		}
+	}
+	raw, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// quantile returns the least of the values that is not exceeded by a share q of them. There must be some.
+func quantile(values []time.Duration, q float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(values))
+	i := int(q*float64(len(sorted))+0.999999) - 1
+	return sorted[min(max(i, 0), len(sorted)-1)]
+}
+
+// median returns the middle of the values, or the mean of the two in the middle. There must be some.
+func median(values []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+const (
+	// ledNamespaces is how many namespaces there are in the steady state, in every member.
+	ledNamespaces = 100
+	steadyWindow  = time.Minute
+	sampleEvery   = time.Second
+)
+
+// measureSteady counts the writes of a minute in which nothing happens, and what the hub process takes for it.
+func measureSteady(ctx context.Context, b *bench) (err error) {
+	var namespaces []string
+	for i := range ledNamespaces {
+		namespaces = append(namespaces, fmt.Sprintf("team-%03d", i))
+	}
+	d, err := b.start(ctx, drill.Options{
+		Timings: drill.Default,
+		Members: []drill.Member{
+			{Name: "east", Priority: 100, Namespaces: namespaces},
+			{Name: "west", Priority: 50, Namespaces: namespaces},
+			{Name: "south", Priority: 10, Namespaces: namespaces},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	if err := awaitLed(ctx, d, ledNamespaces); err != nil {
+		return err
+	}
+	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", ledNamespaces, 2*d.Timings.Duration))
+	if err := pass(ctx, 2*d.Timings.Duration); err != nil {
+		return err
+	}
+	counter, err := newWriteCounter(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer counter.stop()
+	from, err := counter.count(ctx)
+	if err != nil {
+		return err
+	}
+	b.say(fmt.Sprintf("measuring for %s", steadyWindow))
+	usage, err := sample(ctx, d.Hubs()[0].PID(), steadyWindow)
+	if err != nil {
+		return err
+	}
+	to, err := counter.count(ctx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.Check(), awaitLed(ctx, d, ledNamespaces)); err != nil {
+		return fmt.Errorf("the minute was not steady: %w", err)
+	}
+	for _, s := range d.Fleet.Servers() {
+		rate := to[s.Name()].rateSince(from[s.Name()])
+		b.say(fmt.Sprintf("%s: %.2f writes a second by the hub", s.Name(), rate))
+		if s == d.Fleet.Hub() {
+			b.figures[hubPerSecond] = rate
+		} else {
+			b.figures[membersPerSecond] += rate
+		}
+	}
+	b.figures[cpuCores], b.figures[rssMiB] = usage.cores, usage.rssMiB
+	return nil
+}
