@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -126,25 +127,26 @@ func (c *Controller) publisher(m fleet.Member, key lease.Key, logger logr.Logger
 		Clock:      c.Clock,
 		MayStamp:   c.Tenure.MayStamp,
 		Ledger:     c.ledger,
-		Report:     func(write bool, sent lease.Reading, err error) { report(m, write, sent, err) },
+		Report:     func(write bool, sent lease.Reading, err error) { report(m.Observe, write, sent, err) },
 		Changed:    func(namespace string) { c.copiesChanged(m.Key, namespace) },
+		Queue:      workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 		Log:        logger,
 	})
 }
 
 // report tells the member's health of a request. A refusal is left out: it may concern
 // one namespace only, and the probe asks about the member as a whole.
-func report(m fleet.Member, write bool, sent lease.Reading, err error) {
+func report(observe func(health.Observation), write bool, sent lease.Reading, err error) {
 	kind := health.Read
 	if write {
 		kind = health.Write
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
-		m.Observe(health.Observation{Kind: kind, At: sent, OK: true})
+		observe(health.Observation{Kind: kind, At: sent, OK: true})
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err):
 	default:
-		m.Observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: err.Error()})
+		observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: err.Error()})
 	}
 }
 

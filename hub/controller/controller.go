@@ -54,6 +54,7 @@ type Controller struct {
 	live   client.Reader // reads records: a decision never rests on a stale one
 	events events.EventRecorder
 	ledger *publish.Ledger
+	sight  sight
 
 	records  queue
 	policies queue
@@ -86,6 +87,7 @@ func New(o Options) *Controller {
 	return &Controller{
 		Options:  o,
 		ledger:   publish.NewLedger(),
+		sight:    fleetSight{o.Fleet},
 		engaged:  map[fleet.Key]engagement{},
 		attached: map[fleet.Key]*attachment{},
 		ends:     map[fleet.Key]chan struct{}{},

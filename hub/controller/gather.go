@@ -69,7 +69,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
 	}
-	for _, m := range c.Fleet.Members(key.Namespace) {
+	for _, m := range c.sight.members(key.Namespace) {
 		mv, err := c.member(ctx, m, key.Name)
 		if err != nil {
 			return nil, err
@@ -103,8 +103,8 @@ func (c *Controller) member(ctx context.Context, m fleet.Member, namespace strin
 		mv.isRead = false
 		return mv, nil
 	}
-	ns := &corev1.Namespace{}
-	switch err := m.Cluster().GetCache().Get(ctx, types.NamespacedName{Name: namespace}, ns); {
+	ns, err := c.sight.namespace(ctx, m, namespace)
+	switch {
 	case err == nil:
 		mv.namespace = ns
 	case !apierrors.IsNotFound(err):
@@ -144,9 +144,7 @@ func (c *Controller) claim(v *view, policies []*policy) {
 			v.stop = "the Clusters are moving to another hub"
 		}
 	}
-	select {
-	case <-c.Fleet.Synced():
-	default:
+	if !c.sight.synced() {
 		v.stop = "the Clusters are not known yet"
 	}
 }
@@ -184,7 +182,7 @@ func (c *Controller) fold(v *view) {
 	for i := range v.members {
 		m := &v.members[i]
 		if v.policy != nil {
-			m.verdict = m.Health(v.policy.thresholds)
+			m.verdict = c.sight.health(m.Member, v.policy.thresholds)
 		}
 		if m.publisher == nil {
 			continue

@@ -50,13 +50,14 @@ type Options struct {
 	// Changed hears that the facts of a namespace are not what they were, or that a copy
 	// was seen for which there is no assignment. It must not block.
 	Changed func(namespace string)
-	Log     logr.Logger
+	// Queue brings the names of copies back that have something to do. Run shuts it down.
+	Queue workqueue.TypedDelayingInterface[types.NamespacedName]
+	Log   logr.Logger
 }
 
 // Publisher writes the copies of one member. Use New, then Run.
 type Publisher struct {
 	Options
-	queue workqueue.TypedDelayingInterface[types.NamespacedName]
 
 	mu          sync.Mutex // guards what follows; never held across I/O
 	lanes       map[types.NamespacedName]*lane
@@ -72,7 +73,6 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	return &Publisher{
 		Options: o,
-		queue:   workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 		lanes:   map[types.NamespacedName]*lane{},
 	}
 }
@@ -80,11 +80,11 @@ func New(o Options) *Publisher {
 // Run reads every copy of the member, then works until ctx ends. When it returns,
 // nothing is under way any more.
 func (p *Publisher) Run(ctx context.Context) {
-	defer p.queue.ShutDown()
-	stop := context.AfterFunc(ctx, p.queue.ShutDown)
+	defer p.Queue.ShutDown()
+	stop := context.AfterFunc(ctx, p.Queue.ShutDown)
 	defer stop()
 	if err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-		return p.readAll(ctx), nil
+		return p.ReadAll(ctx), nil
 	}); err != nil {
 		return
 	}
@@ -92,20 +92,21 @@ func (p *Publisher) Run(ctx context.Context) {
 	for range workers {
 		wg.Go(func() {
 			for {
-				key, shutdown := p.queue.Get()
+				key, shutdown := p.Queue.Get()
 				if shutdown {
 					return
 				}
-				p.work(ctx, key)
-				p.queue.Done(key)
+				p.Work(ctx, key)
+				p.Queue.Done(key)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// readAll reads all copies of the member once, live.
-func (p *Publisher) readAll(ctx context.Context) bool {
+// ReadAll reads all copies of the member once, live, and reports whether they were
+// read. Run calls it first, until it succeeds.
+func (p *Publisher) ReadAll(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	sent := p.Clock.Now()
@@ -164,7 +165,7 @@ func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timin
 	p.mu.Lock()
 	p.lane(key).assign(a, t)
 	p.mu.Unlock()
-	p.queue.Add(key)
+	p.Queue.Add(key)
 }
 
 // Close takes away the right to stamp in a namespace, whatever the name of the copy.
@@ -200,7 +201,7 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	news := l.known.lease == nil || before == nil || before.ResourceVersion != l.known.lease.ResourceVersion
 	p.mu.Unlock()
 	if news {
-		p.queue.Add(key)
+		p.Queue.Add(key)
 	}
 	if !had {
 		p.Changed(key.Namespace)
@@ -216,7 +217,7 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	}
 	p.mu.Unlock()
 	if ok {
-		p.queue.Add(key)
+		p.Queue.Add(key)
 	}
 }
 
@@ -233,12 +234,13 @@ func (p *Publisher) lane(key types.NamespacedName) *lane {
 	return l
 }
 
-// work runs one lane until it has nothing to do.
-func (p *Publisher) work(ctx context.Context, key types.NamespacedName) {
+// Work runs the lane of one copy until it has nothing to do. Run calls it for what the
+// queue brings, never twice at once for the same copy.
+func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	for ctx.Err() == nil {
 		s, timeout, later := p.step(key)
 		if later > 0 {
-			p.queue.AddAfter(key, later)
+			p.Queue.AddAfter(key, later)
 		}
 		if s.action == idle {
 			return
@@ -247,7 +249,7 @@ func (p *Publisher) work(ctx context.Context, key types.NamespacedName) {
 		obj, err := p.send(ctx, key, s, timeout)
 		p.heard(s.action != read, sent, err)
 		if pause := p.settle(key, s, obj, err); pause > 0 {
-			p.queue.AddAfter(key, pause)
+			p.Queue.AddAfter(key, pause)
 			return
 		}
 	}

@@ -1,0 +1,46 @@
+package controller
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+// sight is what a decision sees of the members. The simulation stands in its place;
+// everything else of a decision runs there as it runs here.
+type sight interface {
+	// synced reports whether every Cluster is known, though not necessarily reached.
+	synced() bool
+	// members returns the members of a fleet, ordered by name.
+	members(fleetName string) []fleet.Member
+	// health judges a member now.
+	health(m fleet.Member, th health.Thresholds) health.Verdict
+	// namespace returns a namespace of a connected member, from a cache.
+	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
+}
+
+// fleetSight sees the members of a fleet.
+type fleetSight struct{ *fleet.Provider }
+
+func (f fleetSight) synced() bool {
+	select {
+	case <-f.Synced():
+		return true
+	default:
+		return false
+	}
+}
+
+func (f fleetSight) members(fleetName string) []fleet.Member { return f.Members(fleetName) }
+
+func (fleetSight) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
+
+func (fleetSight) namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
+	ns := &corev1.Namespace{}
+	err := m.Cluster().GetCache().Get(ctx, types.NamespacedName{Name: name}, ns)
+	return ns, err
+}
