@@ -1,0 +1,285 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/membertest"
+	gate "github.com/leasecast/leasecast/member/reconcile"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+func newQueue() queue {
+	return workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+}
+
+// drain returns the names that are queued, sorted, once all that is due has happened.
+func drain(q queue) []string {
+	synctest.Wait()
+	names := []string{}
+	for q.Len() > 0 {
+		req, _ := q.Get()
+		names = append(names, req.String())
+		q.Done(req)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func object(namespace, name string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+// start runs a Resync for ConfigMaps until the test is over.
+func start(t *testing.T, m member.Leader, r client.Reader) (q queue, stop func()) {
+	t.Helper()
+	q = newQueue()
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := gate.Resync(m, r, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+		t.Fatal(err)
+	}
+	return q, func() { cancel(); synctest.Wait(); q.ShutDown() }
+}
+
+func TestResyncEnqueuesEverythingOfThePromotedNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := membertest.New()
+		c := fake.NewClientBuilder().WithObjects(object(ns, "a"), object(ns, "b"), object("other", "c")).Build()
+		q, stop := start(t, f, c)
+		defer stop()
+		expect := func(when string, want ...string) {
+			t.Helper()
+			if got := drain(q); !slices.Equal(got, want) {
+				t.Errorf("%s: enqueued %q, want %q", when, got, want)
+			}
+		}
+		expect("at first", []string{}...)
+		f.Promote(ns)
+		expect("promoted", "shop/a", "shop/b")
+		f.Renew(ns)
+		expect("renewed", []string{}...)
+		f.Demote(ns)
+		expect("demoted", []string{}...)
+		f.Promote(ns)
+		expect("promoted again", "shop/a", "shop/b")
+		f.Promote(ns)
+		expect("in a new term", "shop/a", "shop/b")
+		f.Expire()
+		f.Renew(ns)
+		expect("after a gap", "shop/a", "shop/b")
+	})
+}
+
+func TestResyncEnqueuesWhatIsLedWhenItStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := membertest.New()
+		f.Promote(ns)
+		f.Demote("other")
+		q, stop := start(t, f, fake.NewClientBuilder().WithObjects(object(ns, "a"), object("other", "c")).Build())
+		defer stop()
+		if got := drain(q); !slices.Equal(got, []string{"shop/a"}) {
+			t.Errorf("enqueued %q, want shop/a", got)
+		}
+	})
+}
+
+func TestResyncEndsWithItsController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := membertest.New()
+		q, stop := start(t, f, fake.NewClientBuilder().WithObjects(object(ns, "a")).Build())
+		stop()
+		f.Promote(ns)
+		if got := drain(q); len(got) != 0 {
+			t.Errorf("enqueued %q after the end", got)
+		}
+	})
+}
+
+// failing is a reader whose lists fail until told otherwise.
+type failing struct {
+	client.Reader
+	lists, fails atomic.Int64
+}
+
+func (f *failing) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if f.lists.Add(1) <= f.fails.Load() {
+		return errors.New("no answer")
+	}
+	return f.Reader.List(ctx, list, opts...)
+}
+
+func TestResyncRepeatsAListThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := membertest.New()
+		r := &failing{Reader: fake.NewClientBuilder().WithObjects(object(ns, "a")).Build()}
+		r.fails.Store(5)
+		q, stop := start(t, f, r)
+		defer stop()
+		f.Promote(ns)
+		<-time.After(10 * time.Second)
+		if got := drain(q); !slices.Equal(got, []string{"shop/a"}) || r.lists.Load() != 6 {
+			t.Errorf("enqueued %q in %d lists, want shop/a in 6", got, r.lists.Load())
+		}
+	})
+}
+
+func TestResyncGivesUpWhenTheTermIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := membertest.New()
+		r := &failing{Reader: fake.NewClientBuilder().Build()}
+		r.fails.Store(1 << 40)
+		_, stop := start(t, f, r)
+		defer stop()
+		f.Promote(ns)
+		<-time.After(10 * time.Second)
+		f.Demote(ns)
+		synctest.Wait()
+		before := r.lists.Load()
+		<-time.After(time.Minute)
+		if after := r.lists.Load(); after != before || before < 2 {
+			t.Errorf("listed %d times while it led and %d times after", before, after-before)
+		}
+	})
+}
+
+func TestResyncTypedEnqueuesTheRequestsOfAnObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := membertest.New()
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+		defer q.ShutDown()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := fake.NewClientBuilder().WithObjects(object(ns, "a")).Build()
+		if err := gate.ResyncTyped(f, c, &corev1.ConfigMapList{}, func(o client.Object) []string {
+			return []string{o.GetName() + "1", o.GetName() + "2"}
+		}).Start(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+		f.Promote(ns)
+		synctest.Wait()
+		first, _ := q.Get()
+		second, _ := q.Get()
+		if first != "a1" || second != "a2" || q.Len() != 0 {
+			t.Errorf("enqueued %q, %q and %d more, want a1 and a2", first, second, q.Len())
+		}
+	})
+}
+
+// No request may be lost to a promotion that comes while it is being skipped. Each
+// round creates an object, enqueues it as its informer would, and promotes this
+// cluster, all at once and with several workers; then every object must have been
+// acted on in this very term, with nothing else to wake the controller.
+func TestNoRequestIsLostToAPromotion(t *testing.T) {
+	const rounds, objects = 300, 4
+	f := membertest.New()
+	cache := &memory{}
+	var acted sync.Map // "name epoch"
+	q := newQueue()
+	g := gate.Gate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		epoch, _ := member.EpochFrom(ctx)
+		acted.Store(fmt.Sprint(req.Name, " ", epoch), true)
+		return reconcile.Result{}, nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	var workers sync.WaitGroup
+	for range 3 {
+		workers.Go(func() { work(ctx, t, q, g) })
+	}
+	defer workers.Wait()
+	defer q.ShutDown()
+	defer cancel()
+	if err := gate.Resync(f, cache, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+		t.Fatal(err)
+	}
+
+	for round := range rounds {
+		var all sync.WaitGroup
+		epoch := int64(0)
+		for i := range objects {
+			all.Go(func() {
+				o := object(ns, fmt.Sprint(round, "-", i))
+				cache.add(o)
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+			})
+		}
+		all.Go(func() { epoch = f.Promote(ns) })
+		all.Wait()
+		deadline := time.After(10 * time.Second)
+		for _, o := range cache.all() {
+			for key := fmt.Sprint(o.Name, " ", epoch); ; {
+				if _, ok := acted.Load(key); ok {
+					break
+				}
+				select {
+				case <-time.After(time.Millisecond):
+				case <-deadline:
+					t.Fatalf("round %d: %s was not acted on in epoch %d", round, o.Name, epoch)
+				}
+			}
+		}
+		if round%20 == 19 {
+			cache.clear() // keeps the rounds short
+		}
+		f.Demote(ns)
+	}
+}
+
+// work is what a controller's worker does.
+func work(ctx context.Context, t *testing.T, q queue, r reconcile.Reconciler) {
+	for {
+		req, shutdown := q.Get()
+		if shutdown {
+			return
+		}
+		if result, err := r.Reconcile(ctx, req); err != nil || !result.IsZero() {
+			t.Errorf("Reconcile(%v) = %v, %v", req, result, err)
+		}
+		q.Done(req)
+	}
+}
+
+// memory is an informer cache.
+type memory struct {
+	client.Reader
+	mu    sync.Mutex
+	items []corev1.ConfigMap
+}
+
+func (m *memory) add(o *corev1.ConfigMap) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.items = append(m.items, *o)
+}
+
+func (m *memory) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.items = nil
+}
+
+func (m *memory) all() []corev1.ConfigMap {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.items)
+}
+
+func (m *memory) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*corev1.ConfigMapList).Items = m.all()
+	return nil
+}
