@@ -2,15 +2,19 @@ package fleet_test
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -65,8 +69,8 @@ func badNeighbors(t *testing.T, namespace string) map[fleet.Key]reason.Reason {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { blackHole.Close() })
-	west := proxied(t, servers.Member("west"))
-	address := servers.Member("west").Proxy().Addr()
+	west := proxied(t, servers(t).Member("west"))
+	address := servers(t).Member("west").Proxy().Addr()
 	kinds := map[fleet.Key]reason.Reason{}
 	for name, bad := range map[string]struct {
 		kubeconfig []byte
@@ -77,10 +81,7 @@ func badNeighbors(t *testing.T, namespace string) map[fleet.Key]reason.Reason {
 		"dead":      {replaced(west, address, "127.0.0.1:1"), reason.Unreachable},
 		"deaf":      {replaced(west, address, blackHole.Addr().String()), reason.Unreachable},
 		"silent":    {silentServer(t), reason.Unreachable},
-		"forbidden": {account(t, servers.Member("west"), "nobody", nil), reason.Forbidden},
-		"reader": {account(t, servers.Member("west"), "reader", []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
-		}), reason.Forbidden},
+		"forbidden": {account(t, servers(t).Member("west"), "nobody", nil), reason.Forbidden},
 	} {
 		k := fleet.Key{Fleet: namespace, Name: name}
 		registerAs(t, k, bad.kubeconfig)
@@ -99,7 +100,7 @@ func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
 		t.Errorf("%d members are known when synced, want %d", got, len(bad))
 	}
 	start := time.Now()
-	east := register(t, servers.Member("east"), "bad", "100")
+	east := register(t, servers(t).Member("east"), "bad", "100")
 	h.awaitMember(t, east, "east is healthy beside them", 5*time.Second, healthy)
 	t.Logf("east is healthy after %v", time.Since(start))
 
@@ -116,7 +117,7 @@ func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
 	}
 	// One of them is mended.
 	mended := fleet.Key{Fleet: "bad", Name: "silent"}
-	setKubeconfig(t, mended, proxied(t, servers.Member("west")))
+	setKubeconfig(t, mended, proxied(t, servers(t).Member("west")))
 	t.Logf("mended after %v", h.awaitMember(t, mended, "the silent one is mended", 5*time.Second, connected))
 
 	start = time.Now()
@@ -125,6 +126,23 @@ func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
 		t.Errorf("stopping took %v", took)
 	}
 	awaitGoroutines(t, before)
+}
+
+func TestMemberThatRefusesToBeWatchedIsForbidden(t *testing.T) {
+	h := startHub(t, "refusing", true)
+	reader := account(t, servers(t).Member("west"), "reader", []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+	})
+	k := fleet.Key{Fleet: "refusing", Name: "reader"}
+	registerAs(t, k, reader)
+	took := h.awaitMember(t, k, "the refusal is shown", 10*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == reason.Forbidden })
+	m, _ := h.Member(k)
+	t.Logf("after %v: %s", took, m.Problem.Message)
+	if m.Connected {
+		t.Error("it is connected")
+	}
+	account(t, servers(t).Member("west"), "reader", enough) // the same token, with more rights
+	t.Logf("healthy %v after the rights were given", h.awaitMember(t, k, "it is healthy", 10*time.Second, healthy))
 }
 
 // goroutines are the stacks of those that run code of this repository's hub or of its informers.
@@ -159,23 +177,24 @@ func awaitGoroutines(t *testing.T, before int) {
 func TestWrongAndDuplicateClusters(t *testing.T) {
 	makeNamespace(t, "identity")
 	wrong := fleet.Key{Fleet: "identity", Name: "wrong"}
-	registerAs(t, wrong, proxied(t, servers.Member("west")))
+	registerAs(t, wrong, proxied(t, servers(t).Member("west")))
 	edit(t, wrong, func(c *clusterv1.Cluster) {
 		c.Annotations = map[string]string{"leasecast.dev/cluster-uid": "the-uid-of-a-cluster-that-was"}
 	})
+	removeProbe(t, servers(t).Member("west"))
 	h := startHub(t, "identity", true)
 	h.awaitMember(t, wrong, "another UID than the pinned one", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
 	if m, _ := h.Member(wrong); m.Connected || m.Pinned {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
 	}
-	if _, err := direct(t, servers.Member("west")).CoordinationV1().Leases("kube-system").Get(t.Context(), "leasecast-hub-probe", getOptions); err == nil {
-		t.Log("a probe Lease of another test is there") // nothing is known of it then
+	if probeOf(t, servers(t).Member("west")) {
+		t.Error("the hub wrote into the wrong cluster")
 	}
 
-	first := register(t, servers.Member("east"), "identity", "100")
+	first := register(t, servers(t).Member("east"), "identity", "100")
 	h.awaitMember(t, first, "the first Cluster of east", patience, healthy)
 	second := fleet.Key{Fleet: "identity", Name: "also-east"}
-	registerAs(t, second, proxied(t, servers.Member("east")))
+	registerAs(t, second, proxied(t, servers(t).Member("east")))
 	h.awaitMember(t, second, "the second Cluster of east", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.DuplicateCluster })
 	if m, _ := h.Member(second); m.Connected || m.Pinned || getCluster(t, second).Annotations["leasecast.dev/cluster-uid"] != "" {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
@@ -192,4 +211,47 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	h.awaitMember(t, first, "it takes no part", patience, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
 	h.Forget(first)
 	h.awaitMember(t, second, "the second Cluster takes its place", patience, healthy)
+}
+
+// Behind an address there can be another cluster at any time: restored, rebuilt, or the load balancer
+// of somebody else.
+func TestAnotherClusterBehindTheSameAddressIsNotWrittenTo(t *testing.T) {
+	var uid atomic.Value
+	uid.Store("the-first")
+	var strayed atomic.Int32
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/api/v1/namespaces/kube-system":
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid.Load())
+		case r.Method == http.MethodDelete && uid.Load() == "the-second":
+			strayed.Add(1)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+		}
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	k := fleet.Key{Fleet: "replaced", Name: "fake"}
+	registerAs(t, k, tokenKubeconfig(t, server.URL, server.Certificate()))
+	h := startHub(t, "replaced", true)
+	h.awaitMember(t, k, "it is pinned", patience, func(m fleet.Member) bool { return m.Pinned && m.UID == "the-first" })
+
+	uid.Store("the-second")
+	took := h.awaitMember(t, k, "the other cluster is noticed", 5*time.Second, func(m fleet.Member) bool {
+		return m.Problem.Reason == reason.WrongCluster && m.UID == "the-first"
+	})
+	t.Logf("after %v", took)
+	m, _ := h.Member(k)
+	err := m.Writer().CoordinationV1().Leases("default").Delete(t.Context(), "x", metav1.DeleteOptions{})
+	if err == nil || strayed.Load() != 0 {
+		t.Errorf("a write got through: %v", err)
+	}
+	uid.Store("the-first")
+	h.awaitMember(t, k, "the first is back", 5*time.Second, func(m fleet.Member) bool { return m.Problem.Reason != reason.WrongCluster })
+	uid.Store("the-second")
+	h.awaitMember(t, k, "the other cluster is noticed again", 5*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
+	edit(t, k, func(c *clusterv1.Cluster) { delete(c.Annotations, "leasecast.dev/cluster-uid") })
+	h.awaitMember(t, k, "the operator says that it is right", 5*time.Second, func(m fleet.Member) bool { return m.Pinned && m.UID == "the-second" })
 }

@@ -97,7 +97,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return c.leave(ctx, s)
 	case s.spec.moved, nameProblem(c.key) != "":
 		// The other hub is at work already, or there is nothing to do.
-		return forever, false
+		return c.untilForgotten(s, now), false
 	}
 	if !c.adopt(ctx, s) {
 		return retry, false

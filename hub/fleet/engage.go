@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +50,7 @@ func (c *connection) connect(ctx context.Context) error {
 	if s.cluster != nil || s.target == nil {
 		return nil // done, or a probe has just found another cluster
 	}
-	refused := &refusal{}
+	refused := &refusal{log: log.FromContext(ctx).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))}
 	cl, err := c.newCluster(refused)
 	if err != nil {
 		return err
@@ -115,13 +116,20 @@ func (c *connection) newCluster(refused *refusal) (cluster.Cluster, error) {
 
 // refusal remembers that a member refused what an informer asked for: waiting does not help.
 type refusal struct {
+	log logr.Logger
+
 	mu     sync.Mutex
 	err    error
 	giveUp context.CancelFunc
 }
 
-func (r *refusal) handle(ctx context.Context, reflector *toolscache.Reflector, err error) {
-	toolscache.DefaultWatchErrorHandler(ctx, reflector, err)
+// handle is told of each request of an informer that failed. Those that were not answered do not get
+// here (see patient).
+func (r *refusal) handle(ctx context.Context, _ *toolscache.Reflector, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.log.Info("Member could not be watched", "error", shorten(err.Error()))
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return
 	}

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -17,7 +19,7 @@ import (
 
 func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	h := startHub(t, "connect", true)
-	east := register(t, servers.Member("east"), "connect", "100")
+	east := register(t, servers(t).Member("east"), "connect", "100")
 	took := h.awaitMember(t, east, "east is healthy", patience, healthy)
 	t.Logf("healthy after %v", took)
 
@@ -55,7 +57,7 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 
 func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 	h := startHub(t, "caches", true)
-	east := register(t, servers.Member("east"), "caches", "100")
+	east := register(t, servers(t).Member("east"), "caches", "100")
 	h.awaitMember(t, east, "east is connected", patience, connected)
 	m, _ := h.Member(east)
 	leases := m.Writer().CoordinationV1().Leases(metav1.NamespaceDefault)
@@ -100,55 +102,60 @@ func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 	}
 }
 
-func TestBlackHoledMemberIsNoticedAndComesBack(t *testing.T) {
-	h := startHub(t, "blackhole", true)
-	proxy := servers.Member("east").Proxy()
-	t.Cleanup(proxy.Heal)
-	east := register(t, servers.Member("east"), "blackhole", "100")
-	west := register(t, servers.Member("west"), "blackhole", "50")
-	h.awaitMember(t, east, "east is healthy", patience, healthy)
-	h.awaitMember(t, west, "west is healthy", patience, healthy)
+func TestLostMemberIsNoticedAndComesBack(t *testing.T) {
+	server := servers(t).Member("east")
+	for _, fault := range []struct {
+		name       string
+		begin, end func(*testing.T)
+	}{
+		{"black hole", func(*testing.T) { server.Proxy().BlackHole() }, func(*testing.T) { server.Proxy().Heal() }},
+		{"refused", func(*testing.T) { server.Proxy().Reset() }, func(*testing.T) { server.Proxy().Heal() }},
+		{"paused", func(t *testing.T) { must(t, server.Pause()) }, func(t *testing.T) { must(t, server.Resume()) }},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			namespace := "lost-" + strings.ReplaceAll(fault.name, " ", "-")
+			h := startHub(t, namespace, true)
+			t.Cleanup(func() { fault.end(t) })
+			east := register(t, server, namespace, "100")
+			west := register(t, servers(t).Member("west"), namespace, "50")
+			h.awaitMember(t, east, "east is healthy", patience, healthy)
+			h.awaitMember(t, west, "west is healthy", patience, healthy)
 
-	proxy.BlackHole()
-	took := h.awaitMember(t, east, "east is unhealthy", 10*time.Second, func(m fleet.Member) bool {
-		return m.Health(thresholds).State == health.Unhealthy
-	})
-	t.Logf("unhealthy %v after the black hole, with a threshold of %v", took, thresholds.UnreachableAfter)
-	m, _ := h.Member(east)
-	if !m.Connected || m.Problem.Reason != "Unreachable" {
-		t.Errorf("connected %v, problem %v", m.Connected, m.Problem)
+			fault.begin(t)
+			took := h.awaitMember(t, east, "east is unhealthy", 10*time.Second, func(m fleet.Member) bool {
+				return m.Health(thresholds).State == health.Unhealthy
+			})
+			t.Logf("unhealthy after %v, with a threshold of %v", took, thresholds.UnreachableAfter)
+			m, _ := h.Member(east)
+			if !m.Connected || m.Problem.Reason != reason.Unreachable {
+				t.Errorf("connected %v, problem %v", m.Connected, m.Problem)
+			}
+			t.Log(m.Problem.Message)
+			awaitDeadConnections(t, h, east)
+			var namespaces corev1.NamespaceList
+			if err := m.Cluster().GetClient().List(t.Context(), &namespaces); err != nil || len(namespaces.Items) < 4 {
+				t.Errorf("the caches lost their last answer: %v, %v", namespaces.Items, err)
+			}
+			if w, _ := h.Member(west); w.Health(thresholds).State != health.Healthy {
+				t.Errorf("west suffers from it: %+v", w.Health(thresholds))
+			}
+
+			fault.end(t)
+			took = h.awaitMember(t, east, "east answers", 5*time.Second, func(m fleet.Member) bool { return m.Health(thresholds).Answering })
+			t.Logf("answers %v after the return", took)
+			t.Logf("caches follow %v later", awaitCached(t, h, east, server))
+			h.awaitMember(t, east, "east is healthy again", 10*time.Second, healthy)
+			if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
+				t.Errorf("engaged %d times, ended %d times", begun, ended)
+			}
+		})
 	}
-	var namespaces corev1.NamespaceList
-	if err := m.Cluster().GetClient().List(t.Context(), &namespaces); err != nil || len(namespaces.Items) < 4 {
-		t.Errorf("the caches lost their last answer: %v, %v", namespaces.Items, err)
-	}
-	if w, _ := h.Member(west); w.Health(thresholds).State != health.Healthy {
-		t.Errorf("west suffers from it: %+v", w.Health(thresholds))
-	}
-	// Changed while nobody looks: the caches must show it soon after the return.
-	away := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "away-"}}
-	direct, err := client.New(servers.Member("east").AdminConfig(), client.Options{})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-	if err := direct.Create(t.Context(), away); err != nil {
-		t.Fatal(err)
-	}
-	awaitDeadConnections(t, h, east)
-
-	proxy.Heal()
-	took = h.awaitMember(t, east, "east answers", 5*time.Second, func(m fleet.Member) bool { return m.Health(thresholds).Answering })
-	t.Logf("answers %v after the return", took)
-	took = await(t, "the caches catch up", 3*time.Second, func() string {
-		if err := m.Cluster().GetClient().Get(t.Context(), client.ObjectKeyFromObject(away), away); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	t.Logf("caches caught up %v later", took)
-	h.awaitMember(t, east, "east is healthy again", 10*time.Second, healthy)
-	if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
-		t.Errorf("engaged %d times, ended %d times", begun, ended)
 	}
 }
 

@@ -95,7 +95,7 @@ func (m *member) update(s spec) {
 	if s.takesPart() {
 		m.state.leaving = false
 	}
-	if m.state.interrupt != nil && (s.kubeconfig != old.kubeconfig || s.pin != old.pin || s.moved != old.moved) {
+	if m.state.interrupt != nil && (s.kubeconfig != old.kubeconfig || s.moved != old.moved) {
 		m.state.interrupt()
 	}
 	m.mu.Unlock()

@@ -17,10 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -35,28 +37,38 @@ import (
 // patience bounds every wait for something that happens by itself.
 const patience = 30 * time.Second
 
-// servers are shared by the tests of this package, which run one after the other, each in a
-// namespace of its own on the hub, and leave the proxies healed.
-var servers *e2e.Fleet
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) (code int) {
+// shared starts the servers that the tests on real API servers share, when the first one asks for them.
+// These tests run one after the other, each in a namespace of its own on the hub, and leave the
+// proxies healed.
+var shared = sync.OnceValues(func() (*e2e.Fleet, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	f, err := e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}})
+	return e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}})
+})
+
+// started is what shared has started, for TestMain.
+var started atomic.Pointer[e2e.Fleet]
+
+func servers(t *testing.T) *e2e.Fleet {
+	t.Helper()
+	f, err := shared()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		t.Fatal(err)
 	}
-	defer func() {
+	started.Store(f)
+	return f
+}
+
+func TestMain(m *testing.M) {
+	log.SetLogger(klog.Background())
+	code := m.Run()
+	if f := started.Load(); f != nil {
 		if err := f.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
-	}()
-	servers = f
-	return m.Run()
+	}
+	os.Exit(code)
 }
 
 // hub is one replica of a hub that serves one fleet.
@@ -134,7 +146,7 @@ func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
 		defer h.mu.Unlock()
 		h.changed[k]++
 	})
-	mgr, err := mcmanager.New(servers.Hub().AdminConfig(), h.Provider, manager.Options{
+	mgr, err := mcmanager.New(servers(t).Hub().AdminConfig(), h.Provider, manager.Options{
 		Scheme:  newScheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
@@ -170,7 +182,7 @@ func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
 
 func hubClient(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(servers.Hub().AdminConfig(), client.Options{Scheme: newScheme()})
+	c, err := client.New(servers(t).Hub().AdminConfig(), client.Options{Scheme: newScheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +212,26 @@ func await(t *testing.T, what string, bound time.Duration, missing func() string
 			t.Fatalf("%s: not within %v: %s", what, bound, m)
 		}
 		<-tick.C
+	}
+}
+
+// never watches for a while that the condition does not hold.
+func never(t *testing.T, d time.Duration, condition func() bool) {
+	t.Helper()
+	end := time.NewTimer(d)
+	defer end.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if condition() {
+			t.Error("what must not happen happened")
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return
+		}
 	}
 }
 
@@ -233,7 +265,7 @@ func healthy(m fleet.Member) bool {
 // register makes a Cluster for a server under its own name.
 func register(t *testing.T, s *e2e.Server, namespace, priority string) fleet.Key {
 	t.Helper()
-	if _, err := servers.RegisterMember(t.Context(), s, namespace, priority); err != nil {
+	if _, err := servers(t).RegisterMember(t.Context(), s, namespace, priority); err != nil {
 		t.Fatal(err)
 	}
 	return fleet.Key{Fleet: namespace, Name: s.Name()}
@@ -257,7 +289,7 @@ func registerAs(t *testing.T, k fleet.Key, kubeconfig []byte) {
 
 func setKubeconfig(t *testing.T, k fleet.Key, kubeconfig []byte) {
 	t.Helper()
-	if err := servers.SetKubeconfig(t.Context(), k.Fleet, k.Name, kubeconfig); err != nil {
+	if err := servers(t).SetKubeconfig(t.Context(), k.Fleet, k.Name, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -29,61 +29,62 @@ const (
 // prober is what the goroutine of the probes owns.
 type prober struct {
 	*member
-	// read and write are when the last probes were sent.
-	read, write lease.Reading
-	// entitled is the last reading at which this replica had the right to write, if any, and
-	// deprived whether it has had none since.
+	// asked is when the last read was sent.
+	asked lease.Reading
+	// entitled is the last reading at which this replica could have written, if any, and deprived
+	// whether it could not at some time since.
 	entitled *lease.Reading
 	deprived bool
 	// lease is the probe Lease as last seen.
 	lease *coordinationv1.Lease
 }
 
-// probe sends probes until ctx ends.
+// probe sends probes until ctx ends. A round begins each second, or each interval if that is less; if
+// the last one took longer, as soon as that has ended.
 func (m *member) probe(ctx context.Context) {
 	p := &prober{member: m}
 	for {
 		interval, timeout := m.p.probing()
-		p.round(ctx, interval, timeout)
-		if wait(ctx, m.p.timers, min(interval, probeFast), m.wakeProbe) != nil {
+		start := m.p.clock.Now()
+		p.round(ctx, start, interval, timeout)
+		took := m.p.clock.Now().Boot - start.Boot
+		if wait(ctx, m.p.timers, max(0, min(interval, probeFast)-took), m.wakeProbe) != nil {
 			return
 		}
 	}
 }
 
 // round sends the probes that are due. Reads and writes do not wait for each other.
-func (p *prober) round(ctx context.Context, interval, timeout time.Duration) {
+func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout time.Duration) {
 	s := p.member.read()
 	if s.target == nil {
+		p.deprived = true
 		return
 	}
-	now := p.p.clock.Now()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var group sync.WaitGroup
 	defer group.Wait()
-	if p.due(s, health.Read, now, p.read, interval) {
-		p.read = now
+	if p.readDue(s, now, interval) {
+		p.asked = now
 		group.Go(func() { p.sendRead(ctx, s.target) })
 	}
-	if p.mayWrite(s, now) && p.due(s, health.Write, now, p.write, interval) {
-		p.write = now
+	if p.mayWrite(s, now) && writeDue(s, now, interval) {
 		group.Go(func() { p.sendWrite(ctx, s.target) })
 	}
 }
 
-// due reports whether a probe of the kind is to be sent: the last one failed, or an interval has
-// passed. Any write that was answered spares the write probe; reads are sent all the same,
-// because they check the UID.
-func (p *prober) due(s state, k health.Kind, now, sent lease.Reading, interval time.Duration) bool {
-	last, ok := s.track.Last(k)
-	if !ok {
-		return true
-	}
-	if k == health.Read {
-		last = sent
-	}
-	return now.Boot-last.Boot >= interval
+// readDue: the last read failed, or was sent an interval ago. Reads that others sent do not count,
+// because probes check the UID.
+func (p *prober) readDue(s state, now lease.Reading, interval time.Duration) bool {
+	_, answering := s.track.Last(health.Read)
+	return !answering || now.Boot-p.asked.Boot >= interval
+}
+
+// writeDue: the last write failed, or was sent an interval ago. Renewals count.
+func writeDue(s state, now lease.Reading, interval time.Duration) bool {
+	last, answering := s.track.Last(health.Write)
+	return !answering || now.Boot-last.Boot >= interval
 }
 
 // mayWrite: this replica has the right to write, and the member is one to write to. Time in which

@@ -231,9 +231,12 @@ func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) {
 	}
 }
 
-// SetProbing sets the interval of the probes and how long each may take. Default: 5 s and
-// 3 s.
+// SetProbing sets the interval of the probes and how long each may take. Both must be
+// positive; other values change nothing. Default: 5 s and 3 s.
 func (p *Provider) SetProbing(interval, timeout time.Duration) {
+	if interval <= 0 || timeout <= 0 {
+		return
+	}
 	p.mu.Lock()
 	changed := p.interval != interval || p.timeout != timeout
 	p.interval, p.timeout = interval, timeout

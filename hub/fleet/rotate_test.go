@@ -107,7 +107,7 @@ func awaitCached(t *testing.T, h *hub, k fleet.Key, s *e2e.Server) time.Duration
 
 func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 	h := startHub(t, "rotate", true)
-	server := servers.Member("east")
+	server := servers(t).Member("east")
 	first := account(t, server, "first", enough)
 	east := fleet.Key{Fleet: "rotate", Name: "east"}
 	registerAs(t, east, first)
@@ -154,7 +154,7 @@ func revoke(t *testing.T, s *e2e.Server, name string) {
 
 func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 	h := startHub(t, "broken", true)
-	server := servers.Member("east")
+	server := servers(t).Member("east")
 	east := register(t, server, "broken", "100")
 	h.awaitMember(t, east, "east is healthy", patience, healthy)
 	good := proxied(t, server)
@@ -171,7 +171,7 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 		{"it is empty", nil, reason.NoKubeconfig},
 		{"it leads to a dead address", replaced(good, server.Proxy().Addr(), "127.0.0.1:1"), reason.Unreachable},
 		{"its user is revoked", revoked, reason.Forbidden},
-		{"it leads to another member", proxied(t, servers.Member("west")), reason.WrongCluster},
+		{"it leads to another member", proxied(t, servers(t).Member("west")), reason.WrongCluster},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			setKubeconfig(t, east, tc.kubeconfig)

@@ -180,6 +180,9 @@ func (p *Provider) remove(m *member) bool {
 	}
 	delete(p.members, m.key)
 	p.changed.add(m.key)
+	for _, other := range p.members {
+		poke(other.wake) // it may have waited for the UID
+	}
 	// Should the Cluster have come back between the two, it is looked at again.
 	p.work.add(m.key)
 	return true

@@ -20,6 +20,9 @@ import (
 // maxAnswer bounds an answer to identify: a Namespace, or the Status of a refusal.
 const maxAnswer = 256 << 10
 
+// leastSecret is how long a token must be to be worth hiding; a shorter one would tear words apart.
+const leastSecret = 8
+
 // maxMessage bounds what is repeated of a member's own words.
 const maxMessage = 256
 
@@ -128,7 +131,11 @@ func (t *target) unreachable(err error) error {
 	if errors.As(err, &unwrapped) {
 		err = unwrapped.Err
 	}
-	return &contactError{reason.Unreachable, t.clean(fmt.Sprintf("%s does not answer: %v", t.access.server.Host, err))}
+	message := fmt.Sprintf("%s does not answer: %v", t.access.server.Host, err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		message = fmt.Sprintf("%s does not answer in time", t.access.server.Host)
+	}
+	return &contactError{reason.Unreachable, t.clean(message)}
 }
 
 func (t *target) refused(code int, body []byte) error {
@@ -160,7 +167,7 @@ func (t *target) describe(err error) error {
 // clean makes what a member said fit to be shown: short, in one line, and without the token, which
 // a member could send back.
 func (t *target) clean(s string) string {
-	if t.access.token != "" {
+	if len(t.access.token) >= leastSecret {
 		s = strings.ReplaceAll(s, t.access.token, "[token]")
 	}
 	return shorten(s)

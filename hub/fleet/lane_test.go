@@ -1,0 +1,327 @@
+package fleet
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+var testKey = Key{Fleet: "prod", Name: "east"}
+
+// apiServer serves TLS, with HTTP/2 or without.
+func apiServer(t *testing.T, http2 bool, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = http2
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func accessTo(t *testing.T, s *httptest.Server, path, token string) access {
+	t.Helper()
+	u, err := parseServer(s.URL + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return access{server: u, ca: string(ca), token: token}
+}
+
+func targetTo(t *testing.T, a access, old *target) *target {
+	t.Helper()
+	tg, err := newTarget(a, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tg.close)
+	return tg
+}
+
+func kubeSystem(w http.ResponseWriter, uid string) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid)
+}
+
+func TestIdentify(t *testing.T) {
+	for name, tc := range map[string]struct {
+		handler http.HandlerFunc
+		uid     string
+		reason  reason.Reason
+		message string
+	}{
+		"an API server": {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "u-1") }, uid: "u-1"},
+		"forbidden": {handler: func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(403)
+			fmt.Fprint(w, `{"kind":"Status","message":"namespaces \"kube-system\" is forbidden"}`)
+		}, reason: reason.Forbidden, message: "answers 403 Forbidden: namespaces"},
+		"unauthorized": {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, reason: reason.Forbidden, message: "answers 401 Unauthorized"},
+		"not ready":    {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, reason: reason.Unreachable, message: "answers 503"},
+		"a redirect is not followed": {handler: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://169.254.169.254/", 307)
+		}, reason: reason.Unreachable, message: "answers 307"},
+		"a web site":         {handler: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"another namespace":  {handler: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"metadata":{"name":"x","uid":"u"}}`) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"no UID":             {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "") }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"a UID that is none": {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, strings.Repeat("u", 100)) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"more than is read":  {handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, 10*maxAnswer) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"a token sent back": {handler: func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(403)
+			fmt.Fprintf(w, `{"message":"I got %s\n and\u001b[31m more %s"}`, r.Header.Get("Authorization"), strings.Repeat("x", 1000))
+		}, reason: reason.Forbidden, message: "I got Bearer [token]  and [31m more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tg := targetTo(t, accessTo(t, apiServer(t, true, tc.handler), "", secretText), nil)
+			uid, err := tg.identify(t.Context())
+			if uid != tc.uid {
+				t.Errorf("uid %q, want %q", uid, tc.uid)
+			}
+			checkError(t, err, tc.message)
+			if err != nil && asProblem(err).Reason != tc.reason {
+				t.Errorf("reason %v, want %v", asProblem(err).Reason, tc.reason)
+			}
+			if err != nil && len(err.Error()) > maxMessage+len("…") {
+				t.Errorf("the message is long: %v", err)
+			}
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestLaneLeadsToTheTarget(t *testing.T) {
+	for name, tc := range map[string]struct {
+		http2              bool
+		prefix, path, want string
+	}{
+		"HTTP/2":                      {true, "", "/api/v1/namespaces/default", "/api/v1/namespaces/default"},
+		"HTTP/1":                      {false, "", "/api/v1", "/api/v1"},
+		"below a path":                {true, "/k8s/clusters/c-1/", "/api/v1", "/k8s/clusters/c-1/api/v1"},
+		"a path with special bytes":   {true, "/k8s", "/api/a%2Fb", "/k8s/api/a%2Fb"},
+		"a prefix with special bytes": {true, "/k%20s", "/api/a%2Fb", "/k%20s/api/a%2Fb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got atomic.Pointer[http.Request]
+			s := apiServer(t, tc.http2, func(w http.ResponseWriter, r *http.Request) {
+				got.Store(r)
+				fmt.Fprint(w, "ok")
+			})
+			l := newLane(testKey, 100)
+			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
+			l.set(tg, tg.writer)
+			client, err := httpClient(l.config(l))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Get("https://east.prod.invalid" + tc.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			r := got.Load()
+			if r.URL.EscapedPath() != tc.want || r.Host != tg.access.server.Host || r.Header.Get("Authorization") != "Bearer t0ken" {
+				t.Errorf("%s %s %v", r.Host, r.URL, r.Header)
+			}
+			if (r.ProtoMajor == 2) != tc.http2 {
+				t.Errorf("protocol %s", r.Proto)
+			}
+		})
+	}
+}
+
+func TestLaneRefuses(t *testing.T) {
+	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/redirect":
+			http.Redirect(w, r, "https://192.0.2.1/steal", 307)
+		default:
+			_, _ = w.Write(make([]byte, 101))
+		}
+	})
+	tg := targetTo(t, accessTo(t, s, "", "t0ken"), nil)
+	for name, tc := range map[string]struct {
+		connected bool
+		url       string
+		want      error
+		status    int
+	}{
+		"requests for somebody else":   {true, "https://192.0.2.1/", errStranger, 0},
+		"requests without a target":    {false, "https://east.prod.invalid/", errNoTarget, 0},
+		"answers that are too large":   {true, "https://east.prod.invalid/", errTooLarge, 200},
+		"but a watch has no end":       {true, "https://east.prod.invalid/?watch=true", nil, 200},
+		"redirects are handed through": {true, "https://east.prod.invalid/redirect", nil, 307},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLane(testKey, 100)
+			if tc.connected {
+				l.set(tg, tg.writer)
+			}
+			client, err := httpClient(l.config(l))
+			if err != nil {
+				t.Fatal(err)
+			}
+			status := 0
+			resp, err := client.Get(tc.url)
+			if err == nil {
+				status = resp.StatusCode
+				_, err = io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+			}
+			if !errors.Is(err, tc.want) || status != tc.status {
+				t.Errorf("status %d, error %v; want %d, %v", status, err, tc.status, tc.want)
+			}
+		})
+	}
+}
+
+func TestTargetsShareConnectionsUnlessMoreThanTheTokenChanged(t *testing.T) {
+	s := apiServer(t, true, func(http.ResponseWriter, *http.Request) {})
+	cert, key := selfSigned(t)
+	for name, tc := range map[string]struct {
+		change func(*access)
+		shared bool
+	}{
+		"the same":                {func(*access) {}, true},
+		"another token":           {func(a *access) { a.token = "other" }, true},
+		"another address":         {func(a *access) { a.server = &url.URL{Scheme: "https", Host: "192.0.2.1"} }, false},
+		"another path":            {func(a *access) { a.server = a.server.JoinPath("x") }, false},
+		"another CA":              {func(a *access) { a.ca = string(cert) }, false},
+		"another server name":     {func(a *access) { a.serverName = "x" }, false},
+		"with client certificate": {func(a *access) { a.cert, a.key = string(cert), string(key) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := accessTo(t, s, "", "t")
+			old := targetTo(t, a, nil)
+			tc.change(&a)
+			if got := targetTo(t, a, old).shares(old); got != tc.shared {
+				t.Errorf("shared %v, want %v", got, tc.shared)
+			}
+		})
+	}
+}
+
+func TestClosedPoolEndsRequestsAndMakesNoConnection(t *testing.T) {
+	reached := make(chan struct{})
+	s := apiServer(t, true, func(_ http.ResponseWriter, r *http.Request) {
+		close(reached)
+		<-r.Context().Done()
+	})
+	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := tg.identify(t.Context())
+		failed <- err
+	}()
+	<-reached
+	tg.close()
+	select {
+	case err := <-failed:
+		checkError(t, err, "does not answer")
+	case <-time.After(5 * time.Second):
+		t.Fatal("the request goes on")
+	}
+	_, err := tg.identify(t.Context())
+	checkError(t, err, errPoolClosed.Error())
+}
+
+// roundTripper is a function as a transport.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// An informer's requests wait for the member, and go on when it answers.
+func TestPatientWaitsForAnAnswer(t *testing.T) {
+	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })
+	l := newLane(testKey, 100)
+	var answered signal
+	tried := make(chan struct{}, 10)
+	client := &http.Client{Transport: &patient{answered: &answered, clock: clock.RealClock{}, next: roundTripper(func(req *http.Request) (*http.Response, error) {
+		defer func() { tried <- struct{}{} }()
+		return l.RoundTrip(req)
+	})}}
+	done := make(chan string, 1)
+	go func() {
+		resp, err := client.Get("https://east.prod.invalid/api")
+		if err != nil {
+			done <- err.Error()
+			return
+		}
+		body, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		done <- string(body)
+	}()
+	<-tried
+	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+	l.set(tg, tg.caches)
+	select {
+	case got := <-done:
+		t.Fatalf("it did not wait for an answer: %s", got)
+	case <-time.After(2 * patience):
+	}
+	answered.fire()
+	select {
+	case got := <-done:
+		if got != "here" {
+			t.Error(got)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it still waits")
+	}
+
+	l.set(nil, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid/api", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Do(req); !errors.Is(err, errNoTarget) && !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled request: %v", err)
+	}
+}
+
+// The connection for renewals is not the one for caches, and both are members' own.
+func TestWriterSpeaksProtobufAndFallsBack(t *testing.T) {
+	var accept atomic.Value
+	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+		accept.Store(r.Header.Get("Accept"))
+		kubeSystem(w, "u")
+	})
+	m, err := newMember(New(Options{HubID: "h", MayWrite: func() bool { return false }}), testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+	m.renewals.set(tg, tg.writer)
+	ns, err := m.writer.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	if err != nil || string(ns.UID) != "u" {
+		t.Errorf("%v, %v", ns, err)
+	}
+	if got := accept.Load(); got != "application/vnd.kubernetes.protobuf,application/json" {
+		t.Errorf("Accept: %v", got)
+	}
+	other, err := kubernetes.NewForConfig(Member{live: m}.WriterConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{}); err != nil {
+		t.Errorf("a client made from WriterConfig: %v", err)
+	}
+}

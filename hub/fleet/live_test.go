@@ -1,0 +1,170 @@
+package fleet
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+// handClock stands still unless it is moved.
+type handClock struct {
+	mu  sync.Mutex
+	now lease.Reading
+}
+
+func (c *handClock) Now() lease.Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *handClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
+}
+
+func newTestMember(t *testing.T, mayWrite bool) (*member, *handClock) {
+	t.Helper()
+	c := &handClock{now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
+	p := New(Options{HubID: "h", MayWrite: func() bool { return mayWrite }, Clock: c})
+	m, err := newMember(p, testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.members[testKey] = m
+	return m, c
+}
+
+func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
+	thresholds := health.Thresholds{UnreachableAfter: 10 * time.Second}
+	for name, tc := range map[string]struct {
+		look time.Duration // how often the process looks at its clock
+		want health.State
+	}{
+		"awake for a minute":  {vigilEvery, health.Unhealthy},
+		"asleep for a minute": {time.Minute, health.Healthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := newTestMember(t, true)
+			m.observe(health.Observation{Kind: health.Read, At: c.Now(), OK: true})
+			m.observe(health.Observation{Kind: health.Write, At: c.Now(), OK: true})
+			c.advance(500 * time.Millisecond)
+			sent := c.Now() // answered by nobody, because nobody is awake to hear it
+			for slept := time.Duration(0); slept < time.Minute; slept += tc.look {
+				c.advance(tc.look)
+				if tc.look < pauseLeast {
+					m.p.noticePause()
+				}
+			}
+			m.observe(health.Observation{Kind: health.Read, At: sent, Reason: reason.Unreachable})
+			if got := m.verdict(thresholds); got.State != tc.want {
+				t.Errorf("%+v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMayLeave(t *testing.T) {
+	labelled := map[string]string{v1alpha1.PriorityLabel: "1"}
+	for name, tc := range map[string]struct {
+		state state
+		after time.Duration // since the Cluster was found to be gone
+		want  bool
+	}{
+		"it takes part":                       {state{spec: spec{labels: labelled}}, 0, false},
+		"it takes part, whatever anyone said": {state{spec: spec{labels: labelled}, leaving: true}, 0, false},
+		"pinned, not forgotten":               {state{spec: spec{pin: "u"}, uid: "u"}, 0, false},
+		"pinned and forgotten":                {state{spec: spec{pin: "u"}, uid: "u", leaving: true}, 0, true},
+		"neither label nor pin":               {state{uid: "u"}, 0, true},
+		"gone, never reached":                 {state{spec: spec{labels: labelled, gone: true}}, 0, true},
+		"gone, known":                         {state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter - 1, false},
+		"gone, pinned":                        {state{spec: spec{labels: labelled, gone: true, pin: "u"}}, ForgottenAfter - 1, false},
+		"gone for too long":                   {state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter, true},
+		"gone and forgotten":                  {state{spec: spec{labels: labelled, gone: true}, uid: "u", leaving: true}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, clock := newTestMember(t, true)
+			c := &connection{member: m}
+			if tc.after > 0 && c.mayLeave(tc.state, clock.Now()) {
+				t.Error("it may leave at once")
+			}
+			clock.advance(tc.after)
+			if got := c.mayLeave(tc.state, clock.Now()); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestProblemIsTheGravest(t *testing.T) {
+	failed := health.Track{}
+	failed.Observe(health.Observation{Kind: health.Read, Reason: reason.Unreachable, Message: "no answer"})
+	everything := state{
+		spec:       spec{gone: true, deleting: true},
+		uid:        "u",
+		contact:    Problem{Reason: reason.WrongCluster},
+		kubeconfig: Problem{Reason: reason.InvalidKubeconfig},
+		track:      failed,
+	}
+	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
+	m, _ := newTestMember(t, true)
+	// Each step takes away the gravest.
+	s := everything
+	for _, step := range []struct {
+		want   reason.Reason
+		remove func()
+	}{
+		{reason.Gone, func() { s.spec.gone = false }},
+		{reason.Deleting, func() { s.spec.deleting = false }},
+		{reason.WrongCluster, func() { s.contact = Problem{Reason: reason.Forbidden} }},
+		{reason.DuplicateCluster, func() { others = map[string]Key{"u": testKey} }},
+		{reason.InvalidKubeconfig, func() { s.kubeconfig = Problem{} }},
+		{reason.Forbidden, func() { s.contact = Problem{} }},
+		{reason.Unreachable, func() { s.track = health.Track{} }},
+		{reason.NeverReached, func() {}},
+	} {
+		if got := m.problem(s, others); got.Reason != step.want {
+			t.Errorf("got %v, want %v", got, step.want)
+		}
+		step.remove()
+	}
+}
+
+func TestSubscribersHearOfWhatTheySee(t *testing.T) {
+	at := func(c *handClock, k health.Kind, ok bool) health.Observation {
+		o := health.Observation{Kind: k, At: c.Now(), OK: ok}
+		if !ok {
+			o.Reason, o.Message = reason.Unreachable, c.Now().Wall.String()
+		}
+		return o
+	}
+	m, c := newTestMember(t, true)
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"the first read", func() { m.observe(at(c, health.Read, true)) }, true},
+		{"the first write", func() { m.observe(at(c, health.Write, true)) }, true},
+		{"more of the same", func() { m.observe(at(c, health.Write, true)) }, false},
+		{"a failure", func() { m.observe(at(c, health.Write, false)) }, true},
+		{"the same failure again", func() { m.observe(at(c, health.Write, false)) }, false},
+		{"an answer", func() { m.observe(at(c, health.Write, true)) }, true},
+		{"a new label", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, true},
+		{"the same objects", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, false},
+		{"a new problem", func() { m.note(func(s *state) { s.kubeconfig = Problem{reason.NoKubeconfig, ""} }) }, true},
+		{"the Cluster is gone", m.gone, true},
+	} {
+		c.advance(time.Second / 10)
+		step.do()
+		if got := len(m.p.changed.take()) > 0; got != step.want {
+			t.Errorf("%s: told %v, want %v", step.name, got, step.want)
+		}
+	}
+}
