@@ -19,7 +19,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
@@ -205,7 +204,7 @@ func (c *capi) installWebhooks() {
 		if err == nil {
 			return errors.New("it is admitted")
 		}
-		if !apierrors.IsInvalid(err) {
+		if !strings.Contains(err.Error(), "denied the request") {
 			return err
 		}
 		return nil

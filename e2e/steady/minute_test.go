@@ -13,14 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub"
 )
 
-// minute is how long nothing may happen.
-const minute = time.Minute
+const (
+	// minute is how long nothing may happen.
+	minute = time.Minute
+	// leaseDuration is that of the default profile.
+	leaseDuration = 15 * time.Second
+)
 
 // TestASteadyMinuteOfRenewalsChangesNothingButLeases watches everything that the hub and
 // three members let one watch. What is renewed must be the leaders' copies; what must
@@ -35,7 +38,7 @@ func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
 	w.namespace("b", "east", "west", "south")
 	w.namespace("c", "west", "south")
 	leaders := map[string]string{"a": "east", "b": "east", "c": "west"}
-	w.policy(slices.Collect(maps.Keys(leaders))...)
+	w.policy(leaseDuration, slices.Collect(maps.Keys(leaders))...)
 
 	everything, watched := watchAllBut(t, w.fleet, leases)
 	renewals := watchLeases(t, w.fleet)
@@ -44,11 +47,11 @@ func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
 	w.leads("east", "a", 20*time.Second, "east", "west", "south")
 	w.leads("east", "b", 20*time.Second, "east", "west", "south")
 	w.leads("west", "c", 20*time.Second, "west", "south")
-	everything.quiet(t, begin, 5*time.Second, 45*time.Second)
-	t.Logf("led and quiet for 5 s after %.1f s; %d changes until then", time.Since(begin).Seconds(), everything.count())
+	everything.quiet(t, begin, 3*time.Second, 45*time.Second)
+	t.Logf("led and quiet for 3 s after %.1f s; %d changes until then", time.Since(begin).Seconds(), everything.count())
 
 	first, from := renewals.count(), time.Now()
-	everything.silent(t, minute)
+	w.silent(everything, minute)
 	renewals.intact(t)
 	seen := renewals.after(first)
 
@@ -135,12 +138,14 @@ func onlyKnownLeases(t *testing.T, seen []change, leaders map[string]string) {
 	}
 }
 
-// renewed checks that a leader's copy never expired, was renewed as often as the
-// policy says and no more, and that a renewal is all that happened to it.
+// renewed checks that a leader's copy never expired, was renewed about as often as the
+// policy says (a busy machine may miss some) and no more, and that a renewal is all that
+// happened to it.
 func renewed(t *testing.T, from time.Time, writes []change) {
 	t.Helper()
-	if most := int(minute/renewInterval) * 11 / 10; len(writes) == 0 || len(writes) > most {
-		t.Errorf("%d renewals in %v, want some and at most %d", len(writes), minute, most)
+	nominal := int(minute / renewInterval)
+	if least, most := nominal/2, nominal*11/10; len(writes) < least || len(writes) > most {
+		t.Errorf("%d renewals in %v, want %d to %d", len(writes), minute, least, most)
 		return
 	}
 	expires := from.Add(leaseDuration)
@@ -179,10 +184,8 @@ func lasting(l *coordinationv1.Lease) *coordinationv1.Lease {
 func (w *world) canaries(seen *changes) {
 	w.t.Helper()
 	begin := seen.count()
-	clients := map[string]client.Client{"hub": w.hub}
-	for _, m := range w.fleet.Members() {
-		clients[m.Name()] = w.member(m.Name())
-	}
+	clients := maps.Clone(w.members)
+	clients["hub"] = w.hub
 	for server, c := range clients {
 		w.must(c.Create(w.t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "canary"},

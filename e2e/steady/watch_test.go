@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,12 +20,11 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 )
-
-// startTimeout bounds the start of all watches of a fleet.
-const startTimeout = 30 * time.Second
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
@@ -159,21 +160,36 @@ func (c *changes) quiet(t *testing.T, since time.Time, span, within time.Duratio
 	}
 }
 
-// silent fails the test for everything that is seen in a span of time that begins now.
-func (c *changes) silent(t *testing.T, span time.Duration) {
-	t.Helper()
+// silent fails the test for everything that is seen in a span of time that begins now, and
+// tells what the hub's events say about it.
+func (w *world) silent(c *changes, span time.Duration) {
+	w.t.Helper()
 	begin := c.count()
 	over := time.NewTimer(span)
 	defer over.Stop()
 	select {
 	case <-over.C:
-	case <-t.Context().Done():
-		t.Fatal(t.Context().Err())
+	case <-w.t.Context().Done():
+		w.t.Fatal(w.t.Context().Err())
 	}
-	c.intact(t)
+	c.intact(w.t)
 	if seen := c.after(begin); len(seen) > 0 {
-		t.Errorf("%d changes in %v of what should be silence:\n%s", len(seen), span, lines(seen))
+		w.t.Errorf("%d changes in %v of what should be silence:\n%s%s", len(seen), span, lines(seen), w.told())
 	}
+}
+
+// told is what the hub's events say, oldest first.
+func (w *world) told() string {
+	list := &eventsv1.EventList{}
+	if err := w.hub.List(w.t.Context(), list, client.InNamespace(fleetNamespace)); err != nil {
+		return err.Error()
+	}
+	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+	var b strings.Builder
+	for _, e := range list.Items {
+		fmt.Fprintf(&b, "\t%s %s %s: %s: %s\n", e.EventTime.Format("15:04:05.000"), e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
+	}
+	return b.String()
 }
 
 func lines(cs []change) string {
@@ -184,19 +200,23 @@ func lines(cs []change) string {
 	return b.String()
 }
 
-// watchAllBut watches, on all servers, everything that can be watched but the given
-// resource, and returns how many resources of each server that is.
+// watchAllBut watches, on all servers, everything that can be watched but one resource,
+// and returns what that is.
 func watchAllBut(t *testing.T, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
 	t.Helper()
 	c := &changes{}
 	watched := map[string][]schema.GroupResource{}
+	var group errgroup.Group // at once: a server takes a second to warm to a custom resource
 	for _, s := range f.Servers() {
 		for _, resource := range watchable(t, s) {
 			if resource.GroupResource() != not {
 				watched[s.Name()] = append(watched[s.Name()], resource.GroupResource())
-				c.watchMetadata(t, s, resource)
+				group.Go(func() error { return c.watchMetadata(t, s, resource) })
 			}
 		}
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	return c, watched
 }
@@ -225,23 +245,25 @@ func watchable(t *testing.T, s *fleet.Server) []schema.GroupVersionResource {
 }
 
 // watchMetadata follows the metadata of all objects of a resource, from now on.
-func (c *changes) watchMetadata(t *testing.T, s *fleet.Server, resource schema.GroupVersionResource) {
-	t.Helper()
-	client, err := metadata.NewForConfig(s.AdminConfig())
+func (c *changes) watchMetadata(t *testing.T, s *fleet.Server, resource schema.GroupVersionResource) error {
+	config := s.AdminConfig()
+	config.WarningHandler = rest.NoWarnings{} // of deprecated types
+	client, err := metadata.NewForConfig(config)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	defer cancel()
 	list, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		t.Fatalf("%s: list %s: %v", s.Name(), resource, err)
+		return fmt.Errorf("%s: list %s: %w", s.Name(), resource, err)
 	}
 	w, err := client.Resource(resource).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
-		t.Fatalf("%s: watch %s: %v", s.Name(), resource, err)
+		return fmt.Errorf("%s: watch %s: %w", s.Name(), resource, err)
 	}
 	c.follow(t, s.Name(), resource.GroupResource(), w)
+	return nil
 }
 
 // watchLeases follows all Leases of all servers, from now on.
@@ -249,21 +271,27 @@ func watchLeases(t *testing.T, f *fleet.Fleet) *changes {
 	t.Helper()
 	c := &changes{}
 	for _, s := range f.Servers() {
-		client, err := kubernetes.NewForConfig(s.AdminConfig())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-		defer cancel()
-		list, err := client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatalf("%s: list Leases: %v", s.Name(), err)
-		}
-		w, err := client.CoordinationV1().Leases(metav1.NamespaceAll).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-		if err != nil {
-			t.Fatalf("%s: watch Leases: %v", s.Name(), err)
-		}
-		c.follow(t, s.Name(), leases, w)
+		c.watchLeases(t, s)
 	}
 	return c
+}
+
+func (c *changes) watchLeases(t *testing.T, s *fleet.Server) {
+	t.Helper()
+	clientset, err := kubernetes.NewForConfig(s.AdminConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := clientset.CoordinationV1().Leases(metav1.NamespaceAll)
+	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
+	defer cancel()
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatalf("%s: list Leases: %v", s.Name(), err)
+	}
+	w, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatalf("%s: watch Leases: %v", s.Name(), err)
+	}
+	c.follow(t, s.Name(), leases, w)
 }

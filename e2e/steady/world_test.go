@@ -18,9 +18,11 @@ import (
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,14 +38,15 @@ const (
 	hubNamespace   = "leasecast-system"
 	// hubAccount is the hub's service account, and the field manager of what it writes.
 	hubAccount = "leasecast-hub"
-	// toolTimeout bounds a call of a program.
-	toolTimeout = time.Minute
+	// toolTimeout bounds a call of a program, requestTimeout one of an API server.
+	toolTimeout    = time.Minute
+	requestTimeout = 10 * time.Second
 )
 
-// The fast profile.
+// The timings of the policies here.
 const (
-	leaseDuration = 3 * time.Second
-	renewInterval = time.Second
+	renewInterval    = time.Second
+	unreachableAfter = 10 * time.Second
 )
 
 func TestMain(m *testing.M) {
@@ -55,6 +58,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	ctrl.SetLogger(zapr.NewLogger(logger))
+	klog.SetLogger(zapr.NewLogger(logger))
 	os.Exit(m.Run())
 }
 
@@ -62,15 +66,25 @@ func TestMain(m *testing.M) {
 type world struct {
 	t     *testing.T
 	fleet *fleet.Fleet
-	hub   client.WithWatch
+	// hub and members are clients straight at the API servers, with a timeout.
+	hub     client.Client
+	members map[string]client.Client
 }
 
 func newWorld(t *testing.T, members ...string) *world {
 	t.Helper()
-	w := &world{t: t, fleet: fleet.New(t, members...)}
+	w := &world{t: t, fleet: fleet.New(t, members...), members: map[string]client.Client{}}
 	var err error
-	w.hub, err = client.NewWithWatch(w.fleet.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()})
-	w.must(err)
+	scheme := hub.Scheme()
+	w.must(apiextensionsv1.AddToScheme(scheme))
+	for _, s := range w.fleet.Servers() {
+		config := s.AdminConfig()
+		config.Timeout = requestTimeout
+		w.members[s.Name()], err = client.New(config, client.Options{Scheme: scheme})
+		w.must(err)
+	}
+	w.hub = w.members["hub"]
+	delete(w.members, "hub")
 	w.apply("config/rbac", "config/fleet")
 	w.released()
 	return w
@@ -154,35 +168,29 @@ func (w *world) startHub() {
 	})
 }
 
-// member is a client of a member, straight at its API server.
-func (w *world) member(name string) client.Client {
-	w.t.Helper()
-	c, err := client.New(w.fleet.Member(name).AdminConfig(), client.Options{})
-	w.must(err)
-	return c
-}
-
 // namespace creates a namespace in the members.
 func (w *world) namespace(name string, members ...string) {
 	w.t.Helper()
 	for _, m := range members {
-		w.must(w.member(m).Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		w.must(w.members[m].Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 }
 
-// policy creates a policy with the fast profile.
-func (w *world) policy(namespaces ...string) {
+// policy creates a policy for namespaces. It renews as often as the fast profile, but is
+// patient: these tests are about silence, not speed, and a busy machine must not break it.
+func (w *world) policy(duration time.Duration, namespaces ...string) {
 	w.t.Helper()
 	w.must(w.hub.Create(w.t.Context(), &v1alpha1.LeadershipPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: "fast"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: "steady"},
 		Spec: v1alpha1.LeadershipPolicySpec{
 			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
 			Timings: v1alpha1.Timings{
-				LeaseDurationSeconds: int32(leaseDuration.Seconds()),
+				LeaseDurationSeconds: int32(duration.Seconds()),
 				RenewInterval:        metav1.Duration{Duration: renewInterval},
-				RequestTimeout:       metav1.Duration{Duration: 500 * time.Millisecond},
+				RequestTimeout:       metav1.Duration{Duration: 3 * time.Second},
 				MaxClockSkew:         metav1.Duration{Duration: 250 * time.Millisecond},
 			},
+			Health: v1alpha1.Health{UnreachableAfter: &metav1.Duration{Duration: unreachableAfter}},
 		},
 	}))
 }
@@ -209,7 +217,7 @@ func (w *world) candidate(namespace, cluster string) (v1alpha1.Candidate, error)
 // copyIn reads the copy of a namespace in a member.
 func (w *world) copyIn(member, namespace string) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
-	return l, w.member(member).Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
+	return l, w.members[member].Get(w.t.Context(), types.NamespacedName{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
 }
 
 // eventually waits until a condition holds, and fails the test with what it last said.

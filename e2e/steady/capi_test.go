@@ -1,0 +1,276 @@
+package steady
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// beside is how long the hub and Cluster API must live beside each other without a write:
+// more than two of the probes, 10 s apart, that Cluster API sends to each cluster.
+const beside = 22 * time.Second
+
+// TestTheHubAndClusterAPILeaveEachOtherAlone runs the hub beside the real Cluster API.
+func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
+	members := []string{"east", "west", "south"}
+	w := newWorld(t, members...)
+	manager := w.startCAPI()
+	w.installGiven()
+	w.register("west", "50", true)
+	w.register("south", "10", true)
+	// The best cluster is one that Cluster API has no sight of.
+	w.register("east", "100", false)
+	w.namespace("a", members...)
+	w.policy(6*time.Second, "a")
+	everything, _ := watchAllBut(t, w.fleet, leases)
+	history := w.history()
+	begin := time.Now()
+	w.startHub()
+
+	epoch := w.leads("east", "a", 20*time.Second, members...)
+	w.hinted("a", "west", "Provisioned", "RemoteConnectionProbe=True")
+	w.hinted("a", "east", "Provisioned", "Available=False", "RemoteConnectionProbe=False")
+	w.stillLeads("east", "a", epoch)
+	t.Logf("%.1f s: east leads; Cluster API says of it: %s; of west: %s", time.Since(begin).Seconds(), w.hint("a", "east"), w.hint("a", "west"))
+
+	w.changeSecret("east", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel, "east") })
+	manager.stop() // it tries again each 30 s only, or when it starts
+	manager.start()
+	w.hinted("a", "east", "RemoteConnectionProbe=True")
+	w.stillLeads("east", "a", epoch)
+	t.Logf("%.1f s: Cluster API sees east", time.Since(begin).Seconds())
+
+	everything.quiet(t, time.Now(), 3*time.Second, 45*time.Second)
+	w.silent(everything, beside)
+	w.stillLeads("east", "a", epoch)
+	w.trace(members...)
+	t.Logf("%.1f s: silence for %v", time.Since(begin).Seconds(), beside)
+
+	took := w.deleteCluster("east", "a", epoch)
+	t.Logf("the Cluster was gone after %.1f s, west led after %.1f s, nothing was left in east after %.1f s", took[0].Seconds(), took[1].Seconds(), took[2].Seconds())
+	everything.quiet(t, time.Now(), 5*time.Second, 30*time.Second)
+	nothingLost(t, history)
+}
+
+// hint is what a record says that Cluster API says of a Cluster.
+func (w *world) hint(namespace, cluster string) string {
+	w.t.Helper()
+	c, err := w.candidate(namespace, cluster)
+	w.must(err)
+	return c.Hint
+}
+
+// hinted waits until the record tells what Cluster API says of a Cluster.
+func (w *world) hinted(namespace, cluster string, words ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("the hint about %s says %v", cluster, words), 45*time.Second, func() error {
+		c, err := w.candidate(namespace, cluster)
+		for _, word := range words {
+			if err == nil && !slices.Contains(strings.Fields(c.Hint), word) {
+				err = fmt.Errorf("it says %q", c.Hint)
+			}
+		}
+		return err
+	})
+}
+
+// stillLeads checks that a term goes on.
+func (w *world) stillLeads(leader, namespace string, epoch int64) {
+	w.t.Helper()
+	r, err := w.record(namespace)
+	w.must(err)
+	if s := r.Status; s.Leader != leader || s.Epoch != epoch || s.Phase != v1alpha1.PhaseLeading {
+		w.t.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, phase %s, reason %s", leader, epoch, s.Leader, s.Epoch, s.Phase, s.Reason)
+	}
+}
+
+// deleteCluster deletes the Cluster of a leader, and its Secret as the garbage collector
+// does, and returns when Cluster API had let it go, when the next cluster led, and when the hub
+// had cleaned up behind it.
+func (w *world) deleteCluster(name, namespace string, epoch int64) (took [3]time.Duration) {
+	w.t.Helper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name}}
+	begin := time.Now()
+	w.must(w.hub.Delete(w.t.Context(), cluster))
+	w.eventually("the Cluster is gone", 20*time.Second, func() error {
+		return gone(w.hub.Get(w.t.Context(), client.ObjectKeyFromObject(cluster), cluster))
+	})
+	took[0] = time.Since(begin)
+	w.must(w.hub.Delete(w.t.Context(), kubeconfigSecret(name)))
+	if after := w.leads("west", namespace, 30*time.Second, "west", "south"); after <= epoch {
+		w.t.Errorf("epoch %d after %d", after, epoch)
+	}
+	took[1] = time.Since(begin)
+	w.eventually("the copy in "+name+" is gone", 20*time.Second, func() error {
+		_, err := w.copyIn(name, namespace)
+		return gone(err)
+	})
+	took[2] = time.Since(begin)
+	return took
+}
+
+// gone turns the outcome of a read around.
+func gone(err error) error {
+	switch {
+	case err == nil:
+		return errors.New("it is still there")
+	case apierrors.IsNotFound(err):
+		return nil
+	default:
+		return err
+	}
+}
+
+// trace checks that the hub has written its annotation on each Cluster, nothing else
+// there, and nothing on the kubeconfigs.
+func (w *world) trace(members ...string) {
+	w.t.Helper()
+	for _, name := range members {
+		system := &corev1.Namespace{}
+		w.must(w.members[name].Get(w.t.Context(), types.NamespacedName{Name: metav1.NamespaceSystem}, system))
+		cluster := &clusterv1.Cluster{}
+		w.must(w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: fleetNamespace, Name: name}, cluster))
+		if got := cluster.Annotations[v1alpha1.ClusterUIDAnnotation]; got != string(system.UID) {
+			w.t.Errorf("Cluster %s: pinned to %q, want %s", name, got, system.UID)
+		}
+		if !slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer) {
+			w.t.Errorf("Cluster %s: finalizers %v: Cluster API does not hold it", name, cluster.Finalizers)
+		}
+		want := []string{"metadata/annotations/" + v1alpha1.ClusterUIDAnnotation}
+		if got := w.writtenBy(hubAccount, cluster); !slices.Equal(got, want) {
+			w.t.Errorf("Cluster %s: the hub has written %q, want %q", name, got, want)
+		}
+		secret := kubeconfigSecret(name)
+		w.must(w.hub.Get(w.t.Context(), client.ObjectKeyFromObject(secret), secret))
+		if got := w.writtenBy(hubAccount, secret); len(got) > 0 {
+			w.t.Errorf("Secret %s: the hub has written %q", secret.Name, got)
+		}
+		if !metav1.IsControlledBy(secret, cluster) {
+			w.t.Errorf("Secret %s is not controlled by its Cluster any more: %v", secret.Name, secret.OwnerReferences)
+		}
+	}
+}
+
+// writtenBy lists the fields of an object that a field manager owns.
+func (w *world) writtenBy(manager string, o metav1.Object) (fields []string) {
+	w.t.Helper()
+	for _, entry := range o.GetManagedFields() {
+		if entry.Manager == manager {
+			tree := map[string]any{}
+			w.must(json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree))
+			fields = append(fields, leaves(tree, "")...)
+		}
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+// leaves lists the paths of a tree of managed fields, without the entries "." for the
+// containers themselves.
+func leaves(tree map[string]any, path string) (paths []string) {
+	for _, key := range slices.Sorted(maps.Keys(tree)) {
+		if key == "." {
+			continue
+		}
+		below := path + strings.TrimPrefix(key, "f:")
+		if children, ok := tree[key].(map[string]any); ok && len(children) > 0 {
+			paths = append(paths, leaves(children, below+"/")...)
+			continue
+		}
+		paths = append(paths, below)
+	}
+	return paths
+}
+
+// history follows what becomes of the Clusters and kubeconfigs of the fleet.
+func (w *world) history() *changes {
+	w.t.Helper()
+	watcher, err := client.NewWithWatch(w.fleet.Hub().AdminConfig(), client.Options{Scheme: w.hub.Scheme()})
+	w.must(err)
+	c := &changes{}
+	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{}, "secrets": &corev1.SecretList{}} {
+		watch, err := watcher.Watch(w.t.Context(), list, client.InNamespace(fleetNamespace))
+		w.must(err)
+		c.follow(w.t, "hub", schema.GroupResource{Resource: resource}, watch)
+	}
+	return c
+}
+
+// nothingLost fails the test if what somebody once wrote to a Cluster or Secret was ever
+// taken away or changed by somebody else, before its deletion: so nobody has written
+// back and forth. Conditions, which only Cluster API writes, are left out.
+func nothingLost(t *testing.T, history *changes) {
+	t.Helper()
+	history.intact(t)
+	before := map[types.UID]change{}
+	writes := map[string]int{}
+	for _, c := range history.after(0) {
+		if s, ok := c.object.(*corev1.Secret); ok && s.Type != clusterv1.ClusterSecretType {
+			continue // the hub's own
+		}
+		writes[c.resource.Resource+" "+c.object.GetName()]++
+		last, known := before[c.object.GetUID()]
+		before[c.object.GetUID()] = c
+		if !known || c.verb != watch.Modified || c.object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		for _, mark := range marks(last.object) {
+			if !slices.Contains(marks(c.object), mark) {
+				t.Errorf("%s: %s is lost", c, mark)
+			}
+		}
+		if !equality.Semantic.DeepEqual(content(last.object), content(c.object)) {
+			t.Errorf("%s: the content was changed", c)
+		}
+	}
+	t.Logf("writes: %v", writes)
+	if len(before) == 0 {
+		t.Error("nothing was watched")
+	}
+}
+
+// marks are what the metadata of an object says.
+func marks(o metav1.Object) (marks []string) {
+	for k, v := range o.GetLabels() {
+		marks = append(marks, fmt.Sprintf("label %s=%s", k, v))
+	}
+	for k, v := range o.GetAnnotations() {
+		marks = append(marks, fmt.Sprintf("annotation %s=%s", k, v))
+	}
+	for _, f := range o.GetFinalizers() {
+		marks = append(marks, "finalizer "+f)
+	}
+	for _, r := range o.GetOwnerReferences() {
+		marks = append(marks, fmt.Sprintf("owner %s %s", r.Kind, r.UID))
+	}
+	return marks
+}
+
+// content is what a Cluster or Secret says.
+func content(o metav1.Object) any {
+	switch o := o.(type) {
+	case *clusterv1.Cluster:
+		return o.Spec
+	case *corev1.Secret:
+		return o.Data
+	default:
+		return nil
+	}
+}
