@@ -8,8 +8,9 @@ import (
 
 // bound is the instant from which on nobody holds a promise any more.
 type bound struct {
-	wall time.Time
-	boot time.Duration
+	wall  time.Time
+	boot  time.Duration
+	again time.Duration
 }
 
 // passed reports whether the bound has passed on both clocks: a wall clock that
@@ -18,25 +19,17 @@ func (b bound) passed(now lease.Reading) bool {
 	return !now.Wall.Before(b.wall) && now.Boot >= b.boot
 }
 
-// wait is how long until the bound passes, if no clock steps.
+// wait is how long until the bound passes, or until it should be looked at again: a
+// clock that is put right after a step may have brought it nearer.
 func (b bound) wait(now lease.Reading) time.Duration {
-	return max(0, b.wall.Sub(now.Wall), b.boot-now.Boot)
+	return max(0, min(b.again, max(b.wall.Sub(now.Wall), b.boot-now.Boot)))
 }
 
-// boundOf counts the bound of all that can have been promised for the namespace.
-//
-// By this tenure: the latest stamp + the duration sent with it, which only is final
-// once the source of stamps is closed. By earlier tenures: they can have stamped
-// until the deadline that this tenure inherited, with the longest D of the record
-// or, if that is lost, with the largest ever sent. Nothing that a member shows
-// shortens this, because its etcd may have been restored.
+// boundOf counts the bound of all that can have been promised for the namespace: what
+// is inherited, and what this tenure has sent: the latest stamp + the duration sent
+// with it, which only is final once the source of stamps is closed.
 func boundOf(s State, skew time.Duration) bound {
-	longest := s.Record.Duration
-	if s.Record.Lost() {
-		longest = s.LargestDuration
-	}
-	b := bound{wall: s.Tenure.Inherited.Add(longest + skew)}
-	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
+	b := inheritedBound(s, skew)
 	if !s.Sent.Until.IsZero() {
 		if own := s.Sent.Until.Add(skew); own.After(b.wall) {
 			b.wall = own
@@ -44,4 +37,23 @@ func boundOf(s State, skew time.Duration) bound {
 		b.boot = max(b.boot, s.Sent.BootUntil+skew)
 	}
 	return b
+}
+
+// inheritedBound counts the bound of what earlier tenures can have promised: they can
+// have stamped until the deadline that this tenure inherited. Nothing that a member
+// shows shortens this, because its etcd may have been restored.
+func inheritedBound(s State, skew time.Duration) bound {
+	b := bound{wall: s.Tenure.Inherited.Add(longest(s) + skew)}
+	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
+	b.again = max(longest(s)+skew, time.Second)
+	return b
+}
+
+// longest is the longest D that an earlier tenure can have sent: the record's or, if
+// the record is lost or older than what was sent, the largest D ever.
+func longest(s State) time.Duration {
+	if s.Record.Lost() || s.outdated() {
+		return max(s.Record.Duration, s.LargestDuration)
+	}
+	return s.Record.Duration
 }

@@ -20,6 +20,10 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 	if p == nil {
 		return retire(now, s)
 	}
+	if len(cs) == 0 {
+		// An empty list decides nothing: more likely it was not read than that all are gone.
+		return Decision{Record: s.Record, Waiting: reason.NoCandidate}
+	}
 	if r, ok := raise(now, *p, s, cs); ok {
 		return Decision{Record: r, Persist: true}
 	}
@@ -36,10 +40,6 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 // lead keeps the leader, or begins to replace it.
 func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	why := whyReplace(now, p, s, cs)
-	if why == "" && s.Highest > s.Record.Epoch {
-		// A newer term than the recorded one was seen, and it does not stand any more.
-		why = reason.CopyLost
-	}
 	if why == "" {
 		return keep(now, p, s, cs)
 	}
@@ -49,10 +49,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	b := boundOf(s, p.Timings.Skew)
 	r := s.Record
 	r.Phase, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
-	r.Next = next(cs, r.Leader)
-	if r.Next == "" {
-		r.Next = next(cs, "")
-	}
+	r.Next = successor(now, p, s, cs)
 	return Decision{Record: r, Persist: true, After: b.wait(now)}
 }
 
@@ -61,24 +58,36 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	r.Heeded = heed(r, cs, false)
 	r.Next = next(cs, r.Leader)
-	switch want := p.Timings.Duration; {
-	case want > r.Duration:
+	want, wait := p.Timings.Duration, time.Duration(0)
+	if want > r.Duration {
 		r.Duration = want // recorded before any copy carries it
-	case want < r.Duration && s.Sent.Settled && now.Wall.After(inheritedEnd(s)):
-		r.Duration = want // no longer promise is open any more
 	}
-	d := Decision{Record: r, Persist: !same(r, s.Record)}
+	if want < r.Duration {
+		wait = outlasting(now, p, s)
+		switch {
+		case wait > 0:
+		case !s.Sent.Closed:
+			return Decision{Record: s.Record, Close: true}
+		default:
+			r.Duration = want
+		}
+	}
 	if holder, ok := named(cs, r.Leader); ok && holder.Fitness == Unknown {
-		d.After = boundOf(s, p.Timings.Skew).wait(now)
+		if until := boundOf(s, p.Timings.Skew).wait(now); wait == 0 || until < wait {
+			wait = until
+		}
 	}
-	if r.Duration != p.Timings.Duration && d.After == 0 {
-		d.After = r.Duration
-	}
-	return d
+	return Decision{Record: r, Persist: !same(r, s.Record), After: wait}
 }
 
-// inheritedEnd is when the last promise of an earlier tenure ends.
-func inheritedEnd(s State) time.Time { return s.Tenure.Inherited.Add(s.Record.Duration) }
+// outlasting is how long to wait until nothing that was promised under the record's D
+// outlasts what a stamp of this instant promises under the policy's. Only then may the
+// record name the shorter D: a tenure that takes over counts with it from the last
+// instant at which this one can have stamped.
+func outlasting(now lease.Reading, p Policy, s State) time.Duration {
+	own := max(0, s.Sent.Until.Sub(now.Wall)-p.Timings.Duration, s.Sent.BootUntil-now.Boot-p.Timings.Duration)
+	return max(min(own, s.Record.Duration), inheritedBound(s, p.Timings.Skew).wait(now))
+}
 
 // drain waits for the bound, lets the leader resume if the cause is gone before it,
 // and grants the next term after it.
@@ -94,17 +103,17 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 			return Decision{Record: r, Persist: true}
 		}
 		r.Phase, r.NotBefore = Draining, b.wall
-		r.Next = successor(cs, r.Leader)
+		r.Next = successor(now, p, s, cs)
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForBound, After: b.wait(now)}
 	}
-	if s.MostUnreachable && !p.FailOverWhenMostUnreachable && observed(r.Reason) {
+	c, ok := heir(now, p, s, cs)
+	if c.Name != r.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable && observed(r.Reason) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
-	c, ok := best(cs, mayLead)
 	switch {
 	case !ok:
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
-	case !c.Prepared && c.Name != r.Leader:
+	case !c.Prepared && c.Name != r.Leader && !s.outdated():
 		r.Phase, r.Next = Draining, c.Name
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForClusters}
 	default:
@@ -112,13 +121,21 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 }
 
-// successor names the cluster that the next grant would go to if it came now. The
-// leader itself may be its own successor, in a new term.
-func successor(ranked []Candidate, leader string) string {
-	if n := next(ranked, leader); n != "" {
-		return n
+// heir is who gets the next term if it is granted now: the best candidate, unless the
+// cause for which the leader was drained is gone. Recovery moves nothing, so the leader
+// then leads again, in a new term.
+func heir(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
+	holder, ok := named(ranked, s.Record.Leader)
+	if ok && mayLead(holder) && whyDepose(now, p, s, ranked) == "" {
+		return holder, true
 	}
-	return next(ranked, "")
+	return best(ranked, mayLead)
+}
+
+// successor names the heir.
+func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string {
+	c, _ := heir(now, p, s, ranked)
+	return c.Name
 }
 
 // resumes reports whether the draining leader may go on in its term: the cause of
@@ -141,6 +158,9 @@ func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 
 // elect grants a namespace that nobody leads.
 func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
+	if !s.Sent.Closed {
+		return Decision{Record: s.Record, Close: true} // a record can get lost in the middle of a term
+	}
 	r := s.Record
 	r.Next = next(cs, "")
 	if r.Lost() {
@@ -188,25 +208,22 @@ func settling(c Candidate) bool { return c.Fitness == Unknown || c.Reason == rea
 // that was promised has passed. ε is not known without a policy: the largest one that
 // a policy of this D could have had bounds it.
 func retire(now lease.Reading, s State) Decision {
-	if s.Record.Lost() {
-		return Decision{Record: s.Record, Gone: true}
-	}
 	if !s.Sent.Closed {
 		return Decision{Record: s.Record, Close: true}
 	}
-	b := boundOf(s, s.Record.Duration)
+	b := boundOf(s, longest(s))
 	r := s.Record
-	if r.Phase != Retired {
+	if r.Phase != Retired && !r.Lost() {
 		r.Phase, r.Reason, r.Since, r.NotBefore, r.Next = Retired, reason.PolicyGone, now.Wall, b.wall, ""
 		return Decision{Record: r, Persist: true, After: b.wait(now)}
 	}
 	if !b.passed(now) {
 		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}
 	}
-	if ahead := r.Epoch + 1 - lease.EpochFloor(now.Wall); ahead > 0 {
+	if ahead := max(r.Epoch, s.Highest) + 1 - lease.EpochFloor(now.Wall); ahead > 0 {
 		// Changes that came faster than one a minute drove the epoch ahead of the minutes.
 		// Without this record the next term could start below it.
-		return Decision{Record: r, Waiting: reason.WaitingForBound, After: time.Duration(ahead) * time.Minute}
+		return Decision{Record: r, Waiting: reason.WaitingForBound, After: time.Minute}
 	}
 	return Decision{Record: r, Gone: true}
 }

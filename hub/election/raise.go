@@ -21,7 +21,7 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		Reason:    reason.Adopted,
 		Since:     now.Wall,
 		Acquired:  st.Term.Acquired,
-		Duration:  max(st.Term.Duration, s.Record.Duration),
+		Duration:  max(st.Term.Duration, longest(s)), // the copy tells of its last stamp only
 		LeaseName: p.LeaseName,
 		Next:      next(cs, st.Cluster),
 		Heeded:    heed(s.Record, cs, true),

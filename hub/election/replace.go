@@ -5,9 +5,32 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// whyReplace says why the recorded leader must be replaced, or "" if it stays. The
-// candidates are ranked.
+// whyReplace says why the recorded term must end, or "" if it goes on. The candidates
+// are ranked.
 func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
+	if s.outdated() {
+		return reason.CopyLost // a newer term was seen, and it does not stand any more
+	}
+	if why := whyDepose(now, p, s, ranked); why != "" {
+		return why
+	}
+	switch holder, _ := named(ranked, s.Record.Leader); {
+	case holder.Fitness != KeepsOnly && holder.Fitness != Fit:
+		return ""
+	case s.CopyLost:
+		return reason.CopyLost
+	case holder.Fitness == Fit && s.Record.LeaseName != p.LeaseName:
+		// Another policy owns the namespace now. Nothing may be promised in its Lease while
+		// something stands in the old one.
+		return reason.LeaseRenamed
+	default:
+		return ""
+	}
+}
+
+// whyDepose says why somebody else must lead, or "" if nobody must: the part of
+// whyReplace that lies with the clusters, not with the term.
+func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	holder, known := named(ranked, s.Record.Leader)
 	if !known {
 		// The Cluster is gone, or takes no part any more. Its term ends in order.
@@ -28,16 +51,8 @@ func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason
 		return holder.Reason
 	case KeepsOnly, Fit:
 	}
-	if s.CopyLost {
-		return reason.CopyLost
-	}
 	if overtaken(s.Record, holder, ranked) {
 		return reason.PriorityChanged
-	}
-	if p.LeaseName != s.Record.LeaseName && holder.Fitness == Fit {
-		// Another policy owns the namespace now. Nothing may be promised in its Lease while
-		// something stands in the old one.
-		return reason.LeaseRenamed
 	}
 	return ""
 }
@@ -77,16 +92,16 @@ func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	return found
 }
 
-// heed takes the present priorities into account. A new cluster that was never
-// reached is left out until it can be judged: its label is an edit that has not been
-// acted on. all heeds even those, when a leader is chosen in their absence.
+// heed takes the present priorities into account. A cluster that is still settling is
+// left as it was until it can be judged: its label is an edit that has not been acted
+// on. all heeds even those, when a leader is chosen in their absence.
 func heed(r Record, cs []Candidate, all bool) map[string]int32 {
 	heeded := make(map[string]int32, len(cs))
 	for _, c := range cs {
-		if before, ok := r.Heeded[c.Name]; ok && c.Fitness == Unknown && !all {
-			heeded[c.Name] = before
-		} else if c.Fitness != Unknown || all {
+		if all || !settling(c) {
 			heeded[c.Name] = c.Priority
+		} else if before, ok := r.Heeded[c.Name]; ok {
+			heeded[c.Name] = before
 		}
 	}
 	return heeded

@@ -130,6 +130,10 @@ type State struct {
 	MostUnreachable bool
 }
 
+// outdated reports whether a newer term than the recorded one was seen, as after a
+// restore of the hub's etcd.
+func (s State) outdated() bool { return s.Highest > s.Record.Epoch }
+
 // Standing is a live sealed copy that names the cluster it lives in.
 type Standing struct {
 	Cluster string

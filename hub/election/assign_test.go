@@ -1,0 +1,87 @@
+package election_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// Rules 2 and 3: the copies follow from the persisted record.
+func TestAssign(t *testing.T) {
+	const d = 15 * second
+	term := func(holder string) lease.Term {
+		r := lease.Term{Epoch: epoch, Acquired: wall(-400), Duration: d}
+		if holder != "" {
+			r.Holder = holder + ".fleet"
+		}
+		return r
+	}
+	is := func(role lease.Role, holder string) lease.Assignment {
+		return lease.Assignment{Role: role, Term: term(holder)}
+	}
+	first := is(lease.Lead, "east")
+	first.First = true
+	fresh := is(lease.Follow, "east")
+	fresh.Fresh = wall(0)
+	zeroth := is(lease.Hold, "")
+	zeroth.Term.Epoch = 0
+	drain := record(election.Draining, "east", followedBy("west"))
+	tests := map[string]struct {
+		record  election.Record
+		cluster string
+		first   bool
+		want    lease.Assignment
+	}{
+		"the leader's copy is renewed": {record: record(election.Leading, "east"), cluster: "east", want: is(lease.Lead, "east")},
+		"its first copy is written by the tenure that persisted the grant": {
+			record: record(election.Leading, "east"), cluster: "east", first: true, want: first,
+		},
+		"the others follow": {record: record(election.Leading, "east"), cluster: "west", first: true, want: is(lease.Follow, "east")},
+		"a draining leader's copy is renewed by nobody": {
+			record: drain, cluster: "east", first: true, want: is(lease.Hold, "east"),
+		},
+		"its successor's is written anew, to see that it can be": {record: drain, cluster: "west", want: fresh},
+		"the others stay as they are":                            {record: drain, cluster: "south", want: is(lease.Follow, "east")},
+		"a leader that succeeds itself is not written either": {
+			record: record(election.Draining, "east", followedBy("east")), cluster: "east", want: is(lease.Hold, "east"),
+		},
+		"where nobody leads, all say so": {record: record(election.Vacant, ""), cluster: "east", want: is(lease.Follow, "")},
+		"where nobody ever led there is nothing to say": {
+			record: record(election.Vacant, "", func(r *election.Record) { r.Epoch = 0 }), cluster: "east", want: zeroth,
+		},
+		"a retired namespace has no copies": {record: record(election.Retired, "east"), cluster: "east", first: true, want: is(lease.Absent, "east")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := election.Assign(test.record, "fleet", test.cluster, d, test.first); got != test.want {
+				t.Errorf("\n got %+v\nwant %+v", got, test.want)
+			}
+		})
+	}
+	t.Run("of a lost record nothing is known, so nothing is written", func(t *testing.T) {
+		if got := election.Assign(election.Record{}, "fleet", "east", d, true); got.Role != lease.Hold {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+// Rule 2: no copy carries a longer D than the record.
+func TestAssignedD(t *testing.T) {
+	for name, test := range map[string]struct{ policy, record, want time.Duration }{
+		"a longer one waits for the record": {policy: 60 * second, record: 15 * second, want: 15 * second},
+		"a shorter one does not":            {policy: 15 * second, record: 60 * second, want: 15 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, phase := range []election.Phase{election.Leading, election.Draining, election.Vacant} {
+				for _, cluster := range []string{"east", "west"} {
+					r := record(phase, "east", lasting(test.record))
+					if got := election.Assign(r, "fleet", cluster, test.policy, true).Term.Duration; got != test.want {
+						t.Errorf("%s, %s: %v, want %v", phase, cluster, got, test.want)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,201 @@
+package election_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// Rule 7: epoch = max(1 + highest, minutes since 2025).
+func TestEpoch(t *testing.T) {
+	among := []election.Candidate{fit("east", 100)}
+	vacant := func(epoch, highest int64) election.State {
+		r := record(election.Vacant, "")
+		r.Epoch = epoch
+		return election.State{Record: r, Tenure: settled(), Sent: closed(), Highest: highest}
+	}
+	decide(t, map[string]decision{
+		"one above the record's": {now: at(0), state: vacant(20, 0), among: among, want: "Leading east 21 Elected persist"},
+		"one above the highest sealed copy's": {
+			now: at(0), state: vacant(20, 30), among: among, want: "Leading east 31 Elected persist",
+		},
+		"never below the minutes": {now: at(60), state: vacant(3, 2), among: among, want: "Leading east 11 Elected persist"},
+		"one above the highest copy's when the record is lost": {
+			now: at(0), state: election.State{Tenure: settled(), Sent: closed(), Highest: 30}, among: among,
+			want: "Leading east 31 Elected persist",
+		},
+		"a vacancy keeps it": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Unreachable)},
+			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
+		},
+		"a new term of the same leader raises it": {
+			now: at(16), state: draining(reason.CopyLost), among: among, want: "Leading east 21 NewTerm persist",
+		},
+	})
+}
+
+// Rule 7: a record outlives its policy until its bound has passed.
+func TestRetire(t *testing.T) {
+	state := func(r election.Record, changes ...func(*election.State)) election.State {
+		s := election.State{Record: r, Tenure: settled(), Sent: sent(0)}
+		for _, change := range changes {
+			change(&s)
+		}
+		return s
+	}
+	retired := record(election.Retired, "east", notBefore(30))
+	old := func(r *election.Record) { r.Epoch = 9 } // so that the minutes have overtaken it
+	decide(t, map[string]decision{
+		"a term ends with its policy": {
+			now: at(5), noPolicy: true, state: leading(), want: "Retired east 20 PolicyGone after 25s persist",
+		},
+		"so does a draining one": {
+			now: at(5), noPolicy: true, state: draining(reason.Unreachable), want: "Retired east 20 PolicyGone after 25s persist",
+		},
+		"the largest ε that a policy of this D could have is waited for": {
+			now: at(29.999), noPolicy: true, state: state(record(election.Retired, "east", old)),
+			want: "Retired east 9 PolicyGone waiting WaitingForBound after 1ms",
+		},
+		"then the record goes": {
+			now: at(30), noPolicy: true, state: state(record(election.Retired, "east", old)), want: "gone",
+		},
+		"what an earlier tenure sent is waited for too": {
+			now: at(29.999), noPolicy: true, state: state(record(election.Retired, "east", old), during(young()), having(closed())),
+			want: "Retired east 9 PolicyGone waiting WaitingForBound after 1ms",
+		},
+		"as long as the epoch is ahead of the minutes, the record stays": {
+			now: at(300), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1m0s",
+		},
+		"also when it is level with them": {
+			now: at(11*60 - 0.001), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1m0s",
+		},
+		"and goes when the minutes have overtaken it": {now: at(11 * 60), noPolicy: true, state: state(retired), want: "gone"},
+		"copies with a higher epoch count as well": {
+			now: at(11 * 60), noPolicy: true, state: state(retired, func(s *election.State) { s.Highest = 21 }),
+			want: "Retired east 20 PolicyGone waiting WaitingForBound after 1m0s",
+		},
+		"and when the record is lost": {
+			now: at(60), noPolicy: true, state: state(election.Record{}, func(s *election.State) { s.Highest = 21 }),
+			want: "lost waiting WaitingForBound after 1m0s",
+		},
+		"a policy that comes back after the bound grants a new term": {
+			now: at(16), state: state(retired), among: []election.Candidate{fit("east", 100)}, want: "Leading east 21 NewTerm persist",
+		},
+		"to another one, if it must be": {
+			now: at(16), state: state(retired), among: []election.Candidate{prepared(fit("west", 50))}, want: "Leading west 21 HandedOver persist",
+		},
+		"a policy that comes back after a vacancy elects": {
+			now: at(16), state: state(record(election.Retired, "")), among: []election.Candidate{prepared(fit("west", 50))}, want: "Leading west 21 Elected persist",
+		},
+	})
+}
+
+// Rule 13: who is best among those that may lead.
+func TestElect(t *testing.T) {
+	state := election.State{Record: record(election.Vacant, ""), Tenure: young(), Sent: closed()}
+	late := election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed()}
+	eager := election.State{ // whose bound has passed, in its first seconds
+		Record: record(election.Vacant, ""), Tenure: election.Tenure{Started: at(0), Inherited: wall(-600)}, Sent: closed(),
+	}
+	decide(t, map[string]decision{
+		"the highest priority wins": {
+			now: at(20), state: state, among: []election.Candidate{fit("east", -1), fit("south", 2), fit("west", 1)}, want: "Leading south 21 Elected next west persist",
+		},
+		"ties go by name": {
+			now: at(20), state: state, among: []election.Candidate{fit("west", 1), fit("south", 1), fit("east", 0)}, want: "Leading south 21 Elected next west persist",
+		},
+		"in whatever order they come": {
+			now: at(20), state: state, among: []election.Candidate{fit("east", 0), fit("south", 1), fit("west", 1)}, want: "Leading south 21 Elected next west persist",
+		},
+		"only a fit one": {
+			now: at(20), state: late, want: "Leading south 21 Elected persist",
+			among: []election.Candidate{unfit("east", 9, reason.NamespaceMissing), paused("north", 8), unknown("west", 7), fit("south", 1)},
+		},
+		"none is none": {
+			now: at(20), state: late, among: []election.Candidate{unfit("east", 9, reason.Unreachable)}, want: "Vacant nobody 20 NoCandidate waiting NoCandidate",
+		},
+		"a vacancy waits for the bound, too": {
+			now: at(15), state: state, among: []election.Candidate{fit("east", 100)}, want: "Vacant nobody 20 WaitingForBound next east waiting WaitingForBound after 1s persist",
+		},
+		"a tenure that has just begun waits for a better one that is not known yet": {
+			now: at(14.999), state: eager, among: []election.Candidate{unknown("east", 100), fit("west", 50)},
+			want: "Vacant nobody 20 WaitingForClusters next west waiting WaitingForClusters after 1ms persist",
+		},
+		"or is not guarded yet": {
+			now: at(14.999), state: eager, among: []election.Candidate{unguarded("east", 100), fit("west", 50)},
+			want: "Vacant nobody 20 WaitingForClusters next west waiting WaitingForClusters after 1ms persist",
+		},
+		"for D": {
+			now: at(15), state: eager, among: []election.Candidate{unknown("east", 100), fit("west", 50)}, want: "Leading west 21 Elected persist",
+		},
+		"by the boot clock": {
+			now: lease.Reading{Wall: wall(100), Boot: boot(14.999)}, state: eager, among: []election.Candidate{unknown("east", 100), fit("west", 50)},
+			want: "Vacant nobody 20 WaitingForClusters next west waiting WaitingForClusters after 1ms persist",
+		},
+		"not for a worse one": {
+			now: at(1), state: eager, among: []election.Candidate{fit("east", 100), unknown("west", 50)}, want: "Leading east 21 Elected persist",
+		},
+		"nor for an equal one that comes later by name": {
+			now: at(1), state: eager, among: []election.Candidate{fit("east", 50), unknown("west", 50)}, want: "Leading east 21 Elected persist",
+		},
+		"but for an equal one that comes first by name": {
+			now: at(1), state: eager, among: []election.Candidate{unknown("east", 50), fit("west", 50)},
+			want: "Vacant nobody 20 WaitingForClusters next west waiting WaitingForClusters after 14s persist",
+		},
+	})
+}
+
+func TestAGrantSaysAllOfTheTerm(t *testing.T) {
+	s := draining(reason.Unreachable)
+	d := election.Next(at(20), policy(duration(30*second), func(p *election.Policy) { p.LeaseName = "other" }), s,
+		[]election.Candidate{unfit("east", 7, reason.Unreachable), prepared(fit("west", 8)), unknown("south", 9)})
+	want := election.Record{
+		Leader: "west", Epoch: 21, Phase: election.Leading, Reason: reason.FailedOver, Since: wall(20), Acquired: wall(20),
+		Duration: 30 * second, LeaseName: "other", Heeded: map[string]int32{"east": 7, "west": 8, "south": 9},
+	}
+	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
+		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
+	}
+}
+
+func TestADrainSaysWhenAndWhoIsNext(t *testing.T) {
+	s := leading()
+	d := election.Next(at(5), policy(), s, []election.Candidate{unfit("east", 100, reason.Unreachable), fit("west", 50)})
+	want := s.Record
+	want.Phase, want.Reason, want.Since, want.NotBefore = election.Draining, reason.Unreachable, wall(5), wall(16)
+	if !reflect.DeepEqual(d.Record, want) {
+		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
+	}
+}
+
+func TestAResumedTermIsTheSameTerm(t *testing.T) {
+	s := draining(reason.Unreachable)
+	d := election.Next(at(5), policy(), s, []election.Candidate{fit("east", 100), fit("west", 50)})
+	want := s.Record
+	want.Phase, want.Reason, want.Since, want.NotBefore = election.Leading, reason.Resumed, wall(5), time.Time{}
+	if !reflect.DeepEqual(d.Record, want) {
+		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
+	}
+}
+
+// Why a change of leader came about, for people.
+func TestOutcome(t *testing.T) {
+	east, west := fit("east", 100), prepared(fit("west", 50))
+	for why, want := range map[reason.Reason]reason.Reason{
+		reason.Unreachable: reason.FailedOver, reason.Recovering: reason.FailedOver, reason.Forbidden: reason.FailedOver,
+		reason.NeverReached: reason.FailedOver, reason.CopyLost: reason.FailedOver, reason.PriorityChanged: reason.HandedOver,
+		reason.Deleting: reason.HandedOver, reason.Gone: reason.HandedOver,
+	} {
+		s := draining(why)
+		if got := election.Next(at(16), policy(), s, []election.Candidate{unfit("east", 100, reason.Deleting), west}).Record.Reason; got != want {
+			t.Errorf("a term that ended by %s leads to %s, want %s", why, got, want)
+		}
+		if got := election.Next(at(16), policy(), s, []election.Candidate{east, west}).Record.Reason; got != reason.NewTerm {
+			t.Errorf("a term of the same leader after %s is called %s", why, got)
+		}
+	}
+}

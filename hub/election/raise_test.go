@@ -1,0 +1,112 @@
+package election_test
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// standing is a sealed copy that was stamped in that second, and names the cluster it lives in.
+func standing(cluster string, epoch int64, stamp float64) *election.Standing {
+	return &election.Standing{Cluster: cluster, Term: lease.Term{
+		Holder: lease.Identity(cluster, "fleet"), Epoch: epoch, Acquired: wall(-30), Renewed: wall(stamp), Duration: 15 * second,
+	}}
+}
+
+// Rule 6: a sealed copy that is newer than the record raises it, and a live one names the holder.
+func TestRaise(t *testing.T) {
+	east, west := fit("east", 100), fit("west", 50)
+	among := []election.Candidate{east, west}
+	state := func(r election.Record, s *election.Standing) election.State {
+		return election.State{
+			Record: r, Tenure: young(), Sent: open(closed()), Standing: s, Highest: s.Term.Epoch, LargestDuration: 15 * second,
+		}
+	}
+	stale := record(election.Leading, "east")
+	decide(t, map[string]decision{
+		"a lost record follows the copy that stands": {
+			now: at(2), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted next east persist",
+		},
+		"so does one that names an earlier leader": {
+			now: at(2), state: state(stale, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted next east persist",
+		},
+		"and one that was draining": {
+			now: at(2), state: state(record(election.Draining, "east"), standing("west", 21, -1)), among: among, want: "Leading west 21 Adopted next east persist",
+		},
+		"up to the deadline of the copy": {
+			now: at(13.999), state: state(stale, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted next east persist",
+		},
+		"a copy that does not stand any more names nobody": {
+			now: at(14), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "close",
+		},
+		"but says that the recorded term is over": {
+			now: at(14), state: state(stale, standing("west", 30, -1)), among: among, want: "close",
+		},
+		"a copy of the recorded epoch raises nothing": {
+			now: at(2), state: state(stale, standing("west", epoch, -1)), among: among, want: "Leading east 20 Elected next west persist",
+		},
+		"nor does an older one": {
+			now: at(2), state: state(stale, standing("west", epoch-1, -1)), among: among, want: "Leading east 20 Elected next west persist",
+		},
+		"a cluster that is not even known is followed all the same": {
+			now: at(2), state: state(election.Record{}, standing("north", 30, -1)), among: among, want: "Leading north 30 Adopted next east persist",
+		},
+		"without a policy nothing is raised": {
+			now: at(2), noPolicy: true, state: state(election.Record{}, standing("west", 30, -1)), want: "close",
+		},
+	})
+}
+
+func TestARecordOlderThanTheCopies(t *testing.T) {
+	among := []election.Candidate{fit("east", 100), fit("west", 50)}
+	s := election.State{
+		Record: record(election.Leading, "east", followedBy("west")), Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 60 * second,
+	}
+	decide(t, map[string]decision{
+		"is no term to keep": {now: at(1), state: s, among: among, want: "Draining east 20 CopyLost next east after 1m0s persist"},
+		"not even for an unknown leader": {
+			now: at(1), state: s, among: []election.Candidate{unknown("east", 100), fit("west", 50)}, want: "Draining east 20 CopyLost next west after 1m0s persist",
+		},
+	})
+}
+
+func TestAnAdoptedTermIsTheOneThatStands(t *testing.T) {
+	st := standing("west", 30, -1)
+	s := election.State{Tenure: young(), Sent: closed(), Standing: st, Highest: 30, LargestDuration: 60 * second}
+	d := election.Next(at(2), policy(), s, []election.Candidate{fit("east", 100), fit("west", 50)})
+	want := election.Record{
+		Leader: "west", Epoch: 30, Phase: election.Leading, Reason: reason.Adopted, Since: wall(2), Acquired: st.Term.Acquired,
+		// The copy says 15 s, but the stamps before it may have carried more.
+		Duration: 60 * second, LeaseName: "leasecast", Next: "east", Heeded: map[string]int32{"east": 100, "west": 50},
+	}
+	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
+		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
+	}
+}
+
+func TestAnAdoptedTermKeepsTheLongestD(t *testing.T) {
+	for name, test := range map[string]struct {
+		copied, recorded, largest, want time.Duration
+	}{
+		"the copy's":   {copied: 60 * second, recorded: 15 * second, largest: 15 * second, want: 60 * second},
+		"the record's": {copied: 15 * second, recorded: 60 * second, largest: 15 * second, want: 60 * second},
+		"the seal's":   {copied: 15 * second, recorded: 15 * second, largest: 60 * second, want: 60 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := standing("west", 30, 1)
+			st.Term.Duration = test.copied
+			s := election.State{
+				Record: record(election.Leading, "east", lasting(test.recorded)), Tenure: young(), Sent: closed(),
+				Standing: st, Highest: 30, LargestDuration: test.largest,
+			}
+			d := election.Next(at(2), policy(), s, []election.Candidate{fit("west", 50)})
+			if d.Record.Reason != reason.Adopted || d.Record.Duration != test.want {
+				t.Errorf("%s with D %v, want it adopted with %v", say(d), d.Record.Duration, test.want)
+			}
+		})
+	}
+}

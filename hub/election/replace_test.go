@@ -1,0 +1,415 @@
+package election_test
+
+import (
+	"testing"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+func leading(changes ...func(*election.State)) election.State {
+	s := election.State{Record: record(election.Leading, "east", followedBy("west")), Tenure: settled(), Sent: sent(0)}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+func draining(why reason.Reason, changes ...func(*election.State)) election.State {
+	return leading(append([]func(*election.State){func(s *election.State) {
+		s.Record = record(election.Draining, "east", because(why), followedBy("west"), notBefore(16))
+	}}, changes...)...)
+}
+
+func during(tn election.Tenure) func(*election.State) {
+	return func(s *election.State) { s.Tenure = tn }
+}
+
+func having(sent election.Sent) func(*election.State) {
+	return func(s *election.State) { s.Sent = sent }
+}
+
+func mostUnreachable(s *election.State) { s.MostUnreachable = true }
+
+func copyLost(s *election.State) { s.CopyLost = true }
+
+func otherHub(s *election.State) { s.OtherHub = true }
+
+func recorded(changes ...func(*election.Record)) func(*election.State) {
+	return func(s *election.State) {
+		for _, change := range changes {
+			change(&s.Record)
+		}
+	}
+}
+
+func failOver(p *election.Policy) { p.FailOverWhenMostUnreachable = true }
+
+const (
+	kept = "Leading east 20 Elected next west"
+	held = "Leading east 20 Elected" // and nobody to take over
+)
+
+// Rules 8 and 9: whom nobody deposes.
+func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
+	east, west := fit("east", 100), fit("west", 50)
+	decide(t, map[string]decision{
+		"a fit leader stays": {
+			now: at(5), state: leading(), among: []election.Candidate{east, west}, want: kept,
+		},
+		"also when its copy is long past, as far as the ledger goes": {
+			now: at(500), state: leading(), among: []election.Candidate{east, west}, want: kept,
+		},
+		"an empty list decides nothing: neither a leader": {
+			now: at(500), state: leading(), want: kept + " waiting NoCandidate",
+		},
+		"nor a draining one": {
+			now: at(500), state: draining(reason.Unreachable),
+			want: "Draining east 20 Unreachable next west waiting NoCandidate",
+		},
+		"nor a lost record": {
+			now: at(500), state: election.State{Tenure: settled(), Sent: closed()}, want: "lost waiting NoCandidate",
+		},
+		"unknown is not dead while a promise may stand": {
+			now: at(15.999), state: leading(during(young()), having(open(closed()))),
+			among: []election.Candidate{unknown("east", 100), west}, want: kept + " after 1ms",
+		},
+		"nor before what this tenure sent has passed": {
+			now: at(15.999), state: leading(having(open(sent(0)))),
+			among: []election.Candidate{unknown("east", 100), west}, want: kept + " after 1ms",
+		},
+		"an unknown leader is replaced when all that it can have been promised has passed": {
+			now: at(16), state: leading(during(young()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), prepared(west)},
+			want:  "Draining east 20 NeverReached next west persist",
+		},
+		"but not if nobody else may lead": {
+			now: at(16), state: leading(during(young()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), unknown("west", 50)}, want: held + " persist",
+		},
+		"a Cluster that is gone ends its term in order": {
+			now: at(5), state: leading(), among: []election.Candidate{west},
+			want: "Draining east 20 Gone next west after 11s persist",
+		},
+		"where another hub writes, this one deposes nobody, whatever it thinks": {
+			now: at(500), state: leading(otherHub, copyLost), among: []election.Candidate{unfit("east", 100, reason.Deleting), west},
+			want: kept + " waiting OtherHub",
+		},
+		"and grants nobody": {
+			now: at(500), state: draining(reason.Deleting, otherHub), among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)},
+			want: "Draining east 20 Deleting next west waiting OtherHub",
+		},
+		"not even in a namespace that is new to it": {
+			now: at(500), state: election.State{Tenure: settled(), Sent: closed(), OtherHub: true},
+			among: []election.Candidate{east, west}, want: "lost waiting OtherHub",
+		},
+		"and retires nothing": {
+			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub",
+		},
+	})
+}
+
+// Rule 10: the observer may be at fault.
+func TestALeaderThatCannotBeReached(t *testing.T) {
+	lost, west := unfit("east", 100, reason.Unreachable), fit("west", 50)
+	const drained = "Draining east 20 Unreachable next west after 11s persist"
+	decide(t, map[string]decision{
+		"is replaced":             {now: at(5), state: leading(), among: []election.Candidate{lost, west}, want: drained},
+		"a recovering one too":    {now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Recovering), west}, want: "Draining east 20 Recovering next west after 11s persist"},
+		"one that refuses us too": {now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Forbidden), west}, want: "Draining east 20 Forbidden next west after 11s persist"},
+		"unless nobody else may lead": {
+			now: at(5), state: leading(), among: []election.Candidate{lost, unfit("west", 50, reason.Unreachable)}, want: held + " persist",
+		},
+		"a refused successor is none": {
+			now: at(5), state: leading(), among: []election.Candidate{lost, refused(west)}, want: held + " persist",
+		},
+		"when most became unreachable at once, the leader is held": {
+			now: at(5), state: leading(mostUnreachable), among: []election.Candidate{lost, west}, want: kept,
+		},
+		"or replaced, if the policy says so": {
+			now: at(5), state: leading(mostUnreachable), policy: policy(failOver), among: []election.Candidate{lost, west}, want: drained,
+		},
+		"what an operator asks for is not the observer's fault": {
+			now: at(5), state: leading(mostUnreachable), among: []election.Candidate{unfit("east", 100, reason.Deleting), west},
+			want: "Draining east 20 Deleting next west after 11s persist",
+		},
+		"and is done even when nobody else may lead": {
+			now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Deleting), unknown("west", 50)},
+			want: "Draining east 20 Deleting after 11s persist",
+		},
+		"a bound that has passed grants nobody while most are unreachable": {
+			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: []election.Candidate{lost, prepared(west)},
+			want: "Draining east 20 Unreachable next west waiting MostUnreachable",
+		},
+		"unless the policy says so": {
+			now: at(16), state: draining(reason.Unreachable, mostUnreachable), policy: policy(failOver), among: []election.Candidate{lost, prepared(west)},
+			want: "Leading west 21 FailedOver persist",
+		},
+		"or an operator asked for the change": {
+			now: at(16), state: draining(reason.Deleting, mostUnreachable), among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)},
+			want: "Leading west 21 HandedOver persist",
+		},
+		"or it is the leader itself that came back": {
+			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: []election.Candidate{fit("east", 100), unfit("west", 50, reason.Unreachable)},
+			want: "Leading east 21 NewTerm persist",
+		},
+	})
+}
+
+// Rule 10: while draining, the successor's follower copy is written first.
+func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
+	lost := unfit("east", 100, reason.Unreachable)
+	west, south := fit("west", 50), fit("south", 10)
+	decide(t, map[string]decision{
+		"a successor that is not prepared is waited for": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, west, prepared(south)},
+			want: "Draining east 20 Unreachable next west waiting WaitingForClusters",
+		},
+		"a refused one is passed over": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), prepared(south)},
+			want: "Leading south 21 FailedOver persist",
+		},
+		"then the next one is prepared": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), south},
+			want: "Draining east 20 Unreachable next south waiting WaitingForClusters persist",
+		},
+		"already while the bound is waited for": {
+			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), south},
+			want: "Draining east 20 Unreachable next south waiting WaitingForBound after 11s persist",
+		},
+		"a better one that comes back is prepared in its turn": {
+			now: at(5), state: draining(reason.Unreachable, recorded(followedBy("south"))), among: []election.Candidate{lost, west, prepared(south)},
+			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s persist",
+		},
+		"if nobody is left, nobody leads": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), unknown("south", 10)},
+			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
+		},
+		"where the record is older than the copies nothing is written, so nothing is asked for": {
+			now: at(31), state: draining(reason.CopyLost, func(s *election.State) { s.Highest, s.LargestDuration = 30, 15*second }),
+			among: []election.Candidate{lost, west}, want: "Leading west 31 FailedOver persist",
+		},
+	})
+}
+
+// Rule 11: paused Clusters keep what they have.
+func TestPausedClusters(t *testing.T) {
+	decide(t, map[string]decision{
+		"a paused leader stays": {
+			now: at(5), state: leading(), among: []election.Candidate{paused("east", 100), fit("west", 50)}, want: kept,
+		},
+		"also under another Lease name": {
+			now: at(5), state: leading(recorded(func(r *election.Record) { r.LeaseName = "before" })),
+			among: []election.Candidate{paused("east", 100), fit("west", 50)}, want: kept,
+		},
+		"a paused Cluster is never newly chosen": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Unreachable), prepared(paused("west", 50)), prepared(fit("south", 10))},
+			want: "Leading south 21 FailedOver persist",
+		},
+		"not even for what it led until now": {
+			now: at(16), state: draining(reason.CopyLost), among: []election.Candidate{paused("east", 100), prepared(fit("west", 50))},
+			want: "Leading west 21 FailedOver persist",
+		},
+		"it may resume": {
+			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{paused("east", 100), fit("west", 50)},
+			want: "Leading east 20 Resumed next west persist",
+		},
+		"a higher priority of a paused Cluster moves nothing": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), paused("west", 200)}, want: held + " persist",
+		},
+	})
+}
+
+// Rule 12: recovery alone moves nothing, an operator's edit does.
+func TestWhatMovesAHealthyLeader(t *testing.T) {
+	drainedFor := func(next string) string {
+		return "Draining east 20 PriorityChanged next " + next + " after 11s persist"
+	}
+	leadingWith := func(heeded map[string]int32) election.State { return leading(recorded(heeding(heeded))) }
+	decide(t, map[string]decision{
+		"a better cluster that recovers moves nothing": {
+			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
+			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		},
+		"a restart does not forget what was heeded": {
+			now: at(5), state: leading(during(young()), having(open(closed())), recorded(heeding(map[string]int32{"east": 100, "west": 200}))),
+			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		},
+		"another one's priority raised above the leader's moves it": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 101)}, want: drainedFor("west"),
+		},
+		"raised to the same moves nothing": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 100)}, want: kept + " persist",
+		},
+		"raised, but not above, moves nothing": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 99)}, want: kept + " persist",
+		},
+		"the leader's priority lowered below an eligible one's moves it": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 49), fit("west", 50)}, want: drainedFor("west"),
+		},
+		"also below one that had stood above it before": {
+			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
+			among: []election.Candidate{fit("east", 99), fit("west", 200)}, want: drainedFor("west"),
+		},
+		"lowered to the same moves nothing": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 50), fit("west", 50)}, want: kept + " persist",
+		},
+		"the leader's raised moves nothing, though others stand above": {
+			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
+			among: []election.Candidate{fit("east", 150), fit("west", 200)}, want: kept + " persist",
+		},
+		"one that stands above lowered, but still above, moves nothing": {
+			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
+			among: []election.Candidate{fit("east", 100), fit("west", 150)}, want: kept + " persist",
+		},
+		"an edit of a cluster that may not lead moves nothing": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), unfit("west", 200, reason.NamespaceMissing), fit("south", 10)},
+			want: "Leading east 20 Elected next south persist",
+		},
+		"nor does it later, when the cluster recovers: it was heeded": {
+			now: at(5), state: leadingWith(heededAfter(t, unfit("west", 200, reason.NamespaceMissing))),
+			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		},
+		"an edit of a cluster that is not known yet is heeded when it is": {
+			now: at(5), state: leadingWith(heededAfter(t, unknown("west", 200))),
+			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: drainedFor("west"),
+		},
+		"a new cluster above the leader is an edit": {
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
+		},
+		"a new cluster that is not known yet is not forgotten": {
+			now: at(5), state: leadingWith(heededAfter(t, unknown("north", 300))),
+			among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
+		},
+		"so is one that is not guarded yet": {
+			now: at(5), state: leadingWith(heededAfter(t, unguarded("north", 300))),
+			among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
+		},
+		"a leader that was chosen in the absence of a better one is not moved by it": {
+			now: at(5), state: leadingWith(heededByGrant(unknown("west", 300))),
+			among: []election.Candidate{fit("east", 100), fit("west", 300)}, want: kept,
+		},
+		"another Lease name needs a new term": {
+			now: at(5), state: leading(recorded(func(r *election.Record) { r.LeaseName = "before" })),
+			among: []election.Candidate{fit("east", 100), fit("west", 50)},
+			want:  "Draining east 20 LeaseRenamed next east after 11s persist",
+		},
+	})
+}
+
+// heededAfter is what a decision that keeps east as the leader heeds in the presence of c.
+func heededAfter(t *testing.T, c election.Candidate) map[string]int32 {
+	t.Helper()
+	d := election.Next(at(1), policy(), leading(), []election.Candidate{fit("east", 100), c})
+	if d.Record.Phase != election.Leading {
+		t.Fatalf("the decision before was %s", say(d))
+	}
+	return d.Record.Heeded
+}
+
+// heededByGrant is what the grant of a namespace to east heeds in the presence of c.
+func heededByGrant(c election.Candidate) map[string]int32 {
+	s := election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed()}
+	return election.Next(at(1), policy(), s, []election.Candidate{fit("east", 100), c}).Record.Heeded
+}
+
+// Rules 4 and 12: until the bound, a leader whose trouble is over goes on in its term.
+func TestResume(t *testing.T) {
+	east, west := fit("east", 100), prepared(fit("west", 50))
+	silent := east
+	silent.Answering = false
+	const resumed = "Leading east 20 Resumed next west persist"
+	waits := func(why, next, after string) string {
+		return "Draining east 20 " + why + " next " + next + " waiting WaitingForBound after " + after + " persist"
+	}
+	decide(t, map[string]decision{
+		"a leader that answers again goes on": {
+			now: at(14.999), state: draining(reason.Unreachable), among: []election.Candidate{east, west}, want: resumed,
+		},
+		"not when its copy is no longer live": {
+			now: at(15), state: draining(reason.Unreachable), among: []election.Candidate{east, west}, want: waits("Unreachable", "east", "1s"),
+		},
+		"after the bound there is nothing to resume: a new term begins": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{east, west},
+			want: "Leading east 21 NewTerm next west persist",
+		},
+		"although a better one is there now: recovery moves nothing": {
+			now: at(16), state: draining(reason.CopyLost, recorded(heeding(map[string]int32{"east": 100, "west": 200}))),
+			among: []election.Candidate{east, prepared(fit("west", 200))}, want: "Leading east 21 NewTerm next west persist",
+		},
+		"not one that does not answer": {
+			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{silent, west}, want: waits("Unreachable", "east", "11s"),
+		},
+		"not one that is only known to have been lost": {
+			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Recovering), west},
+			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s",
+		},
+		"not one that is not known": {
+			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{unknown("east", 100), west},
+			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s",
+		},
+		"not while the edit that drained it stands": {
+			now: at(5), state: draining(reason.PriorityChanged), among: []election.Candidate{east, prepared(fit("west", 101))},
+			want: "Draining east 20 PriorityChanged next west waiting WaitingForBound after 11s",
+		},
+		"after the bound the edit is carried out": {
+			now: at(16), state: draining(reason.PriorityChanged), among: []election.Candidate{east, prepared(fit("west", 101))},
+			want: "Leading west 21 HandedOver next east persist",
+		},
+		"but when it is taken back": {
+			now: at(5), state: draining(reason.PriorityChanged), among: []election.Candidate{east, west}, want: resumed,
+		},
+		"not when its copy was lost": {
+			now: at(5), state: draining(reason.CopyLost, copyLost), among: []election.Candidate{east, west}, want: waits("CopyLost", "east", "11s"),
+		},
+		"not when a newer term was seen": {
+			now: at(5), state: draining(reason.CopyLost, func(s *election.State) { s.Highest = epoch + 1 }), among: []election.Candidate{east, west},
+			want: waits("CopyLost", "east", "11s"),
+		},
+		"not in a tenure that has sent nothing: what it can still have is unknown": {
+			now: at(5), state: draining(reason.Unreachable, during(young()), having(closed())), among: []election.Candidate{east, west},
+			want: waits("Unreachable", "east", "11s"),
+		},
+		"not when its source is open: it was not counted yet": {
+			now: at(5), state: draining(reason.Unreachable, having(open(sent(0)))), among: []election.Candidate{east, west}, want: "close",
+		},
+		"a retired term goes through draining first": {
+			now: at(5), state: leading(func(s *election.State) { s.Record = record(election.Retired, "east") }), among: []election.Candidate{east, west},
+			want: "Draining east 20 PolicyGone next east waiting WaitingForBound after 11s persist",
+		},
+		"then it resumes, for its policy is back": {
+			now: at(5), state: draining(reason.PolicyGone), among: []election.Candidate{east, west}, want: resumed,
+		},
+		"not under another Lease name": {
+			now: at(5), state: draining(reason.PolicyGone, recorded(func(r *election.Record) { r.LeaseName = "before" })), among: []election.Candidate{east, west},
+			want: waits("PolicyGone", "east", "11s"),
+		},
+	})
+}
+
+// Losing the copy is no reason to lose the lead.
+func TestALeaderWhoseCopyWasLost(t *testing.T) {
+	decide(t, map[string]decision{
+		"ends its term": {
+			now: at(5), state: leading(copyLost), among: []election.Candidate{fit("east", 100), fit("west", 50)},
+			want: "Draining east 20 CopyLost next east after 11s persist",
+		},
+		"and gets a new one": {
+			now: at(16), state: draining(reason.CopyLost, copyLost), among: []election.Candidate{fit("east", 100), fit("west", 50)},
+			want: "Leading east 21 NewTerm next west persist",
+		},
+		"unless it cannot lead any more": {
+			now: at(16), state: draining(reason.CopyLost, copyLost), among: []election.Candidate{unfit("east", 100, reason.ForeignLease), prepared(fit("west", 50))},
+			want: "Leading west 21 FailedOver persist",
+		},
+		"of an unknown one nothing is believed": {
+			now: at(5), state: leading(copyLost, having(open(sent(0)))), among: []election.Candidate{unknown("east", 100), fit("west", 50)},
+			want: kept + " after 11s",
+		},
+		"and where the whole hub was away it comes back to the same leader": {
+			now: at(0.5), among: []election.Candidate{fit("east", 100), prepared(fit("west", 200))}, want: "Leading east 21 NewTerm next west persist",
+			state: draining(reason.CopyLost, copyLost, recorded(heeding(map[string]int32{"east": 100, "west": 200})),
+				during(election.Tenure{Started: at(0), Inherited: wall(-600)}), having(closed())),
+		},
+	})
+}
