@@ -47,7 +47,7 @@ func silentServer(t *testing.T) []byte {
 				return
 			}
 			group.Go(func() {
-				defer conn.Close()
+				defer func() { _ = conn.Close() }()
 				_ = conn.(*tls.Conn).HandshakeContext(t.Context()) // who does not complete it hears nothing either
 				<-end
 			})
@@ -55,7 +55,7 @@ func silentServer(t *testing.T) []byte {
 	})
 	t.Cleanup(func() {
 		close(end)
-		listener.Close()
+		_ = listener.Close()
 		group.Wait()
 	})
 	return tokenKubeconfig(t, "https://"+listener.Addr().String(), root)
@@ -68,7 +68,7 @@ func badNeighbors(t *testing.T, namespace string) map[fleet.Key]reason.Reason {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { blackHole.Close() })
+	t.Cleanup(func() { _ = blackHole.Close() })
 	west := proxied(t, servers(t).Member("west"))
 	address := servers(t).Member("west").Proxy().Addr()
 	kinds := map[fleet.Key]reason.Reason{}
@@ -223,7 +223,7 @@ func TestAnotherClusterBehindTheSameAddressIsNotWrittenTo(t *testing.T) {
 		switch {
 		case r.URL.Path == "/api/v1/namespaces/kube-system":
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid.Load())
+			_, _ = fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid.Load())
 		case r.Method == http.MethodDelete && uid.Load() == "the-second":
 			strayed.Add(1)
 		default:

@@ -46,8 +46,8 @@ type connection struct {
 	// drained holds a replaced target until its requests are done.
 	drained   *target
 	drainedAt lease.Reading
-	// disengage ends the engaged cluster and waits for that.
-	disengage func()
+	// warm is the cluster, if its caches are full.
+	warm *warm
 	// tidied: the probe Lease was removed, or that was tried.
 	tidied bool
 }
@@ -109,7 +109,11 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return retryMost, false // the owner of the UID may leave
 	}
 	pinned := c.pin(ctx)
-	if err := c.connect(ctx); err != nil {
+	err := c.connect(ctx)
+	if err == nil {
+		err = c.engage(ctx)
+	}
+	if err != nil {
 		c.fail(ctx, err)
 		return retry, false
 	}
@@ -282,12 +286,12 @@ func (c *connection) reset() {
 	})
 }
 
-// end disengages the cluster.
+// end ends the cluster, and with it what the manager does there.
 func (c *connection) end() {
 	c.note(func(s *state) { s.cluster = nil })
-	if c.disengage != nil {
-		c.disengage()
-		c.disengage = nil
+	if c.warm != nil {
+		c.warm.stop()
+		c.warm = nil
 	}
 }
 

@@ -17,8 +17,8 @@
 // Every member has its own goroutines, connections and deadlines. The informers of a
 // member are synced before it is engaged, so that neither a dead address nor a server
 // that completes TLS and then says nothing holds up the others' start, work or stop.
-// Once engaged a member stays engaged until it is forgotten: while it cannot be
-// reached, its caches keep their last answer and its watches wait until it answers
+// A standby engages its members when it is elected.
+// Once engaged a member stays engaged until it is forgotten: while it cannot be reached, its caches keep their last answer and its watches wait until it answers
 // again.
 //
 // # Credentials

@@ -43,11 +43,22 @@ var memberMapper = func() meta.RESTMapper {
 	return m
 }()
 
-// connect makes the member's cluster, waits until its informers are full, and engages it with the
-// manager. It does nothing if that was done.
+// warm is a cluster whose caches run.
+type warm struct {
+	cluster cluster.Cluster
+	// ctx is the life of the cluster, which ends with that of the provider or by stop.
+	ctx context.Context
+	// stop ends the cluster and waits for that.
+	stop func()
+	// engaged: the manager was told.
+	engaged bool
+}
+
+// connect makes the member's cluster and waits until its informers are full. It does nothing if
+// that was done.
 func (c *connection) connect(ctx context.Context) error {
 	s := c.read()
-	if s.cluster != nil || s.target == nil {
+	if c.warm != nil || s.target == nil {
 		return nil // done, or a probe has just found another cluster
 	}
 	refused := &refusal{log: log.FromContext(ctx).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))}
@@ -65,30 +76,43 @@ func (c *connection) connect(ctx context.Context) error {
 			return fmt.Errorf("make the informer of %T: %w", obj, err)
 		}
 	}
-	// The cluster outlives this step: it ends with the provider, or by disengage.
-	engaged, cancel := context.WithCancel(c.lifetime)
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := cl.Start(engaged); err != nil {
-			log.FromContext(ctx).Error(err, "Caches stopped", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
-		}
-	})
-	disengage := func() {
-		cancel()
-		running.Wait()
-	}
+	w := c.start(cl, refused.log)
 	if err := awaitSync(ctx, s.target, cl, refused); err != nil {
-		disengage()
+		w.stop()
 		return err
 	}
+	c.warm = w
 	c.note(func(s *state) { s.cluster, s.contact = cl, Problem{} })
-	if err := c.p.mgr.Engage(engaged, c.key.ClusterName(), cl); err != nil {
-		c.note(func(s *state) { s.cluster = nil })
-		disengage()
+	poke(c.wakeProbe) // writes are probed from now on
+	return nil
+}
+
+// start runs the caches of a cluster. They outlive the step that starts them.
+func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *warm {
+	ctx, cancel := context.WithCancel(c.lifetime)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := cl.Start(ctx); err != nil {
+			logger.Error(err, "Caches stopped")
+		}
+	})
+	return &warm{cluster: cl, ctx: ctx, stop: func() {
+		cancel()
+		running.Wait()
+	}}
+}
+
+// engage tells the manager of the cluster, once this replica is elected. Before that no controller
+// runs, and a manager that was told of a cluster which ended before its controllers start fails
+// when they do.
+func (c *connection) engage(ctx context.Context) error {
+	if c.warm == nil || c.warm.engaged || !c.p.elected() {
+		return nil
+	}
+	if err := c.p.mgr.Engage(c.warm.ctx, c.key.ClusterName(), c.warm.cluster); err != nil {
 		return fmt.Errorf("engage: %w", err)
 	}
-	c.disengage = disengage
-	poke(c.wakeProbe) // writes are probed from now on
+	c.warm.engaged = true
 	log.FromContext(ctx).Info("Member engaged", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 	return nil
 }

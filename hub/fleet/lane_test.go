@@ -55,8 +55,11 @@ func targetTo(t *testing.T, a access, old *target) *target {
 
 func kubeSystem(w http.ResponseWriter, uid string) {
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid)
+	reply(w, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid))
 }
+
+// reply ignores that a client may not wait for the answer.
+func reply(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 func TestIdentify(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -68,21 +71,21 @@ func TestIdentify(t *testing.T) {
 		"an API server": {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "u-1") }, uid: "u-1"},
 		"forbidden": {handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(403)
-			fmt.Fprint(w, `{"kind":"Status","message":"namespaces \"kube-system\" is forbidden"}`)
+			reply(w, `{"kind":"Status","message":"namespaces \"kube-system\" is forbidden"}`)
 		}, reason: reason.Forbidden, message: "answers 403 Forbidden: namespaces"},
 		"unauthorized": {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, reason: reason.Forbidden, message: "answers 401 Unauthorized"},
 		"not ready":    {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, reason: reason.Unreachable, message: "answers 503"},
 		"a redirect is not followed": {handler: func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://169.254.169.254/", 307)
+			http.Redirect(w, r, "https://169.254.169.254/", http.StatusTemporaryRedirect)
 		}, reason: reason.Unreachable, message: "answers 307"},
-		"a web site":         {handler: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }, reason: reason.Unreachable, message: "no Kubernetes API server"},
-		"another namespace":  {handler: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"metadata":{"name":"x","uid":"u"}}`) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"a web site":         {handler: func(w http.ResponseWriter, _ *http.Request) { reply(w, "<html>") }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"another namespace":  {handler: func(w http.ResponseWriter, _ *http.Request) { reply(w, `{"metadata":{"name":"x","uid":"u"}}`) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
 		"no UID":             {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "") }, reason: reason.Unreachable, message: "no Kubernetes API server"},
 		"a UID that is none": {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, strings.Repeat("u", 100)) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
 		"more than is read":  {handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, 10*maxAnswer) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
 		"a token sent back": {handler: func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(403)
-			fmt.Fprintf(w, `{"message":"I got %s\n and\u001b[31m more %s"}`, r.Header.Get("Authorization"), strings.Repeat("x", 1000))
+			reply(w, fmt.Sprintf(`{"message":"I got %s\n and\u001b[31m more %s"}`, r.Header.Get("Authorization"), strings.Repeat("x", 1000)))
 		}, reason: reason.Forbidden, message: "I got Bearer [token]  and [31m more"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +124,7 @@ func TestLaneLeadsToTheTarget(t *testing.T) {
 			var got atomic.Pointer[http.Request]
 			s := apiServer(t, tc.http2, func(w http.ResponseWriter, r *http.Request) {
 				got.Store(r)
-				fmt.Fprint(w, "ok")
+				reply(w, "ok")
 			})
 			l := newLane(testKey, 100)
 			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
@@ -150,7 +153,7 @@ func TestLaneRefuses(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/redirect":
-			http.Redirect(w, r, "https://192.0.2.1/steal", 307)
+			http.Redirect(w, r, "https://192.0.2.1/steal", http.StatusTemporaryRedirect)
 		default:
 			_, _ = w.Write(make([]byte, 101))
 		}
@@ -248,7 +251,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // An informer's requests wait for the member, and go on when it answers.
 func TestPatientWaitsForAnAnswer(t *testing.T) {
-	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") })
+	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { reply(w, "here") })
 	l := newLane(testKey, 100)
 	var answered signal
 	tried := make(chan struct{}, 10)
@@ -292,7 +295,11 @@ func TestPatientWaitsForAnAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Do(req); !errors.Is(err, errNoTarget) && !errors.Is(err, context.Canceled) {
+	resp, err := client.Do(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	if !errors.Is(err, errNoTarget) && !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled request: %v", err)
 	}
 }

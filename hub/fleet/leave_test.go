@@ -1,12 +1,20 @@
 package fleet_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -159,4 +167,63 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	if m, _ := h.Member(west); m.Health(thresholds).State != health.Healthy {
 		t.Errorf("one failure after a rest: %+v", m.Health(thresholds))
 	}
+}
+
+// The controllers of a standby learn of members long before they start, and of the end of some.
+func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
+	makeNamespace(t, "takeover")
+	other := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "takeover", Name: "hub"},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("other"), LeaseDurationSeconds: ptr.To[int32](60),
+			AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
+		},
+	}
+	elections := direct(t, servers(t).Hub()).CoordinationV1().Leases("takeover")
+	if _, err := elections.Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h, mgr := newHub(t, "takeover", true, manager.Options{
+		LeaderElection: true, LeaderElectionID: "hub", LeaderElectionNamespace: "takeover",
+		LeaseDuration: ptr.To(time.Minute), RenewDeadline: ptr.To(40 * time.Second), RetryPeriod: ptr.To(200 * time.Millisecond),
+	})
+	var seen sync.Map
+	err := mcbuilder.ControllerManagedBy(mgr).Named("takeover").For(&coordinationv1.Lease{}, mcbuilder.WithEngageWithLocalCluster(false), mcbuilder.WithEngageWithProviderClusters(true)).
+		Complete(mcreconcile.Func(func(_ context.Context, r mcreconcile.Request) (reconcile.Result, error) {
+			seen.Store(string(r.ClusterName)+"/"+r.Name, true)
+			return reconcile.Result{}, nil
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.start(t, mgr)
+	east := register(t, servers(t).Member("east"), "takeover", "100")
+	west := register(t, servers(t).Member("west"), "takeover", "50")
+	h.awaitMember(t, east, "the standby is connected to east", patience, healthy)
+	h.awaitMember(t, west, "the standby is connected to west", patience, healthy)
+	edit(t, west, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
+	h.awaitMember(t, west, "west takes no part", patience, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.Forget(west)
+	h.awaitForgotten(t, west)
+
+	name := managedLease(t, servers(t).Member("east"))
+	if err := elections.Delete(t.Context(), "hub", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the controller sees east's Lease", patience, func() string {
+		if _, ok := seen.Load("takeover/east/" + name); !ok {
+			return "not yet"
+		}
+		return ""
+	})
+	// A member that comes back later is watched like the others.
+	edit(t, west, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "50"} })
+	h.awaitMember(t, west, "west is back", patience, healthy)
+	name = managedLease(t, servers(t).Member("west"))
+	await(t, "the controller sees west's Lease", patience, func() string {
+		if _, ok := seen.Load("takeover/west/" + name); !ok {
+			return "not yet"
+		}
+		return ""
+	})
 }

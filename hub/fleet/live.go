@@ -50,7 +50,7 @@ type state struct {
 	uid    string
 	// claimed: the UID was found to be this member's before anybody else's.
 	claimed bool
-	// cluster is engaged, or nil.
+	// cluster has full caches, or is nil.
 	cluster cluster.Cluster
 	// contact says why there is no target or cluster, and kubeconfig why the newest kubeconfig is
 	// not in use.
@@ -168,7 +168,7 @@ func (s *state) visible() visible {
 	}
 }
 
-func (m *member) engaged() cluster.Cluster { return m.read().cluster }
+func (m *member) cluster() cluster.Cluster { return m.read().cluster }
 
 func (m *member) observe(o health.Observation) {
 	m.p.noticePause()

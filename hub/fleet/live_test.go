@@ -29,10 +29,10 @@ func (c *handClock) advance(d time.Duration) {
 	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
 }
 
-func newTestMember(t *testing.T, mayWrite bool) (*member, *handClock) {
+func newTestMember(t *testing.T) (*member, *handClock) {
 	t.Helper()
 	c := &handClock{now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
-	p := New(Options{HubID: "h", MayWrite: func() bool { return mayWrite }, Clock: c})
+	p := New(Options{HubID: "h", MayWrite: func() bool { return true }, Clock: c})
 	m, err := newMember(p, testKey)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 		"asleep for a minute": {time.Minute, health.Healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, c := newTestMember(t, true)
+			m, c := newTestMember(t)
 			m.observe(health.Observation{Kind: health.Read, At: c.Now(), OK: true})
 			m.observe(health.Observation{Kind: health.Write, At: c.Now(), OK: true})
 			c.advance(500 * time.Millisecond)
@@ -89,7 +89,7 @@ func TestMayLeave(t *testing.T) {
 		"gone and forgotten":                  {state{spec: spec{labels: labelled, gone: true}, uid: "u", leaving: true}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, clock := newTestMember(t, true)
+			m, clock := newTestMember(t)
 			c := &connection{member: m}
 			if tc.after > 0 && c.mayLeave(tc.state, clock.Now()) {
 				t.Error("it may leave at once")
@@ -113,7 +113,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 		track:      failed,
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
-	m, _ := newTestMember(t, true)
+	m, _ := newTestMember(t)
 	// Each step takes away the gravest.
 	s := everything
 	for _, step := range []struct {
@@ -144,7 +144,7 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 		}
 		return o
 	}
-	m, c := newTestMember(t, true)
+	m, c := newTestMember(t)
 	for _, step := range []struct {
 		name string
 		do   func()

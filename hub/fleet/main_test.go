@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,11 +128,19 @@ func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(corev1.AddToScheme(s))
 	utilruntime.Must(clusterv1.AddToScheme(s))
+	utilruntime.Must(coordinationv1.AddToScheme(s)) // controllers that watch members look kinds up here too
 	return s
 }
 
 // startHub runs a hub for the fleet of that name, and stops it when the test is over.
 func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
+	t.Helper()
+	h, mgr := newHub(t, namespace, mayWrite, manager.Options{})
+	h.start(t, mgr)
+	return h
+}
+
+func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*hub, mcmanager.Manager) {
 	t.Helper()
 	h := &hub{changed: map[fleet.Key]int{}}
 	h.mayWrite.Store(mayWrite)
@@ -146,11 +155,10 @@ func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
 		defer h.mu.Unlock()
 		h.changed[k]++
 	})
-	mgr, err := mcmanager.New(servers(t).Hub().AdminConfig(), h.Provider, manager.Options{
-		Scheme:  newScheme(),
-		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
-	})
+	o.Scheme = newScheme()
+	o.Metrics = metricsserver.Options{BindAddress: "0"}
+	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
+	mgr, err := mcmanager.New(servers(t).Hub().AdminConfig(), h.Provider, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +170,11 @@ func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
 	}
 	h.client = hubClient(t)
 	makeNamespace(t, namespace)
+	return h, mgr
+}
+
+func (h *hub) start(t *testing.T, mgr mcmanager.Manager) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -177,7 +190,6 @@ func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
 		}
 	})
 	t.Cleanup(h.stop)
-	return h
 }
 
 func hubClient(t *testing.T) client.Client {

@@ -62,8 +62,8 @@ type Member struct {
 	// PriorityReason is NoPriority or InvalidPriority if the label says nothing usable.
 	PriorityReason reason.Reason
 
-	// Connected: the member is engaged, so that Cluster is not nil. It stays so while the
-	// member cannot be reached.
+	// Connected: the member's caches are full, so that Cluster is not nil, and it is engaged
+	// on the elected replica. It stays so while the member cannot be reached.
 	Connected bool
 	// Problem is the gravest thing that is wrong, or empty. NameTooLong, WrongCluster,
 	// DuplicateCluster, Deleting and Gone exclude the member from leading.
@@ -91,11 +91,11 @@ type Member struct {
 	live *member
 }
 
-// Cluster is the member's cached client, engaged with the manager. It caches
+// Cluster is the member's cached client, as engaged with the manager. It caches
 // Namespaces and the Leases that are labelled as managed, and nothing else: other
 // kinds are refused. It is nil unless Connected. Requests are not bounded by anything but
 // their context and the wait for the first byte of an answer.
-func (m Member) Cluster() cluster.Cluster { return m.live.engaged() }
+func (m Member) Cluster() cluster.Cluster { return m.live.cluster() }
 
 // Writer is a client on the member's second connection, which is used by renewals and
 // probes only, so that they do not queue behind lists and watches. It reads without a

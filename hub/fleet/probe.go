@@ -56,7 +56,7 @@ func (m *member) probe(ctx context.Context) {
 
 // round sends the probes that are due. Reads and writes do not wait for each other.
 func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout time.Duration) {
-	s := p.member.read()
+	s := p.read()
 	if s.target == nil {
 		p.deprived = true
 		return

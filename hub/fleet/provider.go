@@ -97,8 +97,9 @@ func New(o Options) *Provider {
 	}
 }
 
-// SetupWithManager adds the provider to the manager. It runs on every replica, elected
-// or not, so that a standby is warm.
+// SetupWithManager adds the provider to the manager. It runs on every replica, so that a
+// standby is warm: its members are connected and their caches full. They are engaged when the
+// replica is elected, if the manager has an election, and else at once.
 func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error {
 	if p.options.HubID == "" || p.options.MayWrite == nil {
 		return errors.New("fleet: Options.HubID and Options.MayWrite are required")
@@ -122,7 +123,7 @@ func (p *Provider) Get(_ context.Context, name multicluster.ClusterName) (cluste
 	m := p.members[k]
 	p.mu.Unlock()
 	if m != nil {
-		if cl := m.engaged(); cl != nil {
+		if cl := m.cluster(); cl != nil {
 			return cl, nil
 		}
 	}
@@ -137,7 +138,7 @@ func (p *Provider) IndexField(ctx context.Context, obj client.Object, field stri
 	p.mu.Unlock()
 	var errs []error
 	for _, m := range members {
-		if cl := m.engaged(); cl != nil {
+		if cl := m.cluster(); cl != nil {
 			errs = append(errs, cl.GetFieldIndexer().IndexField(ctx, obj, field, extract))
 		}
 	}

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -81,12 +82,12 @@ func awaitUser(t *testing.T, h *hub, k fleet.Key, user string) time.Duration {
 	})
 }
 
-// awaitCached makes something in the member that the caches must show.
-func awaitCached(t *testing.T, h *hub, k fleet.Key, s *e2e.Server) time.Duration {
+// managedLease makes a Lease in the member that its caches must show, until the test is over.
+func managedLease(t *testing.T, s *e2e.Server) string {
 	t.Helper()
 	leases := direct(t, s).CoordinationV1().Leases(metav1.NamespaceDefault)
 	lease, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		GenerateName: "cached-", Labels: map[string]string{v1alpha1.ManagedLabel: "true"},
+		GenerateName: "managed-", Labels: map[string]string{v1alpha1.ManagedLabel: "true"},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -96,9 +97,17 @@ func awaitCached(t *testing.T, h *hub, k fleet.Key, s *e2e.Server) time.Duration
 			t.Error(err)
 		}
 	})
+	return lease.Name
+}
+
+// awaitCached changes something in the member, and waits until the caches show it.
+func awaitCached(t *testing.T, h *hub, k fleet.Key, s *e2e.Server) time.Duration {
+	t.Helper()
+	name := managedLease(t, s)
 	m, _ := h.Member(k)
 	return await(t, "the caches follow", rotationBound, func() string {
-		if err := m.Cluster().GetClient().Get(t.Context(), client.ObjectKeyFromObject(lease), &coordinationv1.Lease{}); err != nil {
+		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}
+		if err := m.Cluster().GetClient().Get(t.Context(), key, &coordinationv1.Lease{}); err != nil {
 			return err.Error()
 		}
 		return ""
@@ -134,6 +143,13 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 		setKubeconfig(t, east, kubeconfigOf(t, server, config))
 		t.Logf("renewals act as the new user after %v", awaitUser(t, h, east, "third"))
 		t.Logf("caches follow after %v", awaitCached(t, h, east, server))
+		// One connection for caches and one for renewals remain: no watch goes on as the old user.
+		await(t, "the old connections end", 10*time.Second, func() string {
+			if n := server.Proxy().Stats().Connections; n > 2 {
+				return fmt.Sprintf("there are %d", n)
+			}
+			return ""
+		})
 	})
 	m, _ = h.Member(east)
 	if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 || m.Cluster() != cl {

@@ -41,6 +41,7 @@ func (r runner) Start(ctx context.Context) error {
 	defer group.Wait()
 	group.Go(func() { r.keepVigil(ctx) })
 	group.Go(func() { r.tellSubscribers(ctx) })
+	group.Go(func() { r.awaitElection(ctx) })
 	for {
 		for _, k := range r.work.take() {
 			r.sync(ctx, k, &group)
@@ -168,6 +169,31 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 		cancel()
 		probe.Wait()
 	})
+}
+
+// elected reports whether the controllers of this replica run, or are about to.
+func (p *Provider) elected() bool {
+	select {
+	case <-p.mgr.Elected():
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitElection wakes the members when this replica is elected.
+func (p *Provider) awaitElection(ctx context.Context) {
+	select {
+	case <-p.mgr.Elected():
+	case <-ctx.Done():
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.members {
+		poke(m.wake)
+		poke(m.wakeProbe)
+	}
 }
 
 // remove takes a member out that is to be forgotten. It returns false if the member takes part
