@@ -73,7 +73,7 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 		if err := settle(ctx, d, names); err != nil {
 			return fmt.Errorf("run %d: settle: %w", i+1, err)
 		}
-		f := faults[(i+i/2)%len(faults)] // as the leaders alternate too, both kinds strike each of them
+		f := faults[(i+i/2)%len(faults)]   // as the leaders alternate too, both kinds strike each of them
 		share := float64(i) / failoverRuns // of r, between the renewal and the fault
 		r, err := failover(ctx, d, f, leader, watches[leader], share)
 		if err != nil {

@@ -82,6 +82,10 @@ func run(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
+	result := filepath.Join(outDir, "bench.json")
+	if err := os.RemoveAll(result); err != nil {
+		return fmt.Errorf("remove the last result: %w", err)
+	}
 	b := &bench{figures: figures{}, began: time.Now()}
 	var failed []error
 	for _, m := range chosen {
@@ -95,7 +99,7 @@ func run(ctx context.Context, names []string) error {
 		}
 	}
 	fmt.Printf("\n%s\n", b.figures.table(chosen))
-	if err := b.figures.write(filepath.Join(outDir, "bench.json"), chosen); err != nil {
+	if err := b.figures.write(result, chosen); err != nil {
 		failed = append(failed, err)
 	}
 	return errors.Join(failed...)

@@ -91,6 +91,9 @@ func start(ctx context.Context, o drill.Options) (*drill.Drill, error) {
 
 // demo plays all scenes, and tells and writes what came of them, also after a failure.
 func demo(ctx context.Context) (err error) {
+	if err := os.RemoveAll(resultFile()); err != nil {
+		return fmt.Errorf("remove the last result: %w", err)
+	}
 	n := newNarrator(os.Stdout)
 	n.say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
 	d, err := start(ctx, cast("demo", 100*time.Millisecond, n.step))

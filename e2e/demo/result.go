@@ -24,6 +24,8 @@ type result struct {
 	Failover, Floor, Handover time.Duration
 }
 
+func resultFile() string { return filepath.Join(outDir, "demo.json") }
+
 // file is out/demo.json. What did not happen is null.
 type file struct {
 	Failover *float64 `json:"failover.seconds"`
@@ -66,7 +68,7 @@ func (f file) write() error {
 	if err := os.MkdirAll(outDir, 0o755); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(outDir, "demo.json"), append(raw, '\n'), 0o644); err != nil {
+	if err := os.WriteFile(resultFile(), append(raw, '\n'), 0o644); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil

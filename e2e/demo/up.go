@@ -134,6 +134,7 @@ func serve(ctx context.Context) (err error) {
 		}
 		n.step(fmt.Sprintf("%s: the guestbook in %s acts", namespace, a.Cluster))
 	}
+	defer func() { err = errors.Join(err, removeKubeconfigs(d)) }()
 	if err := d.Fleet.WriteKubeconfigs(outDir); err != nil {
 		return err
 	}
@@ -142,6 +143,15 @@ func serve(ctx context.Context) (err error) {
 	_ = progress.Close()
 	<-ctx.Done()
 	return nil
+}
+
+// removeKubeconfigs removes what leads nowhere any more.
+func removeKubeconfigs(d *drill.Drill) error {
+	var errs []error
+	for _, s := range d.Fleet.Servers() {
+		errs = append(errs, os.Remove(filepath.Join(outDir, s.Name()+".kubeconfig")))
+	}
+	return errors.Join(errs...)
 }
 
 // lockPID takes the lock of the pid file, which its owner holds as long as it lives. If somebody else holds it, the
@@ -230,7 +240,7 @@ The fleet is up: hub, east (100), west (50), south (10). Try, in this folder:
   k --kubeconfig out/east.kubeconfig get leases -n shop -o yaml        # what a controller in east reads
   k --kubeconfig out/hub.kubeconfig label cluster south leasecast.dev/priority=200 --overwrite
   kill -STOP %d; kill -CONT %[2]d          # pause east's API server, and let it go on
-  kill -KILL %d                            # kill the hub: every term ends, and nobody acts
+  kill -STOP %d; kill -CONT %[3]d          # the same with the hub: every term ends, and nobody acts
   tail -f out/up/*.acts                       # what the guestbooks do
 
 make down stops it.

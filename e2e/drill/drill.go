@@ -210,11 +210,10 @@ func baseScheme() (*runtime.Scheme, error) {
 	return s, errors.Join(clientgoscheme.AddToScheme(s), clusterv1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
-// HubClient is the administrator's client of the hub, MemberClient that of a member; both go straight at the
-// API server.
+// HubClient is the administrator's client of the hub, straight at its API server.
 func (d *Drill) HubClient() client.WithWatch { return d.hub }
 
-// MemberClient: see HubClient.
+// MemberClient is the administrator's client of a member, straight at its API server.
 func (d *Drill) MemberClient(member string) client.WithWatch { return d.members[member] }
 
 // Hubs are the hub processes that were started, in order, those included that have ended.
@@ -256,7 +255,7 @@ func (d *Drill) Record(ctx context.Context, namespace string) (*v1alpha1.Namespa
 	return r, d.hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: namespace}, r)
 }
 
-// Check returns an error if a process has ended that should run.
+// Check returns an error if a process has ended that nobody stopped or killed.
 func (d *Drill) Check() error {
 	var errs []error
 	for _, p := range d.Hubs() {
@@ -268,7 +267,7 @@ func (d *Drill) Check() error {
 	return errors.Join(errs...)
 }
 
-// Await is [Await], but gives up as soon as a process ends. Drills that end one themselves use Await.
+// Await is [Await], but gives up as soon as [Drill.Check] fails.
 func (d *Drill) Await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

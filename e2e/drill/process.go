@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -27,6 +28,8 @@ type Process struct {
 	cmd  *exec.Cmd
 	end  chan struct{} // closed when the process has ended
 	how  error         // how it ended; read only after end is closed
+
+	bidden atomic.Bool // Stop or Kill was called
 }
 
 // run starts a program whose output is appended to the file log.
@@ -69,8 +72,11 @@ func (p *Process) Log() string { return p.log }
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.end }
 
-// Check returns an error with the end of the log if the process has ended.
+// Check returns an error with the end of the log if the process has ended, but for Stop and Kill.
 func (p *Process) Check() error {
+	if p.bidden.Load() {
+		return nil
+	}
 	select {
 	case <-p.end:
 		how := "without an error"
@@ -104,6 +110,7 @@ func (p *Process) Resume() error {
 
 // Kill ends the process at once, as a crash does, and returns when it is gone.
 func (p *Process) Kill() error {
+	p.bidden.Store(true)
 	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, errEnded) {
 		return fmt.Errorf("kill %s: %w", p.name, err)
 	}
@@ -114,6 +121,7 @@ func (p *Process) Kill() error {
 // Stop asks the process to end (SIGTERM), paused or not, and returns when it is gone. One that does
 // not end in time is killed, and that is an error. Stopping one that has ended does nothing.
 func (p *Process) Stop() error {
+	p.bidden.Store(true)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
 		if err := p.signal(s); errors.Is(err, errEnded) {
 			return nil

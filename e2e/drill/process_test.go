@@ -1,0 +1,116 @@
+package drill
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// shell runs a script as a Process that ends with the test.
+func shell(t *testing.T, script string) *Process {
+	t.Helper()
+	p, err := run("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func awaitEnd(t *testing.T, p *Process) {
+	t.Helper()
+	select {
+	case <-p.Ended():
+	case <-time.After(30 * time.Second):
+		t.Fatal("the process does not end")
+	}
+}
+
+func TestCheckTellsOfAProcessThatEnded(t *testing.T) {
+	p := shell(t, "echo that was it; exit 3")
+	awaitEnd(t, p)
+	err := p.Check()
+	if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "that was it") {
+		t.Errorf("check: %v, want how it ended and the end of its log", err)
+	}
+	if err := p.Stop(); err != nil {
+		t.Errorf("stop what has ended: %v", err)
+	}
+	if err := p.Pause(); !errors.Is(err, errEnded) {
+		t.Errorf("pause what has ended: %v, want an error", err)
+	}
+}
+
+func TestStopEndsAProcessInOrderAlsoAPausedOne(t *testing.T) {
+	for name, paused := range map[string]bool{"running": false, "paused": true} {
+		t.Run(name, func(t *testing.T) {
+			p := shell(t, `trap 'echo in order; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
+			await(t, "it is up", func() bool { return strings.Contains(p.tail(), "up") })
+			if paused {
+				if err := p.Pause(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Check(); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			awaitEnd(t, p)
+			if err := p.Check(); err != nil {
+				t.Errorf("check after an end that was asked for: %v", err)
+			}
+			if !strings.Contains(p.tail(), "in order") {
+				t.Errorf("it ended without its own end%s", p.tail())
+			}
+		})
+	}
+}
+
+func TestPauseHoldsAProcessUntilResume(t *testing.T) {
+	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
+	ticks := func() int { return len(p.tail()) }
+	await(t, "it ticks", func() bool { return ticks() > 0 })
+	if err := p.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	before := ticks()
+	if err := Stay(t.Context(), 200*time.Millisecond, "it stands still", func(context.Context) error {
+		if ticks() != before {
+			return errors.New("it ticks")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	if err := p.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "it ticks again", func() bool { return ticks() > before })
+}
+
+func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
+	if p, err := run("nothing", filepath.Join(t.TempDir(), "log"), "/does/not/exist"); err == nil {
+		t.Errorf("started %v", p)
+	}
+}
+
+func await(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	if err := Await(t.Context(), 30*time.Second, what, func(context.Context) error {
+		if !condition() {
+			return errors.New("not yet")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
