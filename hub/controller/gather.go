@@ -198,8 +198,12 @@ func (c *Controller) fold(v *view) {
 				s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term}
 			}
 		}
-		if m.Name == s.Record.Leader && m.facts.Lost {
+		leads := m.Name == s.Record.Leader
+		if leads && (m.facts.Lost || m.facts.Burnt >= s.Record.Epoch) {
 			s.CopyLost = true
+		}
+		if leads || s.Record.Phase != election.Leading {
+			s.Highest = max(s.Highest, m.facts.Burnt) // the next term has to be above it
 		}
 		if m.facts.Problem == reason.OtherHub {
 			s.OtherHub = true

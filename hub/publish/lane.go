@@ -11,6 +11,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // Timings are what a lane needs of a policy's.
@@ -30,6 +31,10 @@ type Facts struct {
 	Fresh time.Time
 	// Refused says that the last attempt to write a fresh copy failed.
 	Refused bool
+	// Burnt is the highest epoch in which readers of the member may have believed an edit
+	// that promises what nobody sent. They refuse the epochs below it from then on, and
+	// within it they keep to the edit: only a higher one reaches them.
+	Burnt int64
 	// Problem says what is in the way, if anything; Message says it in words.
 	Problem reason.Reason
 	Message string
@@ -43,10 +48,11 @@ type self struct {
 
 // known is what is known to be in the member.
 type known struct {
-	read   bool                  // false: nothing is known, a live read must say
-	lease  *coordinationv1.Lease // nil: there is none
-	copy   lease.Copy
-	sealed bool
+	read     bool                  // false: nothing is known, a live read must say
+	lease    *coordinationv1.Lease // nil: there is none
+	copy     lease.Copy
+	sealed   bool
+	labelled bool
 }
 
 type action int
@@ -79,7 +85,7 @@ type lane struct {
 	want            lease.Assignment
 	timings         Timings
 	known           known
-	made            types.UID // the last Lease that this lane wrote: an edit of it is ours to repair
+	made            types.UID // the last Lease that was certainly a copy of ours: an edit of it is ours to repair
 
 	// What was stamped last for want's term, by this tenure.
 	stampedEpoch int64
@@ -141,6 +147,10 @@ func (l *lane) know(obj *coordinationv1.Lease) {
 		var seal string
 		l.known.copy, seal = wire.Read(obj)
 		l.known.sealed = lease.Sealed(l.self.key, l.known.copy, seal)
+		l.known.labelled = wire.Labelled(obj)
+		if l.known.sealed && !l.stray() && l.known.copy.Hub == l.self.hub {
+			l.made = obj.UID
+		}
 	}
 }
 
@@ -154,6 +164,7 @@ func (l *lane) doubt() { l.known = known{} }
 // The facts change with what is certain, when there is nothing to do, or by an answer:
 // a request under way leaves them as they are.
 func (l *lane) next(now lease.Reading, may, answered bool) step {
+	l.burn(now)
 	before := l.facts
 	l.facts.InPlace, l.facts.Problem, l.facts.Message = false, "", ""
 	s := l.decide(now, may, answered)
@@ -190,21 +201,37 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 	return step{}
 }
 
+// burn takes note of an edit that readers believe, because they know no seal: a higher
+// epoch, unless it is absurd, or a longer duration of the term that leads here.
+func (l *lane) burn(now lease.Reading) {
+	c, want := l.known.copy, l.want.Term
+	if l.known.sealed || l.known.lease == nil || l.known.lease.Labels[v1alpha1.ManagedLabel] != "true" ||
+		want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+		return
+	}
+	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && c.LeadsHere() && c.Duration > want.Duration {
+		l.facts.Burnt = max(l.facts.Burnt, c.Epoch)
+	}
+}
+
 // blocked reports whether something stands in the way that is never overwritten.
 func (l *lane) blocked() bool {
 	obj := l.known.lease
-	if obj == nil || obj.UID == l.made {
+	if obj == nil {
 		return false
 	}
 	name := l.namespace + "/" + l.name
+	edited := !l.known.sealed && obj.UID == l.made
 	switch c := l.known.copy; {
+	case edited:
+		return false
 	case !wire.Ours(obj):
 		l.facts.Problem = reason.ForeignLease
 		l.facts.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
 	case c.Hub != "" && c.Hub != l.self.hub:
 		l.facts.Problem = reason.OtherHub
 		l.facts.Message = "Lease " + name + " was written by the hub " + c.Hub + ": stop that hub, or delete the Lease if it is gone"
-	case l.known.sealed && (c.Cluster != l.self.cluster || c.Namespace != l.namespace):
+	case l.known.sealed && l.stray():
 		l.facts.Problem = reason.WrongCluster
 		l.facts.Message = "Lease " + name + " belongs to the cluster " + c.Cluster + ": check where the kubeconfigs of both lead to"
 	default:
@@ -213,10 +240,15 @@ func (l *lane) blocked() bool {
 	return true
 }
 
+// stray reports whether the known copy says that it belongs elsewhere.
+func (l *lane) stray() bool {
+	return l.known.copy.Cluster != l.self.cluster || l.known.copy.Namespace != l.namespace
+}
+
 // follow sees to it that the copy names somebody else.
 func (l *lane) follow(now lease.Reading) step {
 	c := l.known.copy
-	if l.known.sealed && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
+	if l.known.sealed && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
 		l.facts.InPlace, l.facts.Refused = true, false
 		return step{}
 	}
@@ -235,8 +267,8 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	stands := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
 	switch {
 	case stands:
-		l.facts.InPlace = true
-		if wait := l.due(c).Sub(now.Wall); wait > 0 {
+		l.facts.InPlace = l.known.labelled
+		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.known.labelled {
 			return step{after: wait}
 		}
 	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):

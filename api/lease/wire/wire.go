@@ -4,6 +4,7 @@ package wire
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -13,6 +14,12 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
+
+// labels are those of every copy.
+var labels = map[string]string{
+	v1alpha1.ManagedLabel:   "true",
+	v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
+}
 
 // Write puts all that the copy says, sealed with key, into l. What else is in l
 // (UID, resourceVersion, labels of others) stays. It never sets strategy or
@@ -37,8 +44,7 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	if l.Labels == nil {
 		l.Labels = map[string]string{}
 	}
-	l.Labels[v1alpha1.ManagedLabel] = "true"
-	l.Labels[v1alpha1.ManagedByLabel] = v1alpha1.ManagedByValue
+	maps.Copy(l.Labels, labels)
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}
 	}
@@ -83,6 +89,17 @@ func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
 		c.Renewed = p.Time
 	}
 	return c, l.Annotations[v1alpha1.SealAnnotation]
+}
+
+// Labelled reports whether a Lease has the labels of a copy. They are not sealed, but a copy
+// without them is seen by no reader.
+func Labelled(l *coordinationv1.Lease) bool {
+	for key, value := range labels {
+		if l.Labels[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // Ours reports whether a Lease was made by a hub, even if someone has edited it

@@ -1,0 +1,281 @@
+package leadership
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// sealKey is what the copies of the world are sealed with.
+func (w *world) sealKey() lease.Key {
+	w.t.Helper()
+	s := &corev1.Secret{}
+	w.must(w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: w.fleet, Name: "leasecast-seal"}, s))
+	return s.Data["key"]
+}
+
+// edits are what an administrator of a member can do to a copy: the guard refuses it to
+// everybody else.
+var edits = map[string]func(l *coordinationv1.Lease){
+	"another holder": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("somebody.else") },
+	"no holder":      func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") },
+	"this member as holder": func(l *coordinationv1.Lease) {
+		l.Spec.HolderIdentity = ptr.To(l.Annotations[v1alpha1.ClusterAnnotation])
+	},
+	"a stamp in the future":   func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)} },
+	"a stamp in the past":     func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)} },
+	"another start":           func(l *coordinationv1.Lease) { l.Spec.AcquireTime = &metav1.MicroTime{Time: time.Now()} },
+	"an absurd epoch":         func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 2147483647 },
+	"no label":                func(l *coordinationv1.Lease) { l.Labels = nil },
+	"another label value":     func(l *coordinationv1.Lease) { metav1.SetMetaDataLabel(&l.ObjectMeta, v1alpha1.ManagedLabel, "false") },
+	"no seal":                 func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.SealAnnotation) },
+	"another seal":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.SealAnnotation] = "v1.AAAA" },
+	"another cluster":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterAnnotation] = "some.other" },
+	"another cluster's UID":   func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "0000" },
+	"another hub":             func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HubAnnotation] = "0000" },
+	"no label, no annotation": func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil },
+}
+
+// burning are edits after which readers, who know no seal, no longer believe the truth.
+var burning = map[string]func(l *coordinationv1.Lease){
+	"a longer duration": func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To[int32](3600) },
+	"a higher epoch":    func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions += 7 },
+}
+
+// intact reports what is wrong with a copy of a term. It knows the seal.
+func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, epoch int64) error {
+	c, seal := wire.Read(l)
+	switch {
+	case !lease.Sealed(key, c, seal):
+		return fmt.Errorf("not sealed: %+v", c)
+	case c.Holder != leader+"."+w.fleet, c.Epoch != epoch, c.Duration != fastDuration:
+		return fmt.Errorf("says %+v, want %s in epoch %d for %v", c, leader, epoch, fastDuration)
+	case l.Labels[v1alpha1.ManagedLabel] != "true", l.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue:
+		return fmt.Errorf("has the labels %v", l.Labels)
+	case c.Renewed.After(time.Now()):
+		return fmt.Errorf("is stamped in the future: %v", c.Renewed)
+	}
+	return nil
+}
+
+// repaired waits until a copy is intact again, for a second at most, and returns how
+// long that took.
+func (w *world) repaired(member, namespace string, key lease.Key, leader string, epoch int64) time.Duration {
+	w.t.Helper()
+	return took(func() {
+		w.eventually("the copy in "+member+" is repaired", time.Second, func() error {
+			l, err := w.copyIn(member, namespace)
+			if err != nil {
+				return err
+			}
+			return w.intact(l, key, leader, epoch)
+		})
+	})
+}
+
+// unmoved fails the test if a record is not what it was.
+func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
+	w.t.Helper()
+	after, err := w.record(before.Name)
+	w.must(err)
+	was, is := before.Status, after.Status
+	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
+		w.t.Errorf("%s moved: history %+v", before.Name, is.History)
+	}
+}
+
+func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	w.policy("p", a, b)
+	w.released()
+	w.startHub()
+	epoch := w.leads("east", a, 15*time.Second, all...)
+	w.leads("east", b, 15*time.Second, all...)
+	j, key := w.keeps("east", b), w.sealKey()
+	before, err := w.record(a)
+	w.must(err)
+	slowest := time.Duration(0)
+	for name, edit := range edits {
+		for _, m := range []string{"east", "west"} {
+			t.Run(name+" in "+m, func(t *testing.T) {
+				inner := *w
+				inner.t = t
+				slowest = max(slowest, inner.spoil(m, a, key, epoch, edit))
+				inner.unmoved(before)
+			})
+		}
+	}
+	for _, m := range all {
+		t.Run("deleted in "+m, func(t *testing.T) {
+			inner := *w
+			inner.t = t
+			l, err := inner.copyIn(m, a)
+			inner.must(err)
+			inner.must(inner.member(m).Delete(t.Context(), l))
+			slowest = max(slowest, inner.repaired(m, a, key, "east", epoch))
+			inner.unmoved(before)
+		})
+	}
+	t.Logf("the slowest repair took %v", slowest)
+	// Renewals go on, in the same term.
+	w.follow("east", a)
+	w.keeps("east", a).check()
+	j.check()
+}
+
+// spoil edits a copy and waits for its repair.
+func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) time.Duration {
+	w.t.Helper()
+	var stamp time.Time
+	w.eventually("the edit is stored", soon, func() error { // a renewal may come in between
+		l, err := w.copyIn(member, namespace)
+		if err != nil {
+			return err
+		}
+		stamp = l.Spec.RenewTime.Time
+		edit(l)
+		return w.member(member).Update(w.t.Context(), l)
+	})
+	d := w.repaired(member, namespace, key, "east", epoch)
+	l, err := w.copyIn(member, namespace)
+	w.must(err)
+	if l.Spec.RenewTime.Time.Before(stamp) {
+		w.t.Errorf("the repair took back a stamp: %v after %v", l.Spec.RenewTime, stamp)
+	}
+	return d
+}
+
+func TestACopyThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	w.released()
+	w.startHub()
+	epoch := w.leads("east", a, 15*time.Second, all...)
+	key := w.sealKey()
+	before, err := w.record(a)
+	w.must(err)
+	w.stop()
+	w.startHub()
+	// The new hub has written nothing into a follower yet.
+	w.keeps("east", a).grow(2)
+	for _, m := range []string{"west", "east"} {
+		w.spoil(m, a, key, epoch, edits["no label, no annotation"])
+	}
+	w.unmoved(before)
+}
+
+func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T) {
+	for name, m := range map[string]string{"the leader's": "east", "a follower's": "west"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, three)
+			a, b := w.namespace("a", all...), w.namespace("b", all...)
+			w.policy("p", a, b)
+			w.released()
+			w.startHub()
+			w.leads("east", a, 15*time.Second, all...)
+			w.leads("east", b, 15*time.Second, all...)
+			before, err := w.record(a)
+			w.must(err)
+			j, key := w.keeps("east", b), w.sealKey()
+			var theirs *coordinationv1.Lease
+			w.eventually("the other hub writes", soon, func() error {
+				if theirs, err = w.copyIn(m, a); err != nil {
+					return err
+				}
+				c, _ := wire.Read(theirs)
+				c.Hub = "11111111-2222-3333-4444-555555555555"
+				w.must(wire.Write(key, c, theirs))
+				return w.member(m).Update(t.Context(), theirs)
+			})
+			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
+			w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
+			j.grow(5) // more than D: whoever is to be deposed is by now
+			now, err := w.copyIn(m, a)
+			w.must(err)
+			if now.ResourceVersion != theirs.ResourceVersion {
+				t.Errorf("it was written: %+v", now)
+			}
+			w.unmoved(before)
+			j.check()
+		})
+	}
+}
+
+func TestWhoMayEditANamespaceCannotTouchItsCopy(t *testing.T) {
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	w.released()
+	w.startHub()
+	w.leads("east", a, 15*time.Second, all...)
+	w.awaitEligible("west", a)
+	j := w.keeps("east", a)
+	for _, m := range []string{"east", "west"} {
+		t.Run(m, func(t *testing.T) {
+			inner := *w
+			inner.t = t
+			inner.tenantIsRefused(m, a)
+		})
+	}
+	j.check()
+}
+
+func (w *world) tenantIsRefused(member, namespace string) {
+	t, ctx := w.t, w.t.Context()
+	cfg, err := shared.Member(member).UserConfig("tenant")
+	w.must(err)
+	w.must(w.member(member).Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+	}))
+	tenant, err := client.New(cfg, client.Options{Mapper: w.member(member).RESTMapper()})
+	w.must(err)
+	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
+	w.eventually("the tenant has its rights", soon, func() error { return tenant.Create(ctx, own.DeepCopy()) })
+
+	before, err := w.copyIn(member, namespace)
+	w.must(err)
+	refused := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the Leasecast hub writes or deletes") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for name, edit := range edits {
+		var err error
+		w.eventually("an answer", soon, func() error { // that is not about a renewal in between
+			l, e := w.copyIn(member, namespace)
+			w.must(e)
+			edit(l)
+			if err = tenant.Update(ctx, l); apierrors.IsConflict(err) {
+				return err
+			}
+			return nil
+		})
+		refused(name, err)
+	}
+	refused("delete", tenant.Delete(ctx, before.DeepCopy()))
+	refused("delete all", tenant.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
+	forged := before.DeepCopy()
+	forged.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "forged", Labels: before.Labels, Annotations: before.Annotations}
+	refused("create", tenant.Create(ctx, forged))
+	w.must(tenant.Delete(ctx, own))
+}
