@@ -46,6 +46,11 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 		"the machine was suspended a little": {happens: func(c *cluster) { c.clock.suspend(duration / 2); pass(duration/2 - time.Microsecond) }, lives: true},
 		"suspended, and its wall clock slept": {
 			happens: func(c *cluster) { c.clock.suspend(duration); c.clock.step(-duration) }, within: recheck},
+		"the deadline of a renewal is reached": {happens: func(c *cluster) {
+			pass(37 * time.Millisecond) // out of step with what is looked at every 100 ms
+			c.write(ns, us, 7)
+			pass(duration)
+		}},
 		"the wall clock is stepped back":         {happens: func(c *cluster) { c.clock.step(-time.Hour); pass(duration) }},
 		"an older epoch is seen":                 {happens: func(c *cluster) { c.write(ns, them, 6) }, lives: true},
 		"another namespace loses its leader":     {happens: func(c *cluster) { c.write("other", us, 7); c.write("other", them, 8) }, lives: true},
@@ -70,6 +75,38 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestContextOfALateCopyEndsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		late := c.copyOf(ns, us, 7)
+		pass(duration - 37*time.Millisecond)
+		c.write("other", us, 7) // has the clock looked at later than that
+		c.Observe(late)
+		ctx, cancel := c.context(ns)
+		defer cancel()
+		pass(37 * time.Millisecond)
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("the context outlives the deadline")
+		}
+	})
+}
+
+func TestContextEndsWhenItsWorkIsFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		ctx, cancel := c.context(ns)
+		cancel()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) || errors.Is(cause, member.ErrLost) {
+			t.Errorf("cause = %v, want context.Canceled", cause)
+		}
+		cancel() // again does no harm, nor does it after the term
+		c.write(ns, them, 8)
+		cancel()
+	})
 }
 
 func TestContextSaysWhyItEnded(t *testing.T) {

@@ -56,8 +56,12 @@ func TestLeadReturnsWhatItsFunctionReturns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				c.write(ns, us, 1)
-				if err := c.Lead(t.Context(), ns, func(context.Context) error { return want }); !errors.Is(err, want) {
+				var in context.Context
+				if err := c.Lead(t.Context(), ns, func(ctx context.Context) error { in = ctx; return want }); !errors.Is(err, want) {
 					t.Errorf("Lead returned %v, want %v", err, want)
+				}
+				if in.Err() == nil {
+					t.Error("the context of the work outlives it")
 				}
 			})
 		})

@@ -62,10 +62,18 @@ func TestListenersHearOfEveryChangeInOrder(t *testing.T) {
 		c, heard := newCluster(t), &calls{}
 		defer c.Listen(heard.listener())()
 		heard.expect(t, "nothing known")
+		c.Replace("empty", nil)
+		heard.expect(t, "a namespace without a Lease is listed", "empty does not lead")
+		c.Replace("empty", nil)
+		heard.expect(t, "and listed again")
 		c.write(ns, them, 1)
 		heard.expect(t, "first seen as a follower", "shop does not lead")
 		c.write(ns, none, 2)
 		heard.expect(t, "still a follower")
+		late := c.copyOf(ns, us, 3)
+		pass(duration)
+		c.Observe(late)
+		heard.expect(t, "a copy that has run out is seen")
 		c.write(ns, us, 3)
 		heard.expect(t, "promoted", "shop promoted in 3")
 		c.write(ns, us, 3)
@@ -182,5 +190,22 @@ func TestSlowListenerHoldsUpNobodyElse(t *testing.T) {
 		slow.expect(t, "meanwhile, about its own namespace")
 		close(release)
 		slow.expect(t, "terms that came and went are left out", "shop demoted", "shop promoted in 5")
+	})
+}
+
+func TestBusyListenerHearsNothingAfterItsRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, heard := newCluster(t), &calls{}
+		release := make(chan struct{})
+		l := heard.listener()
+		promoted := l.Promoted
+		l.Promoted = func(name string, term member.Term) { promoted(name, term); <-release }
+		remove := c.Listen(l)
+		c.write(ns, us, 7)
+		heard.expect(t, "it is called", "shop promoted in 7")
+		c.write(ns, them, 8)
+		remove()
+		close(release)
+		heard.expect(t, "it was removed meanwhile")
 	})
 }

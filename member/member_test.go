@@ -81,6 +81,8 @@ func TestMemberFollowsItsCluster(t *testing.T) {
 		defer cancel()
 		stop()
 		leads(false, "stopped")
+		r.Observe(r.cluster.copyOf(ns, us, 10))
+		leads(false, "whatever is seen after that")
 		if !errors.Is(context.Cause(ctx), member.ErrLost) {
 			t.Errorf("after Start returned, cause = %v, want ErrLost", context.Cause(ctx))
 		}

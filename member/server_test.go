@@ -14,8 +14,13 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 )
+
+// A limit on the rate of errors that all of a process share remembers the time of
+// the last one. Each bubble starts in the year 2000 again and would wait for it.
+func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 // server is as much of an API server as a watch of Leases sees, in the time of a
 // bubble: watches end when they asked to, with a bookmark shortly before.

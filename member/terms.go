@@ -197,7 +197,6 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 	if tm := n.term.Load(); tm != nil {
 		switch {
 		case leads && tm.epoch == p.Epoch && tm.renew(p):
-			t.arm(now, p)
 			return
 		case !tm.holds():
 			why = ranOut

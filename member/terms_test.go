@@ -36,6 +36,8 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { c.write(ns, us, 7); c.Delete(ns, v1alpha1.DefaultLeaseName) }, false},
 		"deleting some other Lease means nothing": {
 			func(c *cluster) { c.write(ns, us, 7); c.Delete(ns, "other") }, true},
+		"not even after an edit that was not believed": {
+			func(c *cluster) { c.write(ns, us, 7); c.write(ns, them, 6); c.Delete(ns, "other") }, true},
 		"a copy that lost its label counts as deleted": {
 			func(c *cluster) { l := c.write(ns, us, 7); delete(l.Labels, v1alpha1.ManagedLabel); c.Observe(l) }, false},
 		"a copy without a cluster annotation names nobody": {
