@@ -84,6 +84,9 @@ func flaws(r result, verdicts []drill.Verdict) error {
 	if !r.FailedOver {
 		errs = append(errs, errors.New("there was no failover"))
 	}
+	if r.Failover < r.Floor {
+		errs = append(errs, fmt.Errorf("failover took %s, less than the %s for which east may still have acted", r.Failover, r.Floor))
+	}
 	if !r.HandedOver {
 		errs = append(errs, errors.New("there was no handover"))
 	}

@@ -28,6 +28,7 @@ func TestFlaws(t *testing.T) {
 		"a good run passes":                 {result: done},
 		"an overlap fails":                  {result: done, change: func(v *drill.Verdict) { v.Breaches = make([]drill.Breach, 1) }, fails: true},
 		"a missing failover fails":          {result: result{HandedOver: true}, fails: true},
+		"a failover below its floor fails":  {result: result{FailedOver: true, HandedOver: true, Failover: 1, Floor: 2}, fails: true},
 		"a missing handover fails":          {result: result{FailedOver: true}, fails: true},
 		"a flap back fails":                 {result: done, change: func(v *drill.Verdict) { v.Leaders = []string{"east", "west", "east", "south"} }, fails: true},
 		"a namespace in which nobody acted": {result: done, change: func(v *drill.Verdict) { v.Namespace = "elsewhere" }, fails: true},

@@ -67,7 +67,10 @@ func up(ctx context.Context) error {
 	defer stop()
 	if !relay(progress, os.Stdout) {
 		_ = server.Wait() // how it ended is in its log
-		return errors.Join(context.Cause(ctx), fmt.Errorf("the fleet did not come up; %s says why:\n%s", serveLog(), tail(serveLog())))
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		return fmt.Errorf("the fleet did not come up; %s says why:\n%s", serveLog(), tail(serveLog()))
 	}
 	return server.Process.Release()
 }
