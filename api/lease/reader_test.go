@@ -1,0 +1,272 @@
+package lease_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+const (
+	skew = time.Second
+	term = 15 * time.Second // D
+)
+
+// at is a reading d after noon by both clocks. Boot is an hour ahead of zero.
+func at(d time.Duration) lease.Reading {
+	return lease.Reading{Wall: noon.Add(d), Boot: time.Hour + d}
+}
+
+// stepped is the same with a wall clock that was stepped.
+func stepped(d, step time.Duration) lease.Reading {
+	r := at(d)
+	r.Wall = r.Wall.Add(step)
+	return r
+}
+
+// copyAt is a copy in east, stamped d after noon.
+func copyAt(d time.Duration, holder string, epoch int64) lease.Copy {
+	return lease.Copy{
+		Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: noon, Renewed: noon.Add(d), Duration: term},
+		Namespace: "team-a", Name: "leasecast", Cluster: "east.default",
+	}
+}
+
+const (
+	here  = "east.default"
+	there = "west.default"
+)
+
+// seen is one thing that a reader sees: a copy, or that there is none.
+type seen struct {
+	at   lease.Reading
+	copy lease.Copy
+	gone bool
+}
+
+func observe(at lease.Reading, c lease.Copy) seen { return seen{at: at, copy: c} }
+func missing() seen                               { return seen{gone: true} }
+
+// after lets a new reader see all of it and returns what is permitted then.
+func after(all ...seen) lease.Permit {
+	r := &lease.Reader{Skew: skew}
+	return feed(r, all...)
+}
+
+func feed(r *lease.Reader, all ...seen) (p lease.Permit) {
+	for _, s := range all {
+		if s.gone {
+			r.Gone()
+			p = lease.Permit{}
+			continue
+		}
+		p = r.Observe(s.copy, s.at)
+	}
+	return p
+}
+
+func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
+	huge := lease.EpochFloor(noon) + 1<<21
+	with := func(c lease.Copy, change func(*lease.Copy)) lease.Copy { change(&c); return c }
+	tests := map[string]struct {
+		seen []seen
+		// last is the last instant after noon at which both clocks permit; never, if negative.
+		last time.Duration
+		// step is that of the wall clock after the last observation.
+		step time.Duration
+	}{
+		"a copy that names this cluster": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7))}, last: term - 1,
+		},
+		"from its stamp, not from its arrival": {
+			seen: []seen{observe(at(4*time.Second), copyAt(0, here, 7))}, last: term - 1,
+		},
+		"a copy that has expired on its way": {
+			seen: []seen{observe(at(term), copyAt(0, here, 7))}, last: -1,
+		},
+		"a copy that names another cluster": {
+			seen: []seen{observe(at(0), copyAt(0, there, 7))}, last: -1,
+		},
+		"a copy that names nobody": {
+			seen: []seen{observe(at(0), copyAt(0, "", 7))}, last: -1,
+		},
+		"a copy that names nobody, in a cluster without a name": {
+			seen: []seen{observe(at(0), with(copyAt(0, "", 7), func(c *lease.Copy) { c.Cluster = "" }))}, last: -1,
+		},
+		"nothing seen yet": {last: -1},
+		"a renewal": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7))},
+			last: 5*time.Second + term - 1,
+		},
+		"a renewal that arrives before the one it follows": {
+			seen: []seen{observe(at(6*time.Second), copyAt(5*time.Second, here, 7)), observe(at(7*time.Second), copyAt(0, here, 7))},
+			last: 5*time.Second + term - 1,
+		},
+		"the copy again, after the wall clock was stepped back": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -5*time.Second), copyAt(0, here, 7))},
+			step: -5 * time.Second, last: term - 1,
+		},
+		"an older copy again, after the wall clock was stepped back": {
+			seen: []seen{
+				observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7)),
+				observe(stepped(6*time.Second, -3*time.Second), copyAt(0, here, 7)),
+			},
+			step: -3 * time.Second, last: 5*time.Second + term - 1,
+		},
+		"the copy again, after the wall clock was stepped back by more than the age of the stamp": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -time.Minute), copyAt(0, here, 7))},
+			step: -time.Minute, last: term - 1,
+		},
+		"the wall clock is stepped back afterwards": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7))}, step: -time.Hour, last: term - 1,
+		},
+		"the wall clock is stepped forward afterwards": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7))}, step: 10 * time.Second, last: term - 10*time.Second - 1,
+		},
+		"the wall clock is late when the copy arrives, and is put right": {
+			seen: []seen{observe(stepped(0, -500*time.Millisecond), copyAt(0, here, 7))}, last: term - 1,
+		},
+		"the copy vanishes": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing()}, last: -1,
+		},
+		"the copy vanishes and comes back": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing(), observe(stepped(5*time.Second, -5*time.Second), copyAt(0, here, 7))},
+			step: -5 * time.Second, last: term - 1,
+		},
+		"the copy vanishes and an older one comes back, of a lower epoch": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing(), observe(at(time.Second), copyAt(0, here, 6))}, last: -1,
+		},
+		"another cluster takes over": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 8))}, last: -1,
+		},
+		"nobody takes over": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, "", 8))}, last: -1,
+		},
+		"another cluster has taken over, and the old copy is seen again": {
+			seen: []seen{
+				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 8)),
+				observe(at(2*time.Second), copyAt(0, here, 7)),
+			},
+			last: -1,
+		},
+		"a lower epoch does not end a term": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 6))}, last: term - 1,
+		},
+		"a lower epoch does not extend a term": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 6))}, last: term - 1,
+		},
+		"a term here again, in a higher epoch": {
+			seen: []seen{
+				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 8)),
+				observe(at(5*time.Second), copyAt(5*time.Second, here, 9)),
+			},
+			last: 5*time.Second + term - 1,
+		},
+		"a new term that ends before the old one would have": {
+			seen: []seen{
+				observe(at(0), copyAt(0, here, 7)),
+				observe(at(time.Second), with(copyAt(time.Second, here, 8), func(c *lease.Copy) { c.Duration = 2 * time.Second })),
+			},
+			last: 3*time.Second - 1,
+		},
+		"a negative epoch": {
+			seen: []seen{observe(at(0), copyAt(0, here, -1))}, last: -1,
+		},
+		"the very first epoch": {
+			seen: []seen{observe(at(0), copyAt(0, here, 0))}, last: term - 1,
+		},
+		"a poisoned epoch does not lead": {
+			seen: []seen{observe(at(0), copyAt(0, here, huge))}, last: -1,
+		},
+		"a poisoned epoch does not fence honest terms": {
+			seen: []seen{observe(at(0), copyAt(0, there, huge)), observe(at(time.Second), copyAt(0, here, 7))}, last: term - 1,
+		},
+		"a stamp ε in the future": {
+			seen: []seen{observe(at(0), copyAt(skew, here, 7))}, last: skew + term - 1,
+		},
+		"a stamp more than ε in the future": {
+			seen: []seen{observe(at(0), copyAt(skew+1, here, 7))}, last: -1,
+		},
+		"a stamp more than ε in the future does not end a term": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(time.Hour, there, 8))}, last: term - 1,
+		},
+		"a stamp more than ε in the future does not raise the epoch": {
+			seen: []seen{observe(at(0), copyAt(time.Hour, there, 8)), observe(at(1), copyAt(0, here, 7))}, last: term - 1,
+		},
+		"a copy that promises nothing": {
+			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Copy) { c.Duration = 0 }))}, last: -1,
+		},
+		"a copy without a stamp": {
+			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Copy) { c.Renewed = time.Time{} }))}, last: -1,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := after(test.seen...)
+			begin := at(0)
+			if n := len(test.seen); n > 0 && !test.seen[n-1].gone {
+				begin = lease.Reading{Wall: noon.Add(test.seen[n-1].at.Boot - time.Hour), Boot: test.seen[n-1].at.Boot}
+			}
+			if test.last < 0 {
+				begin.Wall = begin.Wall.Add(test.step)
+				if p.Holds(begin) || p.Remaining(begin) != 0 {
+					t.Fatalf("permitted at once, for %v", p.Remaining(begin))
+				}
+				return
+			}
+			if now := stepped(test.last, test.step); !p.Holds(now) || p.Remaining(now) != 1 {
+				t.Errorf("Holds %v after noon = %v with %v left, want true with 1ns", test.last, p.Holds(now), p.Remaining(now))
+			}
+			if now := stepped(test.last+1, test.step); p.Holds(now) || p.Remaining(now) != 0 {
+				t.Errorf("Holds %v after noon = %v with %v left, want false with 0s", test.last+1, p.Holds(now), p.Remaining(now))
+			}
+		})
+	}
+}
+
+func TestPermitNamesTheEpochOfItsTerm(t *testing.T) {
+	if got := after(observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(1, here, 9))).Epoch; got != 9 {
+		t.Errorf("Epoch = %d, want 9", got)
+	}
+	if got := after(observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(1, there, 9))); got != (lease.Permit{}) {
+		t.Errorf("permit %+v for a term elsewhere, want none", got)
+	}
+}
+
+func TestSuspendEndsAPermitThoughTheWallClockStoodStill(t *testing.T) {
+	p := after(observe(at(0), copyAt(0, here, 7)))
+	asleep := at(0)
+	asleep.Boot += term
+	if p.Holds(asleep) || p.Remaining(asleep) != 0 {
+		t.Error("permitted after a suspend as long as the term")
+	}
+}
+
+func TestRemainingIsWhatTheEarlierClockLeaves(t *testing.T) {
+	p := after(observe(at(0), copyAt(0, here, 7)))
+	tests := map[string]struct {
+		now  lease.Reading
+		want time.Duration
+	}{
+		"at first":                       {at(0), term},
+		"later":                          {at(10 * time.Second), 5 * time.Second},
+		"the wall clock is ahead":        {stepped(10*time.Second, 2*time.Second), 3 * time.Second},
+		"the wall clock is behind":       {stepped(10*time.Second, -2*time.Second), 5 * time.Second},
+		"after the end":                  {at(time.Hour), 0},
+		"after the end by one clock":     {stepped(time.Hour, -time.Hour), 0},
+		"after the end by the other one": {stepped(0, time.Hour), 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := p.Remaining(test.now); got != test.want {
+				t.Errorf("Remaining = %v, want %v", got, test.want)
+			}
+		})
+	}
+	if got := (lease.Permit{}).Remaining(lease.Reading{}); got != 0 {
+		t.Errorf("the zero Permit leaves %v", got)
+	}
+	if (lease.Permit{}).Holds(lease.Reading{}) {
+		t.Error("the zero Permit permits something")
+	}
+}

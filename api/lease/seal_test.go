@@ -1,0 +1,153 @@
+package lease_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+var sealKey = lease.Key("0123456789abcdef0123456789abcdef")
+
+func sealedCopy() lease.Copy {
+	return lease.Copy{
+		Term: lease.Term{
+			Holder: "east.default", Epoch: 600_000, Acquired: noon.Add(-time.Hour), Renewed: noon, Duration: 15 * time.Second,
+		},
+		Namespace: "team-a", Name: "leasecast", Cluster: "east.default", ClusterUID: "6f1c", Hub: "9b2d",
+	}
+}
+
+func TestSealCoversAllThatACopySays(t *testing.T) {
+	tests := map[string]struct {
+		change func(*lease.Copy)
+		sealed bool
+	}{
+		"nothing changed":               {func(*lease.Copy) {}, true},
+		"holder":                        {func(c *lease.Copy) { c.Holder = "west.default" }, false},
+		"no holder":                     {func(c *lease.Copy) { c.Holder = "" }, false},
+		"epoch":                         {func(c *lease.Copy) { c.Epoch++ }, false},
+		"start of the term":             {func(c *lease.Copy) { c.Acquired = c.Acquired.Add(time.Microsecond) }, false},
+		"no start of the term":          {func(c *lease.Copy) { c.Acquired = time.Time{} }, false},
+		"stamp":                         {func(c *lease.Copy) { c.Renewed = c.Renewed.Add(time.Microsecond) }, false},
+		"no stamp":                      {func(c *lease.Copy) { c.Renewed = time.Time{} }, false},
+		"duration":                      {func(c *lease.Copy) { c.Duration += time.Second }, false},
+		"namespace":                     {func(c *lease.Copy) { c.Namespace = "team-b" }, false},
+		"name":                          {func(c *lease.Copy) { c.Name = "leasecast2" }, false},
+		"cluster":                       {func(c *lease.Copy) { c.Cluster = "west.default" }, false},
+		"UID of the cluster":            {func(c *lease.Copy) { c.ClusterUID = "6f1d" }, false},
+		"hub":                           {func(c *lease.Copy) { c.Hub = "9b2e" }, false},
+		"namespace and name, shifted":   {func(c *lease.Copy) { c.Namespace, c.Name = "team-al", "easecast" }, false},
+		"hub and holder, shifted":       {func(c *lease.Copy) { c.Hub, c.Holder = "9b2de", "ast.default" }, false},
+		"cluster and holder, exchanged": {func(c *lease.Copy) { c.Cluster, c.Hub = c.Hub, c.Cluster }, false},
+		"start and stamp, exchanged":    {func(c *lease.Copy) { c.Acquired, c.Renewed = c.Renewed, c.Acquired }, false},
+		"the same in another time zone": {func(c *lease.Copy) { c.Renewed = c.Renewed.In(time.FixedZone("", 3600)) }, true},
+		"less than a Lease can store":   {func(c *lease.Copy) { c.Renewed = c.Renewed.Add(999 * time.Nanosecond) }, true},
+	}
+	seal := lease.Seal(sealKey, sealedCopy())
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := sealedCopy()
+			test.change(&c)
+			if got := lease.Sealed(sealKey, c, seal); got != test.sealed {
+				t.Errorf("Sealed = %v, want %v", got, test.sealed)
+			}
+		})
+	}
+}
+
+func TestSealNeedsItsKeyAndItsWholeText(t *testing.T) {
+	seal := lease.Seal(sealKey, sealedCopy())
+	tests := map[string]struct {
+		key    lease.Key
+		seal   string
+		sealed bool
+	}{
+		"the seal":                      {sealKey, seal, true},
+		"another key":                   {lease.Key("another"), seal, false},
+		"a longer key":                  {append(lease.Key{}, append(sealKey, '!')...), seal, false},
+		"no key":                        {nil, seal, false},
+		"no key for a seal without one": {nil, lease.Seal(nil, sealedCopy()), false},
+		"an empty key likewise":         {lease.Key{}, lease.Seal(lease.Key{}, sealedCopy()), false},
+		"no seal":                       {sealKey, "", false},
+		"only the prefix":               {sealKey, "v1.", false},
+		"without the prefix":            {sealKey, strings.TrimPrefix(seal, "v1."), false},
+		"another prefix":                {sealKey, "v2." + strings.TrimPrefix(seal, "v1."), false},
+		"cut":                           {sealKey, seal[:len(seal)-1], false},
+		"with more":                     {sealKey, seal + "A", false},
+		"in upper case":                 {sealKey, "v1." + strings.ToUpper(strings.TrimPrefix(seal, "v1.")), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := lease.Sealed(test.key, sealedCopy(), test.seal); got != test.sealed {
+				t.Errorf("Sealed = %v, want %v", got, test.sealed)
+			}
+		})
+	}
+}
+
+// A hub of any later version must believe what this one sealed.
+func TestSealStaysAsItIs(t *testing.T) {
+	const want = "v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs"
+	if got := lease.Seal(sealKey, sealedCopy()); got != want {
+		t.Errorf("Seal = %q, want %q", got, want)
+	}
+}
+
+func TestKeyIsNeverPrinted(t *testing.T) {
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X"} {
+		for _, value := range []any{sealKey, struct{ Key lease.Key }{sealKey}, []lease.Key{sealKey}} {
+			text := fmt.Sprintf(format, value)
+			if strings.Contains(text, string(sealKey)) || strings.Contains(strings.ToLower(text), fmt.Sprintf("%x", string(sealKey))) ||
+				strings.Contains(text, "0x30, 0x31") || strings.Contains(text, "48 49") {
+				t.Errorf("%s of %T prints the key: %s", format, value, text)
+			}
+		}
+	}
+}
+
+func FuzzSeal(f *testing.F) {
+	f.Add([]byte(sealKey), "team-a", "leasecast", "east.default", "6f1c", "9b2d", "east.default", int64(600_000), int64(1), int64(2), int64(15), uint8(0))
+	f.Add([]byte{1}, "", "", "", "", "", "", int64(0), int64(0), int64(0), int64(0), uint8(9))
+	f.Fuzz(func(t *testing.T, key []byte, namespace, name, cluster, uid, hub, holder string, epoch, acquired, renewed, seconds int64, field uint8) {
+		c := lease.Copy{
+			Term: lease.Term{
+				Holder: holder, Epoch: epoch, Acquired: time.UnixMicro(acquired), Renewed: time.UnixMicro(renewed),
+				Duration: time.Duration(int32(seconds)) * time.Second,
+			},
+			Namespace: namespace, Name: name, Cluster: cluster, ClusterUID: uid, Hub: hub,
+		}
+		seal := lease.Seal(key, c)
+		if got := lease.Sealed(key, c, seal); got != (len(key) > 0) {
+			t.Fatalf("Sealed = %v by a key of %d bytes", got, len(key))
+		}
+		changed := c
+		switch field % 10 {
+		case 0:
+			changed.Namespace += "x"
+		case 1:
+			changed.Name += "x"
+		case 2:
+			changed.Cluster += "x"
+		case 3:
+			changed.ClusterUID += "x"
+		case 4:
+			changed.Hub += "x"
+		case 5:
+			changed.Holder += "x"
+		case 6:
+			changed.Epoch++
+		case 7:
+			changed.Acquired = time.UnixMicro(acquired + 1)
+		case 8:
+			changed.Renewed = time.UnixMicro(renewed + 1)
+		case 9:
+			changed.Duration += time.Second
+		}
+		if lease.Sealed(key, changed, seal) {
+			t.Fatalf("%+v is sealed by the seal of %+v", changed, c)
+		}
+	})
+}
