@@ -46,40 +46,53 @@ const (
 // settle takes in the answer to a step and returns how long to wait before the next:
 // zero for none.
 func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duration {
-	v := judge(err)
 	if s.action == read && apierrors.IsNotFound(err) {
-		l.know(nil)
-		return 0
+		obj, err = nil, nil
+	}
+	v, problem := judge(err), reason.Unreachable
+	switch {
+	case s.action == create && apierrors.IsNotFound(err):
+		v, problem = refused, reason.NamespaceMissing
+	case v == refused:
+		problem = reason.Forbidden
 	}
 	switch v {
 	case answered:
-		switch {
-		case s.action == remove:
-			l.know(nil)
-		case l.known.lease != nil && l.known.lease.ResourceVersion == obj.ResourceVersion:
-			// The watch was faster.
-		default:
-			l.know(obj)
-		}
-		if s.action == create || s.action == update {
-			l.made = obj.UID
-		}
+		l.take(s, obj)
 		return 0
 	case conflict:
 		l.doubt()
+		if l.conflicts++; l.conflicts > 1 {
+			return pauseSilent // somebody else is as busy with this copy
+		}
 		return 0
 	case refused:
-		l.facts.Problem = reason.Forbidden
 	case ambiguous:
-		l.facts.Problem = reason.Unreachable
 		l.doubt() // a read settles what became of it
 	}
-	l.facts.Message = err.Error()
-	if l.want.Role == lease.Follow && !l.want.Fresh.IsZero() {
+	l.facts.Problem, l.facts.Message = problem, err.Error()
+	if !s.fresh.IsZero() && s.fresh.Equal(l.want.Fresh) && l.want.Role == lease.Follow {
 		l.facts.Refused = true
 	}
 	if v == refused {
 		return pauseRefused
 	}
 	return pauseSilent
+}
+
+// take takes in what a request found or left behind; nil for nothing. If the watch has
+// told of something else since, a read must say which is the newer.
+func (l *lane) take(s step, obj *coordinationv1.Lease) {
+	if s.action == create || s.action == update {
+		l.made, l.conflicts = obj.UID, 0
+	}
+	k := l.known
+	switch {
+	case s.seen == l.seen:
+		l.know(obj)
+	case k.read && k.lease != nil && obj != nil && k.lease.UID == obj.UID && k.lease.ResourceVersion == obj.ResourceVersion:
+		// The watch was faster.
+	default:
+		l.doubt()
+	}
 }

@@ -40,6 +40,12 @@ type Facts struct {
 	Message string
 }
 
+// wordless is what of the facts is news when it changes.
+func (f Facts) wordless() Facts {
+	f.Message = ""
+	return f
+}
+
 // self is what every copy in a member has in common.
 type self struct {
 	cluster, uid, hub string
@@ -49,9 +55,10 @@ type self struct {
 // known is what is known to be in the member.
 type known struct {
 	read     bool                  // false: nothing is known, a live read must say
-	lease    *coordinationv1.Lease // nil: there is none
+	lease    *coordinationv1.Lease // nil: there is none. Without read: the newest that was seen
 	copy     lease.Copy
 	sealed   bool
+	ours     bool // sealed by this hub for this member, but for an edit of the marks that say so
 	labelled bool
 }
 
@@ -71,6 +78,8 @@ type step struct {
 	lease  *coordinationv1.Lease // what to create, update or remove
 	stamp  lease.Reading         // a promise that this request carries
 	promis time.Duration         // how long that promise is; zero: none
+	fresh  time.Time             // the Fresh that this request is to satisfy
+	seen   int                   // how much the watch had told when this was decided
 	after  time.Duration         // idle: when to look again; zero: only events matter
 }
 
@@ -91,6 +100,9 @@ type lane struct {
 	stampedEpoch int64
 	stamped      lease.Term
 
+	seen      int           // how often the watch told something new
+	conflicts int           // in a row
+	parked    bool          // waits until the member is heard of
 	lookAgain time.Duration // boot reading from when on a blocked lane reads again
 	facts     Facts
 	told      Facts // what the controller was told last, without the message
@@ -99,8 +111,7 @@ type lane struct {
 // news reports whether the controller should look at the facts again, and takes it
 // that it will.
 func (l *lane) news() bool {
-	f := l.facts
-	f.Message = ""
+	f := l.facts.wordless()
 	if f == l.told {
 		return false
 	}
@@ -110,53 +121,67 @@ func (l *lane) news() bool {
 
 // assign replaces what the copy has to be. An older epoch than the present one comes
 // from a record that was read too early, and is ignored.
+//
+// What is known of the copy as it had to be before says nothing of the one to come. A
+// Fresh is asked for once: what became of it stays known, and is tried for, when the
+// next assignment of the same term asks somebody else.
 func (l *lane) assign(a lease.Assignment, t Timings) {
 	if a.Role != lease.Absent && a.Term.Epoch < l.want.Term.Epoch {
 		return
 	}
-	if !a.Fresh.Equal(l.want.Fresh) || a.Term.Epoch != l.want.Term.Epoch || a.Role != l.want.Role {
-		l.facts.Refused = false
-		l.facts.Lost = false
+	same := a.Role == l.want.Role && a.Term.SameTerm(l.want.Term)
+	if same && a.Fresh.IsZero() {
+		a.Fresh = l.want.Fresh
+	}
+	if !same || !a.Fresh.Equal(l.want.Fresh) {
+		l.facts.InPlace, l.facts.Refused, l.facts.Lost, l.facts.Fresh = false, false, false, a.Fresh
+		l.told = l.facts.wordless()
 	}
 	l.want, l.timings = a, t
-	l.facts.Fresh = a.Fresh
 }
 
-// observe takes in a copy as a watch or an answer showed it. Older versions than the
-// known one change nothing.
+// observe takes in a copy as a watch showed it. The version that is known is no news.
+// An older one may be late or, if the member's etcd was restored, the present one: that
+// is for a read to say, and so is which of two objects of one name is the newer.
 func (l *lane) observe(obj *coordinationv1.Lease) {
-	if k := l.known.lease; k != nil && k.UID == obj.UID {
-		if k.ResourceVersion == obj.ResourceVersion {
-			return
-		}
-		if older, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion); err != nil || older < 0 {
-			return
-		}
-	} else if l.known.read && k != nil {
-		// Another object of the same name: which one is newer, only a read can say.
-		l.known = known{}
+	k := l.known.lease
+	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion {
 		return
 	}
+	l.seen++
+	if k != nil {
+		newer, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion)
+		if k.UID != obj.UID || err != nil || newer < 0 {
+			l.doubt()
+			return
+		}
+	}
 	l.know(obj)
+}
+
+// gone takes in that a watch no longer shows the copy. The watch shows labelled Leases
+// only, so the copy may have lost its label: a read must say.
+func (l *lane) gone() {
+	l.seen++
+	l.doubt()
 }
 
 // know takes in a live answer: the copy, or nil for none.
 func (l *lane) know(obj *coordinationv1.Lease) {
 	l.known = known{read: true, lease: obj}
 	if obj != nil {
-		var seal string
-		l.known.copy, seal = wire.Read(obj)
-		l.known.sealed = lease.Sealed(l.self.key, l.known.copy, seal)
+		c, seal := wire.Read(obj)
+		l.known.copy, l.known.sealed = c, lease.Sealed(l.self.key, c, seal)
 		l.known.labelled = wire.Labelled(obj)
-		if l.known.sealed && !l.stray() && l.known.copy.Hub == l.self.hub {
+		c.Cluster, c.ClusterUID, c.Hub = l.self.cluster, l.self.uid, l.self.hub
+		if l.known.ours = lease.Sealed(l.self.key, c, seal); l.known.ours {
 			l.made = obj.UID
 		}
 	}
 }
 
-// doubt takes in that a watch no longer shows the copy. The watch shows labelled
-// Leases only, so the copy may be gone or have lost its label: a read must say.
-func (l *lane) doubt() { l.known = known{} }
+// doubt takes in that what is known may be out of date: a read must say.
+func (l *lane) doubt() { l.known.read = false }
 
 // next names the next request. may says that the tenure still has the right to stamp
 // at now; answered, that the member has just answered something.
@@ -170,14 +195,20 @@ func (l *lane) next(now lease.Reading, may, answered bool) step {
 	s := l.decide(now, may, answered)
 	if s.action != idle {
 		l.facts.InPlace, l.facts.Problem, l.facts.Message = before.InPlace, before.Problem, before.Message
+		s.fresh, s.seen = l.want.Fresh, l.seen
 	}
 	return s
 }
 
 func (l *lane) decide(now lease.Reading, may, answered bool) step {
 	switch {
-	case l.want.Role == lease.Hold || !may:
+	case l.want.Role == lease.Hold:
+		if l.known.read {
+			l.blocked() // somebody else's copy is told of, whatever is wanted here
+		}
 		return step{}
+	case !may:
+		return step{after: pauseSilent} // a renewal of the tenure that is late tells nobody
 	case !l.known.read || l.lookAgain != 0 && now.Boot >= l.lookAgain:
 		l.lookAgain = 0
 		return step{action: read}
@@ -214,35 +245,29 @@ func (l *lane) burn(now lease.Reading) {
 	}
 }
 
-// blocked reports whether something stands in the way that is never overwritten.
+// blocked reports whether something stands in the way that is never overwritten. What
+// this lane wrote, and what the seal shows to be its own, is not in the way, whoever has
+// edited it since.
 func (l *lane) blocked() bool {
-	obj := l.known.lease
-	if obj == nil {
+	obj, c := l.known.lease, l.known.copy
+	if obj == nil || l.known.ours {
 		return false
 	}
 	name := l.namespace + "/" + l.name
-	edited := !l.known.sealed && obj.UID == l.made
-	switch c := l.known.copy; {
-	case edited:
-		return false
-	case !wire.Ours(obj):
+	switch edited := obj.UID == l.made && !l.known.sealed; {
+	case !wire.Ours(obj) && !edited:
 		l.facts.Problem = reason.ForeignLease
 		l.facts.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
 	case c.Hub != "" && c.Hub != l.self.hub:
 		l.facts.Problem = reason.OtherHub
 		l.facts.Message = "Lease " + name + " was written by the hub " + c.Hub + ": stop that hub, or delete the Lease if it is gone"
-	case l.known.sealed && l.stray():
+	case c.Cluster != "" && c.Cluster != l.self.cluster && !edited:
 		l.facts.Problem = reason.WrongCluster
 		l.facts.Message = "Lease " + name + " belongs to the cluster " + c.Cluster + ": check where the kubeconfigs of both lead to"
 	default:
 		return false
 	}
 	return true
-}
-
-// stray reports whether the known copy says that it belongs elsewhere.
-func (l *lane) stray() bool {
-	return l.known.copy.Cluster != l.self.cluster || l.known.copy.Namespace != l.namespace
 }
 
 // follow sees to it that the copy names somebody else.
@@ -258,7 +283,9 @@ func (l *lane) follow(now lease.Reading) step {
 		l.facts.Problem, l.facts.Message = reason.CopyLost, "the copy is newer than the record"
 		return step{}
 	}
-	return l.write(now.Wall)
+	term := l.want.Term
+	term.Renewed = now.Wall
+	return l.write(term)
 }
 
 // lead sees to it that the copy names this member and is renewed.
@@ -269,10 +296,11 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	case stands:
 		l.facts.InPlace = l.known.labelled
 		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.known.labelled {
-			return step{after: wait}
+			// Not for longer than r: the wall clock may be put right before that.
+			return step{after: min(wait, l.timings.Renew)}
 		}
 	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):
-		return l.write(l.stamped.Renewed) // put right with the last stamp: nothing new is promised
+		return l.write(l.stamped) // put right as it was stamped last: nothing new is promised
 	case l.stampedEpoch == l.want.Term.Epoch || !l.want.First:
 		l.facts.Lost = true
 		return step{}
@@ -280,12 +308,12 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	if !answered {
 		return step{action: read}
 	}
-	s := l.write(now.Wall)
+	term := l.want.Term
+	term.Renewed = now.Wall
+	s := l.write(term)
 	if s.action == create || s.action == update {
-		s.stamp, s.promis = now, l.want.Term.Duration
-		l.stampedEpoch = l.want.Term.Epoch
-		l.stamped = l.want.Term
-		l.stamped.Renewed = now.Wall
+		s.stamp, s.promis = now, term.Duration
+		l.stampedEpoch, l.stamped = term.Epoch, term
 	}
 	return s
 }
@@ -302,15 +330,14 @@ func (l *lane) due(c lease.Copy) time.Time {
 	return c.Renewed.Add(l.timings.Renew)
 }
 
-// write puts the wanted copy with this stamp in the place of what is known. A copy
+// write puts a copy with this term in the place of what is known. A copy
 // with a higher epoch was poisoned, and the guard lets no epoch fall: it is removed
 // first.
-func (l *lane) write(stamp time.Time) step {
+func (l *lane) write(term lease.Term) step {
 	c := lease.Copy{
-		Term: l.want.Term, Namespace: l.namespace, Name: l.name,
+		Term: term, Namespace: l.namespace, Name: l.name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
 	}
-	c.Renewed = stamp
 	s := step{action: create, lease: &coordinationv1.Lease{}}
 	if old := l.known.lease; old != nil {
 		if l.known.copy.Epoch > c.Epoch {

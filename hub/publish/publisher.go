@@ -65,8 +65,9 @@ type Publisher struct {
 	isRead      bool
 	lastAnswer  time.Duration // boot reading
 	hasAnswered bool
-	silent      bool // the last request got no answer
-	scouting    bool // one request is under way to see whether that is over
+	silent      bool                   // the last request got no answer
+	scout       *types.NamespacedName  // the one lane that asks until that is over
+	parked      []types.NamespacedName // the lanes that wait for it
 }
 
 // New returns a Publisher without assignments.
@@ -81,8 +82,7 @@ func New(o Options) *Publisher {
 // nothing is under way any more.
 func (p *Publisher) Run(ctx context.Context) {
 	defer p.Queue.ShutDown()
-	stop := context.AfterFunc(ctx, p.Queue.ShutDown)
-	defer stop()
+	defer context.AfterFunc(ctx, p.Queue.ShutDown)()
 	if err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		return p.ReadAll(ctx), nil
 	}); err != nil {
@@ -107,12 +107,15 @@ func (p *Publisher) Run(ctx context.Context) {
 // ReadAll reads all copies of the member once, live, and reports whether they were
 // read. Run calls it first, until it succeeds.
 func (p *Publisher) ReadAll(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	bounded, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	sent := p.Clock.Now()
-	list, err := p.Client.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{
 		LabelSelector: labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
 	})
+	if err != nil && ctx.Err() != nil {
+		return false // cut off by this hub itself: that says nothing of the member
+	}
 	p.heard(false, sent, err)
 	if err != nil {
 		p.Log.V(1).Info("Copies could not be read", "reason", "Unreachable", "err", err.Error())
@@ -123,6 +126,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 		obj := &list.Items[i]
 		l := p.lane(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
 		l.know(obj)
+		l.blocked() // somebody else's copy is known of before anything is decided
 		if l.known.sealed {
 			p.initial = append(p.initial, l.known.copy)
 		}
@@ -163,8 +167,8 @@ func (p *Publisher) CopiesOf(namespace string) []types.NamespacedName {
 // for an earlier assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.lane(key).assign(a, t)
-	p.mu.Unlock()
 	p.Queue.Add(key)
 }
 
@@ -196,13 +200,12 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	p.mu.Lock()
 	_, had := p.lanes[key]
 	l := p.lane(key)
-	before := l.known.lease
+	before := l.seen
 	l.observe(obj)
-	news := l.known.lease == nil || before == nil || before.ResourceVersion != l.known.lease.ResourceVersion
-	p.mu.Unlock()
-	if news {
+	if l.seen != before {
 		p.Queue.Add(key)
 	}
+	p.mu.Unlock()
 	if !had {
 		p.Changed(key.Namespace)
 	}
@@ -211,12 +214,9 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 // ObserveGone takes in that a watch no longer shows a copy.
 func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
-	l, ok := p.lanes[key]
-	if ok {
-		l.doubt()
-	}
-	p.mu.Unlock()
-	if ok {
+	defer p.mu.Unlock()
+	if l, ok := p.lanes[key]; ok {
+		l.gone()
 		p.Queue.Add(key)
 	}
 }
@@ -238,18 +238,17 @@ func (p *Publisher) lane(key types.NamespacedName) *lane {
 // queue brings, never twice at once for the same copy.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	for ctx.Err() == nil {
-		s, timeout, later := p.step(key)
-		if later > 0 {
-			p.Queue.AddAfter(key, later)
-		}
+		s, timeout := p.step(key)
 		if s.action == idle {
 			return
 		}
 		sent := p.Clock.Now()
 		obj, err := p.send(ctx, key, s, timeout)
+		if err != nil && ctx.Err() != nil {
+			return // cut off by this hub itself: that says nothing of the member
+		}
 		p.heard(s.action != read, sent, err)
-		if pause := p.settle(key, s, obj, err); pause > 0 {
-			p.Queue.AddAfter(key, pause)
+		if !p.settle(key, s, obj, err) {
 			return
 		}
 	}
@@ -258,51 +257,91 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 // step asks a lane for its next request. One reading of the clocks decides whether
 // the tenure still holds and is the stamp, and the stamp is in the ledger before the
 // request is sent.
-func (p *Publisher) step(key types.NamespacedName) (s step, timeout, later time.Duration) {
+//
+// While the member is silent, one lane asks whether that is over and the others are
+// parked, so that silence costs one request at a time.
+func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
 	p.mu.Lock()
 	l := p.lane(key)
-	if p.silent && p.scouting {
+	if p.silent && p.scout != nil && *p.scout != key {
+		p.park(key, l)
 		p.mu.Unlock()
-		return step{}, 0, pauseSilent
+		return step{}, 0
 	}
 	now := p.Clock.Now()
 	fresh := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
-	s = l.next(now, p.MayStamp(now), fresh)
+	s := l.next(now, p.MayStamp(now), fresh)
 	if s.promis > 0 {
 		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.stamp, s.promis)
 	}
-	if s.action != idle && p.silent {
-		p.scouting = true
+	if s.after > 0 {
+		p.Queue.AddAfter(key, s.after)
 	}
-	timeout = l.timings.Timeout
+	if p.silent {
+		p.appoint(key, s.action != idle)
+	}
+	timeout := l.timings.Timeout
 	news := s.action == idle && l.news()
 	p.mu.Unlock()
 	if news {
 		p.Changed(key.Namespace)
 	}
-	return s, timeout, s.after
+	return s, timeout
 }
 
-// settle hands an answer to its lane.
-func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) time.Duration {
+// park puts a lane by until the member is heard of, or until it is its turn to ask. The
+// caller holds mu.
+func (p *Publisher) park(key types.NamespacedName, l *lane) {
+	if !l.parked {
+		l.parked = true
+		p.parked = append(p.parked, key)
+	}
+}
+
+// unpark brings back the n lanes that have waited longest. The caller holds mu.
+func (p *Publisher) unpark(n int) {
+	for _, key := range p.parked[:n] {
+		p.lane(key).parked = false
+		p.Queue.Add(key)
+	}
+	p.parked = p.parked[n:]
+}
+
+// appoint makes a lane that is about to ask the scout of a silent member. One that has
+// nothing to ask leaves it to another. The caller holds mu.
+func (p *Publisher) appoint(key types.NamespacedName, asks bool) {
+	if asks {
+		p.scout = &key
+		return
+	}
+	p.scout = nil
+	p.unpark(min(1, len(p.parked)))
+}
+
+// settle hands an answer to its lane, and reports whether to go on with it at once.
+func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
 	p.mu.Lock()
 	l := p.lane(key)
 	pause := l.settle(s, obj, err)
+	if pause > 0 {
+		p.Queue.AddAfter(key, pause)
+	}
 	news := pause > 0 && l.news()
 	p.mu.Unlock()
 	if news {
 		p.Changed(key.Namespace)
 	}
-	return pause
+	return pause == 0
 }
 
 // heard notes the outcome of a request, and tells who watches the member's health.
 func (p *Publisher) heard(write bool, sent lease.Reading, err error) {
 	v := judge(err)
 	p.mu.Lock()
-	p.scouting = false
 	if p.silent = v == ambiguous; !p.silent {
 		p.hasAnswered, p.lastAnswer = true, p.Clock.Now().Boot
+		p.scout = nil
+		p.unpark(len(p.parked))
 	}
 	p.mu.Unlock()
 	if v == conflict {

@@ -1,0 +1,320 @@
+package publish
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// Rule 10: a successor's copy is written anew, to see that it can be.
+func TestAFreshCopy(t *testing.T) {
+	placed := Facts{InPlace: true, Fresh: wall(10)}
+	run(t, map[string]func(*rig){
+		"is written although the old one says the same": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.facts(Facts{Fresh: wall(10)})
+			r.at(10).next("update west 20 stamp 10s for 15s").facts(Facts{Fresh: wall(10)}).answered().next("wait").facts(placed)
+		},
+		"is not in place before it is": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(false)
+			r.facts(Facts{Fresh: wall(10), Refused: true, Problem: reason.Unreachable})
+		},
+		"is refused when it gets no answer, until it does": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(true)
+			r.next("read").answered().next("wait").facts(placed)
+		},
+		"is refused when it is": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
+			r.facts(Facts{Fresh: wall(10), Refused: true, Problem: reason.Forbidden})
+		},
+		"stays refused when the next assignment asks somebody else": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
+			r.assign(lease.Follow, term("west", 20))
+			r.facts(Facts{Fresh: wall(10), Refused: true, Problem: reason.Forbidden})
+			r.at(11).next("update west 20 stamp 11s for 15s").answered().next("wait").facts(placed)
+		},
+		"stays in place then, too": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("update west 20 stamp 10s for 15s").answered().next("wait")
+			r.assign(lease.Follow, term("west", 20))
+			r.facts(placed).next("wait").facts(placed)
+		},
+		"is asked for anew by the next draining": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
+			r.assign(lease.Follow, term("west", 20), fresh(20))
+			r.facts(Facts{Fresh: wall(20), Problem: reason.Forbidden})
+		},
+		"is no longer asked for in the next term": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("south", 21))
+			r.facts(Facts{})
+		},
+		"is not refused by what was sent before it was asked for": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.next("update west 20 stamp 0s for 15s")
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.unanswered(false).facts(Facts{Fresh: wall(10), Problem: reason.Unreachable})
+		},
+		"is one of that very instant, as a Lease stores it": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.Fresh = wall(0).Add(999) })
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered().next("wait")
+			r.facts(Facts{InPlace: true, Fresh: wall(0).Add(999)})
+		},
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	missing := apierrors.NewNotFound(leases, "ns")
+	run(t, map[string]func(*rig){
+		"an ambiguous one is settled by a read: it was carried out": func(r *rig) {
+			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(true)
+			r.at(8).next("read").answered().next("wait 2s").facts(Facts{InPlace: true})
+		},
+		"or it was not": func(r *rig) {
+			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(false)
+			r.at(8).next("read").answered().next("update east 20 stamp 8s for 15s promise 23s")
+		},
+		"or it still will be: then the next compare-and-swap fails": func(r *rig) {
+			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s")
+			late := r.pending
+			r.unanswered(false).at(8).next("read").answered().next("update east 20 stamp 8s for 15s promise 23s")
+			now := r.pending
+			r.pending = late
+			if _, err := r.carry(); err != nil {
+				r.t.Fatal(err)
+			}
+			r.pending = now
+			r.answered().next("read").answered().at(9).next("wait 1s")
+		},
+		"an old event does not settle it": func(r *rig) {
+			r.leads()
+			old := r.there.DeepCopy()
+			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(true)
+			r.lane.observe(old)
+			r.next("read")
+		},
+		"a first copy without an answer is not written twice": func(r *rig) {
+			r.assign(lease.Lead, term("east", 20), first)
+			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").unanswered(false)
+			r.at(3).next("read").answered().next("create east 20 stamp 0s for 15s").answered()
+		},
+		"nor after its deadline": func(r *rig) {
+			r.assign(lease.Lead, term("east", 20), first)
+			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").unanswered(false)
+			r.at(15).next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"a conflict is read at once": func(r *rig) {
+			r.leads()
+			r.edit()
+			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").answered().next("read").answered().next("update east 20 stamp 5s for 15s promise 20s").answered()
+		},
+		"a second one in a row a little later: whoever else writes may do so in a loop": func(r *rig) {
+			r.follows()
+			edited(r)
+			for range 2 {
+				r.edit()
+				r.next("update west 20 stamp 0s for 15s")
+				_, err := r.carry()
+				if r.lane.conflicts == 0 {
+					r.settled(nil, err).next("read").answered()
+				} else {
+					r.failed(err, pauseSilent)
+				}
+			}
+			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered()
+			edited(r)
+			r.edit()
+			r.next("update west 20 stamp 0s for 15s").answered().next("read")
+		},
+		"a Lease that cannot be deleted does not make it spin": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 2000000000))), lease.Key("no key"))
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered()
+			stubborn := r.there
+			r.next("remove").answered().next("create west 20 stamp 0s for 15s")
+			r.there = stubborn // a finalizer keeps it
+			r.answered().next("read").answered().next("remove").answered().next("create west 20 stamp 0s for 15s")
+			r.there = stubborn
+			_, err := r.carry()
+			r.failed(err, pauseSilent)
+		},
+		"a namespace that is not there does not make it spin": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(missing, pauseRefused)
+			r.facts(Facts{Problem: reason.NamespaceMissing}).next("create west 20 stamp 0s for 15s")
+		},
+		"a refusal is said and tried again later": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.next("update west 20 stamp 0s for 15s").failed(errForbidden, pauseRefused).facts(Facts{InPlace: true, Problem: reason.Forbidden})
+			r.next("update west 20 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+		},
+		"a refused read as well": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").failed(errForbidden, pauseRefused).facts(Facts{Problem: reason.Forbidden}).next("read")
+		},
+		"a refused renewal keeps its stamp to itself": func(r *rig) {
+			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
+			r.at(6).next("update east 20 stamp 6s for 15s promise 21s")
+		},
+	})
+}
+
+// What a watch tells while a request is under way may be newer than its answer.
+func TestWatch(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"an event that is older than what is known is settled by a read: the member may have been restored": func(r *rig) {
+			r.follows()
+			old := r.there.DeepCopy()
+			old.ResourceVersion = "7"
+			r.lane.observe(old)
+			r.next("read").facts(Facts{InPlace: true}).answered().next("wait").facts(Facts{InPlace: true})
+		},
+		"and what the read says counts, though its version went back": func(r *rig) {
+			r.follows()
+			uid := r.there.UID
+			r.version = 5
+			r.put(copyOf(stamped(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
+			r.show()
+			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+		},
+		"an event of the version that is known changes nothing": func(r *rig) {
+			r.follows().show()
+			r.next("wait").facts(Facts{InPlace: true})
+		},
+		"another object of that name is settled by a read": func(r *rig) {
+			r.follows()
+			r.put(copyOf(stamped(-2, term("west", 20))), lease.Key("no key"))
+			r.show()
+			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+		},
+		"the event of our own write may come first": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.next("update west 20 stamp 0s for 15s")
+			obj, err := r.carry()
+			r.show()
+			r.settled(obj, err).next("wait").facts(Facts{InPlace: true})
+		},
+		"an edit right after our write is not overlooked, whichever is heard of first": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.next("update west 20 stamp 0s for 15s")
+			obj, err := r.carry()
+			edited(r)
+			r.settled(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
+		},
+		"nor a deletion": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.next("update west 20 stamp 0s for 15s")
+			obj, err := r.carry()
+			deleted(r)
+			r.settled(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
+		},
+		"nor one while it was read": func(r *rig) {
+			r.follows()
+			r.lane.gone()
+			r.next("read")
+			obj, err := r.carry()
+			deleted(r)
+			r.settled(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
+		},
+		"nor a new one after ours was removed": func(r *rig) {
+			r.follows()
+			r.assign(lease.Absent, lease.Term{})
+			r.next("remove")
+			_, err := r.carry()
+			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.show()
+			r.settled(nil, err).next("read").answered().next("remove")
+		},
+	})
+}
+
+// The controller is told of facts once, when they change.
+func TestNews(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"a renewal is none": func(r *rig) {
+			r.leads().next("wait " + firstRenewal(r).String())
+			r.news(true)
+			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").answered().next("wait 5s")
+			r.news(false)
+		},
+		"the same again in the next term is": func(r *rig) {
+			r.follows().news(true)
+			r.assign(lease.Follow, term("south", 21))
+			r.next("update south 21 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.news(true)
+		},
+		"a loss is, in each term": func(r *rig) {
+			r.leads().at(15).next("wait")
+			r.news(true)
+			r.assign(lease.Lead, term("east", 21))
+			r.next("wait").facts(Facts{Lost: true})
+			r.news(true)
+		},
+		"a refusal is, in each draining": func(r *rig) {
+			r.follows().news(true)
+			for _, since := range []float64{10, 20} {
+				r.assign(lease.Follow, term("west", 20), fresh(since))
+				r.at(since).next("update west 20 stamp "+wall(since).Sub(zero).String()+" for 15s").failed(errForbidden, pauseRefused)
+				r.news(true)
+			}
+		},
+		"other words for the same problem are not": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.next("update west 20 stamp 0s for 15s").unanswered(false).news(true)
+			r.next("read").unanswered(false).news(false)
+		},
+	})
+}
+
+func (r *rig) news(want bool) {
+	r.t.Helper()
+	if got := r.lane.news(); got != want {
+		r.t.Fatalf("news is %v, want %v; facts %+v", got, want, r.lane.facts)
+	}
+}
+
+// Terms that began together do not stay together.
+func TestFirstRenewalsAreSpread(t *testing.T) {
+	buckets := map[time.Duration]int{}
+	for _, ns := range namespaces(1000) {
+		l := &lane{namespace: ns, timings: Timings{Renew: 5 * second}}
+		due := l.due(copyOf(stamped(0, term("east", 20)))).Sub(zero)
+		if due < 5*second/4 || due >= 5*second {
+			t.Fatalf("%s is due after %v", ns, due)
+		}
+		buckets[due/(375*time.Millisecond)]++ // a tenth of the spread
+		renewed := copyOf(stamped(5, term("east", 20)))
+		if next := l.due(renewed).Sub(renewed.Renewed); next != 5*second {
+			t.Fatalf("%s is due again after %v", ns, next)
+		}
+	}
+	for b, n := range buckets {
+		if n > 200 {
+			t.Errorf("%d of 1000 are due in one tenth, %v", n, b)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package publish
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+func run(t *testing.T, tests map[string]func(*rig)) {
+	t.Helper()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.t = t
+			test(r)
+		})
+	}
+}
+
+func deleted(r *rig) {
+	r.there = nil
+	r.lane.gone()
+}
+
+func edited(r *rig) {
+	r.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("somebody.else") })
+	r.show()
+}
+
+// firstRenewal is when the first renewal of the lane's namespace is due: early, by a share that the name decides.
+func firstRenewal(r *rig) time.Duration {
+	return r.lane.due(copyOf(stamped(0, term("east", 20)))).Sub(zero)
+}
+
+// Rule 3: renew only what stands.
+func TestRenewal(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"the first copy of a term is written by the tenure that persisted the grant": func(r *rig) {
+			r.assign(lease.Lead, term("east", 20), first)
+			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").answered()
+			r.facts(Facts{}).next("wait " + firstRenewal(r).String()).facts(Facts{InPlace: true})
+		},
+		"also in the place of an older one": func(r *rig) {
+			r.put(copyOf(stamped(-100, term("west", 19))), testKey)
+			r.assign(lease.Lead, term("east", 20), first)
+			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").answered()
+		},
+		"by no other: without a copy that stands there is nothing to renew": func(r *rig) {
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"a tenure that takes over renews at once what stands": func(r *rig) {
+			r.put(copyOf(stamped(-6, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").answered()
+			r.next("wait " + firstRenewal(r).String())
+		},
+		"and leaves what is not due yet": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait 3s").facts(Facts{InPlace: true})
+		},
+		"r after its stamp a copy is renewed": func(r *rig) {
+			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").answered()
+			r.next("wait 5s").at(9.999).next("wait 1ms").at(10).next("update east 20 stamp 10s for 15s promise 25s")
+		},
+		"the last instant to renew is before the deadline": func(r *rig) {
+			r.leads().at(14.999).next("update east 20 stamp 14.999s for 15s promise 29.999s")
+		},
+		"an expired copy is lost, even to the tenure that granted it": func(r *rig) {
+			r.leads().at(15).next("wait").facts(Facts{Lost: true})
+		},
+		"or that took it over": func(r *rig) {
+			r.put(copyOf(stamped(-15, term("east", 20))), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"a copy that is not sealed does not stand": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("east", 20))), lease.Key("another key"))
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"a copy of another epoch does not": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("east", 19))), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"a copy of another holder does not": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 20))), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"a longer D goes with the next renewal": func(r *rig) {
+			r.leads()
+			longer := term("east", 20)
+			longer.Duration = 60 * second
+			r.assign(lease.Lead, longer, first)
+			r.at(4).next("update east 20 stamp 4s for 1m0s promise 1m4s")
+		},
+		"a clock that stands back does not stop renewals for longer than r": func(r *rig) {
+			r.leads()
+			r.now.Wall = wall(-1000)
+			r.next("wait 5s")
+		},
+	})
+}
+
+// Closed lanes draw no stamps, and neither does a hub that has lost the right to.
+func TestNoStamp(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"on hold": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			r.at(5).next("wait").facts(Facts{})
+		},
+		"on hold not even what was edited is put right": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			edited(r)
+			r.at(5).next("wait")
+		},
+		"and nothing is read": func(r *rig) {
+			r.assign(lease.Hold, term("east", 20))
+			r.next("wait")
+		},
+		"after a hold the term goes on, if its copy still stands": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			r.at(5).next("wait")
+			r.assign(lease.Lead, term("east", 20), first)
+			r.at(6).next("update east 20 stamp 6s for 15s promise 21s")
+		},
+		"and not otherwise, although this tenure granted it": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			r.at(15).next("wait")
+			r.assign(lease.Lead, term("east", 20), first)
+			r.next("wait").facts(Facts{Lost: true})
+		},
+		"without the right to write nothing is sent, and the lane looks again soon": func(r *rig) {
+			r.leads()
+			r.may = false
+			r.at(5).next("wait 100ms")
+			r.may = true
+			r.at(5.1).next("update east 20 stamp 5.1s for 15s promise 20.1s")
+		},
+		"not even a follower's copy": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.may = false
+			r.next("wait 100ms")
+		},
+		"nor a read": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.may = false
+			r.next("wait 100ms")
+		},
+		"a member that has not just answered is read first": func(r *rig) {
+			r.leads()
+			r.heard = false
+			r.at(5).next("read").unanswered(false).facts(Facts{Problem: reason.Unreachable})
+			r.at(8).next("read").answered()
+			r.heard = true
+			r.next("update east 20 stamp 8s for 15s promise 23s")
+		},
+		"a first copy, too": func(r *rig) {
+			r.heard = false
+			r.assign(lease.Lead, term("east", 20), first)
+			r.next("read").answered().next("read")
+		},
+	})
+}
+
+// An assignment that comes from a record read too early is ignored.
+func TestAssignments(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"of an older epoch changes nothing": func(r *rig) {
+			r.leads()
+			r.assign(lease.Follow, term("west", 19))
+			r.at(5).next("update east 20 stamp 5s for 15s promise 20s")
+		},
+		"nor does a leader's": func(r *rig) {
+			r.follows()
+			r.assign(lease.Lead, term("east", 19), first)
+			r.next("wait").facts(Facts{InPlace: true})
+		},
+		"of the same epoch counts": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			r.at(5).next("wait")
+		},
+		"absent counts in any": func(r *rig) {
+			r.leads()
+			r.assign(lease.Absent, lease.Term{})
+			r.next("remove").answered().next("wait").facts(Facts{InPlace: true})
+		},
+		"and after it any counts": func(r *rig) {
+			r.leads()
+			r.assign(lease.Absent, lease.Term{})
+			r.next("remove").answered()
+			r.assign(lease.Follow, term("west", 3))
+			r.next("create west 3 stamp 0s for 15s")
+		},
+		"a term that ends here is overwritten by the next one": func(r *rig) {
+			r.leads()
+			r.assign(lease.Follow, term("west", 21))
+			r.at(31).next("update west 21 stamp 31s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+		},
+		"what is no longer asked for says nothing of what is": func(r *rig) {
+			r.follows()
+			r.assign(lease.Lead, term("east", 21), first)
+			r.facts(Facts{})
+		},
+		"an answer to the assignment before does not settle the next": func(r *rig) {
+			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s")
+			r.assign(lease.Follow, term("west", 21))
+			r.answered().next("update west 21 stamp 5s for 15s")
+		},
+	})
+}

@@ -1,0 +1,264 @@
+package publish
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// A copy that somebody edits or deletes is put right with what was sent last: nothing new is promised.
+func TestRepairOfALeadersCopy(t *testing.T) {
+	longer := term("east", 20)
+	longer.Duration = 60 * second
+	run(t, map[string]func(*rig){
+		"deleted": func(r *rig) {
+			r.leads()
+			deleted(r)
+			r.at(1).next("read").answered().next("create east 20 stamp 0s for 15s").answered().next("wait " + (firstRenewal(r) - second).String())
+		},
+		"edited": func(r *rig) {
+			r.leads()
+			edited(r)
+			r.at(1).next("update east 20 stamp 0s for 15s").answered()
+		},
+		"long after its last renewal": func(r *rig) {
+			r.leads()
+			deleted(r)
+			r.at(14.999).next("read").answered().next("create east 20 stamp 0s for 15s")
+		},
+		"not after its deadline: then it is lost": func(r *rig) {
+			r.leads()
+			deleted(r)
+			r.at(15).next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"also when a longer D is due: what was sent is put back, no more": func(r *rig) {
+			r.leads()
+			r.assign(lease.Lead, longer, first)
+			edited(r)
+			r.at(1).next("update east 20 stamp 0s for 15s")
+		},
+		"also where the member has been silent, for it promises nothing": func(r *rig) {
+			r.leads()
+			edited(r)
+			r.heard = false
+			r.at(1).next("update east 20 stamp 0s for 15s")
+		},
+		"not by a tenure that has sent nothing: it knows not what": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("east", 20))), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered()
+			edited(r)
+			r.next("wait").facts(Facts{Lost: true})
+		},
+		"nor with the stamp of an earlier term": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			r.next("wait")
+			r.assign(lease.Lead, term("east", 21))
+			deleted(r)
+			r.at(1).next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"a copy without its labels is seen by no reader, so it is renewed at once": func(r *rig) {
+			r.leads()
+			r.edit(func(l *coordinationv1.Lease) { delete(l.Labels, v1alpha1.ManagedLabel) })
+			r.lane.gone()
+			r.at(1).next("read").answered().next("update east 20 stamp 1s for 15s promise 16s").answered()
+			if r.there.Labels[v1alpha1.ManagedLabel] != "true" {
+				r.t.Errorf("the labels are %v", r.there.Labels)
+			}
+		},
+		"a poisoned epoch is removed first, for no epoch may fall": func(r *rig) {
+			r.leads()
+			r.edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](2147483647) })
+			r.show()
+			r.at(1).next("remove").answered().next("create east 20 stamp 0s for 15s").answered()
+		},
+	})
+}
+
+func TestRepairOfAFollowersCopy(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"deleted": func(r *rig) {
+			r.follows()
+			deleted(r)
+			r.at(100).next("read").answered().next("create west 20 stamp 1m40s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+		},
+		"edited": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.at(100).next("update west 20 stamp 1m40s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+		},
+		"made to lead here by somebody who has no key": func(r *rig) {
+			r.follows()
+			r.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("east.fleet") })
+			r.show()
+			r.next("update west 20 stamp 0s for 15s")
+		},
+		"a sealed copy of another term": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("east", 19))), testKey)
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+		},
+		"of another holder": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("south", 20))), testKey)
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+		},
+		"of another D": func(r *rig) {
+			r.follows()
+			longer := term("west", 20)
+			longer.Duration = 60 * second
+			r.assign(lease.Follow, longer)
+			r.next("update west 20 stamp 0s for 1m0s")
+		},
+		"ageing is no reason to write": func(r *rig) {
+			r.follows().at(100000).next("wait").facts(Facts{InPlace: true})
+		},
+		"without its labels": func(r *rig) {
+			r.follows()
+			r.edit(func(l *coordinationv1.Lease) { l.Labels = nil })
+			r.lane.gone()
+			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+		},
+		"a poisoned epoch is removed first": func(r *rig) {
+			r.follows()
+			r.edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](2147483647) })
+			r.show()
+			r.next("remove").answered().next("create west 20 stamp 0s for 15s")
+		},
+		"a sealed one that is newer than the record is left for the record": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("wait").facts(Facts{Problem: reason.CopyLost})
+		},
+		"nothing to write where the API cannot store it": func(r *rig) {
+			r.assign(lease.Follow, term("west", 1<<31))
+			r.next("read").answered().next("wait").facts(Facts{Problem: reason.Unwritable})
+		},
+	})
+}
+
+// What is never overwritten, and what only looks like it.
+func TestWhatStandsInTheWay(t *testing.T) {
+	ours := copyOf(stamped(-2, term("west", 20)))
+	tests := map[string]struct {
+		put     func(r *rig)
+		problem reason.Reason
+	}{
+		"a Lease of somebody else": {problem: reason.ForeignLease, put: func(r *rig) {
+			r.put(ours, testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
+		}},
+		"a copy of another hub with another key": {problem: reason.OtherHub, put: func(r *rig) {
+			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Hub = "another" }), lease.Key("another key"))
+		}},
+		"a copy of another hub with the same key, as after a move": {problem: reason.OtherHub, put: func(r *rig) {
+			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Hub = "another" }), testKey)
+		}},
+		"a copy that belongs to another member": {problem: reason.WrongCluster, put: func(r *rig) {
+			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Cluster = "west.fleet" }), testKey)
+		}},
+		"also one whose seal cannot be checked any more": {problem: reason.WrongCluster, put: func(r *rig) {
+			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Cluster = "west.fleet" }), lease.Key("a lost key"))
+		}},
+	}
+	for name, test := range tests {
+		for role, want := range map[lease.Role]lease.Term{lease.Lead: term("east", 21), lease.Follow: term("west", 21), lease.Absent: {}} {
+			t.Run(name+", "+map[lease.Role]string{lease.Lead: "leader", lease.Follow: "follower", lease.Absent: "leaver"}[role], func(t *testing.T) {
+				r := newRig(t)
+				test.put(r)
+				r.assign(role, want, first)
+				r.next("read").answered().next("wait 2s").facts(Facts{Problem: test.problem})
+				r.at(1).next("wait 1s").at(2).next("read").facts(Facts{Problem: test.problem})
+				// It carries no label of ours, so no watch tells when it goes.
+				r.there = nil
+				r.answered()
+				if role != lease.Absent {
+					r.next(describeWrite(role))
+				} else {
+					r.next("wait").facts(Facts{InPlace: true})
+				}
+			})
+		}
+		t.Run(name+" is told of even on hold", func(t *testing.T) {
+			r := newRig(t)
+			test.put(r)
+			r.show()
+			r.assign(lease.Hold, lease.Term{})
+			r.next("wait").facts(Facts{Problem: test.problem})
+		})
+	}
+}
+
+func describeWrite(role lease.Role) string {
+	if role == lease.Lead {
+		return "create east 21 stamp 2s for 15s promise 17s"
+	}
+	return "create west 21 stamp 2s for 15s"
+}
+
+func TestEditsOfOurMarks(t *testing.T) {
+	annotate := func(key, value string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) { l.Annotations[key] = value }
+	}
+	strip := func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil }
+	const repaired = "update west 20 stamp 0s for 15s"
+	run(t, map[string]func(*rig){
+		"another hub's name alone does not make it another hub's": func(r *rig) {
+			r.follows().edit(annotate(v1alpha1.HubAnnotation, "another"))
+			r.show()
+			r.next(repaired)
+		},
+		"nor to a hub that has just started": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 20))), testKey, annotate(v1alpha1.HubAnnotation, "another"))
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next(repaired)
+		},
+		"a seal of another hub does: it took the copy by compare-and-swap": func(r *rig) {
+			r.follows()
+			uid := r.there.UID
+			r.put(copyOf(stamped(-2, term("west", 20)), func(c *lease.Copy) { c.Hub = "another" }), lease.Key("another key"),
+				func(l *coordinationv1.Lease) { l.UID = uid })
+			r.show()
+			r.next("wait 2s").facts(Facts{Problem: reason.OtherHub})
+		},
+		"another cluster's name alone does not make it another cluster's": func(r *rig) {
+			r.follows().edit(annotate(v1alpha1.ClusterAnnotation, "west.fleet"))
+			r.show()
+			r.next(repaired)
+		},
+		"nor to a hub that has just started: cluster": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 20))), testKey, annotate(v1alpha1.ClusterAnnotation, "west.fleet"))
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next(repaired)
+		},
+		"a Lease that this lane has written is known by its UID, whatever it has lost": func(r *rig) {
+			r.follows().edit(strip)
+			r.lane.gone()
+			r.next("read").answered().next(repaired)
+		},
+		"so is one that was once seen sealed": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 20))), testKey)
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("wait")
+			r.edit(strip)
+			r.lane.gone()
+			r.next("read").answered().next(repaired)
+		},
+		"another Lease of that name is not": func(r *rig) {
+			r.follows()
+			r.put(copyOf(stamped(-2, term("west", 20))), testKey, strip)
+			r.lane.gone()
+			r.next("read").answered().next("wait 2s").facts(Facts{Problem: reason.ForeignLease})
+		},
+		"another cluster UID is put right": func(r *rig) {
+			r.follows().edit(annotate(v1alpha1.ClusterUIDAnnotation, "another"))
+			r.show()
+			r.next(repaired)
+		},
+	})
+}

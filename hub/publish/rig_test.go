@@ -1,0 +1,272 @@
+package publish
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+)
+
+// The lane's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The lane is that of
+// namespace ns in cluster east; D is 15 s, r 5 s.
+var zero = time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)
+
+const second = time.Second
+
+var testKey = lease.Key("a key for the tests of 32 bytes.")
+
+func wall(seconds float64) time.Time { return zero.Add(time.Duration(seconds * float64(second))) }
+
+func at(seconds float64) lease.Reading {
+	return lease.Reading{Wall: wall(seconds), Boot: 1000*second + time.Duration(seconds*float64(second))}
+}
+
+var (
+	errTimeout   = errors.New("context deadline exceeded")
+	leases       = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	errForbidden = apierrors.NewForbidden(leases, "leasecast", errors.New("no"))
+)
+
+// rig is a lane and the one Lease that it is about, with an API server's compare-and-swap.
+type rig struct {
+	t    *testing.T
+	lane *lane
+	now  lease.Reading
+	may  bool
+	// heard says that the member has just answered.
+	heard bool
+
+	there   *coordinationv1.Lease
+	version int
+	uid     int
+	pending step
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	return &rig{t: t, now: at(0), may: true, heard: true, version: 100, lane: &lane{
+		namespace: "ns", name: "leasecast",
+		self: self{cluster: "east.fleet", uid: "uid-of-east", hub: "hub", key: testKey},
+	}}
+}
+
+// term is the one that a cluster leads in an epoch, since zero.
+func term(cluster string, epoch int64) lease.Term {
+	t := lease.Term{Epoch: epoch, Acquired: zero, Duration: 15 * second}
+	if cluster != "" {
+		t.Holder = cluster + ".fleet"
+	}
+	return t
+}
+
+func stamped(seconds float64, t lease.Term) lease.Term {
+	t.Renewed = wall(seconds)
+	return t
+}
+
+// copyOf is a copy of that term as this hub writes it into east.
+func copyOf(t lease.Term, changes ...func(*lease.Copy)) lease.Copy {
+	c := lease.Copy{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
+}
+
+// put makes a copy stand in the member, as an object of its own.
+func (r *rig) put(c lease.Copy, key lease.Key, changes ...func(*coordinationv1.Lease)) {
+	r.t.Helper()
+	obj := &coordinationv1.Lease{}
+	if err := wire.Write(key, c, obj); err != nil {
+		r.t.Fatal(err)
+	}
+	r.uid++
+	obj.UID = types.UID("object-" + strconv.Itoa(r.uid))
+	r.there = obj
+	r.edit(changes...)
+}
+
+// edit changes what stands in the member.
+func (r *rig) edit(changes ...func(*coordinationv1.Lease)) {
+	r.there = r.there.DeepCopy()
+	for _, change := range changes {
+		change(r.there)
+	}
+	r.version++
+	r.there.ResourceVersion = strconv.Itoa(r.version)
+}
+
+func (r *rig) assign(role lease.Role, t lease.Term, changes ...func(*lease.Assignment)) {
+	a := lease.Assignment{Role: role, Term: t}
+	for _, change := range changes {
+		change(&a)
+	}
+	r.lane.assign(a, Timings{Renew: 5 * second, Timeout: 3 * second})
+}
+
+func first(a *lease.Assignment) { a.First = true }
+
+func fresh(seconds float64) func(*lease.Assignment) {
+	return func(a *lease.Assignment) { a.Fresh = wall(seconds) }
+}
+
+// show lets the watch tell what stands in the member.
+func (r *rig) show() { r.lane.observe(r.there.DeepCopy()) }
+
+func (r *rig) at(seconds float64) *rig {
+	r.now = at(seconds)
+	return r
+}
+
+// next fails the test unless the lane's next request is this one.
+func (r *rig) next(want string) *rig {
+	r.t.Helper()
+	r.pending = r.lane.next(r.now, r.may, r.heard)
+	if got := describe(r.pending); got != want {
+		r.t.Fatalf("at %v the lane wants to %s, want %s", r.now.Wall.Sub(zero), got, want)
+	}
+	return r
+}
+
+// describe puts a request into words: what it writes, with what stamp, and what it promises anew.
+func describe(s step) string {
+	switch s.action {
+	case idle:
+		if s.after > 0 {
+			return "wait " + s.after.String()
+		}
+		return "wait"
+	case read:
+		return "read"
+	case remove:
+		return "remove"
+	}
+	c, _ := wire.Read(s.lease)
+	holder := strings.TrimSuffix(c.Holder, ".fleet")
+	if holder == "" {
+		holder = "nobody"
+	}
+	words := []string{map[action]string{create: "create", update: "update"}[s.action], holder, fmt.Sprint(c.Epoch)}
+	words = append(words, "stamp", c.Renewed.Sub(zero).String(), "for", c.Duration.String())
+	if s.promis > 0 {
+		words = append(words, "promise", s.stamp.Wall.Add(s.promis).Sub(zero).String())
+	}
+	return strings.Join(words, " ")
+}
+
+// carry does in the member what the pending request asks, as an API server would.
+func (r *rig) carry() (*coordinationv1.Lease, error) {
+	obj := r.pending.lease
+	switch r.pending.action {
+	case read:
+		if r.there == nil {
+			return nil, apierrors.NewNotFound(leases, "leasecast")
+		}
+		return r.there.DeepCopy(), nil
+	case create:
+		if r.there != nil {
+			return nil, apierrors.NewAlreadyExists(leases, "leasecast")
+		}
+		r.there = obj.DeepCopy()
+		r.uid++
+		r.there.UID = types.UID("object-" + strconv.Itoa(r.uid))
+		r.edit()
+		return r.there.DeepCopy(), nil
+	case update, remove:
+		if r.there == nil {
+			return nil, apierrors.NewNotFound(leases, "leasecast")
+		}
+		if r.there.UID != obj.UID || r.there.ResourceVersion != obj.ResourceVersion {
+			return nil, apierrors.NewConflict(leases, "leasecast", errors.New("out of date"))
+		}
+		if r.pending.action == remove {
+			r.there = nil
+			return nil, nil
+		}
+		r.there = obj.DeepCopy()
+		r.edit()
+		return r.there.DeepCopy(), nil
+	}
+	r.t.Fatal("the lane asks for nothing")
+	return nil, nil
+}
+
+// answered carries the pending request out and hands its answer over.
+func (r *rig) answered() *rig {
+	r.t.Helper()
+	return r.settled(r.carry())
+}
+
+// settled hands an answer over.
+func (r *rig) settled(obj *coordinationv1.Lease, err error) *rig {
+	r.t.Helper()
+	if pause := r.lane.settle(r.pending, obj, err); pause != 0 {
+		r.t.Fatalf("after %s the lane pauses for %v", describe(r.pending), pause)
+	}
+	return r
+}
+
+// failed hands an error over, after which the lane must pause.
+func (r *rig) failed(err error, pause time.Duration) *rig {
+	r.t.Helper()
+	if got := r.lane.settle(r.pending, nil, err); got != pause {
+		r.t.Fatalf("after %v the lane pauses for %v, want %v", err, got, pause)
+	}
+	return r
+}
+
+// unanswered says that the pending request got no answer; done, that it was carried out.
+func (r *rig) unanswered(done bool) *rig {
+	r.t.Helper()
+	if done {
+		if _, err := r.carry(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return r.failed(errTimeout, pauseSilent)
+}
+
+// facts fails the test unless the facts, without the words, are these.
+func (r *rig) facts(want Facts) *rig {
+	r.t.Helper()
+	if got := r.lane.facts.wordless(); got != want {
+		r.t.Fatalf("the facts are %+v, want %+v", got, want)
+	}
+	return r
+}
+
+// leads brings the lane of a leader to the point where its copy was renewed at zero, in epoch 20.
+func (r *rig) leads() *rig {
+	r.t.Helper()
+	r.assign(lease.Lead, term("east", 20), first)
+	r.next("read").answered()
+	r.next("create east 20 stamp 0s for 15s promise 15s").answered()
+	return r
+}
+
+// follows brings the lane of a follower to the point where its copy is in place.
+func (r *rig) follows() *rig {
+	r.t.Helper()
+	r.assign(lease.Follow, term("west", 20))
+	r.next("read").answered()
+	r.next("create west 20 stamp 0s for 15s").answered()
+	return r.next("wait").facts(Facts{InPlace: true})
+}
+
+func namespaces(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("team-%d", i)
+	}
+	return names
+}
