@@ -18,12 +18,13 @@ import (
 )
 
 var (
-	// ErrForbidden: the member does not let the hub do this. Its credentials lack the rules
-	// of the ClusterRole leasecast-hub-member (config/member).
+	// ErrForbidden is wrapped when the member does not let the hub do this: its credentials
+	// lack rules of the ClusterRole leasecast-hub-member (config/member).
 	ErrForbidden = errors.New("the member forbids it: grant the hub's user there the ClusterRole leasecast-hub-member")
-	// ErrUnsupported: the member's API server does not know the kind; Kubernetes has it since 1.30.
+	// ErrUnsupported is wrapped when the member's API server does not know the kind, which
+	// Kubernetes has since 1.30.
 	ErrUnsupported = errors.New("the member does not serve ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
-	// ErrNotStanding: the member does not enforce the policy, or not yet.
+	// ErrNotStanding is wrapped when the member does not enforce the policy, or not yet.
 	ErrNotStanding = errors.New("the policy is not in force")
 )
 

@@ -31,17 +31,20 @@ const (
 	rbac       = "cannot " // of the API server, before any policy is asked
 )
 
-// act is one request. before is what is stored when it is made: nothing, a copy or a foreign Lease.
+// request is made by somebody's client.
+type request func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error
+
+// act is what somebody tries. before is what is stored when it is made: nothing, a copy or a foreign Lease.
 type act struct {
 	before func(t *testing.T, namespace, name string) *coordinationv1.Lease
-	do     func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error
+	do     request
 
 	// The answers: to the administrator, to the ServiceAccount of the hub, and to everybody in the namespace.
 	administrator, hub, tenants string
 }
 
 // create creates a copy with a change.
-func create(change func(*coordinationv1.Lease)) func(context.Context, *testing.T, coordinationclient.LeaseInterface, string, string) error {
+func create(change func(*coordinationv1.Lease)) request {
 	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
 		l := newCopy(t, namespace, name)
 		change(l)
@@ -51,8 +54,8 @@ func create(change func(*coordinationv1.Lease)) func(context.Context, *testing.T
 }
 
 // update changes what is stored.
-func update(change func(*coordinationv1.Lease)) func(context.Context, *testing.T, coordinationclient.LeaseInterface, string, string) error {
-	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
+func update(change func(*coordinationv1.Lease)) request {
+	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, _, name string) error {
 		l, err := leases.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -63,14 +66,14 @@ func update(change func(*coordinationv1.Lease)) func(context.Context, *testing.T
 	}
 }
 
-func patch(kind types.PatchType, body string) func(context.Context, *testing.T, coordinationclient.LeaseInterface, string, string) error {
+func patch(kind types.PatchType, body string) request {
 	return func(ctx context.Context, _ *testing.T, leases coordinationclient.LeaseInterface, _, name string) error {
 		_, err := leases.Patch(ctx, name, kind, []byte(body), metav1.PatchOptions{})
 		return err
 	}
 }
 
-func apply(change func(*coordinationv1.Lease)) func(context.Context, *testing.T, coordinationclient.LeaseInterface, string, string) error {
+func apply(change func(*coordinationv1.Lease)) request {
 	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
 		l := newCopy(t, namespace, name)
 		l.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
@@ -247,7 +250,7 @@ var acts = map[string]act{
 		}),
 	},
 	"a foreign Lease without an epoch becomes a copy": {
-		before: func(t *testing.T, namespace, name string) *coordinationv1.Lease {
+		before: func(_ *testing.T, namespace, name string) *coordinationv1.Lease {
 			return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		},
 		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
