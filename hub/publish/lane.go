@@ -60,6 +60,7 @@ type known struct {
 	sealed   bool
 	ours     bool // sealed by this hub for this member, but for an edit of the marks that say so
 	labelled bool
+	shown    bool // a watch has shown it so: when that changes, it will tell
 }
 
 type action int
@@ -146,6 +147,7 @@ func (l *lane) assign(a lease.Assignment, t Timings) {
 func (l *lane) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
 	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion {
+		l.known.shown = true
 		return
 	}
 	l.seen++
@@ -157,6 +159,7 @@ func (l *lane) observe(obj *coordinationv1.Lease) {
 		}
 	}
 	l.know(obj)
+	l.known.shown = true
 }
 
 // gone takes in that a watch no longer shows the copy. The watch shows labelled Leases
@@ -275,7 +278,7 @@ func (l *lane) follow(now lease.Reading) step {
 	c := l.known.copy
 	if l.known.sealed && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
 		l.facts.InPlace, l.facts.Refused = true, false
-		return step{}
+		return l.untilSeen(now)
 	}
 	if l.known.sealed && c.Epoch > l.want.Term.Epoch {
 		// A sealed copy newer than the record was read at the start of the tenure and
@@ -286,6 +289,19 @@ func (l *lane) follow(now lease.Reading) step {
 	term := l.want.Term
 	term.Renewed = now.Wall
 	return l.write(term)
+}
+
+// untilSeen has a copy that is in place read again while no watch has shown it: one
+// that went before a watch knew of it, deleted or by a restore, goes without an event.
+func (l *lane) untilSeen(now lease.Reading) step {
+	if l.known.shown {
+		l.lookAgain = 0
+		return step{}
+	}
+	if l.lookAgain == 0 {
+		l.lookAgain = now.Boot + recheck
+	}
+	return step{after: l.lookAgain - now.Boot}
 }
 
 // lead sees to it that the copy names this member and is renewed.

@@ -45,6 +45,8 @@ type rig struct {
 	may  bool
 	// heard says that the member has just answered.
 	heard bool
+	// blind says that the watch has not shown yet what is known by an answer.
+	blind bool
 
 	there   *coordinationv1.Lease
 	version int
@@ -131,6 +133,7 @@ func (r *rig) at(seconds float64) *rig {
 // next fails the test unless the lane's next request is this one.
 func (r *rig) next(want string) *rig {
 	r.t.Helper()
+	r.lane.known.shown = !r.blind
 	r.pending = r.lane.next(r.now, r.may, r.heard)
 	if got := describe(r.pending); got != want {
 		r.t.Fatalf("at %v the lane wants to %s, want %s", r.now.Wall.Sub(zero), got, want)

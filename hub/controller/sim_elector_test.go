@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"bytes"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// elector does with the real tenure's lock what client-go's elector does, in the same
+// order: update at once while the last record is still valid, or else read and judge.
+type elector struct {
+	r          *replica
+	lock       resourcelock.Interface
+	observed   resourcelock.LeaderElectionRecord
+	raw        []byte
+	observedAt time.Duration // boot
+}
+
+func (e *elector) leads() bool { return e.observed.HolderIdentity == e.lock.Identity() }
+
+func (e *elector) valid(boot time.Duration) bool {
+	return boot < e.observedAt+time.Duration(e.observed.LeaseDurationSeconds)*time.Second
+}
+
+func (e *elector) note(r resourcelock.LeaderElectionRecord) {
+	e.observed, e.observedAt = r, e.r.host.read(e.r.w.now).Boot
+}
+
+// try acquires or renews the election.
+func (e *elector) try() bool {
+	ctx, now := e.r.ctx, e.r.Now()
+	mine := resourcelock.LeaderElectionRecord{
+		HolderIdentity:       e.lock.Identity(),
+		LeaseDurationSeconds: int(e.r.w.h / time.Second),
+		RenewTime:            metav1.NewTime(now.Wall),
+		AcquireTime:          metav1.NewTime(now.Wall),
+	}
+	if e.leads() && e.valid(now.Boot) {
+		mine.AcquireTime, mine.LeaderTransitions = e.observed.AcquireTime, e.observed.LeaderTransitions
+		if e.lock.Update(ctx, mine) == nil {
+			e.note(mine)
+			return true
+		}
+	}
+	old, raw, err := e.lock.Get(ctx)
+	if apierrors.IsNotFound(err) {
+		if e.lock.Create(ctx, mine) != nil {
+			return false
+		}
+		e.note(mine)
+		return true
+	}
+	if err != nil {
+		return false
+	}
+	if !bytes.Equal(e.raw, raw) {
+		e.note(*old)
+		e.raw = raw
+	}
+	if old.HolderIdentity != "" && e.valid(now.Boot) && !e.leads() {
+		return false
+	}
+	if e.leads() {
+		mine.AcquireTime, mine.LeaderTransitions = old.AcquireTime, old.LeaderTransitions
+	} else {
+		mine.LeaderTransitions = old.LeaderTransitions + 1
+	}
+	if e.lock.Update(ctx, mine) != nil {
+		return false
+	}
+	e.note(mine)
+	return true
+}
+
+// release gives the election up, if it is held.
+func (e *elector) release() {
+	ctx := e.r.ctx
+	old, _, err := e.lock.Get(ctx)
+	if err != nil || !e.leads() {
+		return
+	}
+	now := metav1.NewTime(e.r.Now().Wall)
+	_ = e.lock.Update(ctx, resourcelock.LeaderElectionRecord{
+		LeaderTransitions: old.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+	})
+}

@@ -1,0 +1,319 @@
+package controller
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// fault is something that happens to the world.
+type fault struct {
+	name string
+	do   func(*world)
+}
+
+// pick draws one of several.
+func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+
+var allFaults = []fault{
+	{"a replica is stopped", func(w *world) {
+		if r := w.someReplica(); r != nil {
+			r.freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
+		}
+	}},
+	{"a replica is killed", func(w *world) {
+		if r := w.someReplica(); r != nil {
+			r.crash()
+		}
+	}},
+	{"a replica is asked to end", func(w *world) {
+		if r := w.someReplica(); r != nil {
+			r.stopping = true
+		}
+	}},
+	{"a replica is cut off from a member", func(w *world) {
+		if r := w.someReplica(); r != nil {
+			w.cut(r.proc, &pick(w.rng, w.members).machine)
+		}
+	}},
+	{"a replica is cut off from the hub's API server", func(w *world) {
+		if r := w.someReplica(); r != nil {
+			w.cut(r.proc, &w.hub.machine)
+		}
+	}},
+	{"a member is cut off from all replicas", func(w *world) {
+		m := pick(w.rng, w.members)
+		l, d := w.drawCut(), w.between(500*time.Millisecond, 15*time.Second)
+		for _, r := range w.replicas {
+			if r.alive {
+				w.cutAs(r.proc, &m.machine, l, d)
+			}
+		}
+	}},
+	{"an API server of a member is stopped", func(w *world) {
+		pick(w.rng, w.members).frozen = w.now + w.between(100*time.Millisecond, 12*time.Second)
+	}},
+	{"the API server of the hub is stopped", func(w *world) {
+		w.hub.frozen = w.now + w.between(100*time.Millisecond, 12*time.Second)
+	}},
+	{"an API server of a member is down", func(w *world) {
+		m := pick(w.rng, w.members)
+		m.down = true
+		w.after(w.between(100*time.Millisecond, 12*time.Second), func() { m.down = false })
+	}},
+	{"a reader restarts", func(w *world) {
+		i := w.rng.IntN(len(w.readers))
+		r := w.readers[i]
+		r.crash()
+		w.readers[i] = w.newReader(r.m, r.number, r.host)
+	}},
+	{"a reader is stopped", func(w *world) {
+		pick(w.rng, w.readers).freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
+	}},
+	{"a watch breaks", func(w *world) {
+		if ws := pick(w.rng, w.members).watchers; len(ws) > 0 {
+			pick(w.rng, ws).relist(w.staleBy())
+		}
+	}},
+	{"a priority is edited", func(w *world) {
+		w.editCluster(func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
+	}},
+	{"a priority label comes or goes", func(w *world) {
+		w.editCluster(func(c *simCluster) { c.label = !c.label })
+	}},
+	{"a Cluster is paused or unpaused", func(w *world) {
+		w.editCluster(func(c *simCluster) { c.paused = !c.paused })
+	}},
+	{"the policy is deleted or made again", func(w *world) {
+		if len(w.hub.policies) > 0 {
+			w.hub.policies = nil
+		} else {
+			w.editPolicy()
+		}
+		w.hubChanged()
+	}},
+	{"the policy is edited", func(w *world) {
+		w.editPolicy()
+		w.hubChanged()
+	}},
+	{"a copy is deleted", func(w *world) {
+		m := pick(w.rng, w.members)
+		if keys := sortedKeys(m.leases); len(keys) > 0 {
+			_ = m.remove(pick(w.rng, keys), nil)
+		}
+	}},
+	{"a copy is edited", func(w *world) { w.editCopy(pick(w.rng, w.members)) }},
+	{"a namespace goes or comes", func(w *world) {
+		w.toggleSpace(pick(w.rng, w.members), pick(w.rng, w.spaces))
+	}},
+	{"a member is restored", func(w *world) { w.restoreMember(pick(w.rng, w.members)) }},
+	{"a record is edited", func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }},
+	{"the records are lost", func(w *world) { w.loseRecords() }},
+}
+
+// someReplica returns one that lives.
+func (w *world) someReplica() *replica {
+	alive := slices.DeleteFunc(slices.Clone(w.replicas), func(r *replica) bool { return !r.alive })
+	if len(alive) == 0 {
+		return nil
+	}
+	return pick(w.rng, alive)
+}
+
+func (w *world) drawCut() link {
+	l := link{noRequests: w.chance(0.6), noAnswers: w.chance(0.6)}
+	if l == (link{}) {
+		l = link{true, true}
+	}
+	return l
+}
+
+func (w *world) cut(p *proc, m *machine) {
+	w.cutAs(p, m, w.drawCut(), w.between(500*time.Millisecond, 15*time.Second))
+}
+
+func (w *world) cutAs(p *proc, m *machine, l link, d time.Duration) {
+	*p.link(m) = l
+	w.after(d, func() { *p.link(m) = link{} })
+}
+
+func (w *world) editCluster(edit func(*simCluster)) {
+	name := pick(w.rng, w.members).name
+	clusters := maps.Clone(w.hub.clusters)
+	c := clusters[name]
+	edit(&c)
+	clusters[name] = c
+	w.hub.clusters = clusters
+	w.say("FAULT", "%s: %+v", name, c)
+	w.hubChanged()
+}
+
+// editPolicy gives it another D, and sometimes another name for the copies.
+func (w *world) editPolicy() {
+	name := leaseNames[0]
+	if w.chance(0.3) {
+		name = leaseNames[1]
+	}
+	w.generation++
+	p := w.newPolicy("p1", 1, w.spaces, pick(w.rng, durations), name)
+	p.Generation = int64(1 + w.generation)
+	w.hub.policies = []*v1alpha1.LeadershipPolicy{p}
+	w.say("FAULT", "D=%ds, lease %s", p.Spec.Timings.LeaseDurationSeconds, name)
+}
+
+// editCopy changes a copy in a way that lets nobody act who could not before: the guard
+// in the member refuses everything else.
+func (w *world) editCopy(m *member) {
+	keys := sortedKeys(m.leases)
+	if len(keys) == 0 {
+		return
+	}
+	key := pick(w.rng, keys)
+	obj := m.leases[key].DeepCopy()
+	switch w.rng.IntN(6) {
+	case 0:
+		delete(obj.Labels, v1alpha1.ManagedLabel)
+	case 1:
+		obj.Spec.HolderIdentity = new(string)
+	case 2:
+		obj.Annotations[v1alpha1.SealAnnotation] = "v1.forged"
+	case 3:
+		obj.Spec.AcquireTime.Time = obj.Spec.AcquireTime.Add(-time.Hour)
+	case 4:
+		obj.Spec.RenewTime.Time = obj.Spec.RenewTime.Add(-time.Minute)
+	case 5:
+		*obj.Spec.LeaseDurationSeconds = 1
+	}
+	m.put(key, obj, obj.UID)
+}
+
+func (w *world) toggleSpace(m *member, ns string) {
+	s, ok := m.spaces[ns]
+	if !ok {
+		m.uids++
+		m.spaces[ns] = space{uid: m.uids}
+		m.spacesChanged()
+		return
+	}
+	if s.terminating {
+		return
+	}
+	s.terminating = true
+	m.spaces[ns] = s
+	m.spacesChanged()
+	w.after(w.between(10*time.Millisecond, 3*time.Second), func() {
+		if s, ok := m.spaces[ns]; !ok || !s.terminating {
+			return // restored meanwhile
+		}
+		for _, key := range sortedKeys(m.leases) {
+			if key.Namespace == ns {
+				_ = m.remove(key, nil)
+			}
+		}
+		delete(m.spaces, ns)
+		m.spacesChanged()
+	})
+}
+
+// restoreMember goes back to a state of some time ago.
+func (w *world) restoreMember(m *member) {
+	b, then := m.snapshot(), w.now
+	w.after(w.between(100*time.Millisecond, 10*time.Second), func() {
+		if !w.faulty {
+			return
+		}
+		w.say("FAULT", "%s is as it was at %.4f", m.name, then.Seconds())
+		m.restore(b)
+		m.spacesChanged()
+	})
+}
+
+// editRecord is what somebody with the right to edit records can do to one.
+func (w *world) editRecord(ns string) {
+	r := w.hub.records[ns]
+	if r == nil {
+		return
+	}
+	r = r.DeepCopy()
+	switch s := &r.Status; w.rng.IntN(6) {
+	case 0:
+		*s = v1alpha1.NamespaceLeaderStatus{}
+	case 1:
+		s.Leader = pick(w.rng, w.members).name
+	case 2:
+		s.Phase = pick(w.rng, []v1alpha1.Phase{v1alpha1.PhaseVacant, v1alpha1.PhaseLeading, v1alpha1.PhaseDraining, v1alpha1.PhaseRetired})
+	case 3:
+		s.LeaseDurationSeconds = 1
+	case 4:
+		s.NotBefore, s.Since = nil, nil
+	case 5:
+		w.hub.putRecord(ns, nil)
+		return
+	}
+	w.hub.putRecord(ns, r)
+}
+
+// loseRecords is what a move to another management cluster does: the records come
+// without their status, and other processes begin.
+func (w *world) loseRecords() {
+	for _, r := range w.replicas {
+		r.crash()
+	}
+	if w.chance(0.5) {
+		w.hub.leases = map[types.NamespacedName]*coordinationv1.Lease{}
+	}
+	for _, ns := range w.spaces {
+		if r := w.hub.records[ns]; r != nil {
+			lost := r.DeepCopy()
+			lost.Status = v1alpha1.NamespaceLeaderStatus{}
+			w.hub.putRecord(ns, lost)
+		}
+	}
+}
+
+// heal ends all faults.
+func (w *world) heal() {
+	w.faulty = false
+	w.say("FAULT", "no more faults")
+	clusters := maps.Clone(w.hub.clusters)
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		c := clusters[name]
+		c.label, c.paused = true, false
+		clusters[name] = c
+	}
+	w.hub.clusters, w.hub.frozen, w.hub.down = clusters, 0, false
+	if len(w.hub.policies) == 0 {
+		w.editPolicy()
+	}
+	w.hubChanged()
+	for _, m := range w.members {
+		m.frozen, m.down = 0, false
+		for _, ns := range w.spaces {
+			if s := m.spaces[ns]; s.terminating {
+				s.terminating = false
+				m.spaces[ns] = s
+			}
+		}
+		if len(m.spaces) < len(w.spaces) && m.index == 0 {
+			for _, ns := range w.spaces {
+				if _, ok := m.spaces[ns]; !ok {
+					m.uids++
+					m.spaces[ns] = space{uid: m.uids}
+				}
+			}
+		}
+		m.spacesChanged()
+	}
+	for _, r := range w.replicas {
+		clear(r.links)
+	}
+	for _, r := range w.readers {
+		clear(r.links)
+	}
+}

@@ -1,0 +1,308 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// leaseServer holds Leases as an API server does. Stored objects are never changed.
+type leaseServer struct {
+	machine
+	version  int64
+	uids     int
+	leases   map[types.NamespacedName]*coordinationv1.Lease
+	spaces   map[string]space
+	log      []change // since the start, or since the last restore
+	restored int      // how often
+	watchers []*watcher
+}
+
+// space is a namespace: how often it was made, whether it is going away, and its labels.
+type space struct {
+	uid         int
+	terminating bool
+}
+
+// change is one entry of the history that watches show. A nil lease is gone.
+type change struct {
+	at    time.Duration
+	key   types.NamespacedName
+	lease *coordinationv1.Lease
+}
+
+// backup is what a snapshot of the server's etcd holds.
+type backup struct {
+	version int64
+	leases  map[types.NamespacedName]*coordinationv1.Lease
+	spaces  map[string]space
+}
+
+func (s *leaseServer) snapshot() backup {
+	return backup{s.version, maps.Clone(s.leases), maps.Clone(s.spaces)}
+}
+
+// restore puts an earlier state in place. Its versions go back with it.
+func (s *leaseServer) restore(b backup) {
+	s.version, s.leases, s.spaces = b.version, maps.Clone(b.leases), maps.Clone(b.spaces)
+	s.log, s.restored = nil, s.restored+1
+	for _, key := range sortedKeys(s.leases) {
+		s.log = append(s.log, change{s.w.now, key, s.leases[key]})
+	}
+	for _, wt := range s.watchers {
+		wt.relist(0)
+	}
+}
+
+// put stores a Lease under a new version.
+func (s *leaseServer) put(key types.NamespacedName, obj *coordinationv1.Lease, uid types.UID) *coordinationv1.Lease {
+	stored := *obj
+	s.version++
+	stored.Namespace, stored.Name, stored.UID, stored.ResourceVersion = key.Namespace, key.Name, uid, strconv.FormatInt(s.version, 10)
+	s.leases[key] = &stored
+	s.changed(key, &stored)
+	return &stored
+}
+
+func (s *leaseServer) changed(key types.NamespacedName, obj *coordinationv1.Lease) {
+	s.log = append(s.log, change{s.w.now, key, obj})
+	for _, wt := range s.watchers {
+		wt.kick()
+	}
+	if s.w.trace != nil {
+		s.w.say(s.name, "%s", describeLease(key, obj))
+	}
+}
+
+func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	ns, ok := s.spaces[key.Namespace]
+	switch {
+	case !ok:
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Namespace)
+	case ns.terminating:
+		return nil, apierrors.NewForbidden(leaseResource, key.Name, errEnded)
+	case s.leases[key] != nil:
+		return nil, apierrors.NewAlreadyExists(leaseResource, key.Name)
+	}
+	s.uids++
+	return s.put(key, obj, types.UID("u"+strconv.Itoa(s.uids))), nil
+}
+
+// update compares UID and version, if they are given. Without a UID it makes a Lease
+// that does not exist, as the real API server does.
+func (s *leaseServer) update(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	old := s.leases[key]
+	switch {
+	case old == nil && obj.UID == "":
+		return s.create(key, obj)
+	case old == nil:
+		return nil, apierrors.NewConflict(leaseResource, key.Name, errRefused)
+	case obj.UID != "" && obj.UID != old.UID, obj.ResourceVersion != "" && obj.ResourceVersion != old.ResourceVersion:
+		return nil, apierrors.NewConflict(leaseResource, key.Name, errRefused)
+	case obj.ResourceVersion == "":
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: "coordination.k8s.io", Kind: "Lease"}, key.Name, nil)
+	}
+	return s.put(key, obj, old.UID), nil
+}
+
+func (s *leaseServer) remove(key types.NamespacedName, pre *metav1.Preconditions) error {
+	old := s.leases[key]
+	switch {
+	case old == nil:
+		return apierrors.NewNotFound(leaseResource, key.Name)
+	case pre != nil && (pre.UID != nil && *pre.UID != old.UID || pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
+		return apierrors.NewConflict(leaseResource, key.Name, errRefused)
+	}
+	delete(s.leases, key)
+	s.version++
+	s.changed(key, nil)
+	return nil
+}
+
+// leaseClient is the client of one process.
+type leaseClient struct {
+	p       *proc
+	server  *leaseServer
+	timeout time.Duration // of a request
+	list    time.Duration // of a list
+}
+
+func (c leaseClient) Leases(namespace string) coordinationclient.LeaseInterface {
+	return leaseAPI{leaseClient: c, namespace: namespace}
+}
+
+// leaseAPI has the methods that the hub uses.
+type leaseAPI struct {
+	coordinationclient.LeaseInterface
+	leaseClient
+	namespace string
+}
+
+func (a leaseAPI) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: a.namespace, Name: name}
+}
+
+func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
+		if l := a.server.leases[a.key(name)]; l != nil {
+			return l, nil
+		}
+		return nil, apierrors.NewNotFound(leaseResource, name)
+	})
+}
+
+func (a leaseAPI) Create(_ context.Context, obj *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	a.p.w.say(a.p.name, "sends create to %s: %s", a.server.name, lazyLease{a.key(obj.Name), obj})
+	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
+		return a.server.create(a.key(obj.Name), obj)
+	})
+}
+
+func (a leaseAPI) Update(_ context.Context, obj *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	a.p.w.say(a.p.name, "sends update to %s: %s", a.server.name, lazyLease{a.key(obj.Name), obj})
+	sent := *obj // the caller may change its own afterwards
+	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
+		return a.server.update(a.key(sent.Name), &sent)
+	})
+}
+
+func (a leaseAPI) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
+	a.p.w.say(a.p.name, "sends delete to %s: %s/%s", a.server.name, a.namespace, name)
+	_, err := call(a.p, &a.server.machine, a.timeout, func() (struct{}, error) {
+		return struct{}{}, a.server.remove(a.key(name), o.Preconditions)
+	})
+	return err
+}
+
+func (a leaseAPI) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	return call(a.p, &a.server.machine, a.list, func() (*coordinationv1.LeaseList, error) {
+		list := &coordinationv1.LeaseList{}
+		for _, key := range sortedKeys(a.server.leases) {
+			if l := a.server.leases[key]; managed(l) {
+				list.Items = append(list.Items, *l)
+			}
+		}
+		return list, nil
+	})
+}
+
+func managed(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
+
+// watcher is an informer on the managed Leases of a server.
+type watcher struct {
+	p        *proc
+	server   *leaseServer
+	seen     func(*coordinationv1.Lease)
+	gone     func(types.NamespacedName)
+	view     map[types.NamespacedName]*coordinationv1.Lease
+	next     int // in the server's log
+	busy     bool
+	listing  bool
+	lateness float64
+}
+
+// watch starts an informer: it lists first.
+func (s *leaseServer) watch(p *proc, lateness float64, seen func(*coordinationv1.Lease), gone func(types.NamespacedName)) {
+	wt := &watcher{
+		p: p, server: s, seen: seen, gone: gone, lateness: lateness,
+		view: map[types.NamespacedName]*coordinationv1.Lease{},
+	}
+	s.watchers = append(s.watchers, wt)
+	wt.relist(s.w.staleBy())
+}
+
+// staleBy draws how old the state is that a list shows.
+func (w *world) staleBy() time.Duration {
+	if w.faulty && w.chance(w.staleLists) {
+		return w.between(0, 2*w.timings.Duration)
+	}
+	return 0
+}
+
+// kick has news delivered.
+func (wt *watcher) kick() {
+	if wt.busy || wt.listing || !wt.p.alive {
+		return
+	}
+	wt.busy = true
+	w := wt.p.w
+	lag := w.lag()
+	if w.faulty && w.chance(wt.lateness) {
+		lag = w.between(0, w.timings.Duration)
+	}
+	wt.p.after(lag, func() {
+		wt.busy = false
+		switch {
+		case wt.listing:
+		case wt.cut():
+			wt.p.after(w.between(50*time.Millisecond, 200*time.Millisecond), wt.kick)
+		default:
+			for ; wt.next < len(wt.server.log); wt.next++ {
+				c := wt.server.log[wt.next]
+				wt.show(c.key, c.lease)
+			}
+		}
+	})
+}
+
+func (wt *watcher) cut() bool {
+	l := wt.p.link(&wt.server.machine)
+	return l.noAnswers || l.noRequests || wt.server.down || wt.server.frozen > wt.p.w.now
+}
+
+func (wt *watcher) show(key types.NamespacedName, obj *coordinationv1.Lease) {
+	switch {
+	case obj != nil && managed(obj):
+		wt.view[key] = obj
+		wt.seen(obj)
+	case wt.view[key] != nil:
+		delete(wt.view, key)
+		wt.gone(key)
+	}
+}
+
+// relist breaks the watch: a list follows that shows the state of some time ago.
+func (wt *watcher) relist(stale time.Duration) {
+	if wt.listing {
+		return
+	}
+	wt.listing = true
+	w := wt.p.w
+	wt.p.after(w.lag(), func() {
+		wt.listing = false
+		if wt.cut() {
+			wt.p.after(100*time.Millisecond, func() { wt.relist(stale) })
+			return
+		}
+		state := map[types.NamespacedName]*coordinationv1.Lease{}
+		wt.next = 0
+		for ; wt.next < len(wt.server.log) && wt.server.log[wt.next].at <= w.now-stale; wt.next++ {
+			c := wt.server.log[wt.next]
+			state[c.key] = c.lease
+		}
+		if stale > 0 {
+			w.say(wt.p.name, "lists %s as it was %v ago", wt.server.name, stale)
+		}
+		for _, key := range sortedKeys(wt.view) {
+			if state[key] == nil {
+				wt.show(key, nil)
+			}
+		}
+		for _, key := range sortedKeys(state) {
+			wt.show(key, state[key])
+		}
+		wt.kick()
+	})
+}

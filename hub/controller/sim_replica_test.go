@@ -1,0 +1,456 @@
+package controller
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// replica is one process of the hub.
+type replica struct {
+	*proc
+	w          *world
+	controller *Controller
+	tenure     *tenure.Tenure
+	cacheLag   time.Duration
+	policies   []*v1alpha1.LeadershipPolicy
+	clusters   map[string]simCluster
+	edits      int        // seen
+	contacts   []*contact // by member
+	working    bool       // elected
+	stopping   bool       // asked to end in order
+	decisions  map[string]*decision
+}
+
+// contact is a replica's connection with one member, as hub/fleet would keep it.
+type contact struct {
+	r         *replica
+	m         *member
+	connected bool
+	track     health.Track
+	spaces    map[string]*corev1.Namespace
+	entitled  *lease.Reading
+	deprived  bool
+}
+
+// decision is the work item of one namespace.
+type decision struct {
+	queued, running, again bool
+	failures               int
+	due                    time.Duration // of the timer that is set; zero: none
+}
+
+func (w *world) newReplica(host *hostClock, number int) *replica {
+	r := &replica{
+		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w,
+		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
+	}
+	if w.chance(0.3) {
+		r.cacheLag = w.between(0, 2*time.Second)
+	}
+	r.tenure = tenure.New(r.proc, w.h)
+	c := New(Options{
+		Tenure: r.tenure, Seals: seal.NewStore(liveReader{r: r}, hubClient{r: r}),
+		Clock: r.proc, HubID: simHub, OwnNamespace: "leasecast",
+	})
+	c.client, c.live, c.events, c.sight = hubClient{r: r}, liveReader{r: r}, silent{}, &simSight{r}
+	r.controller = c
+	r.woke = func(from lease.Reading) {
+		now := r.host.read(w.now)
+		for _, ct := range r.contacts {
+			if now.Boot-from.Boot >= time.Second {
+				ct.track.Excuse(health.Read, from, now)
+				ct.track.Excuse(health.Write, from, now)
+			}
+		}
+	}
+	for _, m := range w.members {
+		ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{}}
+		r.contacts = append(r.contacts, ct)
+		ct.probe()
+	}
+	r.spawn(r.campaign)
+	return r
+}
+
+// simSight is what the replica's fleet shows.
+type simSight struct{ r *replica }
+
+func (s *simSight) synced() bool { return true }
+
+func (s *simSight) members(string) []fleet.Member {
+	var ms []fleet.Member
+	for _, ct := range s.r.contacts {
+		cl := s.r.clusters[ct.m.name]
+		m := fleet.Member{
+			Key: fleet.Key{Fleet: simFleet, Name: ct.m.name}, UID: ct.m.uid, Pinned: true,
+			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused,
+		}
+		if !cl.label {
+			m.PriorityReason = reason.NoPriority
+		}
+		ms = append(ms, m)
+	}
+	return ms
+}
+
+func (s *simSight) contact(m fleet.Member) *contact {
+	for _, ct := range s.r.contacts {
+		if ct.m.name == m.Name {
+			return ct
+		}
+	}
+	panic("no such member")
+}
+
+func (s *simSight) health(m fleet.Member, th health.Thresholds) health.Verdict {
+	return s.contact(m).track.State(s.r.Now(), th)
+}
+
+func (s *simSight) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
+	if ns := s.contact(m).spaces[name]; ns != nil {
+		return ns, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+}
+
+// probe reads and writes the member as the fleet's probes do, again and again.
+func (ct *contact) probe() {
+	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
+	apply := func() (struct{}, error) { return struct{}{}, nil }
+	send(r.proc, &ct.m.machine, w.timings.Timeout, apply, func(_ struct{}, err error) {
+		if err == nil && !ct.connected {
+			ct.connected = true
+			ct.look()
+		}
+		ct.observe(observed(health.Read, now, err))
+	})
+	if !r.tenure.MayStamp(now) {
+		ct.deprived = true
+	} else {
+		if ct.deprived && ct.entitled != nil {
+			ct.track.Excuse(health.Write, *ct.entitled, now)
+		}
+		ct.entitled, ct.deprived = &now, false
+		if last, ok := ct.track.Last(health.Write); ct.connected && (!ok || now.Boot-last.Boot >= w.timings.Renew) {
+			send(r.proc, &ct.m.machine, w.timings.Timeout, apply, func(_ struct{}, err error) {
+				ct.observe(observed(health.Write, now, err))
+			})
+		}
+	}
+	r.after(w.timings.Renew, ct.probe)
+}
+
+func observed(k health.Kind, at lease.Reading, err error) health.Observation {
+	if err == nil {
+		return health.Observation{Kind: k, At: at, OK: true}
+	}
+	return health.Observation{Kind: k, At: at, Reason: reason.Unreachable, Message: err.Error()}
+}
+
+func (ct *contact) observe(o health.Observation) {
+	type visible struct{ answering, read, write bool }
+	see := func() visible {
+		return visible{ct.track.Answering(), ct.track.Reached(health.Read), ct.track.Reached(health.Write)}
+	}
+	before := see()
+	ct.track.Observe(o)
+	if before != see() {
+		ct.r.reconcileAll()
+	}
+}
+
+// look takes in the member's namespaces, as an informer would.
+func (ct *contact) look() {
+	for _, name := range ct.r.w.spaces {
+		ct.spaces[name] = nil
+		if s, ok := ct.m.spaces[name]; ok {
+			ns := &corev1.Namespace{}
+			ns.Name, ns.UID, ns.Status.Phase = name, types.UID(strconv.Itoa(s.uid)), corev1.NamespaceActive
+			if s.terminating {
+				ns.Status.Phase = corev1.NamespaceTerminating
+			}
+			ct.spaces[name] = ns
+		}
+	}
+	ct.r.reconcileAll()
+}
+
+// spacesChanged tells the replicas of changed namespaces, sooner or later.
+func (m *member) spacesChanged() {
+	for _, r := range m.w.replicas {
+		ct := r.contacts[m.index]
+		var tell func()
+		tell = func() {
+			l := r.link(&m.machine)
+			if l.noAnswers || l.noRequests || m.down || m.frozen > m.w.now {
+				r.after(200*time.Millisecond, tell)
+			} else if ct.connected {
+				ct.look()
+			}
+		}
+		r.after(m.w.lag()+r.cacheLag, tell)
+	}
+}
+
+// hubChanged tells the replicas of changed policies and Clusters.
+func (w *world) hubChanged() {
+	policies, clusters := w.hub.policies, w.hub.clusters
+	w.hub.edits++
+	edit := w.hub.edits
+	for _, r := range w.replicas {
+		r.after(w.lag()+r.cacheLag, func() {
+			if edit < r.edits {
+				return // a watch shows changes in order
+			}
+			r.policies, r.clusters, r.edits = policies, clusters, edit
+			r.reconcileAll()
+		})
+	}
+}
+
+// reconcileAll asks for decisions about everything.
+func (r *replica) reconcileAll() {
+	for _, name := range r.w.spaces {
+		r.reconcile(name)
+	}
+}
+
+// reconcile asks for a decision, as a controller's queue would: one at a time.
+func (r *replica) reconcile(name string) {
+	if !r.working || !r.alive {
+		return
+	}
+	d := r.decisions[name]
+	if d == nil {
+		d = &decision{}
+		r.decisions[name] = d
+	}
+	switch {
+	case d.running:
+		d.again = true
+	case !d.queued:
+		d.queued = true
+		r.after(10*time.Microsecond, func() {
+			d.queued, d.running = false, true
+			r.spawn(func() { r.decideOn(name, d) })
+		})
+	}
+}
+
+func (r *replica) decideOn(name string, d *decision) {
+	req := mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}}}
+	result, err := r.controller.reconcileNamespace(r.ctx, req)
+	d.running = false
+	wait := result.RequeueAfter
+	if err != nil {
+		wait = min(5*time.Millisecond<<min(d.failures, 20), 1000*time.Second)
+		d.failures++
+		r.w.say(r.name, "decision on %s failed: %v", name, err)
+	} else {
+		d.failures = 0
+	}
+	if wait > 0 {
+		r.reconcileAfter(name, d, wait)
+	}
+	if d.again {
+		d.again = false
+		r.reconcile(name)
+	}
+}
+
+// reconcileAfter keeps the earliest timer only.
+func (r *replica) reconcileAfter(name string, d *decision, wait time.Duration) {
+	at := r.w.now + wait
+	if d.due != 0 && d.due <= at || !r.alive {
+		return
+	}
+	d.due = at
+	r.after(wait, func() {
+		if d.due == at {
+			d.due = 0
+			r.reconcile(name)
+		}
+	})
+}
+
+// start is what the manager starts on the elected replica.
+func (r *replica) start() {
+	r.w.say(r.name, "is elected")
+	r.working = true
+	for _, ct := range r.contacts {
+		r.spawn(ct.attach)
+	}
+	r.reconcileAll()
+}
+
+// attach publishes in a member.
+func (ct *contact) attach() {
+	r, w := ct.r, ct.r.w
+	var key lease.Key
+	for {
+		s, err := r.controller.Seals.Load(r.ctx, simFleet)
+		if err == nil && ct.connected {
+			key = s.Key
+			break
+		}
+		if !r.sleep(guardRetry) {
+			return
+		}
+	}
+	q := &simQueue{r: r, items: map[types.NamespacedName]*item{}}
+	p := publish.New(publish.Options{
+		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
+		Fleet:   simFleet,
+		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: simHub, Key: key,
+		Clock: r.proc, MayStamp: r.tenure.MayStamp, Ledger: r.controller.ledger,
+		Report: func(write bool, sent lease.Reading, err error) {
+			if r.alive {
+				report(ct.observe, write, sent, err)
+			}
+		},
+		Changed: func(namespace string) {
+			if namespace == "" {
+				r.reconcileAll()
+			} else {
+				r.reconcile(namespace)
+			}
+		},
+		Queue: q,
+		Log:   logr.Discard(),
+	})
+	q.work = func(k types.NamespacedName) { p.Work(r.ctx, k) }
+	ct.m.watch(r.proc, w.lateWatch, p.Observe, p.ObserveGone)
+	r.controller.attached[fleet.Key{Fleet: simFleet, Name: ct.m.name}] = &attachment{publisher: p}
+	for !p.ReadAll(r.ctx) {
+		if !r.sleep(time.Second) {
+			return
+		}
+	}
+	q.open()
+}
+
+// simQueue is the queue of a publisher.
+type simQueue struct {
+	workqueue.TypedDelayingInterface[types.NamespacedName]
+	r      *replica
+	work   func(types.NamespacedName)
+	isOpen bool
+	items  map[types.NamespacedName]*item
+	early  []types.NamespacedName
+}
+
+type item struct {
+	queued, running, again bool
+	due                    time.Duration
+}
+
+func (q *simQueue) open() {
+	q.isOpen = true
+	for _, k := range q.early {
+		q.Add(k)
+	}
+	q.early = nil
+}
+
+func (q *simQueue) item(k types.NamespacedName) *item {
+	if q.items[k] == nil {
+		q.items[k] = &item{}
+	}
+	return q.items[k]
+}
+
+// Add has the copy worked on, once at a time.
+func (q *simQueue) Add(k types.NamespacedName) {
+	i := q.item(k)
+	switch {
+	case !q.r.alive:
+	case !q.isOpen:
+		q.early = append(q.early, k)
+	case i.running:
+		i.again = true
+	case !i.queued:
+		i.queued = true
+		q.r.after(10*time.Microsecond, func() {
+			i.queued, i.running = false, true
+			q.r.spawn(func() {
+				q.work(k)
+				if i.running = false; i.again {
+					i.again = false
+					q.Add(k)
+				}
+			})
+		})
+	}
+}
+
+// AddAfter keeps the earliest timer only.
+func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) {
+	i, at := q.item(k), q.r.w.now+d
+	if i.due != 0 && i.due <= at || !q.r.alive {
+		return
+	}
+	i.due = at
+	q.r.after(d, func() {
+		if i.due == at {
+			i.due = 0
+			q.Add(k)
+		}
+	})
+}
+
+// campaign elects as client-go's elector does with the hub's settings: renew deadline
+// two thirds of h, retry a sixth. When the election is lost the process ends.
+func (r *replica) campaign() {
+	w := r.w
+	e := &elector{r: r, lock: r.tenure.Lock(&resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: "leasecast", Name: "leasecast-hub"},
+		Client:     leaseClient{p: r.proc, server: &w.hub.leaseServer, timeout: w.h / 3},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: r.name},
+	})}
+	retry, deadline := w.h/6, w.h*2/3
+	for !e.try() {
+		if !r.sleep(w.between(retry, 2*retry)) {
+			return
+		}
+	}
+	r.start()
+	for {
+		until := r.host.read(w.now).Boot + deadline
+		for !e.try() {
+			if r.host.read(w.now).Boot >= until || !r.sleep(retry) {
+				r.quit(e)
+				return
+			}
+		}
+		if r.stopping || !r.sleep(retry) {
+			r.quit(e)
+			return
+		}
+	}
+}
+
+// quit gives the election up and ends the process.
+func (r *replica) quit(e *elector) {
+	e.release()
+	r.w.after(0, r.crash)
+}

@@ -1,0 +1,241 @@
+package controller
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// leaseNames are the names that policies give to copies.
+var leaseNames = [2]string{v1alpha1.DefaultLeaseName, "other"}
+
+// durations are the D that policies ask for, in seconds.
+var durations = []int32{3, 4, 6}
+
+// scenario is what one seed draws: sizes, timings, and how likely each fault is.
+type scenario struct {
+	seed    uint64
+	timings lease.Timings // Duration is the largest D
+	h       time.Duration
+	spaces  []string
+
+	faults time.Duration // how long faults may happen
+	late, veryLate, loss, twice, busy,
+	broken, lateWatch, staleLists float64 // of each message
+	stopAtReading float64 // of each reading of a clock
+	longestStop   time.Duration
+	kinds         []fault
+	generation    int // of the policy
+}
+
+// slack is what a leader may take beyond the floor once the faults have ended: the
+// messages that are still under way, the health thresholds, patience and backoff.
+const slack = 10 * time.Second
+
+// settle is how long after the last fault each namespace must have a leader: what can
+// have been promised, an election, and the slack.
+func (s *scenario) settle() time.Duration {
+	return 2*s.timings.Duration + s.timings.Skew + s.h + slack
+}
+
+func (s *scenario) length() time.Duration { return s.faults + s.settle() }
+
+// newWorld draws a world from a seed.
+func newWorld(seed uint64, trace io.Writer) *world {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[:], seed)
+	w := &world{rng: rand.New(rand.NewChaCha8(key)), trace: trace, faulty: true}
+	w.seed = seed
+	w.timings = lease.Timings{
+		Duration: time.Duration(durations[len(durations)-1]) * time.Second,
+		Renew:    time.Second, Timeout: 500 * time.Millisecond, Skew: 250 * time.Millisecond,
+	}
+	w.h = time.Duration(1+w.rng.IntN(3)) * time.Second
+	w.spaces = []string{"ns1", "ns2"}[:1+w.rng.IntN(2)]
+	w.faults = w.between(5*time.Second, 30*time.Second)
+	w.longestStop = w.between(100*time.Millisecond, 12*time.Second)
+	for _, p := range []struct {
+		of   *float64
+		most float64
+	}{
+		{&w.late, 0.2}, {&w.veryLate, 0.03}, {&w.loss, 0.1}, {&w.twice, 0.1}, {&w.busy, 0.05}, {&w.broken, 0.05},
+		{&w.lateWatch, 0.3}, {&w.staleLists, 1}, {&w.stopAtReading, 0.005},
+	} {
+		if w.chance(0.5) { // each seed knows some faults only, so that others stand out
+			*p.of = w.rng.Float64() * p.most
+		}
+	}
+	for _, f := range allFaults {
+		if w.chance(0.4) {
+			w.kinds = append(w.kinds, f)
+		}
+	}
+	w.oracle.highest = map[string]int64{}
+	w.populate()
+	return w
+}
+
+// populate makes servers and processes.
+func (w *world) populate() {
+	w.hub = &hubServer{
+		records: map[string]*v1alpha1.NamespaceLeader{}, history: map[string][]recordThen{},
+		clusters: map[string]simCluster{}, secret: &corev1.Secret{},
+	}
+	w.hub.machine = machine{w: w, id: 0, name: "hub"}
+	w.hub.leases, w.hub.spaces = map[types.NamespacedName]*coordinationv1.Lease{}, map[string]space{"leasecast": {}}
+	w.hub.secret.Namespace, w.hub.secret.Name, w.hub.secret.ResourceVersion = simFleet, seal.SecretName, "0"
+	w.hub.secret.Data = map[string][]byte{"key": simKey, "largest-lease-duration-seconds": []byte("0")}
+	w.hub.policies = []*v1alpha1.LeadershipPolicy{w.newPolicy("p1", 1, w.spaces, durations[w.rng.IntN(len(durations))], "")}
+	for i := range 2 + w.rng.IntN(2) {
+		m := w.newMember(i)
+		for _, ns := range w.spaces {
+			if i == 0 || w.chance(0.9) {
+				m.spaces[ns] = space{}
+			}
+		}
+		w.members = append(w.members, m)
+		w.hub.clusters[m.name] = simCluster{priority: int32(w.rng.IntN(3)), label: true}
+	}
+	for range 2 {
+		w.startReplica(w.newClock())
+	}
+	for _, m := range w.members {
+		for i := range 1 + w.rng.IntN(2) {
+			w.readers = append(w.readers, w.newReader(m, i, w.newClock()))
+		}
+	}
+}
+
+// startReplica starts a replica, and another one on the same host whenever it ends.
+func (w *world) startReplica(host *hostClock) {
+	r := w.newReplica(host, len(w.replicas))
+	w.replicas = append(w.replicas, r)
+	w.revive(r)
+}
+
+func (w *world) revive(r *replica) {
+	w.after(w.between(100*time.Millisecond, time.Second), func() {
+		if r.alive {
+			w.revive(r)
+			return
+		}
+		w.startReplica(r.host)
+	})
+}
+
+var simKey = lease.Key("0123456789abcdef0123456789abcdef")
+
+// play runs the world to its end.
+func (w *world) play() {
+	if len(w.kinds) > 0 {
+		w.nextFault()
+	}
+	w.run(w.faults)
+	w.heal()
+	w.run(w.length())
+	if w.oracle.violation == "" {
+		w.judge()
+	}
+	w.end()
+}
+
+func (w *world) nextFault() {
+	w.after(w.between(10*time.Millisecond, 4*time.Second), func() {
+		if !w.faulty {
+			return
+		}
+		f := w.kinds[w.rng.IntN(len(w.kinds))]
+		w.say("FAULT", "%s", f.name)
+		f.do(w)
+		w.nextFault()
+	})
+}
+
+// judge asks whether everything is as it has to be once the faults are over: each
+// namespace has a leader, the one that the record names, and every copy is sealed.
+func (w *world) judge() {
+	for _, ns := range w.spaces {
+		r := w.hub.records[ns]
+		switch leader := w.leader(ns); {
+		case leader == nil:
+			w.stuck("%s: nobody may act %v after the last fault", ns, w.settle())
+			return
+		case r == nil || r.Status.Leader != leader.m.name:
+			w.stuck("%s: %s acts, but the record says otherwise", ns, leader.name)
+			return
+		}
+		w.judgeCopies(ns, r)
+	}
+}
+
+func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
+	for _, m := range w.members {
+		if _, ok := m.spaces[ns]; !ok {
+			continue
+		}
+		obj := m.leases[types.NamespacedName{Namespace: ns, Name: r.Status.LeaseName}]
+		if obj == nil {
+			w.stuck("%s: no copy in %s", ns, m.name)
+			return
+		}
+		c, mac := wire.Read(obj)
+		if !lease.Sealed(simKey, c, mac) || c.Holder != lease.Identity(r.Status.Leader, simFleet) || c.Epoch != r.Status.Epoch {
+			w.stuck("%s: the copy in %s is not as it has to be: %s", ns, m.name, describeLease(types.NamespacedName{Namespace: ns}, obj))
+			return
+		}
+	}
+}
+
+func (w *world) stuck(format string, args ...any) {
+	if w.oracle.violation == "" {
+		w.oracle.violation, w.oracle.stuck = fmt.Sprintf(format, args...), true
+		w.say("ORACLE", "%s", w.oracle.violation)
+	}
+}
+
+func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
+	keys := slices.Collect(maps.Keys(m))
+	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return keys
+}
+
+// lazyLease describes itself only if somebody reads it.
+type lazyLease struct {
+	key types.NamespacedName
+	obj *coordinationv1.Lease
+}
+
+func (l lazyLease) String() string { return describeLease(l.key, l.obj) }
+
+func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
+	if obj == nil {
+		return key.String() + " is gone"
+	}
+	c, mac := wire.Read(obj)
+	if c.Cluster == "" {
+		return fmt.Sprintf("%s v%s held by %q until %s+%v", key, obj.ResourceVersion, c.Holder, c.Renewed.UTC().Format("05.000000"), c.Duration)
+	}
+	sealed := ""
+	if !lease.Sealed(simKey, c, mac) {
+		sealed = " UNSEALED"
+	}
+	return key.String() + " v" + obj.ResourceVersion + " " + string(obj.UID) + " holder " + c.Holder + " epoch " + strconv.FormatInt(c.Epoch, 10) +
+		fmt.Sprintf(" stamp %.4f+%v", c.Renewed.Sub(epoch0).Seconds(), c.Duration) + sealed
+}

@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+var (
+	simSeeds = flag.Int("sim.seeds", 300, "how many `seeds` the simulation runs")
+	simFrom  = flag.Uint64("sim.from", 1, "the first of them")
+	simSeed  = flag.Uint64("sim.seed", 0, "replay this `seed` alone and print its whole trace")
+	simOut   = flag.String("sim.out", "", "write the figures to this `file`")
+)
+
+// simFigures is what -sim.out writes.
+type simFigures struct {
+	Seeds          int     `json:"seeds"`
+	Overlaps       int     `json:"overlaps"`
+	Stuck          int     `json:"stuck"`
+	SeedsPerSecond float64 `json:"seedsPerSecond"`
+}
+
+// simulate runs one seed and returns what the oracle says.
+func simulate(seed uint64, trace *strings.Builder) oracle {
+	var w *world
+	if trace == nil {
+		w = newWorld(seed, nil)
+	} else {
+		w = newWorld(seed, trace)
+	}
+	w.play()
+	return w.oracle
+}
+
+// tail is the end of a text.
+func tail(s string, lines int) string {
+	all := strings.SplitAfter(s, "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "")
+}
+
+// TestSimulation runs the hub's real decisions, publishers, tenure and the reader's rule
+// under faults drawn from seeds: readers of two clusters never act together, epochs
+// never fall, and once the faults are over every namespace gets its leader.
+func TestSimulation(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	if *simSeed != 0 {
+		var trace strings.Builder
+		verdict := simulate(*simSeed, &trace)
+		fmt.Print(trace.String())
+		if verdict.violation != "" {
+			t.Fatalf("seed %d: %s", *simSeed, verdict.violation)
+		}
+		return
+	}
+	var next atomic.Uint64
+	next.Store(*simFrom)
+	var mu sync.Mutex
+	var figures simFigures
+	var terms, failed int
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				seed := next.Add(1) - 1
+				if seed >= *simFrom+uint64(*simSeeds) {
+					return
+				}
+				verdict := simulate(seed, nil)
+				mu.Lock()
+				figures.Seeds++
+				terms += verdict.terms
+				if verdict.overlap {
+					figures.Overlaps++
+				}
+				if verdict.stuck {
+					figures.Stuck++
+				}
+				show := false
+				if verdict.violation != "" {
+					failed++
+					show = failed <= 3
+					t.Errorf("seed %d: %s (replay with -sim.seed=%d)", seed, verdict.violation, seed)
+				}
+				mu.Unlock()
+				if show {
+					var trace strings.Builder
+					simulate(seed, &trace)
+					t.Logf("the end of seed %d:\n%s", seed, tail(trace.String(), 40))
+				}
+				if failed >= 20 {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	figures.SeedsPerSecond = float64(figures.Seeds) / time.Since(begin).Seconds()
+	t.Logf("%d seeds, %d terms, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, terms, figures.Overlaps, figures.Stuck, figures.SeedsPerSecond)
+	if *simOut != "" {
+		writeFigures(t, *simOut, figures)
+	}
+}
+
+func writeFigures(t *testing.T, path string, figures any) {
+	data, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

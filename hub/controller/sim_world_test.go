@@ -1,0 +1,299 @@
+package controller
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// The simulation runs the real decisions, publishers, tenure and reader's rule in one
+// thread, on a heap of events in virtual time. A process's blocking code is a task: a
+// coroutine that leaves whenever it waits for an answer or a timer. Everything that
+// happens follows from the seed.
+
+// world is one simulated run.
+type world struct {
+	scenario
+	rng    *rand.Rand
+	now    time.Duration // true time since the start
+	events eventHeap
+	seq    uint64
+	cur    *task
+	trace  io.Writer // nil: nobody reads it
+
+	hub      *hubServer
+	members  []*member
+	replicas []*replica
+	readers  []*reader
+	oracle   oracle
+	faulty   bool // faults may still happen
+}
+
+// epoch0 is the true time at the start of each run.
+var epoch0 = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+type event struct {
+	at  time.Duration
+	seq uint64
+	do  func()
+}
+
+type eventHeap []event
+
+func (h eventHeap) Len() int { return len(h) }
+func (h eventHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+}
+func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
+func (h *eventHeap) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = event{}
+	*h = old[:len(old)-1]
+	return e
+}
+
+// after has something happen, whatever becomes of any process.
+func (w *world) after(d time.Duration, do func()) {
+	w.seq++
+	heap.Push(&w.events, event{at: w.now + max(0, d), seq: w.seq, do: do})
+}
+
+// run lets events happen until the given time, or until the oracle has seen enough.
+func (w *world) run(until time.Duration) {
+	for len(w.events) > 0 && w.events[0].at <= until && w.oracle.violation == "" {
+		e := heap.Pop(&w.events).(event)
+		w.now = e.at
+		e.do()
+	}
+	w.now = max(w.now, until)
+}
+
+// end lets all processes go.
+func (w *world) end() {
+	for _, r := range w.replicas {
+		r.crash()
+	}
+	for _, r := range w.readers {
+		r.crash()
+	}
+}
+
+func (w *world) say(who, format string, args ...any) {
+	if w.trace != nil {
+		fmt.Fprintf(w.trace, "%10.4f %-8s %s\n", w.now.Seconds(), who, fmt.Sprintf(format, args...))
+	}
+}
+
+// between draws a duration.
+func (w *world) between(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)+1))
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+// hostClock is the clock of one host. While it is honest its wall clock stays within
+// ε/2 of true time.
+type hostClock struct {
+	from, to time.Duration // error of the wall clock at the start and at the end
+	over     time.Duration
+	rate     float64 // of the boot clock, against true time
+	base     time.Duration
+	jump     time.Duration // a step of the wall clock, outside the promise
+}
+
+func (w *world) newClock() *hostClock {
+	edge := func() time.Duration {
+		half := w.timings.Skew / 2
+		switch w.rng.IntN(4) {
+		case 0:
+			return half
+		case 1:
+			return -half
+		default:
+			return w.between(-half, half)
+		}
+	}
+	return &hostClock{
+		from: edge(), to: edge(), over: w.length(),
+		rate: 1 + (w.rng.Float64()-0.5)*0.004,
+		base: w.between(time.Hour, 100*time.Hour),
+	}
+}
+
+func (c *hostClock) read(now time.Duration) lease.Reading {
+	share := min(1, float64(now)/float64(c.over))
+	off := c.from + time.Duration(share*float64(c.to-c.from)) + c.jump
+	return lease.Reading{Wall: epoch0.Add(now + off), Boot: c.base + time.Duration(float64(now)*c.rate)}
+}
+
+// proc is one process on one host.
+type proc struct {
+	w       *world
+	name    string
+	host    *hostClock
+	alive   bool
+	frozen  bool // stopped, as by SIGSTOP
+	asleep  *task
+	froze   lease.Reading
+	backlog []func()
+	tasks   []*task
+	links   []link // by server
+	ctx     context.Context
+	cancel  context.CancelFunc
+	woke    func(from lease.Reading) // tells that the process was stopped since then
+}
+
+// untimed is a context on which context.WithTimeout sets no timer: the simulated
+// network ends requests by virtual time.
+type untimed struct{ context.Context }
+
+func (untimed) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
+
+func (w *world) newProc(name string, host *hostClock) *proc {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &proc{w: w, name: name, host: host, alive: true, ctx: untimed{ctx}, cancel: cancel}
+}
+
+// Now implements lease.Clock. The process may be stopped right after any reading.
+func (p *proc) Now() lease.Reading {
+	r := p.host.read(p.w.now)
+	if t := p.w.cur; t != nil && t.p == p && p.alive && !t.killed && p.w.faulty && p.w.chance(p.w.stopAtReading) {
+		p.freeze(p.w.between(time.Millisecond, p.w.longestStop), t)
+		t.wait()
+	}
+	return r
+}
+
+// after has something happen in the process, if it still lives then and once it is not
+// stopped any more.
+func (p *proc) after(d time.Duration, do func()) {
+	p.w.after(d, func() { p.do(do) })
+}
+
+func (p *proc) do(do func()) {
+	switch {
+	case !p.alive:
+	case p.frozen:
+		p.backlog = append(p.backlog, do)
+	default:
+		do()
+	}
+}
+
+// freeze stops the process. asleep is the task that was running.
+func (p *proc) freeze(d time.Duration, asleep *task) {
+	if p.frozen || !p.alive {
+		return
+	}
+	p.w.say(p.name, "stopped for %v", d)
+	p.frozen, p.asleep, p.froze = true, asleep, p.host.read(p.w.now)
+	p.w.after(d, func() {
+		if !p.alive {
+			return
+		}
+		p.w.say(p.name, "continues")
+		p.frozen = false
+		if p.woke != nil {
+			p.woke(p.froze)
+		}
+		if t := p.asleep; t != nil {
+			p.asleep = nil
+			t.step()
+		}
+		waiting := p.backlog
+		p.backlog = nil
+		p.w.rng.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+		for _, do := range waiting {
+			p.do(do)
+		}
+	})
+}
+
+// crash ends the process at once. It must not be called by a task of its own.
+func (p *proc) crash() {
+	if !p.alive {
+		return
+	}
+	p.w.say(p.name, "ends")
+	p.alive, p.backlog = false, nil
+	p.cancel()
+	if t := p.asleep; t != nil {
+		t.end() // first: it may hold a lock that the others wait for
+	}
+	for _, t := range slices.Clone(p.tasks) {
+		t.end()
+	}
+	p.tasks = nil
+}
+
+// task is a coroutine of a process.
+type task struct {
+	p      *proc
+	next   func() (struct{}, bool)
+	stop   func()
+	yield  func(struct{}) bool
+	killed bool
+}
+
+// spawn starts a task. It first runs when the present event is over.
+func (p *proc) spawn(do func()) {
+	t := &task{p: p}
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		t.yield = yield
+		do()
+	})
+	p.tasks = append(p.tasks, t)
+	p.after(0, t.step)
+}
+
+func (t *task) step() {
+	if t.killed {
+		return
+	}
+	before := t.p.w.cur
+	t.p.w.cur = t
+	_, more := t.next()
+	t.p.w.cur = before
+	if !more {
+		if i := slices.Index(t.p.tasks, t); i >= 0 {
+			t.p.tasks = slices.Delete(t.p.tasks, i, i+1)
+		}
+	}
+}
+
+// end unwinds the task: whatever it still asks for fails.
+func (t *task) end() {
+	t.killed = true
+	t.stop()
+}
+
+// wait leaves the task until step is called. It returns false if the process has ended.
+func (t *task) wait() bool {
+	if t.killed || !t.yield(struct{}{}) {
+		t.killed = true
+		return false
+	}
+	return true
+}
+
+// sleep waits in a task, and returns false if the process has ended.
+func (p *proc) sleep(d time.Duration) bool {
+	t := p.w.cur
+	if !p.alive || t == nil || t.killed {
+		return false
+	}
+	p.after(d, t.step)
+	return t.wait()
+}
+
+var errEnded = errors.New("the process has ended")
