@@ -1,0 +1,197 @@
+package leadership
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/proxy"
+)
+
+// user is a user of a member by client certificate, with the rights of an
+// administrator until revoke is called.
+func (w *world) user(member, name string) (cfg *rest.Config, revoke func()) {
+	w.t.Helper()
+	name = w.fleet + "-" + name
+	cfg, err := shared.Member(member).UserConfig(name)
+	w.must(err)
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	}
+	w.must(w.member(member).Create(w.t.Context(), binding))
+	return cfg, func() { w.must(w.member(member).Delete(w.t.Context(), binding)) }
+}
+
+// tokenUser is a service account with the rights of config/member until revoke is
+// called. It carries nothing but a token.
+func (w *world) tokenUser(member, name string) (cfg *rest.Config, revoke func()) {
+	w.t.Helper()
+	cfg = w.account(member, name, w.memberRules())
+	return cfg, func() {
+		w.must(w.member(member).Delete(w.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.system() + ":" + name}}))
+	}
+}
+
+// rotate writes another kubeconfig into the Secret of a Cluster.
+func (w *world) rotate(cluster string, kubeconfig []byte) {
+	w.t.Helper()
+	w.must(shared.SetKubeconfig(w.t.Context(), w.fleet, cluster, kubeconfig))
+}
+
+func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T) {
+	tests := map[string]func(w *world, name string) (cfg *rest.Config, revoke func()){
+		"another user with a certificate": func(w *world, name string) (*rest.Config, func()) { return w.user("east", name) },
+		"another token only":              func(w *world, name string) (*rest.Config, func()) { return w.tokenUser("east", name) },
+	}
+	for name, newUser := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
+			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
+			w.policy("p", a, b)
+			first, revokeFirst := newUser(w, "first")
+			w.addCluster("east", "100", w.kubeconfigFor("east", first))
+			w.released()
+			w.startHub()
+			w.leads("east", a, 15*time.Second, all...)
+			w.leads("west", b, 15*time.Second, "west", "south")
+			ja, jb := w.keeps("east", a), w.keeps("west", b)
+			revoke := revokeFirst
+			for _, name := range []string{"second", "third"} {
+				next, revokeNext := newUser(w, name)
+				w.rotate("east", w.kubeconfigFor("east", next))
+				ja.grow(2) // 2 s
+				revoke()   // whatever still came as the old user is refused from now on
+				ja.grow(3)
+				revoke = revokeNext
+			}
+			// The watches have moved too: an edit is still seen.
+			key := w.sealKey()
+			ja.check()
+			r, err := w.record(a)
+			w.must(err)
+			w.spoil("east", a, key, r.Status.Epoch, edits["no seal"])
+			w.unmoved(r)
+			jb.check()
+			w.awaitEligible("east", a)
+		})
+	}
+}
+
+func TestAKubeconfigWithAnotherAddressIsUsedWithinTwoSeconds(t *testing.T) {
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
+	w.policy("p", a, b)
+	w.released()
+	w.startHub()
+	w.leads("east", a, 15*time.Second, all...)
+	w.leads("west", b, 15*time.Second, "west", "south")
+	ja, jb := w.keeps("east", a), w.keeps("west", b)
+
+	other, err := proxy.New(shared.Member("east").Proxy().Target())
+	w.must(err)
+	t.Cleanup(func() { _ = other.Close() })
+	cfg := shared.Member("east").AdminConfig()
+	cfg.Host = "https://" + other.Addr()
+	content, err := fleet.Kubeconfig("east", cfg)
+	w.must(err)
+	begin := time.Now()
+	w.rotate("east", content)
+	w.eventually("the other address is used", 2*time.Second, func() error {
+		if other.Stats().Connections < 2 {
+			return fmt.Errorf("%d connections, want those of watches and of renewals", other.Stats().Connections)
+		}
+		return nil
+	})
+	t.Logf("the other address is used after %v", time.Since(begin))
+	ja.grow(1)
+	shared.Member("east").Proxy().BlackHole() // the old way is gone
+	ja.grow(3)
+	ja.check()
+	jb.check()
+}
+
+func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.T) {
+	w := newWorld(t, map[string]string{"west": "50", "south": "10"})
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	first, revoke := w.user("east", "first")
+	w.addCluster("east", "100", w.kubeconfigFor("east", first))
+	w.released()
+	w.startHub()
+	w.leads("east", a, 15*time.Second, all...)
+	r, err := w.record(a)
+	w.must(err)
+	next, _ := w.user("east", "second")
+	w.keeps("east", a).grow(1)
+	revoke()
+	w.rotate("east", w.kubeconfigFor("east", next))
+	w.keeps("east", a).check()
+	w.unmoved(r)
+	w.awaitEligible("east", a)
+}
+
+func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	w.released()
+	w.startHub()
+	w.leads("east", a, 15*time.Second, all...)
+	j := w.keeps("east", a)
+	_, ca, _ := muteServer(t)
+	stranger, err := shared.Member("east").UserConfig("nobody")
+	w.must(err)
+	tests := map[string]struct {
+		spoil  func()
+		reason reason.Reason
+		words  []string
+	}{
+		// Events of one reason are one series with the words of the first.
+		"no YAML":        {func() { w.rotate("east", []byte("]")) }, reason.InvalidKubeconfig, []string{"Secret east-kubeconfig", "no v1 Config"}},
+		"empty":          {func() { w.rotate("east", nil) }, reason.NoKubeconfig, []string{"Secret east-kubeconfig"}},
+		"dead address":   {func() { w.rotate("east", kubeconfigTo(t, deadAddress(t), ca)) }, reason.Unreachable, []string{"does not answer"}},
+		"without rights": {func() { w.rotate("east", w.kubeconfigFor("east", stranger)) }, reason.Forbidden, []string{`User "nobody"`, "config/member"}},
+		"Secret deleted": {func() {
+			w.must(w.hub.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "east-kubeconfig"}}))
+		}, reason.NoKubeconfig, []string{"Secret east-kubeconfig"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			inner := *w
+			inner.t = t
+			test.spoil()
+			inner.awaitEvent("east", test.reason, append(test.words, "the last good kubeconfig stays in use")...)
+			j.grow(4) // longer than D: what is to be lost is lost by now
+			inner.awaitEligible("east", a)
+			inner.rotate("east", inner.kubeconfig("east"))
+		})
+	}
+	j.check()
+}
+
+func TestAKubeconfigThatLeadsToAnotherClusterCostsTheLeadershipInOrder(t *testing.T) {
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
+	w.policy("p", a, b)
+	w.released()
+	w.startHub()
+	epoch := w.leads("east", a, 15*time.Second, all...)
+	w.leads("west", b, 15*time.Second, "west", "south")
+	j, last := w.keeps("west", b), w.follow("east", a)
+	w.rotate("east", w.kubeconfig("west"))
+	w.awaitUnfit("east", a, reason.WrongCluster, "correct the kubeconfig")
+	w.handedOver(a, "west", epoch, last, "west", "south")
+	w.rotate("east", w.kubeconfig("east"))
+	w.awaitEligible("east", a)
+	w.leads("west", a, soon, all...)
+	j.check()
+}

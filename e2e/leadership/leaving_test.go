@@ -1,0 +1,279 @@
+package leadership
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// awaitPhase waits until a record is in a phase.
+func (w *world) awaitPhase(namespace string, phase v1alpha1.Phase) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
+		r, err := w.record(namespace)
+		if err == nil && r.Status.Phase != phase {
+			err = fmt.Errorf("%s, leader %q, %s", r.Status.Phase, r.Status.Leader, r.Status.Message)
+		}
+		return err
+	})
+}
+
+// awaitUnpinned waits until a Cluster carries nothing of the hub's any more.
+func (w *world) awaitUnpinned(cluster string) {
+	w.t.Helper()
+	w.eventually("Cluster "+cluster+" is not pinned", soon, func() error {
+		if uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]; pinned {
+			return fmt.Errorf("to %s", uid)
+		}
+		return nil
+	})
+}
+
+// forgetCluster deletes a Cluster with its kubeconfig, as Cluster API does.
+func (w *world) forgetCluster(name string) {
+	w.t.Helper()
+	w.must(w.hub.Delete(w.t.Context(), w.cluster(name)))
+	w.must(w.hub.Delete(w.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: name + "-kubeconfig"}}))
+}
+
+// waysOut are the ways in which an operator takes a Cluster out of a fleet for good.
+var waysOut = map[string]func(w *world, cluster string){
+	"its label is removed":   func(w *world, c string) { w.setPriority(c, "") },
+	"its Cluster is deleted": func(w *world, c string) { w.forgetCluster(c) },
+}
+
+func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
+	for name, goes := range waysOut {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, three)
+			a, b := w.namespace("a", all...), w.namespace("b", all...)
+			w.policy("p", a, b)
+			w.released()
+			w.startHub()
+			w.leads("east", a, 15*time.Second, all...)
+			w.leads("east", b, 15*time.Second, all...)
+			j := w.keeps("east", a)
+			goes(w, "south")
+			w.noCopy("south", a, 2*time.Second)
+			w.noCopy("south", b, 2*time.Second)
+			w.left("south")
+			w.eventually("it is no candidate", soon, func() error {
+				if c, err := w.candidate(a, "south"); err == nil {
+					return fmt.Errorf("%+v", c)
+				}
+				return nil
+			})
+			j.check()
+		})
+	}
+}
+
+func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
+	for name, goes := range waysOut {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, three)
+			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
+			w.policy("p", a, b)
+			w.released()
+			w.startHub()
+			epoch := w.leads("east", a, 15*time.Second, all...)
+			w.leads("west", b, 15*time.Second, "west", "south")
+			j := w.keeps("west", b)
+			last := w.follow("east", a)
+			goes(w, "east")
+			w.awaitPhase(a, v1alpha1.PhaseDraining)
+			w.handedOver(a, "west", epoch, last, "west", "south")
+			w.noCopy("east", a, soon)
+			w.left("east")
+			j.check()
+		})
+	}
+}
+
+func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
+	tests := map[string]struct {
+		goes           func(w *world, cluster string)
+		restart, stays bool
+	}{
+		"its label is removed":                           {goes: waysOut["its label is removed"], stays: true},
+		"its label is removed, and the hub is restarted": {goes: waysOut["its label is removed"], stays: true, restart: true},
+		"its Cluster is deleted":                         {goes: waysOut["its Cluster is deleted"]},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, three)
+			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
+			w.policy("p", a, b)
+			w.released()
+			w.startHub()
+			epoch := w.leads("east", a, 15*time.Second, all...)
+			w.leads("west", b, 15*time.Second, "west", "south")
+			j := w.keeps("west", b)
+			last := w.follow("east", a)
+			shared.Member("east").Proxy().BlackHole()
+			test.goes(w, "east")
+			w.handedOver(a, "west", epoch, last, "west", "south")
+			if test.restart {
+				w.stop()
+				w.startHub()
+			}
+			if _, err := w.copyIn("east", a); err != nil {
+				t.Fatalf("the copy in the member that is away: %v", err)
+			}
+			shared.Member("east").Proxy().Heal()
+			w.noCopy("east", a, soon)
+			w.left("east")
+			if test.stays {
+				w.awaitUnpinned("east")
+			}
+			j.check()
+		})
+	}
+}
+
+func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
+	for name, away := range map[string]bool{"while it is there": false, "while it is away": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, three)
+			for _, m := range all {
+				w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["tier"] = "gold" })
+			}
+			a, b := w.namespace("a", all...), w.namespace("b", all...)
+			p := newPolicy(w.fleet, "gold", a)
+			p.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+			w.must(w.hub.Create(t.Context(), p))
+			w.policy("everybody", b)
+			w.released()
+			w.startHub()
+			epoch := w.leads("east", a, 15*time.Second, all...)
+			w.leads("east", b, 15*time.Second, all...)
+			last := w.follow("east", a)
+			proxy := shared.Member("east").Proxy()
+			if away {
+				proxy.BlackHole()
+			}
+			w.editCluster("east", func(c *clusterv1.Cluster) { c.Labels["tier"] = "silver" })
+			w.handedOver(a, "west", epoch, last, "west", "south")
+			proxy.Heal()
+			w.noCopy("east", a, soon)
+			// The other policy still has its copies there.
+			if _, err := w.copyIn("east", b); err != nil {
+				t.Errorf("the copy of the other policy: %v", err)
+			}
+			j := w.keeps("west", a)
+			w.editCluster("south", func(c *clusterv1.Cluster) { c.Labels["tier"] = "silver" })
+			w.noCopy("south", a, 2*time.Second)
+			j.check()
+		})
+	}
+}
+
+func TestANamespaceThatLeavesOneMemberLeavesNothingThere(t *testing.T) {
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	w.policy("p", a, b)
+	w.released()
+	w.startHub()
+	w.leads("east", a, 15*time.Second, all...)
+	w.leads("east", b, 15*time.Second, all...)
+	ja, jb := w.keeps("east", a), w.keeps("east", b)
+	w.deleteNamespace(a, "south")
+	w.namespaceGone(a, "south")
+	w.awaitUnfit("south", a, reason.NamespaceMissing)
+	// It returns under its name, and is a namespace like any other.
+	w.must(w.member("south").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
+	w.leads("east", a, soon, all...)
+	ja.check()
+	jb.check()
+}
+
+// TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived waits for minutes:
+// a record is kept until the minutes since 2025 exceed its epoch, so that the next
+// epoch cannot be a lower one.
+func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *testing.T) {
+	w := newWorld(t, three)
+	deleted, unlabelled, dropped, stays := w.namespace("deleted", all...), w.namespace("unlabelled", all...), w.namespace("dropped", all...), w.namespace("stays", all...)
+	for _, m := range all {
+		w.label(m, unlabelled, "led-by", w.fleet)
+	}
+	w.policy("names", deleted, stays)
+	w.policy("drop", dropped)
+	w.policyBySelector("labels", &metav1.LabelSelector{MatchLabels: map[string]string{"led-by": w.fleet}})
+	w.released()
+	w.startHub()
+	leave := []string{deleted, unlabelled, dropped}
+	epochs := map[string]int64{}
+	for _, ns := range append([]string{stays}, leave...) {
+		epochs[ns] = w.leads("east", ns, 15*time.Second, all...)
+	}
+	j := w.keeps("east", stays)
+
+	shared.Member("west").Proxy().BlackHole() // away while all this happens
+	w.deleteNamespace(deleted, "east", "south")
+	w.label("east", unlabelled, "led-by", "")
+	w.label("south", unlabelled, "led-by", "")
+	w.deletePolicy("drop")
+	w.awaitPhase(dropped, v1alpha1.PhaseRetired)
+	w.namespaceGone(deleted, "east", "south")
+	// A member that cannot be asked keeps its last answer: these two stay managed.
+	for _, ns := range []string{deleted, unlabelled} {
+		r, err := w.record(ns)
+		w.must(err)
+		if r.Status.Phase == v1alpha1.PhaseRetired {
+			t.Errorf("%s is retired although west, which cannot be asked, has it", ns)
+		}
+	}
+	w.deleteNamespace(deleted, "west")
+	w.label("west", unlabelled, "led-by", "")
+	w.namespaceGone(deleted, "west")
+	shared.Member("west").Proxy().Heal()
+	for _, ns := range leave {
+		w.awaitPhase(ns, v1alpha1.PhaseRetired)
+	}
+	for _, ns := range []string{unlabelled, dropped} {
+		for _, m := range all {
+			w.noCopy(m, ns, soon)
+		}
+	}
+	for _, ns := range leave {
+		w.eventually("the record of "+ns+" goes", 4*time.Minute, func() error {
+			r, err := w.record(ns)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("%v: %s", err, r.Status.Message)
+		})
+	}
+	j.check()
+	// What comes back under the old name begins above all that it ever was.
+	w.policy("again", dropped)
+	if epoch := w.leads("east", dropped, soon, all...); epoch <= epochs[dropped] {
+		t.Errorf("epoch %d, was %d", epoch, epochs[dropped])
+	}
+}
+
+func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	w.released()
+	w.startHub()
+	epoch := w.leads("east", a, 15*time.Second, all...)
+	last := w.follow("east", a)
+	w.deletePolicy("p")
+	w.awaitPhase(a, v1alpha1.PhaseRetired)
+	for _, m := range all {
+		w.noCopy(m, a, soon)
+	}
+	w.setPriority("west", "200")
+	w.policy("q", a)
+	w.handedOver(a, "west", epoch, last, all...)
+}
