@@ -26,7 +26,7 @@ type Act struct {
 }
 
 // Unfinished is the End of an act of which only the beginning is known: it may go on for ever. A
-// process that was killed leaves such acts; see [ActLog.Ended].
+// process that was killed leaves such acts; see [Guestbook.Kill].
 const Unfinished = time.Duration(1<<63 - 1)
 
 // ActLog follows the act log of one process. It is safe for concurrent use.

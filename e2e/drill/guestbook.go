@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,11 @@ type Guestbook struct {
 	*Process
 	// Acts is what it did.
 	Acts *ActLog
+}
+
+// Kill ends the process at once, in the middle of its acts: they end with it.
+func (g *Guestbook) Kill() error {
+	return errors.Join(g.Process.Kill(), g.Acts.Ended(Now().Boot))
 }
 
 // guestbookRules are all that the process may do, and only in its namespaces.
