@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -302,6 +304,117 @@ func TestPatientWaitsForAnAnswer(t *testing.T) {
 	if !errors.Is(err, errNoTarget) && !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled request: %v", err)
 	}
+}
+
+// To an informer a lost watch looks like one that the server has ended: it begins the next one at once.
+// A list that is cut short must not look complete.
+func TestLostWatchEndsWithoutAnError(t *testing.T) {
+	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+		reply(w, "event")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	for name, tc := range map[string]struct {
+		query   string
+		wantErr bool
+	}{
+		"a watch": {"?watch=true", false},
+		"a list":  {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLane(testKey, 100)
+			tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+			l.set(tg, tg.caches)
+			client := &http.Client{Transport: &patient{next: l, answered: &signal{}, clock: clock.RealClock{}}}
+			resp, err := client.Get("https://east.prod.invalid/api" + tc.query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(resp.Body, make([]byte, len("event"))); err != nil {
+				t.Fatal(err)
+			}
+			tg.caches.close()
+			if _, err = io.ReadAll(resp.Body); (err != nil) != tc.wantErr {
+				t.Errorf("got error %v, want one: %v", err, tc.wantErr)
+			}
+			_ = resp.Body.Close()
+		})
+	}
+}
+
+// freezer accepts connections and can make those that there are go dead without a word.
+type freezer struct {
+	net.Listener
+	mu    sync.Mutex
+	conns []*freezable
+}
+
+type freezable struct {
+	net.Conn
+	frozen atomic.Bool
+}
+
+func (f *freezer) Accept() (net.Conn, error) {
+	conn, err := f.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &freezable{Conn: conn}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conns = append(f.conns, c)
+	return c, nil
+}
+
+func (f *freezer) freeze() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		c.frozen.Store(true)
+	}
+}
+
+// Read and Write lose everything in a frozen connection.
+func (c *freezable) Read(p []byte) (int, error) {
+	for {
+		n, err := c.Conn.Read(p)
+		if err != nil || !c.frozen.Load() {
+			return n, err
+		}
+	}
+}
+
+func (c *freezable) Write(p []byte) (int, error) {
+	if c.frozen.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+func TestDeadConnectionIsReplaced(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "u") }))
+	f := &freezer{Listener: s.Listener}
+	s.Listener, s.EnableHTTP2 = f, true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+	if _, err := tg.identify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.freeze()
+	start := time.Now()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		_, err := tg.identify(ctx)
+		cancel()
+		if err == nil {
+			break
+		}
+		if took := time.Since(start); took > 2*(pingAfter+pingTimeout) {
+			t.Fatalf("after %v: %v", took, err)
+		}
+	}
+	t.Logf("replaced after %v", time.Since(start))
 }
 
 // The connection for renewals is not the one for caches, and both are members' own.

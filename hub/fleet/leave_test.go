@@ -23,16 +23,20 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 )
 
-var getOptions = metav1.GetOptions{}
-
 // probeOf is whether the member holds the probe Lease.
 func probeOf(t *testing.T, s *e2e.Server) bool {
 	t.Helper()
-	_, err := direct(t, s).CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "leasecast-hub-probe", getOptions)
+	return probeVersion(t, s) != ""
+}
+
+// probeVersion changes with each write of the probe Lease, and is empty if there is none.
+func probeVersion(t *testing.T, s *e2e.Server) string {
+	t.Helper()
+	lease, err := direct(t, s).CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "leasecast-hub-probe", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	return err == nil
+	return lease.ResourceVersion
 }
 
 // removeProbe removes what an earlier test has left.
@@ -159,7 +163,12 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	}
 	// Writes that nobody sends are not held against the member, not even by the first failure after.
 	h.mayWrite.Store(false)
-	never(t, thresholds.UnreachableAfter+time.Second, func() bool { m, _ := h.Member(west); return !healthy(m) })
+	var before string
+	never(t, time.Second, func() bool { before = probeVersion(t, server); return false }) // one may be under way
+	never(t, thresholds.UnreachableAfter+time.Second, func() bool {
+		m, _ := h.Member(west)
+		return !healthy(m) || probeVersion(t, server) != before
+	})
 	server.Proxy().BlackHole()
 	t.Cleanup(server.Proxy().Heal)
 	h.mayWrite.Store(true)

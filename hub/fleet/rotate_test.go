@@ -105,7 +105,7 @@ func awaitCached(t *testing.T, h *hub, k fleet.Key, s *e2e.Server) time.Duration
 	t.Helper()
 	name := managedLease(t, s)
 	m, _ := h.Member(k)
-	return await(t, "the caches follow", rotationBound, func() string {
+	return await(t, "the caches follow", time.Second, func() string {
 		key := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: name}
 		if err := m.Cluster().GetClient().Get(t.Context(), key, &coordinationv1.Lease{}); err != nil {
 			return err.Error()
@@ -144,7 +144,7 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 		t.Logf("renewals act as the new user after %v", awaitUser(t, h, east, "third"))
 		t.Logf("caches follow after %v", awaitCached(t, h, east, server))
 		// One connection for caches and one for renewals remain: no watch goes on as the old user.
-		await(t, "the old connections end", 10*time.Second, func() string {
+		await(t, "the old connections end", rotationBound, func() string {
 			if n := server.Proxy().Stats().Connections; n > 2 {
 				return fmt.Sprintf("there are %d", n)
 			}
