@@ -147,7 +147,7 @@ func (l *lane) assign(a lease.Assignment, t Timings) {
 func (l *lane) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
 	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion {
-		l.known.shown = true
+		l.known.shown, l.lookAgain = true, 0
 		return
 	}
 	l.seen++
@@ -159,7 +159,7 @@ func (l *lane) observe(obj *coordinationv1.Lease) {
 		}
 	}
 	l.know(obj)
-	l.known.shown = true
+	l.known.shown, l.lookAgain = true, 0
 }
 
 // gone takes in that a watch no longer shows the copy. The watch shows labelled Leases
@@ -172,15 +172,24 @@ func (l *lane) gone() {
 // know takes in a live answer: the copy, or nil for none.
 func (l *lane) know(obj *coordinationv1.Lease) {
 	l.known = known{read: true, lease: obj}
-	if obj != nil {
-		c, seal := wire.Read(obj)
-		l.known.copy, l.known.sealed = c, lease.Sealed(l.self.key, c, seal)
-		l.known.labelled = wire.Labelled(obj)
-		c.Cluster, c.ClusterUID, c.Hub = l.self.cluster, l.self.uid, l.self.hub
-		if l.known.ours = lease.Sealed(l.self.key, c, seal); l.known.ours {
-			l.made = obj.UID
-		}
+	if obj == nil {
+		return
 	}
+	c, seal := wire.Read(obj)
+	l.known.copy, l.known.sealed, l.known.labelled = c, lease.Sealed(l.self.key, c, seal), wire.Labelled(obj)
+	if l.known.ours = l.own(c, seal); l.known.ours {
+		l.made = obj.UID
+	}
+}
+
+// own reports whether a seal is that of a copy of this lane, but for an edit of the
+// marks that say so.
+func (l *lane) own(c lease.Copy, seal string) bool {
+	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
+		return l.known.sealed
+	}
+	c.Cluster, c.ClusterUID, c.Hub = l.self.cluster, l.self.uid, l.self.hub
+	return lease.Sealed(l.self.key, c, seal)
 }
 
 // doubt takes in that what is known may be out of date: a read must say.

@@ -39,7 +39,7 @@ var (
 
 // rig is a lane and the one Lease that it is about, with an API server's compare-and-swap.
 type rig struct {
-	t    *testing.T
+	t    testing.TB
 	lane *lane
 	now  lease.Reading
 	may  bool
@@ -54,7 +54,7 @@ type rig struct {
 	pending step
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	return &rig{t: t, now: at(0), may: true, heard: true, version: 100, lane: &lane{
 		namespace: "ns", name: "leasecast",

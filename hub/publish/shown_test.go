@@ -20,3 +20,23 @@ func TestAFollowersCopyIsReadAgainUntilAWatchShowsIt(t *testing.T) {
 	r.at(3).next("wait")
 	r.at(60).next("wait")
 }
+
+func TestAFollowersCopyThatAWatchShowsIsNotReadAgain(t *testing.T) {
+	for name, change := range map[string]func(*rig){
+		"as it was written": func(*rig) {},
+		"as somebody else has written it since": func(r *rig) {
+			r.edit()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.blind = true
+			r.assign(lease.Follow, term("west", 7))
+			r.next("read").answered().next("create west 7 stamp 0s for 15s").answered().next("wait 2s")
+			change(r)
+			r.show()
+			r.blind = false
+			r.at(2).next("wait")
+		})
+	}
+}

@@ -1,0 +1,481 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+func TestPublisher(t *testing.T) {
+	bubble(t, map[string]func(*world){
+		"renews every r": func(w *world) {
+			w.start()
+			w.assignLead("a", 20)
+			after(0)
+			w.leads("a")
+			began := time.Now()
+			after(60 * second)
+			w.leads("a")
+			if n := count(w.member.since(began), "update"); n < 12 || n > 13 {
+				w.t.Errorf("%d renewals in a minute", n)
+			}
+			w.stop()
+		},
+		"reads first where nothing was answered within 200 ms, and not otherwise": func(w *world) {
+			w.start()
+			w.assignLead("a", 20)
+			after(20 * second)
+			began := time.Now()
+			after(5 * second)
+			if rs := w.member.since(began); len(rs) != 2 || rs[0].verb != "get" || rs[1].verb != "update" {
+				w.t.Errorf("a lone renewal took %v", rs)
+			}
+			due := time.Now()
+			for len(w.member.since(due)) == 0 {
+				after(10 * time.Millisecond)
+			}
+			renewed := time.Now()
+			after(5*second - 160*time.Millisecond)
+			began = time.Now()
+			w.assignFollow("b")
+			after(165 * time.Millisecond)
+			if rs := w.member.since(began); len(rs) != 3 || rs[2].verb != "update" || rs[2].key.Namespace != "a" {
+				w.t.Errorf("a renewal %v after the last, and 160 ms after an answer to another, took %v", time.Since(renewed), rs)
+			}
+			w.stop()
+		},
+		"draws no stamp on a dead link, and nothing is promised": func(w *world) {
+			w.start()
+			w.assignLead("a", 20)
+			after(20 * second)
+			w.member.becomes(swallow, nil)
+			after(time.Millisecond)
+			before := w.promised("a")
+			after(10 * second)
+			if now := w.promised("a"); now != before {
+				w.t.Errorf("promised %+v, then %+v", before, now)
+			}
+			w.stop()
+		},
+		"sends nothing without the right to write, and goes on when it is back": func(w *world) {
+			w.start()
+			w.assignLead("a", 20)
+			w.assignFollow("b")
+			after(4 * second)
+			w.mu.Lock()
+			w.mayNot = true
+			w.mu.Unlock()
+			began := time.Now()
+			after(5 * second)
+			if rs := w.member.since(began.Add(1)); len(rs) > 0 {
+				w.t.Errorf("sent %v", rs)
+			}
+			w.mu.Lock()
+			w.mayNot = false
+			w.mu.Unlock()
+			after(100 * time.Millisecond)
+			if n := count(w.member.since(began), "update"); n != 1 {
+				w.t.Errorf("%d renewals within 100 ms", n)
+			}
+			w.stop()
+		},
+		"a clock that is put right after a step back is renewed by within r": func(w *world) {
+			w.start()
+			w.assignLead("a", 20)
+			after(time.Millisecond)
+			w.clock.step(-time.Hour)
+			after(6 * second)
+			w.clock.step(time.Hour)
+			after(5 * second)
+			w.leads("a")
+			w.stop()
+		},
+		"an edit is put right at once": func(w *world) {
+			w.member.watch = func(l *coordinationv1.Lease, there bool) {
+				if there {
+					w.Observe(l)
+				} else {
+					w.ObserveGone(keyOf(l.Namespace))
+				}
+			}
+			w.start()
+			w.assignFollow("a")
+			after(0)
+			api := w.member.Leases("a")
+			l, err := api.Get(w.t.Context(), "leasecast", metav1.GetOptions{})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			l.Spec.HolderIdentity = &l.Name
+			if _, err := api.Update(w.t.Context(), l, metav1.UpdateOptions{}); err != nil {
+				w.t.Fatal(err)
+			}
+			after(0)
+			if c, _ := w.member.has(keyOf("a")); c.Holder != "west.fleet" {
+				w.t.Errorf("the copy says %+v", c)
+			}
+			w.stop()
+		},
+		"facts are told of once": func(w *world) {
+			w.start()
+			w.assignLead("a", 20)
+			after(60 * second)
+			w.mu.Lock()
+			got := slices.Clone(w.changed)
+			w.mu.Unlock()
+			if want := []string{"", "a"}; !slices.Equal(got, want) {
+				w.t.Errorf("changed: %q, want %q", got, want)
+			}
+			w.stop()
+		},
+	})
+}
+
+// What a publisher finds at the start of a tenure.
+func TestInitial(t *testing.T) {
+	bubble(t, map[string]func(*world){
+		"is all that is sealed": func(w *world) {
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "sealed" }), testKey)
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "forged" }), lease.Key("another key"))
+			if _, read := w.Initial(); read {
+				w.t.Error("it claims to have been read before it was")
+			}
+			w.start()
+			if got, read := w.Initial(); !read || len(got) != 1 || got[0].Namespace != "sealed" {
+				w.t.Errorf("found %v %+v", read, got)
+			}
+			if got := w.Copies(); len(got) != 2 {
+				w.t.Errorf("copies: %v", got)
+			}
+			if got := w.CopiesOf("forged"); len(got) != 1 || got[0] != keyOf("forged") {
+				w.t.Errorf("copies of one namespace: %v", got)
+			}
+			w.stop()
+		},
+		"tells of another hub before anything is assigned": func(w *world) {
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.start()
+			if got := w.Facts(keyOf("a")); got.Problem != reason.OtherHub {
+				w.t.Errorf("facts: %+v", got)
+			}
+			w.stop()
+		},
+		"is asked for until it is answered": func(w *world) {
+			w.member.becomes(reset, nil)
+			w.assignFollow("a")
+			w.start()
+			after(5 * second)
+			if _, read := w.Initial(); read || count(w.member.requests, "create") > 0 {
+				w.t.Error("it went on without an answer")
+			}
+			w.member.becomes(nil, nil)
+			after(second)
+			if _, read := w.Initial(); !read || count(w.member.requests, "create") != 1 {
+				w.t.Error("it did not go on after the answer")
+			}
+			w.stop()
+		},
+	})
+}
+
+// A member that is silent costs one request at a time, and is taken up again at once.
+func TestASilentMember(t *testing.T) {
+	const led = 60
+	lead := func(w *world) {
+		w.start()
+		for _, ns := range namespaces(led) {
+			w.assignLead(ns, 20)
+		}
+		after(20 * second)
+	}
+	all := func(w *world, since time.Time) {
+		w.t.Helper()
+		renewed := map[string]bool{}
+		for _, r := range w.member.since(since) {
+			if r.verb == "update" {
+				renewed[r.key.Namespace] = true
+			}
+		}
+		if len(renewed) != led {
+			w.t.Errorf("%d of %d were renewed", len(renewed), led)
+		}
+	}
+	bubble(t, map[string]func(*world){
+		"that swallows everything": func(w *world) {
+			lead(w)
+			w.member.becomes(swallow, nil)
+			began := time.Now()
+			after(8 * second)
+			// Those that were under way when it began, and then one after the other.
+			if n := len(w.member.since(began)); n > workers+4 {
+				w.t.Errorf("%d requests in 8 s of silence", n)
+			}
+			w.member.becomes(nil, nil)
+			healed := time.Now()
+			after(testTimings.Timeout + pauseSilent + time.Millisecond) // the request under way is lost
+			all(w, healed)
+			w.stop()
+		},
+		"that refuses connections": func(w *world) {
+			lead(w)
+			w.member.becomes(reset, nil)
+			began := time.Now()
+			after(8 * second)
+			if n := len(w.member.since(began)); n > workers+90 {
+				w.t.Errorf("%d requests in 8 s", n)
+			}
+			w.member.becomes(nil, nil)
+			healed := time.Now()
+			after(pauseSilent + time.Millisecond)
+			all(w, healed)
+			w.stop()
+		},
+		"that takes everything and answers nothing": func(w *world) {
+			lead(w)
+			w.member.becomes(nil, swallow)
+			began := time.Now()
+			after(8 * second)
+			if n := len(w.member.since(began)); n > 2*workers+4 {
+				w.t.Errorf("%d requests in 8 s of silence", n)
+			}
+			w.member.becomes(nil, nil)
+			healed := time.Now()
+			after(testTimings.Timeout + pauseSilent + 6*second)
+			all(w, healed)
+			for _, ns := range namespaces(led) {
+				w.leads(ns)
+			}
+			w.stop()
+		},
+		"whose scout has nothing to ask any more": func(w *world) {
+			lead(w)
+			w.member.becomes(swallow, nil)
+			after(8 * second)
+			w.Publisher.mu.Lock()
+			scout := *w.scout
+			w.Publisher.mu.Unlock()
+			w.Close(scout.Namespace)
+			w.member.becomes(nil, nil)
+			healed := time.Now()
+			after(testTimings.Timeout + pauseSilent + time.Millisecond)
+			renewed := count(w.member.since(healed), "update")
+			if renewed != led-1 {
+				w.t.Errorf("%d were renewed", renewed)
+			}
+			w.stop()
+		},
+	})
+}
+
+// Every stamp is in the ledger before it is sent.
+func TestLedgerBeforeSend(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			r, fates := newDice(seed), newDice(seed+1000)
+			fate := func(ctx context.Context, req request) error {
+				switch fates.roll(20) {
+				case 0:
+					return swallow(ctx, req)
+				case 1:
+					return errors.New("connection reset")
+				}
+				return nil
+			}
+			check := func(ctx context.Context, req request) error {
+				if c := req.copy; c.Holder == "east.fleet" {
+					p := w.promised(req.key.Namespace)
+					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch {
+						t.Errorf("seed %d: %s is sent %+v, but the ledger says %+v", seed, req.key, c, p)
+					}
+					if boot := c.Renewed.Sub(w.clock.began) + c.Duration; boot > p.BootUntil {
+						t.Errorf("seed %d: the boot clock was not entered", seed)
+					}
+				}
+				return fate(ctx, req)
+			}
+			w.member.becomes(check, fate)
+			w.start()
+			for _, ns := range namespaces(8) {
+				w.assignLead(ns, 20)
+			}
+			for range 30 {
+				after(time.Duration(r.roll(3000)) * time.Millisecond)
+				if ns := namespaces(8)[r.roll(8)]; r.roll(3) == 0 {
+					w.assignLead(ns, 20+int64(time.Since(w.clock.began)/second))
+				}
+			}
+			w.stop()
+		})
+	}
+}
+
+// After Close, what the ledger says of the member is final, whatever is under way.
+func TestCloseIsFinal(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			r, delays := newDice(seed), newDice(seed+1000)
+			delay := func(ctx context.Context, _ request) error {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Duration(delays.roll(400)) * time.Millisecond):
+					return nil
+				}
+			}
+			w.member.becomes(delay, delay)
+			w.start()
+			w.assignLead("a", 20)
+			w.assignLead("b", 20)
+			after(time.Duration(r.roll(12000)) * time.Millisecond)
+			w.Close("a")
+			final := w.promised("a")
+			after(20 * second)
+			if now := w.promised("a"); now != final {
+				t.Errorf("seed %d: promised %+v when closed, then %+v", seed, final, now)
+			}
+			if c, ok := w.member.has(keyOf("a")); ok && c.Deadline().After(final.Until) {
+				t.Errorf("seed %d: the copy says %v, the ledger said %v", seed, c.Deadline(), final.Until)
+			}
+			w.leads("b")
+			w.stop()
+		})
+	}
+}
+
+// Whatever is under way when the publisher is stopped ends with it, and says nothing of the member.
+func TestStop(t *testing.T) {
+	for name, test := range map[string]struct {
+		run func(*world)
+	}{
+		"while copies are written": {func(w *world) {
+			w.start()
+			w.member.becomes(swallow, nil)
+			for _, ns := range namespaces(40) {
+				w.assignLead(ns, 20)
+			}
+			after(second)
+		}},
+		"while they are read for the first time": {func(w *world) {
+			w.member.becomes(swallow, nil)
+			w.start()
+			after(second)
+		}},
+		"between two attempts to read them": {func(w *world) {
+			w.member.becomes(reset, nil)
+			w.start()
+			w.mu.Lock()
+			w.reports = nil
+			w.mu.Unlock()
+			after(500 * time.Millisecond)
+		}},
+		"when nothing is under way": {func(w *world) { w.start() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				test.run(w)
+				w.stop()
+				for _, err := range w.reports {
+					if err != nil {
+						t.Errorf("reported: %v", err)
+					}
+				}
+				began := time.Now()
+				w.assignLead("late", 20)
+				after(10 * second)
+				if rs := w.member.since(began.Add(1)); len(rs) > 0 {
+					t.Errorf("requests after Run has returned: %v", rs)
+				}
+			})
+		})
+	}
+}
+
+// What the member's health is told.
+func TestReport(t *testing.T) {
+	bubble(t, map[string]func(*world){
+		"a conflict is an answer": func(w *world) {
+			w.start()
+			w.assignLead("a", 20)
+			after(0)
+			c, _ := w.member.has(keyOf("a"))
+			w.member.put(c, testKey)
+			after(10 * second)
+			for _, err := range w.reports {
+				if err != nil {
+					w.t.Errorf("reported: %v", err)
+				}
+			}
+			w.stop()
+		},
+		"a timeout is a failure": func(w *world) {
+			w.start()
+			w.member.becomes(swallow, nil)
+			w.assignLead("a", 20)
+			after(3100 * time.Millisecond)
+			w.mu.Lock()
+			last := w.reports[len(w.reports)-1]
+			w.mu.Unlock()
+			if !errors.Is(last, context.DeadlineExceeded) {
+				w.t.Errorf("reported: %v", last)
+			}
+			if got := w.Facts(keyOf("a")); got.Problem != reason.Unreachable {
+				w.t.Errorf("facts: %+v", got)
+			}
+			w.stop()
+		},
+	})
+}
+
+func TestLedger(t *testing.T) {
+	l, key, other := NewLedger(), keyOf("a"), keyOf("b")
+	l.enter(key, 20, at(0), 60*second)
+	l.enter(key, 20, at(10), 15*second)
+	if p := l.Promise(key); p.Until != wall(60) || p.BootUntil != 1060*second || p.Settled {
+		t.Errorf("after a shorter promise: %+v", p)
+	}
+	l.enter(key, 21, lease.Reading{Wall: wall(-100), Boot: 2000 * second}, 15*second)
+	if p := l.Promise(key); p.Until != wall(60) || p.BootUntil != 2015*second || p.Epoch != 21 {
+		t.Errorf("after a step back of the wall clock: %+v", p)
+	}
+	l.enter(key, 21, at(50), 15*second)
+	if p := l.Promise(key); p.Until != wall(65) || !p.Settled {
+		t.Errorf("after a longer promise: %+v", p)
+	}
+	if p := l.Promise(other); p != (Promise{}) {
+		t.Errorf("of another namespace: %+v", p)
+	}
+	l.Forget(key)
+	if p := l.Promise(key); p != (Promise{}) {
+		t.Errorf("after it was forgotten: %+v", p)
+	}
+}
+
+// The renewal of one copy without its I/O.
+func BenchmarkRenewal(b *testing.B) {
+	r := newRig(b)
+	r.leads()
+	now := 0.0
+	b.ReportAllocs()
+	for b.Loop() {
+		now += 5
+		s := r.lane.next(at(now), true, true)
+		if s.action != update {
+			b.Fatalf("at %v: %s", now, describe(s))
+		}
+		if r.lane.settle(s, s.lease, nil) != 0 {
+			b.Fatal("not settled")
+		}
+	}
+}

@@ -1,0 +1,346 @@
+package publish
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// patience bounds every wait for a real API server.
+const patience = 30 * time.Second
+
+// slowLink keeps back updates, which arrive after their sender has given up.
+type slowLink struct {
+	next http.RoundTripper
+
+	mu   sync.Mutex
+	hold bool
+	kept []renewal
+}
+
+// renewal is a request that was kept back.
+type renewal struct {
+	request *http.Request
+	body    string
+}
+
+func (l *slowLink) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	hold := l.hold && r.Method == http.MethodPut
+	l.mu.Unlock()
+	if !hold {
+		return l.next.RoundTrip(r)
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.kept = append(l.kept, renewal{request: r, body: string(body)})
+	l.mu.Unlock()
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func (l *slowLink) holdUpdates(hold bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold = hold
+}
+
+// oldest takes out the oldest update that was kept back.
+func (l *slowLink) oldest() (u renewal, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.kept) > 0 {
+		u, ok, l.kept = l.kept[0], true, nil
+	}
+	return u, ok
+}
+
+// server is a real API server with a publisher at work.
+type server struct {
+	t      *testing.T
+	client *kubernetes.Clientset // of an administrator
+	link   *slowLink
+	p      *Publisher
+	stop   func()
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	log.SetLogger(logr.Discard()) // it complains otherwise
+	env := &envtest.Environment{}
+	config, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Errorf("stop the API server: %v", err)
+		}
+	})
+	config.QPS = -1
+	config.Timeout = patience
+	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{}}
+	slow := rest.CopyConfig(config)
+	slow.ContentType, slow.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // to be edited on its way
+	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		s.link.next = next
+		return s.link
+	})
+	s.p = New(Options{
+		Client: kubernetes.NewForConfigOrDie(slow).CoordinationV1(),
+		Fleet:  fleetName, Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub", Key: testKey,
+		Clock: &clock.System{}, Ledger: NewLedger(), Log: logr.Discard(),
+		Queue:    workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		MayStamp: func(lease.Reading) bool { return true },
+		Report:   func(bool, lease.Reading, error) {},
+		Changed:  func(string) {},
+	})
+	return s
+}
+
+func (s *server) run() {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.p.Run(ctx)
+	}()
+	s.stop = func() {
+		cancel()
+		<-ended
+	}
+	s.t.Cleanup(s.stop)
+}
+
+func (s *server) namespace(name string) types.NamespacedName {
+	s.t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := s.client.CoreV1().Namespaces().Create(s.t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	return keyOf(name)
+}
+
+func (s *server) get(key types.NamespacedName) (*coordinationv1.Lease, error) {
+	return s.client.CoordinationV1().Leases(key.Namespace).Get(s.t.Context(), key.Name, metav1.GetOptions{})
+}
+
+func (s *server) eventually(what string, is func() bool) {
+	s.t.Helper()
+	if err := wait.PollUntilContextTimeout(s.t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+		return is(), nil
+	}); err != nil {
+		s.t.Fatalf("not in %v: %s", patience, what)
+	}
+}
+
+// lead makes the member lead, renewed often, with short timeouts.
+func (s *server) lead(key types.NamespacedName) {
+	s.t.Helper()
+	t := term("east", 20)
+	t.Acquired = s.p.Clock.Now().Wall
+	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: t, First: true}, Timings{Renew: 300 * time.Millisecond, Timeout: 500 * time.Millisecond})
+	s.eventually("the member leads", func() bool { return s.p.Facts(key).InPlace })
+}
+
+// A real API server is asked what the rules of this package rest on.
+func TestOnARealServer(t *testing.T) {
+	s := newServer(t)
+	s.run()
+	t.Run("a late update does not re-create a deleted Lease", func(t *testing.T) { lateUpdate(t, s) })
+	t.Run("a late update does not overwrite a newer one", func(t *testing.T) { overtakenUpdate(t, s) })
+	t.Run("an edit is put right", func(t *testing.T) { editOnServer(t, s) })
+	t.Run("a Lease of somebody else is left alone", func(t *testing.T) { foreignLease(t, s) })
+	t.Run("a copy is removed, but not one that was made since", func(t *testing.T) { removeOnServer(t, s) })
+	t.Run("a namespace that is not there does not make it spin", func(t *testing.T) { missingNamespace(t, s) })
+	t.Run("what was written is believed by the next tenure", func(t *testing.T) { nextTenure(t, s) })
+}
+
+// deliver sends an update at last, and returns the status it gets.
+func (s *server) deliver(u renewal) int {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	r := u.request.Clone(ctx)
+	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(u.body)), int64(len(u.body))
+	answer, err := s.link.next.RoundTrip(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
+}
+
+// keepBack keeps back the next renewal of what leads.
+func (s *server) keepBack() (u renewal) {
+	s.t.Helper()
+	s.link.holdUpdates(true)
+	defer s.link.holdUpdates(false)
+	s.eventually("a renewal is kept back", func() (ok bool) {
+		u, ok = s.link.oldest()
+		return ok
+	})
+	return u
+}
+
+func lateUpdate(t *testing.T, s *server) {
+	key := s.namespace("late")
+	s.lead(key)
+	late := s.keepBack()
+	s.p.Assign(key, lease.Assignment{Role: lease.Absent}, testTimings)
+	s.eventually("the copy is removed", func() bool {
+		_, err := s.get(key)
+		return apierrors.IsNotFound(err)
+	})
+	if status := s.deliver(late); status != http.StatusConflict {
+		t.Errorf("the late update got the status %d", status)
+	}
+	if _, err := s.get(key); !apierrors.IsNotFound(err) {
+		t.Fatalf("the late update left %v", err)
+	}
+	// This is what the UID is for.
+	uid := regexp.MustCompile(`"uid":"[^"]*",`)
+	if !uid.MatchString(late.body) {
+		t.Fatalf("the update has no UID: %s", late.body)
+	}
+	late.body = uid.ReplaceAllString(late.body, "")
+	late.body = regexp.MustCompile(`"resourceVersion":"[^"]*",`).ReplaceAllString(late.body, "")
+	if status := s.deliver(late); status != http.StatusCreated {
+		t.Errorf("without the UID it got the status %d", status)
+	}
+}
+
+func overtakenUpdate(t *testing.T, s *server) {
+	key := s.namespace("overtaken")
+	s.lead(key)
+	late := s.keepBack()
+	before, err := s.get(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("a later renewal is stored", func() bool {
+		now, err := s.get(key)
+		return err == nil && now.Spec.RenewTime.After(before.Spec.RenewTime.Time)
+	})
+	if status := s.deliver(late); status != http.StatusConflict {
+		t.Errorf("the late update got the status %d", status)
+	}
+	s.p.Close(key.Namespace)
+}
+
+func editOnServer(t *testing.T, s *server) {
+	key := s.namespace("edited")
+	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+	s.eventually("the copy is written", func() bool { return s.p.Facts(key).InPlace })
+	l, err := s.get(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Labels, l.Annotations = nil, nil
+	*l.Spec.HolderIdentity = "east.fleet"
+	edited, err := s.client.CoordinationV1().Leases(key.Namespace).Update(t.Context(), l, metav1.UpdateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.p.ObserveGone(key) // as a watch of labelled Leases tells it
+	s.eventually("the edit is put right", func() bool {
+		now, err := s.get(key)
+		return err == nil && now.UID == edited.UID && *now.Spec.HolderIdentity == "west.fleet" && now.Labels[v1alpha1.ManagedLabel] == "true"
+	})
+}
+
+func foreignLease(t *testing.T, s *server) {
+	key := s.namespace("foreign")
+	theirs, err := s.client.CoordinationV1().Leases(key.Namespace).Create(t.Context(),
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: term("east", 20), First: true}, testTimings)
+	s.eventually("it is told of", func() bool { return s.p.Facts(key).Problem != "" })
+	if now, err := s.get(key); err != nil || now.ResourceVersion != theirs.ResourceVersion {
+		t.Errorf("it was touched: %v, %+v", err, now)
+	}
+	if p := s.p.Ledger.Promise(types.NamespacedName{Namespace: fleetName, Name: key.Namespace}); p != (Promise{}) {
+		t.Errorf("something was promised: %+v", p)
+	}
+}
+
+func removeOnServer(t *testing.T, s *server) {
+	key := s.namespace("removed")
+	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+	s.eventually("the copy is written", func() bool { return s.p.Facts(key).InPlace })
+	// Somebody replaces it, unseen.
+	if err := s.client.CoordinationV1().Leases(key.Namespace).Delete(t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	theirs := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: key.Name}}
+	if _, err := s.client.CoordinationV1().Leases(key.Namespace).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.p.Assign(key, lease.Assignment{Role: lease.Absent}, testTimings)
+	s.eventually("it is told of", func() bool { return s.p.Facts(key).Problem != "" })
+	if _, err := s.get(key); err != nil {
+		t.Errorf("somebody else's Lease: %v", err)
+	}
+}
+
+func missingNamespace(t *testing.T, s *server) {
+	key := keyOf("missing")
+	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+	s.eventually("it is told of", func() bool { return s.p.Facts(key).Problem == "NamespaceMissing" })
+	s.namespace("missing")
+	s.eventually("the copy is written", func() bool { return s.p.Facts(key).InPlace })
+	if f := s.p.Facts(key); f.Problem != "" {
+		t.Errorf("the facts are still %+v", f)
+	}
+}
+
+func nextTenure(t *testing.T, s *server) {
+	key := s.namespace("next")
+	s.lead(key)
+	s.stop()
+	next := New(s.p.Options)
+	if !next.ReadAll(t.Context()) {
+		t.Fatal("the copies could not be read")
+	}
+	found, _ := next.Initial()
+	for _, c := range found {
+		if c.Namespace == key.Namespace {
+			if want, _ := s.p.Initial(); len(want) > 0 {
+				t.Errorf("the first tenure found %+v in an empty member", want)
+			}
+			if !c.LeadsHere() || c.Epoch != 20 || !c.Live(s.p.Clock.Now().Wall) {
+				t.Errorf("the copy says %+v", c)
+			}
+			return
+		}
+	}
+	t.Errorf("%s is not among %d sealed copies", key, len(found))
+}
