@@ -16,38 +16,41 @@ import (
 type fault struct {
 	name string
 	do   func(*world)
+	// member says that it concerns what is in members or on the way to them, loses that
+	// it takes records away.
+	member, loses bool
 }
 
 // pick draws one of several.
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
 var allFaults = []fault{
-	{"a replica is stopped", func(w *world) {
+	{name: "a replica is stopped", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			r.freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
 		}
 	}},
-	{"a replica is killed", func(w *world) {
+	{name: "a replica is killed", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			r.crash()
 		}
 	}},
-	{"a replica is asked to end", func(w *world) {
+	{name: "a replica is asked to end", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			r.stopping = true
 		}
 	}},
-	{"a replica is cut off from a member", func(w *world) {
+	{name: "a replica is cut off from a member", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			w.cut(r.proc, &pick(w.rng, w.members).machine)
 		}
-	}},
-	{"a replica is cut off from the hub's API server", func(w *world) {
+	}, member: true},
+	{name: "a replica is cut off from the hub's API server", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			w.cut(r.proc, &w.hub.machine)
 		}
 	}},
-	{"a member is cut off from all replicas", func(w *world) {
+	{name: "a member is cut off from all replicas", do: func(w *world) {
 		m := pick(w.rng, w.members)
 		l, d := w.drawCut(), w.between(500*time.Millisecond, 15*time.Second)
 		for _, r := range w.replicas {
@@ -55,42 +58,42 @@ var allFaults = []fault{
 				w.cutAs(r.proc, &m.machine, l, d)
 			}
 		}
-	}},
-	{"an API server of a member is stopped", func(w *world) {
+	}, member: true},
+	{name: "an API server of a member is stopped", do: func(w *world) {
 		pick(w.rng, w.members).frozen = w.now + w.between(100*time.Millisecond, 12*time.Second)
-	}},
-	{"the API server of the hub is stopped", func(w *world) {
+	}, member: true},
+	{name: "the API server of the hub is stopped", do: func(w *world) {
 		w.hub.frozen = w.now + w.between(100*time.Millisecond, 12*time.Second)
 	}},
-	{"an API server of a member is down", func(w *world) {
+	{name: "an API server of a member is down", do: func(w *world) {
 		m := pick(w.rng, w.members)
 		m.down = true
 		w.after(w.between(100*time.Millisecond, 12*time.Second), func() { m.down = false })
-	}},
-	{"a reader restarts", func(w *world) {
+	}, member: true},
+	{name: "a reader restarts", do: func(w *world) {
 		i := w.rng.IntN(len(w.readers))
 		r := w.readers[i]
 		r.crash()
 		w.readers[i] = w.newReader(r.m, r.number, r.host)
 	}},
-	{"a reader is stopped", func(w *world) {
+	{name: "a reader is stopped", do: func(w *world) {
 		pick(w.rng, w.readers).freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
 	}},
-	{"a watch breaks", func(w *world) {
+	{name: "a watch breaks", do: func(w *world) {
 		if ws := pick(w.rng, w.members).watchers; len(ws) > 0 {
 			pick(w.rng, ws).relist(w.staleBy())
 		}
 	}},
-	{"a priority is edited", func(w *world) {
+	{name: "a priority is edited", do: func(w *world) {
 		w.editCluster(func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
 	}},
-	{"a priority label comes or goes", func(w *world) {
+	{name: "a priority label comes or goes", do: func(w *world) {
 		w.editCluster(func(c *simCluster) { c.label = !c.label })
 	}},
-	{"a Cluster is paused or unpaused", func(w *world) {
+	{name: "a Cluster is paused or unpaused", do: func(w *world) {
 		w.editCluster(func(c *simCluster) { c.paused = !c.paused })
 	}},
-	{"the policy is deleted or made again", func(w *world) {
+	{name: "the policy is deleted or made again", do: func(w *world) {
 		if len(w.hub.policies) > 0 {
 			w.hub.policies = nil
 		} else {
@@ -98,23 +101,23 @@ var allFaults = []fault{
 		}
 		w.hubChanged()
 	}},
-	{"the policy is edited", func(w *world) {
+	{name: "the policy is edited", do: func(w *world) {
 		w.editPolicy()
 		w.hubChanged()
 	}},
-	{"a copy is deleted", func(w *world) {
+	{name: "a copy is deleted", do: func(w *world) {
 		m := pick(w.rng, w.members)
 		if keys := sortedKeys(m.leases); len(keys) > 0 {
 			_ = m.remove(pick(w.rng, keys), nil)
 		}
-	}},
-	{"a copy is edited", func(w *world) { w.editCopy(pick(w.rng, w.members)) }},
-	{"a namespace goes or comes", func(w *world) {
+	}, member: true},
+	{name: "a copy is edited", do: func(w *world) { w.editCopy(pick(w.rng, w.members)) }, member: true},
+	{name: "a namespace goes or comes", do: func(w *world) {
 		w.toggleSpace(pick(w.rng, w.members), pick(w.rng, w.spaces))
-	}},
-	{"a member is restored", func(w *world) { w.restoreMember(pick(w.rng, w.members)) }},
-	{"a record is edited", func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }},
-	{"the records are lost", func(w *world) { w.loseRecords() }},
+	}, member: true},
+	{name: "a member is restored", do: func(w *world) { w.restoreMember(pick(w.rng, w.members)) }, member: true},
+	{name: "a record is edited", do: func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }, loses: true},
+	{name: "the records are lost", do: func(w *world) { w.loseRecords() }, loses: true},
 }
 
 // someReplica returns one that lives.

@@ -40,7 +40,8 @@ type scenario struct {
 	stopAtReading float64 // of each reading of a clock
 	longestStop   time.Duration
 	kinds         []fault
-	generation    int // of the policy
+	forgetful     bool // records are lost while members cannot be asked: epochs may fall
+	generation    int  // of the policy
 }
 
 // slack is what a leader may take beyond the floor once the faults have ended: the
@@ -65,7 +66,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		Duration: time.Duration(durations[len(durations)-1]) * time.Second,
 		Renew:    time.Second, Timeout: 500 * time.Millisecond, Skew: 250 * time.Millisecond,
 	}
-	w.h = time.Duration(1+w.rng.IntN(3)) * time.Second
+	w.h = time.Duration(pick(w.rng, []int{1, 2, 2, 3, 3, 3})) * time.Second
 	w.spaces = []string{"ns1", "ns2"}[:1+w.rng.IntN(2)]
 	w.faults = w.between(5*time.Second, 30*time.Second)
 	w.longestStop = w.between(100*time.Millisecond, 12*time.Second)
@@ -84,6 +85,13 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		if w.chance(0.4) {
 			w.kinds = append(w.kinds, f)
 		}
+	}
+	// Epochs of namespaces that lost their records rise on if the members can be asked.
+	if loses := slices.ContainsFunc(w.kinds, func(f fault) bool { return f.loses }); loses && w.chance(0.5) {
+		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool { return f.member })
+		w.late, w.veryLate, w.loss, w.busy, w.broken = 0, 0, 0, 0, 0
+	} else {
+		w.forgetful = loses
 	}
 	w.oracle.highest = map[string]int64{}
 	w.populate()
@@ -172,6 +180,7 @@ func (w *world) judge() {
 	for _, ns := range w.spaces {
 		r := w.hub.records[ns]
 		switch leader := w.leader(ns); {
+		case leader == nil && w.forgetful && r != nil && r.Status.Epoch < w.oracle.highest[ns]:
 		case leader == nil:
 			w.stuck("%s: nobody may act %v after the last fault", ns, w.settle())
 			return

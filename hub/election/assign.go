@@ -14,7 +14,9 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
 		Epoch: r.Epoch, Acquired: r.Acquired, Duration: min(duration, r.Duration),
 	}}
-	if r.Leader != "" {
+	// A record that was edited by hand may name a leader where nobody leads. Its own copy
+	// must not name it then: followers' copies carry stamps that are promised to nobody.
+	if r.Leader != "" && r.Phase != Vacant {
 		a.Term.Holder = lease.Identity(r.Leader, fleet)
 	}
 	switch r.Phase {

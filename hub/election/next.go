@@ -163,6 +163,9 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	r := s.Record
 	r.Next = next(cs, "")
+	// What copies show is recorded before any of them is removed, as those of another
+	// name are: the next tenure may find no other trace of it.
+	r.Epoch = max(r.Epoch, s.Highest)
 	if r.Lost() {
 		r.Phase, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
 		r.Duration = max(s.LargestDuration, p.Timings.Duration) // stays the bound of what was lost

@@ -10,6 +10,7 @@ package tenure
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -114,6 +115,9 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	if r.HolderIdentity == "" {
 		// The instant of the release is read after the last stamp can have been drawn.
 		r.RenewTime = metav1.NewTime(l.tenure.release())
+		if !l.tenure.saw(l.Identity()) {
+			return errNotHeld
+		}
 		return l.Interface.Update(ctx, r)
 	}
 	sent := l.tenure.clock.Now()
@@ -122,6 +126,18 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 		l.tenure.won(r, sent)
 	}
 	return err
+}
+
+// errNotHeld refuses a release that would end the tenure of another replica.
+var errNotHeld = errors.New("the election is not released: another replica holds it")
+
+// saw reports whether the election's Lease named this holder when it was last read.
+// client-go's elector does not look: when it could not renew, it releases whatever it
+// reads last, and the next replica would take that for the end of all stamps.
+func (t *Tenure) saw(holder string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seen != nil && t.seen.HolderIdentity == holder
 }
 
 // release ends the right to write and returns an instant after the last stamp.
