@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
@@ -129,18 +130,11 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	c.client, c.live = local.GetClient(), local.GetAPIReader()
 	c.events = local.GetEventRecorder("leasecast-hub")
 
-	records, err := mccontroller.New("namespaceleader", mgr, controller.TypedOptions[mcreconcile.Request]{
-		MaxConcurrentReconciles: workers,
-		Reconciler:              reconcile.TypedFunc[mcreconcile.Request](c.reconcileNamespace),
-		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
-	})
+	records, err := mccontroller.New("namespaceleader", mgr, controllerOptions(local, c.reconcileNamespace, workers))
 	if err != nil {
 		return err
 	}
-	policies, err := mccontroller.New("leadershippolicy", mgr, controller.TypedOptions[mcreconcile.Request]{
-		Reconciler:         reconcile.TypedFunc[mcreconcile.Request](c.reconcilePolicy),
-		SkipNameValidation: ptr.To(true),
-	})
+	policies, err := mccontroller.New("leadershippolicy", mgr, controllerOptions(local, c.reconcilePolicy, 1))
 	if err != nil {
 		return err
 	}
@@ -160,6 +154,19 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	unsubscribe := c.Fleet.Subscribe(c.memberChanged)
 	_ = unsubscribe // for as long as the process lives
 	return nil
+}
+
+// controllerOptions fills in what multicluster-runtime leaves empty: the manager's
+// defaults, its logger among them.
+func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int) controller.TypedOptions[mcreconcile.Request] {
+	o := controller.TypedOptions[mcreconcile.Request]{
+		MaxConcurrentReconciles: concurrent,
+		Reconciler:              f,
+		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
+		Logger:                  mgr.GetLogger(),
+	}
+	o.DefaultFromConfig(mgr.GetControllerOptions())
+	return o
 }
 
 // Start runs the work for members until ctx ends. It returns when all of it has
