@@ -118,7 +118,7 @@ func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
 	// One of them is mended.
 	mended := fleet.Key{Fleet: "bad", Name: "silent"}
 	setKubeconfig(t, mended, proxied(t, servers(t).Member("west")))
-	t.Logf("mended after %v", h.awaitMember(t, mended, "the silent one is mended", 5*time.Second, connected))
+	t.Logf("mended after %v", h.awaitMember(t, mended, "the silent one is mended", rotationBound, connected))
 
 	start = time.Now()
 	h.stop()
