@@ -176,6 +176,12 @@ func TestMemberAsksForNoMoreThanItsNamespaces(t *testing.T) {
 
 func TestHealthz(t *testing.T) {
 	synced := func(r *reader) { _ = r.WaitForSync(context.Background()) }
+	renew := func(r *reader, d time.Duration) {
+		for range d / (5 * time.Second) {
+			pass(5 * time.Second)
+			r.put(r.cluster.copyOf(ns, us, 7))
+		}
+	}
 	cases := map[string]struct {
 		first   mode // of the server when the Member starts
 		happens func(r *reader)
@@ -189,6 +195,9 @@ func TestHealthz(t *testing.T) {
 		"one that comes back is trusted again":           {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter); r.become(answers); pass(staleAfter) }},
 		"permission taken away later is noticed":         {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
 		"watches that begin but say nothing are noticed": {happens: func(r *reader) { synced(r); r.become(deaf); pass(2 * staleAfter) }, stale: true},
+		"renewals are signs of life":                     {first: terse, happens: func(r *reader) { synced(r); renew(r, 2*staleAfter) }},
+		"without them only bookmarks are":                {first: terse, happens: func(r *reader) { synced(r); pass(2 * staleAfter) }, stale: true},
+		"lists are, where watches are refused":           {first: lists, happens: func(r *reader) { synced(r); pass(2 * staleAfter) }},
 		"and are ended and begun anew":                   {happens: func(r *reader) { synced(r); r.become(deaf); pass(staleAfter); r.become(answers); pass(staleAfter) }},
 		"a suspend longer than that is staleness":        {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(staleAfter + 1) }, stale: true},
 		"until the server is heard again":                {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(time.Hour); pass(staleAfter) }},
@@ -236,4 +245,25 @@ func TestNewRefusesBadOptions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where watches are refused but lists are not, the lists must do.
+func TestMemberFollowsListsWhereWatchesAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		r.become(lists)
+		r.put(r.cluster.copyOf(ns, us, 7))
+		defer r.start(t)()
+		if err := r.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.Term(ns); !ok {
+			t.Error("does not lead after the list")
+		}
+		r.put(r.cluster.copyOf(ns, them, 8))
+		pass(5 * time.Second)
+		if _, ok := r.Term(ns); ok {
+			t.Error("leads although later lists say otherwise")
+		}
+	})
 }

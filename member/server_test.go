@@ -40,6 +40,8 @@ const (
 	hangs        // accepts requests and never answers
 	refuses      // 403 to everything
 	deaf         // lets watches begin, but they say nothing and never end
+	terse        // sends no bookmarks
+	lists        // lists, but refuses to watch
 )
 
 type stream struct {
@@ -108,7 +110,9 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	case m == hangs:
 		<-req.Context().Done()
 		return nil, req.Context().Err()
-	case m == refuses:
+	case m == lists && query.Get("watch") == "":
+		return s.list(namespaceIn(req.URL.Path)), nil
+	case m == refuses || m == lists:
 		return answer(http.StatusForbidden, metav1.Status{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
 			Status:   metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
@@ -133,6 +137,9 @@ func (s *server) stream(req *http.Request, m mode, w *io.PipeWriter) {
 	ends := time.NewTimer(time.Duration(seconds) * time.Second)
 	defer ends.Stop()
 	bookmark := time.NewTimer(time.Duration(seconds-2) * time.Second)
+	if m == terse {
+		bookmark.Stop()
+	}
 	defer bookmark.Stop()
 
 	st := &stream{namespace: namespaceIn(req.URL.Path), events: make(chan []byte, 100)}
@@ -169,6 +176,21 @@ func (s *server) stream(req *http.Request, m mode, w *io.PipeWriter) {
 			return
 		}
 	}
+}
+
+func (s *server) list(namespace string) *http.Response {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := coordinationv1.LeaseList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(max(s.version, 1))},
+	}
+	for _, l := range s.leases {
+		if namespace == "" || namespace == l.Namespace {
+			list.Items = append(list.Items, *l)
+		}
+	}
+	return answer(http.StatusOK, list)
 }
 
 func (s *server) bookmark(annotation string) []byte {

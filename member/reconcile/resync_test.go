@@ -101,14 +101,32 @@ func TestResyncEnqueuesWhatIsLedWhenItStarts(t *testing.T) {
 
 func TestResyncEndsWithItsController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := membertest.New()
+		f := &counting{Fake: membertest.New()}
 		q, stop := start(t, f, fake.NewClientBuilder().WithObjects(object(ns, "a")).Build())
+		if f.listeners.Load() != 1 {
+			t.Errorf("%d listeners while it runs, want 1", f.listeners.Load())
+		}
 		stop()
 		f.Promote(ns)
-		if got := drain(q); len(got) != 0 {
-			t.Errorf("enqueued %q after the end", got)
+		if got := drain(q); len(got) != 0 || f.listeners.Load() != 0 {
+			t.Errorf("enqueued %q after the end, and left %d listeners", got, f.listeners.Load())
 		}
 	})
+}
+
+// counting knows how many listeners it has.
+type counting struct {
+	*membertest.Fake
+	listeners atomic.Int64
+}
+
+func (c *counting) Listen(l member.Listener) (remove func()) {
+	c.listeners.Add(1)
+	inner := c.Fake.Listen(l)
+	return func() {
+		c.listeners.Add(-1)
+		inner()
+	}
 }
 
 // failing is a reader whose lists fail until told otherwise.
