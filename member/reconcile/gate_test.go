@@ -18,9 +18,9 @@ import (
 const ns = "shop"
 
 var (
-	request = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ns, Name: "book"}}
-	again   = reconcile.Result{RequeueAfter: time.Minute}
-	broken  = errors.New("broken")
+	request   = reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ns, Name: "book"}}
+	again     = reconcile.Result{RequeueAfter: time.Minute}
+	errBroken = errors.New("errBroken")
 )
 
 func TestGateActsOnlyForTheLeader(t *testing.T) {
@@ -38,7 +38,7 @@ func TestGateActsOnlyForTheLeader(t *testing.T) {
 		"this one leads another namespace":  {before: func(f *membertest.Fake) { f.Promote("other") }},
 		"the term ran out":                  {before: func(f *membertest.Fake) { f.Promote(ns); f.Expire() }},
 		"this cluster leads":                {before: func(f *membertest.Fake) { f.Promote(ns) }, acts: true, result: again},
-		"and fails":                         {before: func(f *membertest.Fake) { f.Promote(ns) }, fails: true, acts: true, err: broken},
+		"and fails":                         {before: func(f *membertest.Fake) { f.Promote(ns) }, fails: true, acts: true, err: errBroken},
 		"the term is renewed meanwhile": {
 			before: func(f *membertest.Fake) { f.Promote(ns) }, during: func(f *membertest.Fake) { f.Renew(ns) }, acts: true, result: again},
 		"the term ends meanwhile, so the result is dropped": {
@@ -61,7 +61,7 @@ func TestGateActsOnlyForTheLeader(t *testing.T) {
 						tc.during(f)
 					}
 					if tc.fails {
-						return reconcile.Result{}, broken
+						return reconcile.Result{}, errBroken
 					}
 					return again, nil
 				}))
