@@ -67,6 +67,7 @@ type Controller struct {
 	attached map[fleet.Key]*attachment
 	ends     map[fleet.Key]chan struct{}    // closed when the latest attachment has ended
 	granted  map[types.NamespacedName]int64 // the epochs that this tenure granted
+	highest  map[types.NamespacedName]int64 // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
 	problems map[fleet.Key]fleet.Problem // of each Cluster, the one that an event told of
 }
@@ -93,6 +94,7 @@ func New(o Options) *Controller {
 		attached: map[fleet.Key]*attachment{},
 		ends:     map[fleet.Key]chan struct{}{},
 		granted:  map[types.NamespacedName]int64{},
+		highest:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},
 		problems: map[fleet.Key]fleet.Problem{},
 	}

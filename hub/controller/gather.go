@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,9 +145,22 @@ func (c *Controller) claim(v *view, policies []*policy) {
 			v.stop = "the Clusters are moving to another hub"
 		}
 	}
+	if v.policy == nil && recorded == "" && v.unread(policies) {
+		// The record that would tell is lost. Nothing is taken away for that: a leader's
+		// copy may stand in the cluster that was read first.
+		v.stop = "whether a policy claims the namespace is not known before every cluster has been read"
+	}
 	if !c.sight.synced() {
 		v.stop = "the Clusters are not known yet"
 	}
+}
+
+// unread reports whether a member that one of the policies speaks of was not read yet.
+func (v *view) unread(policies []*policy) bool {
+	return slices.ContainsFunc(v.members, func(m memberView) bool {
+		return !m.isRead && !m.Gone && m.PriorityReason != reason.NoPriority &&
+			slices.ContainsFunc(policies, func(p *policy) bool { return p.selects(m.Member) })
+	})
 }
 
 // claimedBy reports whether one policy claims the namespace.
@@ -177,6 +191,8 @@ func (c *Controller) fold(v *view) {
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
 	c.mu.Lock()
 	s.Mine = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
+	c.highest[v.key] = max(c.highest[v.key], c.granted[v.key], s.Record.Epoch)
+	s.Highest = c.highest[v.key] // the record may have been edited, or lost, since
 	c.mu.Unlock()
 	name := v.copyKey()
 	for i := range v.members {

@@ -207,6 +207,7 @@ func (c *Controller) finish(ctx context.Context, v *view) error {
 	c.ledger.Forget(v.key)
 	c.mu.Lock()
 	delete(c.granted, v.key)
+	delete(c.highest, v.key)
 	delete(c.claims, v.key)
 	c.mu.Unlock()
 	return nil

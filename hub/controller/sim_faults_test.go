@@ -9,6 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -244,6 +246,7 @@ func (w *world) editRecord(ns string) {
 		return
 	}
 	r = r.DeepCopy()
+	w.forget(ns)
 	switch s := &r.Status; w.rng.IntN(6) {
 	case 0:
 		*s = v1alpha1.NamespaceLeaderStatus{}
@@ -262,6 +265,19 @@ func (w *world) editRecord(ns string) {
 	w.hub.putRecord(ns, r)
 }
 
+// forget notes the loss of a record that was the last to know the epoch, as when its
+// copies are gone already: the next one may then be lower.
+func (w *world) forget(ns string) {
+	for _, m := range w.members {
+		for _, obj := range m.leases {
+			if c, mac := wire.Read(obj); c.Namespace == ns && c.Epoch >= w.hub.records[ns].Status.Epoch && lease.Sealed(simKey, c, mac) {
+				return
+			}
+		}
+	}
+	w.forgetful = true
+}
+
 // loseRecords is what a move to another management cluster does: the records come
 // without their status, and other processes begin.
 func (w *world) loseRecords() {
@@ -273,6 +289,7 @@ func (w *world) loseRecords() {
 	}
 	for _, ns := range w.spaces {
 		if r := w.hub.records[ns]; r != nil {
+			w.forget(ns)
 			lost := r.DeepCopy()
 			lost.Status = v1alpha1.NamespaceLeaderStatus{}
 			w.hub.putRecord(ns, lost)

@@ -61,6 +61,7 @@ func (r *reader) rule(key types.NamespacedName) *lease.Reader {
 func (r *reader) seen(obj *coordinationv1.Lease) {
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
 	c, _ := wire.Read(obj)
+	r.w.oracle.seen = max(r.w.oracle.seen, c.Epoch)
 	p := r.rule(key).Observe(c, r.host.read(r.w.now))
 	r.permitted(key, p)
 }
@@ -85,6 +86,7 @@ func (r *reader) permitted(key types.NamespacedName, p lease.Permit) {
 type oracle struct {
 	violation string
 	highest   map[string]int64 // the highest epoch permitted so far, by namespace
+	seen      int64            // the highest epoch that any reader has seen
 	overlap   bool
 	stuck     bool
 	terms     int

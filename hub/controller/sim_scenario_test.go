@@ -180,7 +180,7 @@ func (w *world) judge() {
 	for _, ns := range w.spaces {
 		r := w.hub.records[ns]
 		switch leader := w.leader(ns); {
-		case leader == nil && w.forgetful && r != nil && r.Status.Epoch < w.oracle.highest[ns]:
+		case leader == nil && w.forgetful && r != nil && r.Status.Epoch < w.oracle.seen:
 		case leader == nil:
 			w.stuck("%s: nobody may act %v after the last fault", ns, w.settle())
 			return

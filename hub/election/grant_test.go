@@ -78,9 +78,9 @@ func TestRetire(t *testing.T) {
 			now: at(11 * 60), noPolicy: true, state: state(retired, func(s *election.State) { s.Highest = 21 }),
 			want: "Retired east 20 PolicyGone waiting WaitingForBound after 1m0s",
 		},
-		"and when the record is lost": {
+		"when the record is lost, what the copies know is recorded first": {
 			now: at(60), noPolicy: true, state: state(election.Record{}, func(s *election.State) { s.Highest = 21 }),
-			want: "lost waiting WaitingForBound after 1m0s",
+			want: "Retired nobody 21 PolicyGone persist",
 		},
 		"a policy that comes back after the bound grants a new term": {
 			now: at(16), state: state(retired), among: []election.Candidate{fit("east", 100)}, want: "Leading east 21 NewTerm persist",

@@ -216,7 +216,9 @@ func retire(now lease.Reading, s State) Decision {
 	}
 	b := boundOf(s, longest(s))
 	r := s.Record
-	if r.Phase != Retired && !r.Lost() {
+	if r.Phase != Retired && (!r.Lost() || s.Highest > 0) {
+		// The copies go now: from here on the record alone remembers their epoch and D.
+		r.Epoch, r.Duration = max(r.Epoch, s.Highest), longest(s)
 		r.Phase, r.Reason, r.Since, r.NotBefore, r.Next = Retired, reason.PolicyGone, now.Wall, b.wall, ""
 		return Decision{Record: r, Persist: true, After: b.wait(now)}
 	}
