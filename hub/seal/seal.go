@@ -4,6 +4,7 @@
 package seal
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -89,29 +90,44 @@ func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 }
 
 // Raise sees to it that the Secret remembers a D at least this large. Call it before
-// any record or copy carries it.
+// any record or copy carries it. A Secret that was deleted is made again with the key in
+// use; one with another key is ErrBroken.
 func (s *Store) Raise(ctx context.Context, fleet string, d time.Duration) error {
 	seal, err := s.Load(ctx, fleet)
 	if err != nil || d <= seal.Largest {
 		return err
 	}
-	seal.Largest = d
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var secret corev1.Secret
-	err = s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
-	switch {
-	case apierrors.IsNotFound(err):
-		err = s.writer.Create(ctx, secretOf(fleet, seal)) // deleted meanwhile: the key in use goes on
-	case err == nil:
-		secret.Data = secretOf(fleet, seal).Data
-		err = s.writer.Update(ctx, &secret)
-	}
-	if err != nil {
+	if seal, err = s.raise(ctx, fleet, Seal{Key: seal.Key, Largest: d}); err != nil {
 		return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
 	s.keep(fleet, seal)
 	return nil
+}
+
+// raise writes a seal, unless the Secret says at least as much, and returns what the
+// Secret says then.
+func (s *Store) raise(ctx context.Context, fleet string, want Seal) (Seal, error) {
+	var secret corev1.Secret
+	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
+	if apierrors.IsNotFound(err) {
+		return want, s.writer.Create(ctx, secretOf(fleet, want))
+	}
+	if err != nil {
+		return Seal{}, err
+	}
+	found, err := parse(&secret)
+	switch {
+	case err != nil:
+		return Seal{}, err
+	case !bytes.Equal(found.Key, want.Key):
+		return Seal{}, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
+	case found.Largest >= want.Largest:
+		return found, nil // somebody else raised it
+	}
+	secret.Data[dataLargest] = secretOf(fleet, want).Data[dataLargest]
+	return want, s.writer.Update(ctx, &secret)
 }
 
 func (s *Store) cached(fleet string) (Seal, bool) {
@@ -124,6 +140,7 @@ func (s *Store) cached(fleet string) (Seal, bool) {
 func (s *Store) keep(fleet string, seal Seal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	seal.Largest = max(seal.Largest, s.seals[fleet].Largest) // calls may end in any order
 	s.seals[fleet] = seal
 }
 

@@ -118,6 +118,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 		if !l.tenure.saw(l.Identity()) {
 			return errNotHeld
 		}
+		r.AcquireTime = r.RenewTime
 		return l.Interface.Update(ctx, r)
 	}
 	sent := l.tenure.clock.Now()
@@ -161,7 +162,7 @@ func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 		t.inherited = t.inherit(after)
 	}
 	t.wall = stamp.Add(t.h)
-	t.boot = sent.Boot - sent.Wall.Sub(stamp) + t.h
+	t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h
 }
 
 // inherit is the latest instant at which an earlier tenure can have stamped, by what
@@ -171,10 +172,10 @@ func (t *Tenure) inherit(started lease.Reading) time.Time {
 	switch {
 	case r == nil, r.RenewTime.IsZero(), r.LeaseDurationSeconds <= 0, r.RenewTime.After(started.Wall):
 		return started.Wall.Add(t.h) // missing or odd: nothing is known
-	case r.HolderIdentity == "":
-		return r.RenewTime.Time // an orderly release
+	case r.HolderIdentity == "" && r.AcquireTime.Equal(&r.RenewTime):
+		return r.RenewTime.Time // an orderly release; a holder that was edited away is none
 	default:
-		return r.RenewTime.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
+		return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))
 	}
 }
 

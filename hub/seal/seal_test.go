@@ -1,0 +1,472 @@
+package seal_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+const (
+	fleet  = "fleet"
+	second = time.Second
+)
+
+var (
+	name   = types.NamespacedName{Namespace: fleet, Name: seal.SecretName}
+	errSay = errors.New("no")
+)
+
+// server is the hub's API server. before, if set, hears of each request before it is carried out.
+type server struct {
+	client.Client
+	t      *testing.T
+	mu     sync.Mutex
+	before func(verb string) error
+	writes int
+}
+
+func newServer(t *testing.T, objects ...client.Object) *server {
+	t.Helper()
+	s := &server{t: t}
+	hear := func(ctx context.Context, verb string) error {
+		if _, ok := ctx.Deadline(); !ok {
+			t.Errorf("a %s without a deadline", verb)
+		}
+		s.mu.Lock()
+		before := s.before
+		if verb != "get" {
+			s.writes++
+		}
+		s.mu.Unlock()
+		if before != nil {
+			return before(verb)
+		}
+		return nil
+	}
+	s.Client = fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := hear(ctx, "get"); err != nil {
+				return err
+			}
+			return c.Get(ctx, k, o, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := hear(ctx, "create"); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if err := hear(ctx, "update"); err != nil {
+				return err
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	}).Build()
+	return s
+}
+
+// hears sets what becomes of requests.
+func (s *server) hears(before func(verb string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = before
+}
+
+// context is that of a person who looks: it has a deadline, as every request must.
+func (s *server) context() context.Context {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*second)
+	s.t.Cleanup(cancel)
+	return ctx
+}
+
+func (s *server) store() *seal.Store { return seal.NewStore(s, s) }
+
+func (s *server) secret() *corev1.Secret {
+	s.t.Helper()
+	o := &corev1.Secret{}
+	if err := s.Get(s.context(), name, o); err != nil {
+		s.t.Fatal(err)
+	}
+	return o
+}
+
+func (s *server) loads(store *seal.Store) seal.Seal {
+	s.t.Helper()
+	got, err := store.Load(s.t.Context(), fleet)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return got
+}
+
+func (s *server) raises(store *seal.Store, d time.Duration) {
+	s.t.Helper()
+	if err := store.Raise(s.t.Context(), fleet, d); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) remembers(seconds string) {
+	s.t.Helper()
+	if got := string(s.secret().Data["largest-lease-duration-seconds"]); got != seconds {
+		s.t.Errorf("the Secret remembers %q, want %q", got, seconds)
+	}
+}
+
+// theSecret is one that a hub made earlier.
+func theSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: seal.SecretName, Labels: map[string]string{v1alpha1.MoveLabel: ""}},
+		Data: map[string][]byte{
+			"key":                            []byte("only for tests, of exactly 32 B."),
+			"largest-lease-duration-seconds": []byte("15"),
+		},
+	}
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+func TestLoad(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"makes a Secret that clusterctl move takes along": func(t *testing.T) {
+			s := newServer(t)
+			got, made := s.loads(s.store()), s.secret()
+			if len(got.Key) != 32 || !bytes.Equal(made.Data["key"], got.Key) || got.Largest != 0 {
+				t.Errorf("a key of %d bytes, D %v", len(got.Key), got.Largest)
+			}
+			if _, ok := made.Labels["clusterctl.cluster.x-k8s.io/move"]; !ok {
+				t.Errorf("labels: %v", made.Labels)
+			}
+			s.remembers("0")
+		},
+		"makes another key for each": func(t *testing.T) {
+			a, b := newServer(t), newServer(t)
+			if bytes.Equal(a.loads(a.store()).Key, b.loads(b.store()).Key) {
+				t.Error("two hubs share a key")
+			}
+		},
+		"finds what is there": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			got := s.loads(s.store())
+			if string(got.Key) != "only for tests, of exactly 32 B." || got.Largest != 15*second || s.writes > 0 {
+				t.Errorf("D %v, %d writes", got.Largest, s.writes)
+			}
+		},
+		"asks once": func(t *testing.T) {
+			s := newServer(t)
+			store := s.store()
+			first := s.loads(store)
+			s.hears(func(string) error { return errSay })
+			if again := s.loads(store); !bytes.Equal(again.Key, first.Key) {
+				t.Error("another key")
+			}
+		},
+		"gives the next replica the same key": func(t *testing.T) {
+			s := newServer(t)
+			if !bytes.Equal(s.loads(s.store()).Key, s.loads(s.store()).Key) {
+				t.Error("another key")
+			}
+		},
+		"of two replicas that make it at once, both end with the same key": func(t *testing.T) {
+			s := newServer(t)
+			a, b := s.store(), s.store()
+			var first seal.Seal
+			s.hears(func(verb string) error {
+				if verb == "create" {
+					s.hears(nil)
+					first = s.loads(a) // between the other's read and its create
+				}
+				return nil
+			})
+			if second := s.loads(b); !bytes.Equal(first.Key, second.Key) || len(second.Key) != 32 {
+				t.Error("two keys")
+			}
+		},
+		"of many callers in one process, all get the same key": func(t *testing.T) {
+			s := newServer(t)
+			store := s.store()
+			keys := make([]seal.Seal, 20)
+			var wg sync.WaitGroup
+			for i := range keys {
+				wg.Go(func() { keys[i], _ = store.Load(t.Context(), fleet) })
+			}
+			wg.Wait()
+			for _, k := range keys {
+				if !bytes.Equal(k.Key, s.secret().Data["key"]) {
+					t.Fatal("another key than the Secret's")
+				}
+			}
+		},
+		"keeps fleets apart": func(t *testing.T) {
+			s := newServer(t)
+			store := s.store()
+			other, err := store.Load(t.Context(), "another")
+			if err != nil || bytes.Equal(other.Key, s.loads(store).Key) {
+				t.Errorf("%v, or one key for two fleets", err)
+			}
+		},
+		"fails where it is refused, and says of what": func(t *testing.T) {
+			s := newServer(t)
+			s.hears(func(string) error {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, seal.SecretName, errSay)
+			})
+			_, err := s.store().Load(t.Context(), fleet)
+			if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
+				t.Errorf("error: %v", err)
+			}
+		},
+	} {
+		t.Run(name, test)
+	}
+}
+
+func put(key, value string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.Data[key] = []byte(value) }
+}
+
+func drop(key string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { delete(s.Data, key) }
+}
+
+var broken = map[string]func(*corev1.Secret){
+	"no key":            drop("key"),
+	"an empty key":      put("key", ""),
+	"a short key":       put("key", "only for tests, and too short"),
+	"a long key":        put("key", "only for tests, and longer than 32 B"),
+	"no largest D":      drop("largest-lease-duration-seconds"),
+	"an empty largest":  put("largest-lease-duration-seconds", ""),
+	"no number":         put("largest-lease-duration-seconds", "only for tests"),
+	"a negative number": put("largest-lease-duration-seconds", "-15"),
+	"a huge number":     put("largest-lease-duration-seconds", "99999999999999999999"),
+	"a duration":        put("largest-lease-duration-seconds", "15s"),
+	"nothing":           func(s *corev1.Secret) { s.Data = nil },
+}
+
+// A Secret that cannot be used is not replaced: the copies out there are sealed with its key.
+func TestABrokenSecretFailsClosed(t *testing.T) {
+	quiet := func(t *testing.T, err error) {
+		t.Helper()
+		if !errors.Is(err, seal.ErrBroken) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
+			t.Errorf("error: %v", err)
+		}
+		for _, secret := range []string{"only for tests", "-15", "15s", "9999"} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("the error shows what is in the Secret: %v", err)
+			}
+		}
+	}
+	for name, breaks := range broken {
+		t.Run("at the start: "+name, func(t *testing.T) {
+			s := newServer(t, theSecret(breaks))
+			store := s.store()
+			_, err := store.Load(t.Context(), fleet)
+			quiet(t, err)
+			quiet(t, store.Raise(t.Context(), fleet, 60*second))
+			if s.writes > 0 {
+				t.Errorf("%d writes", s.writes)
+			}
+			mended := theSecret()
+			mended.ResourceVersion = s.secret().ResourceVersion
+			if err := s.Update(s.context(), mended); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.loads(store); got.Largest != 15*second {
+				t.Errorf("after it was mended: D %v", got.Largest)
+			}
+		})
+		t.Run("later: "+name, func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.loads(store)
+			spoiled := s.secret()
+			breaks(spoiled)
+			if err := s.Update(s.context(), spoiled); err != nil {
+				t.Fatal(err)
+			}
+			before := s.secret()
+			quiet(t, store.Raise(t.Context(), fleet, 60*second))
+			if after := s.secret(); after.ResourceVersion != before.ResourceVersion {
+				t.Error("it was written")
+			}
+			if got := s.loads(store); got.Largest != 15*second {
+				t.Errorf("D %v was not written, but is remembered", got.Largest)
+			}
+		})
+	}
+}
+
+func TestRaise(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"persists before it returns": func(t *testing.T) {
+			s := newServer(t)
+			store := s.store()
+			s.raises(store, 15*second)
+			s.remembers("15")
+			if got := s.loads(store); got.Largest != 15*second {
+				t.Errorf("D %v", got.Largest)
+			}
+			if got := s.loads(s.store()); got.Largest != 15*second {
+				t.Errorf("to the next replica: D %v", got.Largest)
+			}
+		},
+		"is not done if it cannot be persisted": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.hears(func(verb string) error {
+				if verb == "update" {
+					return errSay
+				}
+				return nil
+			})
+			if err := store.Raise(t.Context(), fleet, 60*second); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
+				t.Errorf("error: %v", err)
+			}
+			if got := s.loads(store); got.Largest != 15*second {
+				t.Errorf("D %v", got.Largest)
+			}
+			s.hears(nil)
+			s.raises(store, 60*second)
+			s.remembers("60")
+		},
+		"writes nothing for what is remembered": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.raises(store, 15*second)
+			s.raises(store, 3*second)
+			if s.writes > 0 {
+				t.Errorf("%d writes", s.writes)
+			}
+			s.remembers("15")
+		},
+		"never lowers what another replica has raised": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			late, other := s.store(), s.store()
+			s.loads(late)
+			s.raises(other, 60*second)
+			s.raises(late, 30*second)
+			s.remembers("60")
+			if got := s.loads(late); got.Largest != 60*second {
+				t.Errorf("D %v", got.Largest)
+			}
+		},
+		"fails on a conflict, and is right the next time": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store, other := s.store(), s.store()
+			s.hears(func(verb string) error {
+				if verb == "update" {
+					s.hears(nil)
+					s.raises(other, 60*second) // between the read and the update
+				}
+				return nil
+			})
+			if err := store.Raise(t.Context(), fleet, 30*second); !apierrors.IsConflict(err) {
+				t.Errorf("error: %v", err)
+			}
+			s.remembers("60")
+			s.raises(store, 30*second)
+			s.remembers("60")
+		},
+		"makes a deleted Secret again, with the key in use": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			key := s.loads(store).Key
+			if err := s.Delete(s.context(), theSecret()); err != nil {
+				t.Fatal(err)
+			}
+			s.raises(store, 60*second)
+			made := s.secret()
+			if !bytes.Equal(made.Data["key"], key) {
+				t.Error("another key")
+			}
+			if _, ok := made.Labels["clusterctl.cluster.x-k8s.io/move"]; !ok {
+				t.Errorf("labels: %v", made.Labels)
+			}
+			s.remembers("60")
+		},
+		"leaves a Secret with another key alone": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.loads(store)
+			other := s.secret()
+			other.Data["key"] = []byte("another for tests, of just 32 B.")
+			if err := s.Update(s.context(), other); err != nil {
+				t.Fatal(err)
+			}
+			err := store.Raise(t.Context(), fleet, 60*second)
+			if !errors.Is(err, seal.ErrBroken) || strings.Contains(err.Error(), "for tests") || !strings.Contains(err.Error(), "restart the hub") {
+				t.Errorf("error: %v", err)
+			}
+			if got := s.secret(); !bytes.Equal(got.Data["key"], other.Data["key"]) {
+				t.Error("the key was overwritten")
+			}
+			s.remembers("15")
+		},
+		"leaves what else is in the Secret": func(t *testing.T) {
+			s := newServer(t, theSecret(func(o *corev1.Secret) {
+				o.Labels["team"] = "platform"
+				o.Data["note"] = []byte("keep")
+			}))
+			s.raises(s.store(), 60*second)
+			if got := s.secret(); got.Labels["team"] != "platform" || string(got.Data["note"]) != "keep" {
+				t.Errorf("labels %v", got.Labels)
+			}
+		},
+		"by many at once ends with the largest": func(t *testing.T) {
+			s := newServer(t)
+			store := s.store()
+			var wg sync.WaitGroup
+			for i := range 30 {
+				wg.Go(func() {
+					d := time.Duration(i+1) * second
+					for store.Raise(t.Context(), fleet, d) != nil { // a conflict is the caller's to try again
+						if t.Context().Err() != nil {
+							return
+						}
+					}
+					if got, _ := store.Load(t.Context(), fleet); got.Largest < d {
+						t.Errorf("after %v was raised: D %v", d, got.Largest)
+					}
+				})
+			}
+			wg.Wait()
+			s.remembers("30")
+			if got := s.loads(store); got.Largest != 30*second {
+				t.Errorf("D %v", got.Largest)
+			}
+		},
+	} {
+		t.Run(name, test)
+	}
+}
+
+func TestASealShowsNoKey(t *testing.T) {
+	s := newServer(t, theSecret())
+	got := s.loads(s.store())
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		for _, shown := range []string{fmt.Sprintf(format, got), fmt.Sprintf(format, &got), fmt.Sprintf(format, got.Key)} {
+			if strings.Contains(shown, "tests") || strings.Contains(shown, "6f6e6c79") || strings.Contains(shown, "111") {
+				t.Errorf("%s shows %s", format, shown)
+			}
+		}
+	}
+}

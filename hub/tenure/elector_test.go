@@ -1,0 +1,232 @@
+package tenure_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/klog/v2"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// bubbleClock reads the clock of a synctest bubble.
+type bubbleClock struct{ began time.Time }
+
+func (c bubbleClock) Now() lease.Reading {
+	now := time.Now()
+	return lease.Reading{Wall: now.Round(0), Boot: now.Sub(c.began)}
+}
+
+// hub is a process with client-go's own elector.
+type hub struct {
+	*tenure.Tenure
+	inner   *lock
+	elector *leaderelection.LeaderElector
+	stop    context.CancelFunc
+	ended   chan struct{}
+
+	mu     sync.Mutex
+	silent bool
+}
+
+// start runs a hub whose way to the election is that of link.
+func start(t *testing.T, s *store, identity string, link func(context.Context) error) *hub {
+	t.Helper()
+	x := &hub{Tenure: tenure.New(bubbleClock{time.Now()}, h), inner: s.lock(identity), ended: make(chan struct{})}
+	x.inner.arrive = func(ctx context.Context) error {
+		x.mu.Lock()
+		silent := x.silent
+		x.mu.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, 2*second)
+		defer cancel()
+		if silent {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return link(ctx)
+	}
+	x.inner.leave = link
+	var err error
+	x.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: x.Lock(x.inner), LeaseDuration: h, RenewDeadline: 4 * second, RetryPeriod: second, ReleaseOnCancel: true, Name: "hub",
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
+	x.stop = cancel
+	go func() {
+		defer close(x.ended)
+		x.elector.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-x.ended
+	})
+	return x
+}
+
+func (x *hub) cutOff() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.silent = true
+}
+
+func direct(context.Context) error { return nil }
+
+// until lets time pass until a condition holds, and asks see meanwhile.
+func until(t *testing.T, limit time.Duration, is func() bool, see func()) {
+	t.Helper()
+	for end := time.Now().Add(limit); !is(); <-time.After(10 * time.Millisecond) {
+		if see != nil {
+			see()
+		}
+		if time.Now().After(end) {
+			t.Fatalf("not within %v", limit)
+		}
+	}
+}
+
+func TestWithTheRealElector(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, *store){
+		"a hub that is cut off may not stamp although it still calls itself the leader": func(t *testing.T, s *store) {
+			a := start(t, s, "a", direct)
+			until(t, 10*second, a.Holds, nil)
+			a.cutOff()
+			began := time.Now()
+			until(t, h, func() bool { return !a.Holds() }, nil)
+			if !a.elector.IsLeader() {
+				t.Error("the elector has given up as early")
+			}
+			if d := time.Since(began); d > h {
+				t.Errorf("it stamped for %v", d)
+			}
+		},
+		"its successor inherits at least the last instant at which it may stamp": func(t *testing.T, s *store) {
+			a := start(t, s, "a", direct)
+			until(t, 10*second, a.Holds, nil)
+			b := start(t, s, "b", direct)
+			a.cutOff()
+			var last time.Time
+			until(t, 30*second, b.Holds, func() {
+				if a.Holds() {
+					last = time.Now()
+				}
+			})
+			started, inherited := b.Started()
+			if last.IsZero() || last.After(inherited) {
+				t.Errorf("a stamped at %v, b inherited %v", last, inherited)
+			}
+			if d := started.Wall.Sub(inherited); d < 0 || d > 3*second {
+				t.Errorf("b started %v after what it inherited", d)
+			}
+		},
+		"a hub that stops lets its successor begin at once": func(t *testing.T, s *store) {
+			a := start(t, s, "a", direct)
+			until(t, 10*second, a.Holds, nil)
+			b := start(t, s, "b", direct)
+			<-time.After(3 * second)
+			stopped := time.Now()
+			a.stop()
+			until(t, 5*second, b.Holds, func() {
+				if a.Holds() && time.Now().After(stopped) {
+					t.Error("a may stamp after it was stopped")
+				}
+			})
+			if _, inherited := b.Started(); inherited.Sub(stopped) > 10*time.Millisecond || inherited.Before(stopped) {
+				t.Errorf("stopped at %v, inherited %v", stopped, inherited)
+			}
+		},
+		"renewals keep it going": func(t *testing.T, s *store) {
+			a := start(t, s, "a", direct)
+			until(t, 10*second, a.Holds, nil)
+			for end := time.Now().Add(60 * second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
+				if !a.Holds() {
+					t.Fatal("it does not hold")
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, &store{}) })
+		})
+	}
+}
+
+// Whatever happens to the requests of the election: what a tenure inherits is no earlier than the last instant at
+// which an earlier one may have stamped, and no two hold at once.
+func TestNoTwoTenuresAtOnce(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			var mu sync.Mutex
+			roll := func(n int) int {
+				mu.Lock()
+				defer mu.Unlock()
+				return r.IntN(n)
+			}
+			link := func(ctx context.Context) error {
+				wait := time.Duration(roll(300)) * time.Millisecond
+				if roll(8) == 0 {
+					wait = time.Minute
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(wait):
+					return nil
+				}
+			}
+			s := &store{}
+			hubs := []*hub{}
+			add := func() {
+				hubs = append(hubs, start(t, s, "hub-"+string(rune('a'+len(hubs))), link))
+			}
+			add()
+			add()
+			last := map[*hub]time.Time{}
+			tenures := map[*hub]bool{}
+			for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); <-time.After(20 * time.Millisecond) {
+				holds := 0
+				for _, x := range hubs {
+					if !x.Holds() {
+						continue
+					}
+					holds++
+					last[x] = time.Now()
+					if !tenures[x] {
+						tenures[x] = true
+						_, inherited := x.Started()
+						for y, stamped := range last {
+							if y != x && stamped.After(inherited) {
+								t.Fatalf("seed %d: a tenure inherits %v, but an earlier one may have stamped at %v", seed, inherited, stamped)
+							}
+						}
+					}
+				}
+				if holds > 1 {
+					t.Fatalf("seed %d: %d hold at once", seed, holds)
+				}
+				switch roll(750) {
+				case 0:
+					hubs[roll(len(hubs))].stop()
+					add()
+				case 1:
+					hubs[roll(len(hubs))].cutOff()
+					add()
+				}
+			}
+			if len(tenures) < 2 {
+				t.Errorf("seed %d: %d tenures show nothing", seed, len(tenures))
+			}
+		})
+	}
+}
