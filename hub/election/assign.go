@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 )
 
 // Assign says what the copy in one member has to be, as a function of the persisted
@@ -32,8 +33,10 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 			a.Fresh = r.Since
 		}
 	case Vacant:
-		if r.Epoch == 0 {
-			a.Role = lease.Hold // never had a leader: there is nothing to say yet
+		if r.Epoch == 0 || r.Reason == reason.WaitingForBound {
+			// It never had a leader, so that there is nothing to say yet; or one whose copy may
+			// still stand, and raise the record, once it is read.
+			a.Role = lease.Hold
 		}
 	case Retired:
 		a.Role = lease.Absent

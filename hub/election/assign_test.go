@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -48,6 +49,10 @@ func TestAssign(t *testing.T) {
 			record: record(election.Draining, "east", followedBy("east")), cluster: "east", want: is(lease.Hold, "east"),
 		},
 		"where nobody leads, all say so": {record: record(election.Vacant, ""), cluster: "east", want: is(lease.Follow, "")},
+		"while an earlier promise may stand nothing is written: its copy may yet be read": {
+			record: record(election.Vacant, "", because(reason.WaitingForBound)), cluster: "east", want: is(lease.Hold, ""),
+		},
+		"a leader that a vacant record names is none": {record: record(election.Vacant, "east"), cluster: "east", want: is(lease.Follow, "")},
 		"where nobody ever led there is nothing to say": {
 			record: record(election.Vacant, "", func(r *election.Record) { r.Epoch = 0 }), cluster: "east", want: zeroth,
 		},

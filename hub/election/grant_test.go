@@ -28,6 +28,10 @@ func TestEpoch(t *testing.T) {
 			now: at(0), state: election.State{Tenure: settled(), Sent: closed(), Highest: 30}, among: among,
 			want: "Leading east 31 Elected persist",
 		},
+		"what copies know is recorded before they go": {
+			now: at(0), state: election.State{Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 15 * second}, among: among,
+			want: "Vacant nobody 30 WaitingForBound next east waiting WaitingForBound after 16s persist",
+		},
 		"a vacancy keeps it": {
 			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Unreachable)},
 			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",

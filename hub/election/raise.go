@@ -11,7 +11,12 @@ import (
 // it is live nobody else can have been granted the namespace.
 func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) {
 	st := s.Standing
-	if st == nil || st.Term.Epoch <= s.Record.Epoch || !st.Term.Live(now.Wall) {
+	if st == nil || !st.Term.Live(now.Wall) {
+		return s.Record, false
+	}
+	// Where nobody leads, the epoch may have been raised by the copy of a follower already.
+	vacant := s.Record.Phase == Vacant && st.Term.Epoch == s.Record.Epoch
+	if st.Term.Epoch <= s.Record.Epoch && !vacant {
 		return s.Record, false
 	}
 	return Record{

@@ -52,6 +52,15 @@ func TestRaise(t *testing.T) {
 		"nor does an older one": {
 			now: at(2), state: state(stale, standing("west", epoch-1, -1)), among: among, want: "Leading east 20 Elected next west persist",
 		},
+		"but it does where nobody leads: a follower's copy may have been read first": {
+			now: at(2), state: state(record(election.Vacant, ""), standing("west", epoch, -1)), among: among, want: "Leading west 20 Adopted next east persist",
+		},
+		"not an older one, even there": {
+			now: at(20), state: state(record(election.Vacant, ""), standing("west", epoch-1, 10)), among: among, want: "close",
+		},
+		"nor one that does not stand any more": {
+			now: at(20), state: state(record(election.Vacant, ""), standing("west", epoch, -1)), among: among, want: "close",
+		},
 		"a cluster that is not even known is followed all the same": {
 			now: at(2), state: state(election.Record{}, standing("north", 30, -1)), among: among, want: "Leading north 30 Adopted next east persist",
 		},
@@ -72,6 +81,25 @@ func TestARecordOlderThanTheCopies(t *testing.T) {
 			now: at(1), state: s, among: []election.Candidate{unknown("east", 100), fit("west", 50)}, want: "Draining east 20 CopyLost next west after 1m0s persist",
 		},
 	})
+}
+
+// The members are read one after the other, and the leader's may come last.
+func TestALostRecordWaitsForTheLeadersCopy(t *testing.T) {
+	among := []election.Candidate{fit("east", 100), unknown("west", 50)}
+	s := election.State{Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 15 * second}
+	d := election.Next(at(1), policy(), s, among)
+	if got, want := say(d), "Vacant nobody 30 WaitingForBound next east waiting WaitingForBound after 15s persist"; got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	for _, cluster := range []string{"east", "west"} {
+		if got := election.Assign(d.Record, "fleet", cluster, 15*second, false); got.Role != lease.Hold {
+			t.Errorf("the copy in %s is to be %+v", cluster, got)
+		}
+	}
+	s.Record, s.Standing = d.Record, standing("west", 30, -1)
+	if got, want := say(election.Next(at(2), policy(), s, among)), "Leading west 30 Adopted next east persist"; got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
 }
 
 func TestAnAdoptedTermIsTheOneThatStands(t *testing.T) {
