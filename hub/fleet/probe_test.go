@@ -1,0 +1,165 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+func TestWhoIsWrittenTo(t *testing.T) {
+	fine := func() state {
+		return state{spec: spec{pin: "u"}, target: &target{uid: "u"}, cluster: struct{ cluster.Cluster }{}}
+	}
+	for name, tc := range map[string]struct {
+		change func(*state)
+		right  bool
+		want   bool
+	}{
+		"a pinned, connected member":       {func(*state) {}, true, true},
+		"nobody, without the right":        {func(*state) {}, false, false},
+		"not one that is not pinned yet":   {func(s *state) { s.spec.pin = "" }, true, false},
+		"not one pinned to another":        {func(s *state) { s.spec.pin = "v" }, true, false},
+		"not one that could not be listed": {func(s *state) { s.cluster = nil }, true, false},
+		"not one that has moved":           {func(s *state) { s.spec.moved = true }, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := newTestMember(t)
+			m.p.options.MayWrite = func() bool { return tc.right }
+			s := fine()
+			tc.change(&s)
+			if got := (&prober{member: m}).mayWrite(s, c.Now()); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestProbesAreSentWhenDue(t *testing.T) {
+	const interval = 5 * time.Second
+	for name, tc := range map[string]struct {
+		track       func(c *handClock) health.Track
+		asked       time.Duration // ago
+		read, write bool
+	}{
+		"nothing is known": {func(*handClock) health.Track { return health.Track{} }, 0, true, true},
+		"all was answered just now": {func(c *handClock) health.Track {
+			return answered(c, time.Second, time.Second)
+		}, time.Second, false, false},
+		"all was answered an interval ago": {func(c *handClock) health.Track {
+			return answered(c, interval, interval)
+		}, interval, true, true},
+		"a renewal spares the write, a read spares nothing": {func(c *handClock) health.Track {
+			return answered(c, time.Second, time.Second)
+		}, interval, true, false},
+		"what failed is tried again": {func(c *handClock) health.Track {
+			track := answered(c, time.Second, time.Second)
+			track.Observe(health.Observation{Kind: health.Read, At: c.Now(), Reason: reason.Unreachable})
+			track.Observe(health.Observation{Kind: health.Write, At: c.Now(), Reason: reason.Unreachable})
+			return track
+		}, time.Second, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := newTestMember(t)
+			p := &prober{member: m, asked: c.Now()}
+			c.advance(tc.asked)
+			s := state{track: tc.track(c)}
+			if got := p.readDue(s, c.Now(), interval); got != tc.read {
+				t.Errorf("read: got %v, want %v", got, tc.read)
+			}
+			if got := writeDue(s, c.Now(), interval); got != tc.write {
+				t.Errorf("write: got %v, want %v", got, tc.write)
+			}
+		})
+	}
+}
+
+// answered is a member whose last read and write were sent that long ago.
+func answered(c *handClock, read, write time.Duration) health.Track {
+	var track health.Track
+	for kind, ago := range map[health.Kind]time.Duration{health.Read: read, health.Write: write} {
+		at := c.Now()
+		at.Boot -= ago
+		track.Observe(health.Observation{Kind: kind, At: at, OK: true})
+	}
+	return track
+}
+
+func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
+	type arrival struct{ path, token string }
+	arrived := make(chan arrival, 10)
+	finish := make(chan struct{})
+	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		arrived <- arrival{r.URL.Path, r.Header.Get("Authorization")}
+		select {
+		case <-finish:
+			reply(w, "renewed")
+		case <-r.Context().Done():
+		}
+	})
+	m, _ := newTestMember(t)
+	c := &connection{member: m}
+	t.Cleanup(c.close)
+	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
+	c.use(t.Context(), first)
+	watch := get(t, m.informer, m.caches, "/watch?watch=true")
+	renewal := get(t, &http.Client{Transport: m.renewals}, m.renewals, "/renewal")
+	for range 2 {
+		<-arrived
+	}
+
+	changed := accessTo(t, s, "", "the-new-identity")
+	changed.serverName = "example.com" // which the certificate of the test server holds too
+	c.use(t.Context(), targetTo(t, changed, first))
+	select {
+	case got := <-watch:
+		if got != "" {
+			t.Errorf("the watch ended with %q, want a clean end", got)
+		}
+	case <-time.After(rotationPatience):
+		t.Error("the watch goes on as the old identity")
+	}
+	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/renewal")
+	if got := <-arrived; got.token != "Bearer the-new-identity" {
+		t.Errorf("the next renewal came with %q", got.token)
+	}
+	close(finish)
+	select {
+	case got := <-renewal:
+		if got != "renewed" {
+			t.Errorf("the renewal under way ended with %q", got)
+		}
+	case <-time.After(rotationPatience):
+		t.Error("the renewal under way has no end")
+	}
+}
+
+const rotationPatience = 2 * time.Second
+
+// get sends a request, and sends what came back, or the error, when it is over.
+func get(t *testing.T, client *http.Client, l *lane, path string) <-chan string {
+	t.Helper()
+	over := make(chan string, 1)
+	go func() {
+		resp, err := client.Get(fmt.Sprintf("https://%s%s", l.host, path))
+		if err != nil {
+			over <- err.Error()
+			return
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil {
+			over <- err.Error()
+			return
+		}
+		over <- string(body)
+	}()
+	return over
+}
