@@ -45,6 +45,10 @@ const (
 	retryPeriod      = time.Second
 )
 
+// userAgent begins the name by which audit logs, the hub's and the members', know a
+// replica. Its identity in the election follows.
+const userAgent = "leasecast-hub/"
+
 // startTimeout bounds each call to the hub's API server before the manager runs.
 const startTimeout = 30 * time.Second
 
@@ -84,8 +88,14 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, err
 	}
+	identity, err := newIdentity()
+	if err != nil {
+		return nil, err
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.UserAgent = userAgent + identity
 	t := tenure.New(o.Clock, electionDuration)
-	lock, err := electionLock(cfg, o.Namespace)
+	lock, err := electionLock(cfg, o.Namespace, identity)
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +103,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		Namespaces: o.FleetNamespaces,
 		HubID:      id,
 		MayWrite:   t.Holds,
+		UserAgent:  cfg.UserAgent,
 		Clock:      o.Clock,
 	})
 	mgr, err := mcmanager.New(cfg, f, managerOptions(o, t.Lock(lock)))
@@ -153,23 +164,29 @@ func managerOptions(o Options, lock resourcelock.Interface) manager.Options {
 	return opts
 }
 
-// electionLock is the Lease of the hub's election. Each process has an identity of its
-// own: a restarted one is another candidate.
-func electionLock(cfg *rest.Config, namespace string) (resourcelock.Interface, error) {
+// newIdentity names this process as a candidate in the hub's election. A restarted one is
+// another candidate.
+func newIdentity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
+		return "", fmt.Errorf("hub: %w", err)
 	}
+	return host + "_" + string(uuid.NewUUID()), nil
+}
+
+// electionLock is the Lease of the hub's election.
+func electionLock(cfg *rest.Config, namespace, identity string) (resourcelock.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = renewDeadline / 2
-	cs, err := kubernetes.NewForConfig(rest.AddUserAgent(cfg, "leader-election"))
+	cfg.UserAgent += "/leader-election"
+	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: ElectionName},
 		Client:     cs.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 	}, nil
 }
 

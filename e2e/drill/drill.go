@@ -50,6 +50,8 @@ type Options struct {
 	ActEvery time.Duration
 	// Dir gets the logs, the act logs and the kubeconfigs of the processes. It is made if need be.
 	Dir string
+	// Audit has the API servers log every write: see [fleet.Server.Writes].
+	Audit bool
 	// Progress, if set, is told what happens, a line at a time.
 	Progress func(line string)
 }
@@ -88,7 +90,7 @@ func Start(ctx context.Context, o Options) (d *Drill, err error) {
 	for i, m := range o.Members {
 		names[i] = m.Name
 	}
-	f, err := fleet.Start(ctx, fleet.Options{Members: names, Progress: o.Progress})
+	f, err := fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,8 @@ type Options struct {
 	CAPICRDs string
 	// CRDs is the folder of Leasecast's CRDs. By default it is config/crd/bases of the repository.
 	CRDs string
+	// Audit has each API server log every write: see [Server.Writes].
+	Audit bool
 	// Progress, if set, is told what happens, a line at a time and never twice at once.
 	Progress func(line string)
 }
@@ -66,7 +68,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := prepare(o.Members, assets)
+	f, err := prepare(o, assets)
 	if err != nil {
 		return nil, err
 	}
@@ -93,14 +95,14 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 }
 
 // prepare makes the servers without starting them.
-func prepare(members []string, assets string) (*Fleet, error) {
+func prepare(o Options, assets string) (*Fleet, error) {
 	dir, err := newWorkDir()
 	if err != nil {
 		return nil, err
 	}
 	f := &Fleet{dir: dir, nest: newNest()}
-	for _, name := range append([]string{hubName}, members...) {
-		s, err := newServer(name, dir.path, assets, f.nest)
+	for _, name := range append([]string{hubName}, o.Members...) {
+		s, err := newServer(name, dir.path, assets, f.nest, o.Audit)
 		if err != nil {
 			return nil, errors.Join(err, f.Stop())
 		}

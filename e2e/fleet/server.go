@@ -30,6 +30,7 @@ type Server struct {
 	port  *port
 	proxy *proxy.Proxy
 	admin *rest.Config
+	audit bool
 
 	etcd       *process
 	apiserver  *process
@@ -37,8 +38,8 @@ type Server struct {
 }
 
 // newServer prepares a server under dir; nothing runs yet but its proxy.
-func newServer(name, dir, assets string, nest *nest) (s *Server, err error) {
-	s = &Server{name: name, dir: filepath.Join(dir, name)}
+func newServer(name, dir, assets string, nest *nest, audit bool) (s *Server, err error) {
+	s = &Server{name: name, dir: filepath.Join(dir, name), audit: audit}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("prepare %s: %w", name, err), s.release())
@@ -243,6 +244,11 @@ func (s *Server) writeFiles() error {
 	if err != nil {
 		return err
 	}
+	if s.audit {
+		if err := os.WriteFile(s.file(auditPolicy), []byte(auditWrites), 0o600); err != nil {
+			return err
+		}
+	}
 	for name, content := range map[string][]byte{
 		"ca.crt":        s.ca.certPEM,
 		"apiserver.crt": serving.cert,
@@ -269,7 +275,7 @@ func (s *Server) etcdArgs() []string {
 }
 
 func (s *Server) apiserverArgs() []string {
-	return []string{
+	args := []string{
 		"--etcd-servers=unix://" + s.etcdSocket(),
 		"--bind-address=127.0.0.1",
 		"--secure-port=" + strconv.Itoa(s.port.number),
@@ -287,6 +293,10 @@ func (s *Server) apiserverArgs() []string {
 		"--endpoint-reconciler-type=none", // nobody looks for the API server inside the cluster
 		"--profiling=false",
 	}
+	if s.audit {
+		args = append(args, "--audit-policy-file="+s.file(auditPolicy), "--audit-log-path="+s.file(auditLog))
+	}
+	return args
 }
 
 func (s *Server) controllerArgs() []string {

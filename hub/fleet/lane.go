@@ -30,6 +30,7 @@ var (
 // clients above it know a placeholder only, and never change.
 type lane struct {
 	host    string
+	agent   string // of its requests, for the member's audit log
 	maxBody int64
 	route   atomic.Pointer[route]
 }
@@ -42,9 +43,9 @@ type route struct {
 
 var _ http.RoundTripper = (*lane)(nil)
 
-func newLane(k Key, maxBody int64) *lane {
+func newLane(k Key, agent string, maxBody int64) *lane {
 	// A name that nobody can own: should a request ever miss the lane, it goes nowhere.
-	return &lane{host: k.Identity() + ".invalid", maxBody: maxBody}
+	return &lane{host: k.Identity() + ".invalid", agent: agent, maxBody: maxBody}
 }
 
 func (l *lane) set(t *target, p *pool) {
@@ -61,7 +62,7 @@ func (l *lane) config(transport http.RoundTripper) *rest.Config {
 	return &rest.Config{
 		Host:      "https://" + l.host,
 		Transport: transport,
-		UserAgent: "leasecast-hub",
+		UserAgent: l.agent,
 		QPS:       -1,
 	}
 }

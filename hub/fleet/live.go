@@ -62,8 +62,8 @@ type state struct {
 func newMember(p *Provider, k Key) (*member, error) {
 	m := &member{
 		key: k, p: p,
-		caches:    newLane(k, maxCachesBody),
-		renewals:  newLane(k, maxWriterBody),
+		caches:    newLane(k, p.options.UserAgent, maxCachesBody),
+		renewals:  newLane(k, p.options.UserAgent, maxWriterBody),
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 	}

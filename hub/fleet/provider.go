@@ -36,9 +36,13 @@ type Options struct {
 	// are connected and read, but no UID is pinned and no write probe is sent. It is
 	// asked before each write and must not block. Required.
 	MayWrite func() bool
+	// UserAgent is what the members' audit logs call this replica. Default: leasecast-hub.
+	UserAgent string
 	// Clock stamps observations. Default: the clock of this machine.
 	Clock lease.Clock
 }
+
+const defaultUserAgent = "leasecast-hub"
 
 // The probing that is used until SetProbing is called.
 const (
@@ -82,6 +86,7 @@ func New(o Options) *Provider {
 	if o.Clock == nil {
 		o.Clock = &leaseclock.System{}
 	}
+	o.UserAgent = cmp.Or(o.UserAgent, defaultUserAgent)
 	return &Provider{
 		options:     o,
 		clock:       o.Clock,
