@@ -102,6 +102,13 @@ integration: k8s capi build $(KUSTOMIZE) ## Run the tests on real API servers, w
 	go build -race ./e2e/...
 	go test -race -count=1 -timeout 15m -p 1 ./e2e/...
 
+KILLS := 100
+ASLEEP := 60s
+
+.PHONY: pair
+pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a replica ASLEEP, every step of a handover
+	go test -v -count=1 -timeout 2h ./e2e/pair -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
+
 ##@ Build what the above need (each does so by itself)
 
 .PHONY: k8s
