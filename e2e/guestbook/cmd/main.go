@@ -27,6 +27,7 @@ type flags struct {
 	electIn     string
 	metricsAddr string
 	healthAddr  string
+	log         zap.Options
 }
 
 // parse adds to the flag -kubeconfig, which controller-runtime brings along.
@@ -41,13 +42,14 @@ func parse() flags {
 	flag.StringVar(&f.electIn, "leader-election-namespace", "default", "namespace of the Lease of that election")
 	flag.StringVar(&f.metricsAddr, "metrics-bind-address", "0", "address of /metrics; 0 is off")
 	flag.StringVar(&f.healthAddr, "health-probe-bind-address", "0", "address of /healthz; 0 is off")
+	f.log.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return f
 }
 
 func main() {
 	f := parse()
-	ctrl.SetLogger(zap.New())
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&f.log)))
 	if err := run(ctrl.SetupSignalHandler(), f); err != nil {
 		ctrl.Log.Error(err, "Stopped")
 		os.Exit(1)

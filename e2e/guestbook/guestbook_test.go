@@ -1,0 +1,123 @@
+package guestbook
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/e2e/drill"
+	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+)
+
+const actEvery = 20 * time.Millisecond
+
+// What was skipped in the follower is done on promotion, every object of it; what is
+// done ends with the term, although the hub is silent and nothing tells the process.
+func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
+	ns := namespace(t)
+	names := books(t, ns, 20)
+	write(t, ns, them, 1, time.Minute)
+	p := start(t, user(t, ns, ns), "east", ns, "-act-every="+actEvery.String())
+	await(t, "the process follows", p.logged("This cluster does not lead"))
+
+	late := &webappv1.Guestbook{Spec: webappv1.GuestbookSpec{Book: "written while nobody listened"}}
+	late.Namespace, late.Name = ns, "late"
+	if err := admin.Create(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	if err := drill.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
+		if n := len(p.acts()); n > 0 {
+			return fmt.Errorf("%d acts", n)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+
+	began := clocks.Now().Boot
+	deadline := write(t, ns, us, 2, 4*time.Second)
+	await(t, "everything is done on promotion", p.acted(append(names, "late"), 2))
+	await(t, "the term is over", func(context.Context) error {
+		if left := deadline + time.Second - clocks.Now().Boot; left > 0 {
+			return fmt.Errorf("%v are left", left)
+		}
+		return nil
+	})
+	all := p.acts()
+	last := all[len(all)-1]
+	for _, a := range all {
+		if a.Begin < began || a.Begin >= deadline || a.Epoch != 2 {
+			t.Errorf("act %+v lies outside the term of epoch 2, from %v to %v", a, began, deadline)
+		}
+		last.Begin = max(last.Begin, a.Begin)
+	}
+	if gap := deadline - last.Begin; gap > time.Second {
+		t.Errorf("the last act began %v before the deadline, although there is one every %v", gap, actEvery)
+	}
+	t.Logf("%d acts; the first began %v after the stamp, the last %v before the deadline", len(all), all[0].Begin-began, deadline-last.Begin)
+
+	write(t, ns, us, 3, time.Minute)
+	await(t, "everything is done again in the next term", p.acted(append(names, "late"), 3))
+	await(t, "and noted in the status", func(ctx context.Context) error {
+		var list webappv1.GuestbookList
+		if err := admin.List(ctx, &list, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		for _, g := range list.Items {
+			if g.Status.Epoch != 3 || g.Status.Book != g.Spec.Book {
+				return fmt.Errorf("status of %s is %+v", g.Name, g.Status)
+			}
+		}
+		return nil
+	})
+}
+
+// Of two replicas in the leading cluster the local election chooses one. When it
+// goes, the other does everything anew in the same term. None acts in a follower.
+func TestOneOfTwoReplicasActs(t *testing.T) {
+	ns := namespace(t)
+	names := books(t, ns, 10)
+	write(t, ns, them, 1, time.Hour)
+	args := []string{"-act-every=" + actEvery.String(), "-leader-elect", "-leader-election-namespace=" + ns}
+	cfg := user(t, ns, ns)
+	first := start(t, cfg, "replica-1", ns, args...)
+	await(t, "the first wins the local election", first.logged("Starting Controller"))
+	second := start(t, cfg, "replica-2", ns, args...)
+	await(t, "the second is warm", second.logged("This cluster does not lead"))
+
+	write(t, ns, us, 2, time.Hour)
+	await(t, "the elected replica does everything", first.acted(names, 2))
+	if n := len(second.acts()); n > 0 {
+		t.Errorf("the replica that was not elected did %d acts", n)
+	}
+	first.terminate() // and gives up the local election
+	await(t, "the other one does everything anew", second.acted(names, 2))
+
+	write(t, ns, them, 3, time.Hour)
+	var acted int
+	await(t, "and stops when its cluster does", func(ctx context.Context) error {
+		if err := second.logged("west.fleet leads in epoch 3")(ctx); err != nil {
+			return err
+		}
+		acted = len(second.acts())
+		return nil
+	})
+	if err := drill.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
+		if n := len(second.acts()); n != acted {
+			return fmt.Errorf("%d more acts", n-acted)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	for _, v := range drill.Judge(append(first.acts(), second.acts()...)) {
+		for _, b := range v.Breaches {
+			if b.Rule == drill.TwoAtOnce {
+				t.Errorf("two replicas at once: %v", b)
+			}
+		}
+	}
+}

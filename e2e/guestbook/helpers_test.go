@@ -1,0 +1,310 @@
+// Package guestbook holds the tests of the member library on a real API server, with
+// the sample controller as its user. There is no hub here: the tests write the copies
+// that a hub would, so they know to the instant what was promised.
+package guestbook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+)
+
+const (
+	us       = "east.fleet"
+	them     = "west.fleet"
+	patience = 30 * time.Second // for what takes milliseconds on an idle machine
+)
+
+var (
+	// cluster is the API server of all tests; each has a namespace of its own. One server
+	// is all that is needed, and that of a fleet without members does.
+	cluster *fleet.Server
+	admin   client.Client
+	program string // the built guestbook
+	clocks  clock.System
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	ctrl.SetLogger(zap.New())
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	f, err := fleet.Start(ctx, fleet.Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = f.Stop() }()
+	cluster = f.Hub()
+	dir, err := os.MkdirTemp("", "guestbook")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	program = filepath.Join(dir, "guestbook")
+	if err := errors.Join(build(ctx), install(ctx)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+func build(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build the guestbook: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// install makes the client, and the CRD with it.
+func install(ctx context.Context) error {
+	s := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(s), apiextensionsv1.AddToScheme(s), webappv1.AddToScheme(s)); err != nil {
+		return err
+	}
+	cfg := cluster.AdminConfig()
+	cfg.Timeout = patience
+	var err error
+	if admin, err = client.New(cfg, client.Options{Scheme: s}); err != nil {
+		return err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(webappv1.CRD, crd); err != nil {
+		return err
+	}
+	if err := admin.Create(ctx, crd); err != nil {
+		return err
+	}
+	return drill.Await(ctx, patience, "guestbooks are served", func(ctx context.Context) error {
+		return admin.List(ctx, &webappv1.GuestbookList{})
+	})
+}
+
+// namespace makes a namespace for a test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := admin.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	return ns.Name
+}
+
+// books makes n guestbooks.
+func books(t *testing.T, ns string, n int) (names []string) {
+	t.Helper()
+	for i := range n {
+		g := &webappv1.Guestbook{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("book-%d", i)},
+			Spec:       webappv1.GuestbookSpec{Book: "once upon a time"},
+		}
+		if err := admin.Create(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// write writes the copy as the hub does, and returns its deadline on the boot clock.
+func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
+	t.Helper()
+	now := clocks.Now()
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.DefaultLeaseName}}
+	if _, err := controllerutil.CreateOrUpdate(t.Context(), admin, l, func() error {
+		return wire.Write(lease.Key("only for tests"), lease.Copy{
+			Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: now.Wall, Renewed: now.Wall, Duration: d},
+			Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
+		}, l)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return now.Boot + d
+}
+
+func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
+	t.Helper()
+	l := &coordinationv1.Lease{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// await fails the test if the condition does not come about.
+func await(t *testing.T, what string, condition func(context.Context) error) {
+	t.Helper()
+	if err := drill.Await(t.Context(), patience, what, condition); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// user returns the configuration of a user who may read leases, and work on
+// guestbooks and elect, in these namespaces only.
+func user(t *testing.T, name string, namespaces ...string) *rest.Config {
+	t.Helper()
+	cfg, err := cluster.UserConfig(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := webappv1.GroupVersion.Group
+	for _, ns := range namespaces {
+		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
+		for _, o := range []client.Object{
+			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
+				{APIGroups: []string{group}, Resources: []string{"guestbooks"}, Verbs: []string{"get", "list", "watch"}},
+				{APIGroups: []string{group}, Resources: []string{"guestbooks/status"}, Verbs: []string{"patch"}},
+				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, ResourceNames: []string{"guestbook"}, Verbs: []string{"update"}},
+				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+				{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+			}},
+			&rbacv1.RoleBinding{
+				ObjectMeta: meta,
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+			},
+		} {
+			if err := admin.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return cfg
+}
+
+// process is a running guestbook.
+type process struct {
+	*drill.ActLog
+	t    *testing.T
+	name string
+	cmd  *exec.Cmd
+	log  string
+}
+
+// start runs the guestbook as a user who may work in ns only, until the test is over.
+// Its name stands for the cluster in the act log.
+func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *process {
+	t.Helper()
+	dir := t.TempDir()
+	kubeconfig, err := fleet.Kubeconfig(name, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &process{ActLog: drill.NewActLog(filepath.Join(dir, "acts")), t: t, name: name, log: filepath.Join(dir, "log")}
+	out, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }() // the process has its own
+	p.cmd = exec.Command(program, append([]string{
+		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "-cluster=" + name, "-namespaces=" + ns, "-acts=" + filepath.Join(dir, "acts"), "-zap-log-level=debug",
+	}, args...)...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	return p
+}
+
+// kill ends the process at once, and shows its log if the test has failed.
+func (p *process) kill() {
+	if p.cmd.ProcessState == nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	}
+	if p.t.Failed() {
+		log, _ := os.ReadFile(p.log)
+		p.t.Logf("log of %s:\n%s", p.name, log[max(0, len(log)-8000):])
+	}
+}
+
+// terminate asks the process to end, which it must do in good order.
+func (p *process) terminate() {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.t.Errorf("%s did not end in good order: %v", p.name, err)
+	}
+}
+
+// acts returns what the process has done so far.
+func (p *process) acts() []drill.Act {
+	p.t.Helper()
+	all, err := p.Acts()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return all
+}
+
+// acted is a condition: all these guestbooks have been printed in this epoch.
+func (p *process) acted(names []string, epoch int64) func(context.Context) error {
+	return func(context.Context) error {
+		all, err := p.Acts()
+		if err != nil {
+			return err
+		}
+		printed := map[string]bool{}
+		for _, a := range all {
+			if a.What == "print" && a.Epoch == epoch && a.Result == "ok" {
+				printed[a.Object] = true
+			}
+		}
+		for _, name := range names {
+			if !printed[name] {
+				return fmt.Errorf("%s has printed %d of %d guestbooks in epoch %d; %s is missing", p.name, len(printed), len(names), epoch, name)
+			}
+		}
+		return nil
+	}
+}
+
+// logged is a condition: the text stands in the log of the process.
+func (p *process) logged(text string) func(context.Context) error {
+	return func(context.Context) error {
+		log, err := os.ReadFile(p.log)
+		if err == nil && !bytes.Contains(log, []byte(text)) {
+			err = fmt.Errorf("%s has not logged %q", p.name, text)
+		}
+		return err
+	}
+}

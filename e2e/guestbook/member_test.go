@@ -1,0 +1,192 @@
+package guestbook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/member"
+)
+
+// newMember returns a Member that runs until the test is over.
+func newMember(t *testing.T, cfg *rest.Config, o member.Options) *member.Member {
+	t.Helper()
+	m, err := member.New(cfg, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// leads is a condition.
+func leads(m *member.Member, ns string, want bool) func(context.Context) error {
+	return func(context.Context) error {
+		if _, got := m.Term(ns); got != want {
+			return fmt.Errorf("leads %s = %v", ns, got)
+		}
+		return nil
+	}
+}
+
+func TestMemberFollowsARealCluster(t *testing.T) {
+	ns := namespace(t)
+	write(t, ns, us, 1, time.Minute)
+	m := newMember(t, cluster.AdminConfig(), member.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := m.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := leads(m, ns, true)(ctx); err != nil {
+		t.Error("after the first list:", err)
+	}
+	write(t, ns, them, 2, time.Minute)
+	await(t, "another cluster leads", leads(m, ns, false))
+	write(t, ns, us, 3, time.Minute)
+	await(t, "this one leads again", leads(m, ns, true))
+
+	l := copyIn(t, ns)
+	delete(l.Labels, v1alpha1.ManagedLabel)
+	if err := admin.Update(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a copy without its label is none", leads(m, ns, false))
+	write(t, ns, us, 3, time.Minute)
+	await(t, "the copy is repaired", leads(m, ns, true))
+	if err := admin.Delete(t.Context(), copyIn(t, ns)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a missing copy means no", leads(m, ns, false))
+}
+
+// With Namespaces, a Role in each is enough. Without, it is not: so this test would
+// notice if the one asked for more, or the other for less.
+func TestNamespacedRightsSuffice(t *testing.T) {
+	a, b, secret := namespace(t), namespace(t), namespace(t)
+	cfg := user(t, a, a, b)
+	for _, ns := range []string{a, b, secret} {
+		write(t, ns, us, 1, time.Minute)
+	}
+	m := newMember(t, cfg, member.Options{Namespaces: []string{a, b}})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := m.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for ns, want := range map[string]bool{a: true, b: true, secret: false} {
+		if err := leads(m, ns, want)(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+
+	greedy := newMember(t, cfg, member.Options{})
+	short, cancelShort := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancelShort()
+	if err := greedy.WaitForSync(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "all namespaces") {
+		t.Errorf("without Namespaces: err = %v, want none listed", err)
+	}
+}
+
+// The watch of a follower in which nothing happens is alive; one behind a dead link is
+// not, and comes back by itself.
+func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
+	const staleAfter = 20 * time.Second
+	ns := namespace(t)
+	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{Namespaces: []string{ns}, StaleAfter: staleAfter})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := m.WaitForSync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	quietSince := clocks.Now().Boot
+	await(t, "nothing happens for longer than StaleAfter", func(context.Context) error {
+		if err := m.Healthz(nil); err != nil {
+			t.Fatal("a quiet watch:", err)
+		}
+		if quiet := clocks.Now().Boot - quietSince; quiet < staleAfter+5*time.Second {
+			return fmt.Errorf("only %v so far", quiet)
+		}
+		return nil
+	})
+
+	cluster.Proxy().BlackHole()
+	t.Cleanup(cluster.Proxy().Heal)
+	cut := clocks.Now().Boot
+	await(t, "a dead link is noticed", func(context.Context) error {
+		if m.Healthz(nil) == nil {
+			return errors.New("healthy")
+		}
+		return nil
+	})
+	if took := clocks.Now().Boot - cut; took > staleAfter+time.Second {
+		t.Errorf("noticed after %v, want %v", took, staleAfter)
+	}
+	cluster.Proxy().Heal()
+	write(t, ns, us, 1, 10*time.Minute)
+	healed := clocks.Now().Boot
+	if err := drill.Await(t.Context(), 2*time.Minute, "the watch is back", func(ctx context.Context) error {
+		return errors.Join(m.Healthz(nil), leads(m, ns, true)(ctx))
+	}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("back %v after the link was", clocks.Now().Boot-healed)
+}
+
+// CapWrites has the API server itself give up on a write that outlives its term, even
+// if the client would wait on.
+func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
+	ns := namespace(t)
+	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
+	deadline := write(t, ns, us, 1, 3*time.Second)
+	await(t, "this cluster leads", leads(m, ns, true))
+	cfg := cluster.AdminConfig()
+	cfg.Timeout = time.Minute
+	cfg.Wrap(member.CapWrites)
+	c, err := client.New(cfg, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel, err := m.Context(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cancel()
+	if err := cluster.PauseEtcd(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.ResumeEtcd(); err != nil {
+			t.Error(err)
+		}
+	})
+	stubborn := context.WithoutCancel(ctx)
+	err = c.Create(stubborn, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}})
+	over := clocks.Now().Boot - deadline
+	t.Logf("the server answered %v after the deadline: %v", over, err)
+	if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) || over > time.Second || over < -time.Second {
+		t.Errorf("the server answered %v after the deadline: %v; want a timeout about then", over, err)
+	}
+	if err := c.Create(stubborn, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later"}}); !errors.Is(err, member.ErrLost) {
+		t.Errorf("a write after the term: %v, want ErrLost", err)
+	}
+}
