@@ -5,10 +5,13 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -74,6 +77,37 @@ func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
 			j.check()
 		})
 	}
+}
+
+func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.policy("p", a)
+	w.released()
+	w.startHub()
+	w.leads("east", a, 15*time.Second, all...)
+	w.awaitEligible("south", a)
+	j := w.keeps("east", a)
+	for range 3 {
+		w.setPriority("south", "")
+		w.eventually("the guard is taken out", 20*time.Second, func() error {
+			err := w.member("south").Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("%v", err)
+		})
+		w.setPriority("south", "10")
+		w.awaitEligible("south", a)
+		w.eventually("the guard stands", soon, func() error {
+			if err := w.member("south").Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
+				return fmt.Errorf("%v", err)
+			}
+			return nil
+		})
+		w.leads("east", a, soon, all...)
+	}
+	j.check()
 }
 
 func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
@@ -236,7 +270,13 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	w.namespaceGone(deleted, "west")
 	shared.Member("west").Proxy().Heal()
 	for _, ns := range leave {
-		w.awaitPhase(ns, v1alpha1.PhaseRetired)
+		w.eventually(ns+" is retired, or gone already", soon, func() error {
+			r, err := w.record(ns)
+			if apierrors.IsNotFound(err) || err == nil && r.Status.Phase == v1alpha1.PhaseRetired {
+				return nil
+			}
+			return fmt.Errorf("%v: %s", err, r.Status.Message)
+		})
 	}
 	for _, ns := range []string{unlabelled, dropped} {
 		for _, m := range all {
@@ -276,4 +316,25 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 	w.setPriority("west", "200")
 	w.policy("q", a)
 	w.handedOver(a, "west", epoch, last, all...)
+}
+
+func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	foreign := foreignLease(a)
+	w.must(w.member("south").Create(t.Context(), foreign))
+	w.policy("p", a, b)
+	w.released()
+	w.startHub()
+	w.leads("east", b, 15*time.Second, all...)
+	w.awaitUnfit("south", a, reason.ForeignLease)
+	w.setPriority("south", "")
+	w.noCopy("south", b, soon)
+	w.left("south")
+	w.awaitUnpinned("south")
+	now, err := w.copyIn("south", a)
+	w.must(err)
+	if now.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("it was written: %+v", now)
+	}
 }

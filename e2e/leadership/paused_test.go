@@ -37,7 +37,7 @@ func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 			set("east", true)
 			w.awaitUnfit("east", a, reason.Paused)
 			w.labelPriority("west", "1000") // nor does an edit choose it
-			j.grow(5)                       // longer than D
+			j.grow(4)                       // longer than D
 			j.check()
 			// The loss of the leader passes over the paused cluster, good as it is.
 			set("east", false)

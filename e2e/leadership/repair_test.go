@@ -206,7 +206,7 @@ func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T)
 			})
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
 			w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
-			j.grow(5) // more than D: whoever is to be deposed is by now
+			j.grow(4) // more than D: whoever is to be deposed is by now
 			now, err := w.copyIn(m, a)
 			w.must(err)
 			if now.ResourceVersion != theirs.ResourceVersion {

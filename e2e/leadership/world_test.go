@@ -99,8 +99,23 @@ func newWorld(t *testing.T, priorities map[string]string) *world {
 		for _, m := range shared.Members() {
 			m.Proxy().Heal()
 		}
+		w.clear()
 	})
 	return w
+}
+
+// clear removes all copies, so that the next world begins with none that are somebody
+// else's. The hub has stopped.
+func (w *world) clear() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, c := range w.members {
+		var list coordinationv1.LeaseList
+		w.must(c.List(ctx, &list, client.HasLabels{v1alpha1.ManagedLabel}))
+		for i := range list.Items {
+			w.must(client.IgnoreNotFound(c.Delete(ctx, &list.Items[i])))
+		}
+	}
 }
 
 func (w *world) system() string { return w.fleet + "-system" }

@@ -39,6 +39,7 @@ const (
 type attachment struct {
 	publisher *publish.Publisher // nil until the member is pinned and its seal is known
 	guard     error              // nil: the guard stands
+	wake      chan struct{}      // holds one: look whether the member is leaving
 }
 
 // errUnchecked says that a guard was not looked at yet.
@@ -50,7 +51,7 @@ var errUnchecked = errors.New("the guard has not been checked yet")
 // stopped, and whoever closes the source of stamps must find it until then: the new
 // one waits for its end.
 func (c *Controller) attach(key fleet.Key, e engagement) {
-	a := &attachment{guard: errUnchecked}
+	a := &attachment{guard: errUnchecked, wake: make(chan struct{}, 1)}
 	before, ended := c.ends[key], make(chan struct{})
 	c.ends[key] = ended
 	ctx, cancel := context.WithCancel(c.running)
@@ -181,38 +182,68 @@ func watchCopies(ctx context.Context, e engagement, p *publish.Publisher) (detac
 }
 
 // keepGuard installs the guard of a member, keeps it in place, and notes whether it
-// stands.
+// stands; or takes it out, for as long as the member takes no part.
 func (c *Controller) keepGuard(ctx context.Context, m fleet.Member, a *attachment, logger logr.Logger) {
-	pause := time.Duration(0)
-	for {
-		if wait.PollUntilContextCancel(ctx, max(pause, time.Millisecond), false, func(context.Context) (bool, error) { return true, nil }) != nil {
-			return
-		}
-		pause = guardEvery
+	for pause := time.Duration(0); c.guardDue(ctx, m.Key, a, pause); {
 		if c.leaving(m.Key) {
-			if pause = guardRetry; c.leave(ctx, m, a) {
-				return
-			}
+			c.leave(ctx, m, a)
+			pause = guardRetry
 			continue
 		}
 		err := c.checkGuard(ctx, m)
-		if err != nil {
+		switch {
+		case err == nil:
+			pause = guardEvery
+		case errors.Is(err, guard.ErrForbidden), errors.Is(err, guard.ErrUnsupported):
+			pause = attachRetry
+		default:
 			pause = guardRetry
-			if errors.Is(err, guard.ErrForbidden) {
-				pause = attachRetry
-			}
 		}
-		c.mu.Lock()
-		before := a.guard
 		// Silence says nothing of the guard: what was known of it stays.
-		if err == nil || errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrNotStanding) {
-			a.guard = err
+		if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotStanding) {
+			continue
 		}
-		changed := (before == nil) != (a.guard == nil) || errors.Is(before, errUnchecked) && !errors.Is(a.guard, errUnchecked)
-		c.mu.Unlock()
-		if changed {
+		if c.noteGuard(a, err) {
 			logger.Info("The guard of the cluster's copies was checked", "stands", err == nil, "err", err)
 			c.fleetChanged(m.Fleet)
+		}
+	}
+}
+
+// guardDue waits for a pause to pass, or for the member to leave. It returns false when
+// ctx has ended.
+func (c *Controller) guardDue(ctx context.Context, key fleet.Key, a *attachment, pause time.Duration) bool {
+	timer, cancel := context.WithTimeout(ctx, pause)
+	defer cancel()
+	for {
+		select {
+		case <-a.wake:
+			if c.leaving(key) {
+				return ctx.Err() == nil
+			}
+		case <-timer.Done():
+			return ctx.Err() == nil
+		}
+	}
+}
+
+// noteGuard notes whether the guard stands, and reports whether that is news.
+func (c *Controller) noteGuard(a *attachment, err error) (news bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := a.guard
+	a.guard = err
+	return (before == nil) != (err == nil) || errors.Is(before, errUnchecked)
+}
+
+// wake has the work in a member look whether it is leaving.
+func (c *Controller) wake(key fleet.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a, ok := c.attached[key]; ok {
+		select {
+		case a.wake <- struct{}{}:
+		default:
 		}
 	}
 }
@@ -231,27 +262,29 @@ func (c *Controller) checkGuard(ctx context.Context, m fleet.Member) error {
 }
 
 // leave takes the guard out of a member that takes no part any more and lets go of it,
-// once no copy is left there. The copies go first: they must not stand unprotected.
-func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) bool {
+// once no copy of this hub is left there: copies must not stand unprotected. For the
+// same reason the guard stays where another hub has copies. It may be called again:
+// should the member come back before it is forgotten, it goes on.
+func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) {
 	c.mu.Lock()
 	p := a.publisher
 	c.mu.Unlock()
 	now, ok := c.Fleet.Member(m.Key)
 	if _, read := p.Initial(); !ok || !read || !c.Tenure.Holds() {
-		return false
+		return
 	}
-	if !now.DeleteForMove {
-		if len(p.Copies()) > 0 {
-			return false
-		}
-		ctx, cancel := context.WithTimeout(ctx, guardTimeout)
-		defer cancel()
-		if guard.Remove(ctx, m.Writer()) != nil {
-			return false
-		}
+	if ours, others := p.Left(); now.DeleteForMove || others && !ours {
+		c.Fleet.Forget(m.Key)
+		return
+	} else if ours {
+		return
 	}
-	c.Fleet.Forget(m.Key)
-	return true
+	c.noteGuard(a, errUnchecked)
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	if guard.Remove(ctx, m.Writer()) == nil {
+		c.Fleet.Forget(m.Key)
+	}
 }
 
 // leaving reports whether a member takes no part any more.

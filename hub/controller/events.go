@@ -24,6 +24,7 @@ const listTimeout = 5 * time.Second
 // tells the owner of a Cluster what is wrong with it.
 func (c *Controller) memberChanged(key fleet.Key) {
 	c.fleetChanged(key.Fleet)
+	c.wake(key)
 	c.tell(key)
 }
 
@@ -123,11 +124,12 @@ func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types
 		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)
 	}
 	for _, m := range c.Fleet.Members(fleetName) {
-		if !m.Connected || len(policies) == 0 {
+		cl := m.Cluster() // nil for one that has just been let go of, too
+		if cl == nil || len(policies) == 0 {
 			continue
 		}
 		var list corev1.NamespaceList
-		if err := m.Cluster().GetCache().List(ctx, &list); err != nil {
+		if err := cl.GetCache().List(ctx, &list); err != nil {
 			continue // not synced: an event will come for each
 		}
 		for i := range list.Items {

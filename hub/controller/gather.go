@@ -2,9 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,81 +107,12 @@ func (c *Controller) member(ctx context.Context, m fleet.Member, namespace strin
 	switch {
 	case err == nil:
 		mv.namespace = ns
+	case errors.Is(err, errDisengaged):
+		mv.Connected, mv.isRead = false, false
 	case !apierrors.IsNotFound(err):
 		return mv, fmt.Errorf("namespace %s in cluster %s: %w", namespace, m.Key, err)
 	}
 	return mv, nil
-}
-
-// claim finds the policy that owns the namespace. A member that was never reached
-// keeps its last answer, which is the record.
-func (c *Controller) claim(v *view, policies []*policy) {
-	recorded := ""
-	if v.object != nil {
-		recorded = v.object.Status.Policy
-	}
-	if v.key.Name == c.OwnNamespace || strings.HasPrefix(v.key.Name, "kube-") {
-		policies = nil
-	}
-	for _, p := range policies {
-		if !c.claimedBy(v, p, recorded) {
-			continue
-		}
-		switch {
-		case p.invalid != nil && p.object.Name == recorded:
-			v.stop = "the policy is invalid: " + p.invalid.Error()
-		case p.invalid != nil:
-		case v.policy == nil:
-			v.policy = p
-		default:
-			v.losers = append(v.losers, p)
-		}
-	}
-	for i := range v.members {
-		m := &v.members[i]
-		m.takesPart = v.policy != nil && !m.Gone && m.PriorityReason != reason.NoPriority && v.policy.selects(m.Member)
-		if m.DeleteForMove {
-			v.stop = "the Clusters are moving to another hub"
-		}
-	}
-	if v.policy == nil && recorded == "" && v.unread(policies) {
-		// The record that would tell is lost. Nothing is taken away for that: a leader's
-		// copy may stand in the cluster that was read first.
-		v.stop = "whether a policy claims the namespace is not known before every cluster has been read"
-	}
-	if !c.sight.synced() {
-		v.stop = "the Clusters are not known yet"
-	}
-}
-
-// unread reports whether a member that one of the policies speaks of was not read yet.
-func (v *view) unread(policies []*policy) bool {
-	return slices.ContainsFunc(v.members, func(m memberView) bool {
-		return !m.isRead && !m.Gone && m.PriorityReason != reason.NoPriority &&
-			slices.ContainsFunc(policies, func(p *policy) bool { return p.selects(m.Member) })
-	})
-}
-
-// claimedBy reports whether one policy claims the namespace.
-func (c *Controller) claimedBy(v *view, p *policy, recorded string) bool {
-	asked := 0
-	for _, m := range v.members {
-		if m.Gone || m.PriorityReason == reason.NoPriority || !p.selects(m.Member) {
-			continue
-		}
-		if !m.isRead {
-			if p.object.Name == recorded {
-				return true
-			}
-			continue
-		}
-		asked++
-		if m.namespace != nil && p.matches(v.key.Name, m.namespace.Labels) {
-			return true
-		}
-	}
-	// An empty list of members decides nothing.
-	return asked == 0 && p.object.Name == recorded
 }
 
 // fold puts together what the tenure, the ledger and the members say.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -9,6 +10,9 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 )
+
+// errDisengaged says that a member has been let go of since it was listed as connected.
+var errDisengaged = errors.New("the cluster is not connected any more")
 
 // sight is what a decision sees of the members. The simulation stands in its place;
 // everything else of a decision runs there as it runs here.
@@ -19,7 +23,7 @@ type sight interface {
 	members(fleetName string) []fleet.Member
 	// health judges a member now.
 	health(m fleet.Member, th health.Thresholds) health.Verdict
-	// namespace returns a namespace of a connected member, from a cache.
+	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
 }
 
@@ -40,7 +44,11 @@ func (f fleetSight) members(fleetName string) []fleet.Member { return f.Members(
 func (fleetSight) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
 
 func (fleetSight) namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
+	cl := m.Cluster()
+	if cl == nil {
+		return nil, errDisengaged
+	}
 	ns := &corev1.Namespace{}
-	err := m.Cluster().GetCache().Get(ctx, types.NamespacedName{Name: name}, ns)
+	err := cl.GetCache().Get(ctx, types.NamespacedName{Name: name}, ns)
 	return ns, err
 }

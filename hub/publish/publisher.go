@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -161,6 +162,22 @@ func (p *Publisher) Copies() []types.NamespacedName {
 // CopiesOf returns the names of the copies in one namespace.
 func (p *Publisher) CopiesOf(namespace string) []types.NamespacedName {
 	return slices.DeleteFunc(p.Copies(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
+}
+
+// Left reports what is known to be left in the member: copies of this hub, or at least
+// what may be one, and marked copies of others, which it never removes.
+func (p *Publisher) Left() (ours, others bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.lanes {
+		switch obj := l.known.lease; {
+		case !l.known.read, obj != nil && !l.blocked():
+			ours = true
+		case obj != nil && wire.Ours(obj):
+			others = true
+		}
+	}
+	return ours, others
 }
 
 // Assign says what a copy has to be from now on. After it returns, no stamp is drawn
