@@ -83,6 +83,22 @@ var allFaults = []fault{
 		w.jumped = true
 		pick(w.rng, w.readers).host.jump = -time.Hour
 	}, clock: true},
+	{name: "a reader's watch repeats itself while its wall clock is behind", do: func(w *world) {
+		r, d := pick(w.rng, w.readers), 2*w.timings.Duration
+		r.host.jump = -w.between(2*w.timings.Skew, w.timings.Duration)
+		r.wt.listing = true // nothing new gets through
+		for range 20 {
+			r.after(w.between(0, d), func() {
+				for _, key := range sortedKeys(r.wt.view) {
+					r.seen(r.wt.view[key])
+				}
+			})
+		}
+		w.after(d, func() {
+			r.host.jump, r.wt.listing = 0, false
+			r.wt.relist(0)
+		})
+	}, clock: true},
 	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
 		for _, r := range w.replicas {
 			if r.alive && r.working {

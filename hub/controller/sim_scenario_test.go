@@ -58,10 +58,10 @@ func (s *scenario) settle() time.Duration {
 func (s *scenario) length() time.Duration { return s.faults + s.settle() }
 
 // newWorld draws a world from a seed.
-func newWorld(seed uint64, trace io.Writer) *world {
+func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
-	w := &world{rng: rand.New(rand.NewChaCha8(key)), trace: trace, faulty: true}
+	w := &world{rng: rand.New(rand.NewChaCha8(key)), trace: trace, crew: crew, faulty: true}
 	w.seed = seed
 	w.timings = lease.Timings{
 		Duration: time.Duration(durations[len(durations)-1]) * time.Second,

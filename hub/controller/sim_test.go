@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,16 +35,32 @@ type simFigures struct {
 	SeedsPerSecond float64 `json:"seedsPerSecond"`
 }
 
-// simulate runs one seed and returns what the oracle says.
-func simulate(seed uint64, trace *strings.Builder) oracle {
-	var w *world
-	if trace == nil {
-		w = newWorld(seed, nil)
-	} else {
-		w = newWorld(seed, trace)
-	}
+// simulate runs one seed and returns what the oracle says. trace may be nil.
+func simulate(seed uint64, trace io.Writer, crew *crew) oracle {
+	w := newWorld(seed, trace, crew)
 	w.play()
 	return w.oracle
+}
+
+// replay runs one seed again and returns its trace.
+func replay(seed uint64) (oracle, string) {
+	var trace strings.Builder
+	var crew crew
+	defer crew.end()
+	verdict := simulate(seed, &trace, &crew)
+	return verdict, trace.String()
+}
+
+// TestSimulationReplays: everything that happens follows from the seed.
+func TestSimulationReplays(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	for seed := range uint64(20) {
+		_, one := replay(seed + 1)
+		_, two := replay(seed + 1)
+		if one != two {
+			t.Fatalf("seed %d ran in two ways", seed+1)
+		}
+	}
 }
 
 // tail is the end of a text.
@@ -56,10 +74,10 @@ func tail(s string, lines int) string {
 // never fall, and once the faults are over every namespace gets its leader.
 func TestSimulation(t *testing.T) {
 	log.SetLogger(logr.Discard())
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // worlds are small and short-lived
 	if *simSeed != 0 {
-		var trace strings.Builder
-		verdict := simulate(*simSeed, &trace)
-		fmt.Print(trace.String())
+		verdict, trace := replay(*simSeed)
+		fmt.Print(trace)
 		if verdict.violation != "" {
 			t.Fatalf("seed %d: %s", *simSeed, verdict.violation)
 		}
@@ -74,12 +92,14 @@ func TestSimulation(t *testing.T) {
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
+			var crew crew
+			defer crew.end()
 			for {
 				seed := next.Add(1) - 1
 				if seed >= *simFrom+uint64(*simSeeds) {
 					return
 				}
-				verdict := simulate(seed, nil)
+				verdict := simulate(seed, nil, &crew)
 				mu.Lock()
 				figures.Seeds++
 				terms += verdict.terms
@@ -97,9 +117,8 @@ func TestSimulation(t *testing.T) {
 				}
 				mu.Unlock()
 				if show {
-					var trace strings.Builder
-					simulate(seed, &trace)
-					t.Logf("the end of seed %d:\n%s", seed, tail(trace.String(), 40))
+					_, trace := replay(seed)
+					t.Logf("the end of seed %d:\n%s", seed, tail(trace, 40))
 				}
 				if failed >= *simStop {
 					return

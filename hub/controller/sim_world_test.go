@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +26,7 @@ type world struct {
 	events eventHeap
 	seq    uint64
 	cur    *task
+	crew   *crew
 	trace  io.Writer // nil: nobody reads it
 
 	hub      *hubServer
@@ -48,30 +48,52 @@ type event struct {
 
 type eventHeap []event
 
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
+func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+
+func (h *eventHeap) push(e event) {
+	s := append(*h, e)
+	i := len(s) - 1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !e.before(&s[up]) {
+			break
+		}
+		s[i], i = s[up], up
+	}
+	s[i], *h = e, s
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = event{}
-	*h = old[:len(old)-1]
-	return e
+
+func (h *eventHeap) pop() event {
+	s := *h
+	first, n := s[0], len(s)-1
+	e := s[n]
+	s[n] = event{}
+	s = s[:n]
+	for i := 0; n > 0; {
+		down := 2*i + 1
+		if down+1 < n && s[down+1].before(&s[down]) {
+			down++
+		}
+		if down >= n || e.before(&s[down]) {
+			s[i] = e
+			break
+		}
+		s[i], i = s[down], down
+	}
+	*h = s
+	return first
 }
 
 // after has something happen, whatever becomes of any process.
 func (w *world) after(d time.Duration, do func()) {
 	w.seq++
-	heap.Push(&w.events, event{at: w.now + max(0, d), seq: w.seq, do: do})
+	w.events.push(event{at: w.now + max(0, d), seq: w.seq, do: do})
 }
 
 // run lets events happen until the given time, or until the oracle has seen enough.
 func (w *world) run(until time.Duration) {
 	for len(w.events) > 0 && w.events[0].at <= until && w.oracle.violation == "" {
-		e := heap.Pop(&w.events).(event)
+		e := w.events.pop()
 		w.now = e.at
 		e.do()
 	}
@@ -125,7 +147,7 @@ func (w *world) newClock() *hostClock {
 	}
 	return &hostClock{
 		from: edge(), to: edge(), over: w.length(),
-		rate: 1 + (w.rng.Float64()-0.5)*0.004,
+		rate: 1 + (w.rng.Float64()-0.5)*0.04,
 		base: w.between(time.Hour, 100*time.Hour),
 	}
 }
@@ -239,19 +261,49 @@ func (p *proc) crash() {
 // task is a coroutine of a process.
 type task struct {
 	p      *proc
+	do     func() // nil: it has nothing left to do
 	next   func() (struct{}, bool)
 	stop   func()
 	yield  func(struct{}) bool
 	killed bool
 }
 
+// crew keeps coroutines that have nothing to do, for the next tasks: a new one has to
+// grow its stack first.
+type crew struct{ idle []*task }
+
+func (c *crew) task() *task {
+	if n := len(c.idle); n > 0 {
+		t := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		return t
+	}
+	t := &task{}
+	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+		for t.yield = yield; ; {
+			if t.do(); t.killed {
+				return
+			}
+			if t.do = nil; !yield(struct{}{}) {
+				return
+			}
+		}
+	})
+	return t
+}
+
+// end lets all of them go.
+func (c *crew) end() {
+	for _, t := range c.idle {
+		t.stop()
+	}
+	c.idle = nil
+}
+
 // spawn starts a task. It first runs when the present event is over.
 func (p *proc) spawn(do func()) {
-	t := &task{p: p}
-	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
-		t.yield = yield
-		do()
-	})
+	t := p.w.crew.task()
+	t.p, t.do = p, do
 	p.tasks = append(p.tasks, t)
 	p.after(0, t.step)
 }
@@ -262,12 +314,13 @@ func (t *task) step() {
 	}
 	before := t.p.w.cur
 	t.p.w.cur = t
-	_, more := t.next()
+	t.next()
 	t.p.w.cur = before
-	if !more {
+	if t.do == nil {
 		if i := slices.Index(t.p.tasks, t); i >= 0 {
 			t.p.tasks = slices.Delete(t.p.tasks, i, i+1)
 		}
+		t.p.w.crew.idle = append(t.p.w.crew.idle, t)
 	}
 }
 
