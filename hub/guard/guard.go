@@ -102,7 +102,7 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend fun
 // It asks once and does not wait: a policy takes about a second to come into force.
 // The error wraps ErrNotStanding when the write was let through or was refused for another
 // reason, and ErrForbidden when the policy is in force but does not take the
-// caller for the hub.
+// caller for the hub. It wraps neither when there was no answer that tells.
 func Verify(ctx context.Context, member kubernetes.Interface) error {
 	probe := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: metav1.NamespaceDefault,
@@ -119,8 +119,10 @@ func Verify(ctx context.Context, member kubernetes.Interface) error {
 		return nil
 	case strings.Contains(err.Error(), notTheHub):
 		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w (%w)", Name, ErrForbidden, err)
-	default:
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w: an incomplete copy was not refused by it (%w)", Name, ErrNotStanding, err)
+	default:
+		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w", Name, err)
 	}
 }
 

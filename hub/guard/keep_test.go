@@ -108,7 +108,8 @@ func TestWhatSomebodyEditsOrDeletesIsRepaired(t *testing.T) {
 			p.Spec.MatchConditions[0].Expression = "false"
 		}),
 		"the policy is of another version": editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.Validations[1].Message = "a marked Lease needs more (guard 00000000)"
+			message := p.Spec.Validations[1].Message
+			p.Spec.Validations[1].Message = message[:len(message)-len("00000000)")] + "00000000)"
 		}),
 	}
 	for name, edit := range edits {
@@ -159,6 +160,13 @@ func TestRemoveLeavesNothingAndMayBeRepeated(t *testing.T) {
 	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), guard.Name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the binding is still there: %v", err)
+	}
+	leases, err := client.CoordinationV1().Leases(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(leases.Items) > 0 {
+		t.Errorf("Verify was let through and left Leases behind: %v", leases.Items)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -43,6 +44,23 @@ func TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand(t *testing.T) {
 	}
 	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotStanding) {
 		t.Fatalf("Verify = %v, want ErrNotStanding", err)
+	}
+	// Nor does it stand where somebody has a Lease of the name that Verify uses: that is known after admission only.
+	taken := newForeign(t, "default", "leasecast-guard-probe")
+	if _, err := client.CoordinationV1().Leases("default").Create(t.Context(), taken, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotStanding) {
+		t.Fatalf("Verify = %v, want ErrNotStanding", err)
+	}
+}
+
+func TestNoAnswerTellsNothing(t *testing.T) {
+	config := member.AdminConfig()
+	config.Host = "https://127.0.0.1:1" // nobody listens
+	err := guard.Verify(t.Context(), clientFor(t, config))
+	if err == nil || errors.Is(err, guard.ErrNotStanding) || errors.Is(err, guard.ErrForbidden) {
+		t.Fatalf("Verify = %v, want an error that says neither", err)
 	}
 }
 
