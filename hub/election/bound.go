@@ -25,11 +25,11 @@ func (b bound) wait(now lease.Reading) time.Duration {
 	return max(0, min(b.again, max(b.wall.Sub(now.Wall), b.boot-now.Boot)))
 }
 
-// boundOf counts the bound of all that can have been promised for the namespace: what
-// is inherited, and what this tenure has sent: the latest stamp + the duration sent
+// boundOf counts the bound of all that can have been promised for the namespace under a
+// policy with that D: what is inherited, and what this tenure has sent: the latest stamp + the duration sent
 // with it, which only is final once the source of stamps is closed.
-func boundOf(s State, skew time.Duration) bound {
-	b := inheritedBound(s, skew)
+func boundOf(s State, d, skew time.Duration) bound {
+	b := inheritedBound(s, d, skew)
 	if !s.Sent.Until.IsZero() {
 		if own := s.Sent.Until.Add(skew); own.After(b.wall) {
 			b.wall = own
@@ -41,11 +41,13 @@ func boundOf(s State, skew time.Duration) bound {
 
 // inheritedBound counts the bound of what earlier tenures can have promised: they can
 // have stamped until the deadline that this tenure inherited. Nothing that a member
-// shows shortens this, because its etcd may have been restored.
-func inheritedBound(s State, skew time.Duration) bound {
-	b := bound{wall: s.Tenure.Inherited.Add(longest(s) + skew)}
+// shows shortens this, because its etcd may have been restored; and no D in the record
+// that is shorter than the policy's, because somebody may have edited it.
+func inheritedBound(s State, d, skew time.Duration) bound {
+	d = max(d, longest(s))
+	b := bound{wall: s.Tenure.Inherited.Add(d + skew)}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
-	b.again = max(longest(s)+skew, time.Second)
+	b.again = max(d+skew, time.Second)
 	return b
 }
 

@@ -118,6 +118,10 @@ func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
 			now: at(18), state: state(inheriting(2), closed(), notBefore(18)),
 			among: []election.Candidate{lost, next}, want: granted,
 		},
+		"with the policy's D where the record was edited to less": {
+			now: at(17.999), state: state(inheriting(2), closed(), lasting(second), notBefore(18)),
+			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
+		},
 		"with the D of the record, not the policy's": {
 			now: at(62.999), state: state(inheriting(2), closed(), lasting(60*second), notBefore(63)),
 			among: []election.Candidate{lost, next}, want: wait("1ms", ""),

@@ -46,7 +46,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Closed {
 		return Decision{Record: s.Record, Close: true}
 	}
-	b := boundOf(s, p.Timings.Skew)
+	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
 	r := s.Record
 	r.Phase, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
 	r.Next = successor(now, p, s, cs)
@@ -73,7 +73,7 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		}
 	}
 	if holder, ok := named(cs, r.Leader); ok && holder.Fitness == Unknown {
-		if until := boundOf(s, p.Timings.Skew).wait(now); wait == 0 || until < wait {
+		if until := boundOf(s, p.Timings.Duration, p.Timings.Skew).wait(now); wait == 0 || until < wait {
 			wait = until
 		}
 	}
@@ -86,7 +86,7 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 // instant at which this one can have stamped.
 func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	own := max(0, s.Sent.Until.Sub(now.Wall)-p.Timings.Duration, s.Sent.BootUntil-now.Boot-p.Timings.Duration)
-	return max(min(own, s.Record.Duration), inheritedBound(s, p.Timings.Skew).wait(now))
+	return max(min(own, s.Record.Duration), inheritedBound(s, p.Timings.Duration, p.Timings.Skew).wait(now))
 }
 
 // drain waits for the bound, lets the leader resume if the cause is gone before it,
@@ -95,7 +95,7 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Closed {
 		return Decision{Record: s.Record, Close: true}
 	}
-	b := boundOf(s, p.Timings.Skew)
+	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
 	r := s.Record
 	if !b.passed(now) {
 		if resumes(now, p, s, cs) {
@@ -173,7 +173,7 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		r.Phase, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
 		r.Duration = max(s.LargestDuration, p.Timings.Duration) // stays the bound of what was lost
 	}
-	b := boundOf(s, p.Timings.Skew)
+	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
 	c, ok := best(cs, mayLead)
 	wait, why := time.Duration(0), reason.Reason("")
 	switch {
@@ -217,7 +217,7 @@ func retire(now lease.Reading, s State) Decision {
 	if !s.Sent.Closed {
 		return Decision{Record: s.Record, Close: true}
 	}
-	b := boundOf(s, longest(s))
+	b := boundOf(s, 0, longest(s))
 	r := s.Record
 	if r.Phase != Retired && (!r.Lost() || s.Highest > 0) {
 		// The copies go now: from here on the record alone remembers their epoch and D.

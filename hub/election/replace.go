@@ -40,7 +40,7 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	case Unknown:
 		// Unknown is not dead. But once all that it can have been promised has passed,
 		// it leads no more, whatever it is.
-		if !boundOf(s, p.Timings.Skew).passed(now) {
+		if !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
 			return ""
 		}
 		return unlessAlone(reason.NeverReached, p, s, ranked)
