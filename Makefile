@@ -32,6 +32,9 @@ export CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 export KUSTOMIZE := $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)
 
+# Built like the programs, so that a fresh machine compiles what they share once.
+RUN := CGO_ENABLED=0 go run -trimpath
+
 ##@ Use it
 
 .PHONY: help
@@ -40,19 +43,19 @@ help: ## Show this list
 
 .PHONY: demo
 demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand over; writes out/demo.json
-	go run ./e2e/demo
+	$(RUN) ./e2e/demo
 
 .PHONY: up
 up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running; kubeconfigs in out/
-	go run ./e2e/demo up
+	$(RUN) ./e2e/demo up
 
 .PHONY: down
 down: ## Stop the fleet that `make up` started
-	go run ./e2e/demo down
+	$(RUN) ./e2e/demo down
 
 .PHONY: bench
 bench: k8s build $(KUSTOMIZE) ## Measure failover, renewals and their cost; writes out/bench.json
-	go run ./e2e/bench
+	$(RUN) ./e2e/bench
 
 ##@ Work on it
 
@@ -93,12 +96,12 @@ lint: $(GOLANGCI_LINT) ## Check style, import rules and the ban on wall clocks
 	$(GOLANGCI_LINT) run
 
 .PHONY: unit
-unit: ## Run the tests that need no API server, with the race detector
+unit: k8s $(KUSTOMIZE) ## Run the tests beside the code, some on real API servers, with the race detector
 	packages=$$(go list ./...) && go test -race $$(echo "$$packages" | grep -Ev '/e2e(/|$$)')
 
 # One package at a time: each starts a fleet of its own and watches the clock. Compiling first keeps all cores busy.
 .PHONY: integration
-integration: k8s capi build $(KUSTOMIZE) ## Run the tests on real API servers, with the race detector
+integration: k8s capi build $(KUSTOMIZE) ## Run the tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
 	go test -race -count=1 -timeout 15m -p 1 ./e2e/...
 
