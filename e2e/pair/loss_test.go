@@ -37,6 +37,7 @@ func (f *figures) takenOver(v *view, lost time.Duration) {
 	f.first = append(f.first, slices.Min(all)-lost)
 	f.last = append(f.last, slices.Max(all)-lost)
 	f.left = append(f.left, v.unbroken())
+	v.undecided()
 	n := len(f.first) - 1
 	v.t.Logf("takeover %d: first renewal after %.2f s, all after %.2f s, %.2f s were left",
 		n+1, f.first[n].Seconds(), f.last[n].Seconds(), f.left[n].Seconds())

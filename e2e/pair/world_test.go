@@ -111,6 +111,7 @@ type replica struct {
 type pair struct {
 	d        *drill.Drill
 	replicas []*replica // those that live
+	raised   int        // by how much the priority of east is higher than it was
 }
 
 // election reads the Lease of the hub's election.
