@@ -234,6 +234,7 @@ func (c *connection) use(ctx context.Context, t *target) {
 		c.drained, c.drainedAt = old, c.p.clock.Now()
 	}
 	poke(c.wakeProbe)
+	c.answered.fire() // to prove; informers cut off just now need not wait for a probe
 	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.uid, "rotation", old != nil)
 }
 

@@ -201,12 +201,21 @@ func hubClient(t *testing.T) client.Client {
 	return c
 }
 
+// makeNamespace makes a fleet. What a test registers there is gone when it is over.
 func makeNamespace(t *testing.T, name string) {
 	t.Helper()
-	err := hubClient(t).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	c := hubClient(t)
+	err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		for _, kind := range []client.Object{&clusterv1.Cluster{}, &corev1.Secret{}, &coordinationv1.Lease{}} {
+			if err := c.DeleteAllOf(context.Background(), kind, client.InNamespace(name)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 // await polls until the condition holds, and fails the test with what was last missing.

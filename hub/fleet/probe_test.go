@@ -143,16 +143,49 @@ func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
 
 const rotationPatience = 2 * time.Second
 
-// get sends a request, and sends what came back, or the error, when it is over.
+func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
+	arrived := make(chan struct{}, 10)
+	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		if r.Header.Get("Authorization") != "Bearer the-new-identity" {
+			<-r.Context().Done() // without a word
+			return
+		}
+		reply(w, "listed")
+	})
+	m, _ := newTestMember(t)
+	c := &connection{member: m}
+	t.Cleanup(c.close)
+	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
+	c.use(t.Context(), first)
+	over := make(chan string, 1)
+	go func() { over <- <-get(t, m.informer, m.caches, "/list") }()
+	<-arrived
+
+	changed := accessTo(t, s, "", "the-new-identity")
+	changed.serverName = "example.com"
+	c.use(t.Context(), targetTo(t, changed, first))
+	select {
+	case got := <-over:
+		if got != "listed" {
+			t.Error(got)
+		}
+	case <-time.After(rotationPatience):
+		t.Error("it waits for a probe")
+	}
+}
+
+// get sends a request and waits for the header of its answer. It returns where the body, or the
+// error, arrives when all is over.
 func get(t *testing.T, client *http.Client, l *lane, path string) <-chan string {
 	t.Helper()
 	over := make(chan string, 1)
+	resp, err := client.Get(fmt.Sprintf("https://%s%s", l.host, path))
+	if err != nil {
+		over <- err.Error()
+		return over
+	}
 	go func() {
-		resp, err := client.Get(fmt.Sprintf("https://%s%s", l.host, path))
-		if err != nil {
-			over <- err.Error()
-			return
-		}
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		if err != nil {
