@@ -16,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	utilclock "k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,7 +107,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		UserAgent:  cfg.UserAgent,
 		Clock:      o.Clock,
 	})
-	mgr, err := mcmanager.New(cfg, f, managerOptions(o, t.Lock(lock)))
+	mgr, err := mcmanager.New(cfg, f, managerOptions(o, tenure.Prompt(t.Lock(lock), utilclock.RealClock{})))
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}

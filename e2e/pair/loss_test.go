@@ -37,7 +37,6 @@ func (f *figures) takenOver(v *view, lost time.Duration) {
 	f.first = append(f.first, slices.Min(all)-lost)
 	f.last = append(f.last, slices.Max(all)-lost)
 	f.left = append(f.left, v.unbroken())
-	v.undecided()
 	n := len(f.first) - 1
 	v.t.Logf("takeover %d: first renewal after %.2f s, all after %.2f s, %.2f s were left",
 		n+1, f.first[n].Seconds(), f.last[n].Seconds(), f.left[n].Seconds())
@@ -58,6 +57,7 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 		lost := drill.Now().Boot
 		stage.drop(writer)
 		f.takenOver(v, lost)
+		v.undecided()
 		if t.Failed() {
 			break
 		}
@@ -76,6 +76,7 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	stage.drop(writer)
 	var f figures
 	f.takenOver(v, lost)
+	v.undecided()
 	t.Log(f.String())
 	if len(writesOf(t, stage, writer, time.Time{})) == 0 {
 		t.Fatalf("%s wrote nothing even while it was elected: writes are not told apart", writer.Name())
@@ -100,6 +101,7 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	}
 	must(t, writer.Kill())
 	v.unbroken()
+	v.undecided()
 }
 
 // TestAWriterThatLeavesInOrderIsFollowedAtOnce: SIGTERM releases the election, and the other replica does
@@ -126,6 +128,7 @@ func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
 	}
 	var f figures
 	f.takenOver(v, lost)
+	v.undecided()
 	if late := writesOf(t, stage, writer, time.Now()); len(late) > 0 {
 		t.Errorf("it wrote after it had ended: %v", late)
 	}

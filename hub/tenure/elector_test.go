@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/tenure"
@@ -55,7 +56,7 @@ func start(t *testing.T, s *store, identity string, link func(context.Context) e
 	x.inner.leave = link
 	var err error
 	x.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: x.Lock(x.inner), LeaseDuration: h, RenewDeadline: 4 * second, RetryPeriod: second, ReleaseOnCancel: true, Name: "hub",
+		Lock: tenure.Prompt(x.Lock(x.inner), clock.RealClock{}), LeaseDuration: h, RenewDeadline: 4 * second, RetryPeriod: second, ReleaseOnCancel: true, Name: "hub",
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 	})
 	if err != nil {
