@@ -23,6 +23,9 @@ func (Key) String() string { return "[seal key]" }
 // GoString keeps the key out of %#v.
 func (Key) GoString() string { return "[seal key]" }
 
+// MarshalJSON keeps the key out of structured logs and reports.
+func (Key) MarshalJSON() ([]byte, error) { return []byte(`"[seal key]"`), nil }
+
 // Seal returns a MAC over everything that the copy says. Only a sealed copy is
 // believed by a hub; anything else in its place is a foreign edit.
 func Seal(key Key, c Copy) string {

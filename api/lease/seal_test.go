@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -150,4 +151,14 @@ func FuzzSeal(f *testing.F) {
 			t.Fatalf("%+v is sealed by the seal of %+v", changed, c)
 		}
 	})
+}
+
+func TestTheKeyIsNotWrittenAsJSON(t *testing.T) {
+	text, err := json.Marshal(struct{ Key lease.Key }{sealKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"Key":"[seal key]"}`; string(text) != want {
+		t.Errorf("got %s, want %s", text, want)
+	}
 }
