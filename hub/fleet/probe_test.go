@@ -180,19 +180,22 @@ func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 func get(t *testing.T, client *http.Client, l *lane, path string) <-chan string {
 	t.Helper()
 	over := make(chan string, 1)
-	resp, err := client.Get(fmt.Sprintf("https://%s%s", l.host, path))
-	if err != nil {
-		over <- err.Error()
-		return over
-	}
+	header := make(chan struct{})
 	go func() {
+		resp, err := client.Get(fmt.Sprintf("https://%s%s", l.host, path))
+		close(header)
+		if err != nil {
+			over <- err.Error()
+			return
+		}
+		defer func() { _ = resp.Body.Close() }()
 		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
 		if err != nil {
 			over <- err.Error()
 			return
 		}
 		over <- string(body)
 	}()
+	<-header
 	return over
 }
