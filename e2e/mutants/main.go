@@ -57,6 +57,11 @@ func run(ctx context.Context, seeds int, only, out string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	for _, m := range mutants { // before any of them costs time
+		if _, err := m.overlay(dir); err != nil {
+			return fmt.Errorf("mutant %q: %w", m.name, err)
+		}
+	}
 	var f figures
 	var survivors []string
 	for _, m := range mutants {

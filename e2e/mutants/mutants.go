@@ -12,6 +12,7 @@ const (
 	ledgerGo  = "hub/publish/ledger.go"
 	publishGo = "hub/publish/publisher.go"
 	gatherGo  = "hub/controller/gather.go"
+	claimGo   = "hub/controller/claim.go"
 	decideGo  = "hub/controller/reconcile.go"
 	tenureGo  = "hub/tenure/tenure.go"
 )
@@ -29,11 +30,10 @@ var mutants = []mutant{
 	{"reader: by observation alone, as client-go's elector does", []edit{
 		{readerGo, "wall:  deadline,", "wall:  now.Wall.Add(c.Duration),"},
 		{readerGo, "boot:  now.Boot + deadline.Sub(now.Wall),", "boot:  now.Boot + c.Duration,"}}},
-	{"reader: a missing Lease means nothing", []edit{{readerGo, "func (r *Reader) Gone() { r.current = Permit{} }", "func (r *Reader) Gone() {}"}}},
 	{"reader: any holder is this cluster", []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
 
 	// Rule 1.
-	{"1: stamp after check", []edit{{publishGo, "s = l.next(now, p.MayStamp(now), fresh)", "s = l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
+	{"1: stamp after check", []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
 	{"1: no deadline check", []edit{{tenureGo, "return t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "return t.held && !t.released"}}},
 	{"1: deadline counted from the response", []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)"},
@@ -111,6 +111,6 @@ var mutants = []mutant{
 
 	// What the simulation found once.
 	{"a vacant record names a leader", []edit{{assignGo, "if r.Leader != \"\" && r.Phase != Vacant {", "if r.Leader != \"\" {"}}},
-	{"a lost record counts as one that no policy claims", []edit{{gatherGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
+	{"a lost record counts as one that no policy claims", []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
 	{"what answers tell needs no watch", []edit{{laneGo, "		return l.untilSeen(now)\n", "		return step{}\n"}}},
 }
