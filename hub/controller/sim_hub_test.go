@@ -62,7 +62,7 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 	}
 	h.history[name] = append(h.history[name], recordThen{h.w.now, o})
 	for _, r := range h.w.replicas {
-		r.proc.after(h.w.lag()+r.cacheLag, func() { r.reconcile(name) })
+		r.after(h.w.lag()+r.cacheLag, func() { r.reconcile(name) })
 	}
 	if h.w.trace != nil && o != nil {
 		s := o.Status

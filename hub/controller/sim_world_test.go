@@ -112,7 +112,7 @@ func (w *world) end() {
 
 func (w *world) say(who, format string, args ...any) {
 	if w.trace != nil {
-		fmt.Fprintf(w.trace, "%10.4f %-8s %s\n", w.now.Seconds(), who, fmt.Sprintf(format, args...))
+		_, _ = fmt.Fprintf(w.trace, "%10.4f %-8s %s\n", w.now.Seconds(), who, fmt.Sprintf(format, args...))
 	}
 }
 
