@@ -121,7 +121,7 @@ func (m mutant) try(ctx context.Context, dir string, seeds int) (how string, kil
 	binary := filepath.Join(dir, "simulation")
 	build := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlay, "-o", binary, simulated)
 	if text, err := build.CombinedOutput(); err != nil {
-		return "", false, fmt.Errorf("it does not build: %w\n%s", err, text)
+		return "DOES NOT BUILD: " + strings.ReplaceAll(string(text), "\n", " "), false, ctx.Err()
 	}
 	test := exec.CommandContext(ctx, binary, "-test.run", "^TestSimulation$", "-test.v", "-test.timeout", "0",
 		"-sim.stop", "1", "-sim.seeds", strconv.Itoa(seeds))

@@ -36,7 +36,7 @@ var mutants = []mutant{
 	{"1: stamp after check", []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
 	{"1: no deadline check", []edit{{tenureGo, "return t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "return t.held && !t.released"}}},
 	{"1: deadline counted from the response", []edit{
-		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)"},
+		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},
 		{tenureGo, "t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "t.boot = after.Boot + t.h"}}},
 	{"1: deadline of 1.5 h", []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
@@ -91,7 +91,7 @@ var mutants = []mutant{
 	{"6: the predecessor stamped only until its last renewal", []edit{{tenureGo,
 		"return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))", "return r.RenewTime.Time"}}},
 	{"6: takeover clock read before acquiring", []edit{
-		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
+		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
 	{"6: a missing election Lease promises nothing", []edit{{tenureGo, "return started.Wall.Add(t.h) // missing", "return started.Wall.Add(-time.Minute) // missing"}}},
 	{"6: no D of the record is added", []edit{{boundGo, "s.Tenure.Inherited.Add(longest(s) + skew)", "s.Tenure.Inherited.Add(skew)"}}},
 	{"6: the largest D is forgotten", []edit{{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"}}},

@@ -46,8 +46,9 @@ type scenario struct {
 }
 
 // slack is what a leader may take beyond the floor once the faults have ended: the
-// messages that are still under way, the health thresholds, patience and backoff.
-const slack = 10 * time.Second
+// messages that are still under way, most of all the first list of a member, which waits
+// 15 s for an answer, the health thresholds, patience and backoff.
+const slack = 18 * time.Second
 
 // settle is how long after the last fault each namespace must have a leader: what can
 // have been promised, an election, and the slack.
@@ -196,7 +197,7 @@ func (w *world) judge() {
 
 func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
 	for _, m := range w.members {
-		if _, ok := m.spaces[ns]; !ok {
+		if _, ok := m.spaces[ns]; !ok || w.forgetful && r.Status.Epoch < w.oracle.seen {
 			continue
 		}
 		obj := m.leases[types.NamespacedName{Namespace: ns, Name: r.Status.LeaseName}]
