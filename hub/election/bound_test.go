@@ -186,6 +186,13 @@ func TestALostRecord(t *testing.T) {
 			},
 			want: "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 15s persist",
 		},
+		"nor is one without a D, whatever else it says": {
+			now: at(60.999), among: among,
+			state: election.State{
+				Record: record(election.Vacant, "", lasting(0)), Tenure: young(), Sent: closed(), LargestDuration: 60 * second,
+			},
+			want: "Vacant nobody 20 WaitingForBound next east waiting WaitingForBound after 1ms persist",
+		},
 		"without a policy it is gone once the largest D has passed twice": {
 			now: at(30), noPolicy: true, state: state(young(), closed(), 15*second), want: "gone",
 		},
@@ -198,6 +205,14 @@ func TestALostRecord(t *testing.T) {
 			want: "lost waiting WaitingForBound after 1s",
 		},
 	})
+}
+
+// Without a D no copy could be written.
+func TestAVacantRecordHasAD(t *testing.T) {
+	s := election.State{Record: record(election.Vacant, "", lasting(0)), Tenure: settled(), Sent: closed()}
+	if got := election.Next(at(0), policy(), s, []election.Candidate{unfit("east", 100, reason.Unreachable)}).Record.Duration; got != 15*second {
+		t.Errorf("D is %v", got)
+	}
 }
 
 // What a lost record leaves behind remembers the largest D until it has passed.

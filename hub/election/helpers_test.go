@@ -156,7 +156,7 @@ func say(d election.Decision) string {
 	if r.Leader != "" {
 		words[1] = r.Leader
 	}
-	if r.Lost() {
+	if r.Phase == "" {
 		words = []string{"lost"}
 	}
 	if r.Next != "" {

@@ -48,9 +48,9 @@ type Record struct {
 	Heeded map[string]int32
 }
 
-// Lost reports whether the record says nothing. An empty record is a lost one: a
-// clusterctl move restores objects without their status.
-func (r Record) Lost() bool { return r.Phase == "" }
+// Lost reports whether the record says nothing, or not for how long. An empty record is
+// a lost one: a clusterctl move restores objects without their status.
+func (r Record) Lost() bool { return r.Phase == "" || r.Duration <= 0 }
 
 // Fitness is what the hub knows of a cluster's fitness to lead a namespace.
 type Fitness int
