@@ -152,6 +152,31 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 	t.Logf("back %v after the link was", clocks.Now().Boot-healed)
 }
 
+// A member whose API server comes back learns where it stands as soon as it can.
+func TestMemberComesBackWithItsAPIServer(t *testing.T) {
+	ns := namespace(t)
+	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
+	write(t, ns, us, 1, 5*time.Second)
+	await(t, "this cluster leads", leads(m, ns, true))
+	if err := cluster.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the term runs out", leads(m, ns, false))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := cluster.Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	write(t, ns, us, 2, time.Minute)
+	written := clocks.Now().Boot
+	await(t, "this cluster leads again", leads(m, ns, true))
+	took := clocks.Now().Boot - written
+	t.Logf("leads again %v after the copy was written", took)
+	if took > 10*time.Second {
+		t.Errorf("leads again %v after the copy was written, want less than 10s: retries wait at most 4.5s", took)
+	}
+}
+
 // CapWrites has the API server itself give up on a write that outlives its term, even
 // if the client would wait on.
 func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {

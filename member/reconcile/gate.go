@@ -27,8 +27,9 @@ func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[re
 // the request again when this cluster is promoted.
 //
 // The context of r is cancelled when the term ends, carries its epoch, and its
-// logger has the value "epoch". What r returns after the term has ended is dropped,
-// errors too: it was told to stop, and that is no reason to back off.
+// logger has the value "epoch". A reconciler that ignores its context acts on after
+// the term, and nobody can stop it. What r returns after the term has ended is
+// dropped, errors too: it was told to stop, and that is no reason to back off.
 //
 // A request without a namespace, as for a cluster-scoped object, is refused with a
 // terminal error; use GateTyped to say which namespace decides.

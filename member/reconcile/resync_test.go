@@ -199,63 +199,73 @@ func TestResyncTypedEnqueuesTheRequestsOfAnObject(t *testing.T) {
 	})
 }
 
-// No request may be lost to a promotion that comes while it is being skipped. Each
-// round creates an object, enqueues it as its informer would, and promotes this
-// cluster, all at once and with several workers; then every object must have been
-// acted on in this very term, with nothing else to wake the controller.
+// No request may be lost to a term that begins while it is being skipped. Each round
+// creates objects and enqueues them once, as their informer would, while a term
+// begins, with several workers; then every one of them must be acted on, with nothing
+// else to wake the controller.
 func TestNoRequestIsLostToAPromotion(t *testing.T) {
-	const rounds, objects = 300, 4
-	f := membertest.New()
-	cache := &memory{}
-	var acted sync.Map // "name epoch"
-	q := newQueue()
-	g := gate.Gate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		epoch, _ := member.EpochFrom(ctx)
-		acted.Store(fmt.Sprint(req.Name, " ", epoch), true)
-		return reconcile.Result{}, nil
-	}))
-	ctx, cancel := context.WithCancel(t.Context())
-	var workers sync.WaitGroup
-	for range 3 {
-		workers.Go(func() { work(ctx, t, q, g) })
+	begins := map[string]func(f *membertest.Fake){
+		"by a promotion":     func(f *membertest.Fake) { f.Demote(ns); f.Promote(ns) },
+		"by a late renewal":  func(f *membertest.Fake) { f.Expire(); f.Renew(ns) },
+		"as the next epoch":  func(f *membertest.Fake) { f.Promote(ns) },
+		"by a repaired copy": func(f *membertest.Fake) { f.DeleteLease(ns); f.Renew(ns) },
 	}
-	defer workers.Wait()
-	defer q.ShutDown()
-	defer cancel()
-	if err := gate.Resync(f, cache, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
-		t.Fatal(err)
-	}
-
-	for round := range rounds {
-		var all sync.WaitGroup
-		epoch := int64(0)
-		for i := range objects {
-			all.Go(func() {
-				o := object(ns, fmt.Sprint(round, "-", i))
-				cache.add(o)
-				q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-			})
-		}
-		all.Go(func() { epoch = f.Promote(ns) })
-		all.Wait()
-		deadline := time.After(10 * time.Second)
-		for _, o := range cache.all() {
-			for key := fmt.Sprint(o.Name, " ", epoch); ; {
-				if _, ok := acted.Load(key); ok {
-					break
+	for name, begin := range begins {
+		t.Run(name, func(t *testing.T) {
+			const rounds, objects = 200, 4
+			f, cache, q := membertest.New(), &memory{}, newQueue()
+			f.Promote(ns)
+			var acted sync.Map // by name
+			g := gate.Gate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				if ctx.Err() == nil {
+					acted.Store(req.Name, true)
 				}
-				select {
-				case <-time.After(time.Millisecond):
-				case <-deadline:
-					t.Fatalf("round %d: %s was not acted on in epoch %d", round, o.Name, epoch)
+				return reconcile.Result{}, nil
+			}))
+			ctx, cancel := context.WithCancel(t.Context())
+			var workers sync.WaitGroup
+			for range 3 {
+				workers.Go(func() { work(ctx, t, q, g) })
+			}
+			defer workers.Wait()
+			defer q.ShutDown()
+			defer cancel()
+			if err := gate.Resync(f, cache, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+				t.Fatal(err)
+			}
+			for round := range rounds {
+				cache.clear()
+				var all sync.WaitGroup
+				for i := range objects {
+					all.Go(func() {
+						o := object(ns, fmt.Sprint(round, "-", i))
+						cache.add(o)
+						q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+					})
+				}
+				all.Go(func() { begin(f) })
+				all.Wait()
+				for _, o := range cache.all() {
+					if !within(10*time.Second, func() bool { _, ok := acted.Load(o.Name); return ok }) {
+						t.Fatalf("round %d: %s was never acted on", round, o.Name)
+					}
 				}
 			}
-		}
-		if round%20 == 19 {
-			cache.clear() // keeps the rounds short
-		}
-		f.Demote(ns)
+		})
 	}
+}
+
+// within reports whether the condition comes about in time.
+func within(limit time.Duration, condition func() bool) bool {
+	deadline := time.After(limit)
+	for !condition() {
+		select {
+		case <-time.After(100 * time.Microsecond):
+		case <-deadline:
+			return false
+		}
+	}
+	return true
 }
 
 // work is what a controller's worker does.
