@@ -34,14 +34,14 @@ type Options struct {
 	// Logger receives promotions, demotions and troubles of the watch. Default: none.
 	Logger logr.Logger
 	// StaleAfter is how long a watch may show no sign of life before Healthz fails.
-	// See Member.Healthz for what counts. At least 20s. Default: 2m.
+	// See Member.Healthz for what counts. At least 10s. Default: 2m.
 	StaleAfter time.Duration
 }
 
 const (
 	defaultSkew       = time.Second
 	defaultStaleAfter = 2 * time.Minute
-	leastStaleAfter   = 20 * time.Second // below, watches are too short for a bookmark
+	leastStaleAfter   = 10 * time.Second
 )
 
 func (o *Options) complete() error {
@@ -128,7 +128,6 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("member: Start was called before; make a new Member")
 	}
-	ctx = klog.NewContext(ctx, m.log)
 	var all sync.WaitGroup
 	for _, w := range m.watches {
 		all.Go(func() { w.run(ctx) })
@@ -161,14 +160,11 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 // on the clock that counts in suspend. It never fails for being a follower. Its
 // signature is that of a controller-runtime healthz.Checker; the request is unused.
 //
-// Signs of life are what only a working watch delivers: the list that it begins
-// with, events, and bookmarks. An API server sends a bookmark two seconds before a
-// watch ends, and every watch here asks to be ended, and begun anew, at least every
-// StaleAfter/2. One that the server does not end in time is ended here. Before the
-// first sign, time counts from New.
-//
-// What no reader can see is an API server that answers but is itself cut off from
-// etcd. Terms end at their deadlines all the same.
+// Signs of life are a list, an event and a bookmark. At least every StaleAfter/2 the
+// watch ends and everything is listed anew, by a consistent read: so a watch in which
+// nothing happens is not stale, while one behind a dead link, without permission, or
+// from an API server that is cut off from etcd is. Before the first sign, time counts
+// from New.
 func (m *Member) Healthz(*http.Request) error {
 	now := m.clock.Now().Boot
 	for _, w := range m.watches {

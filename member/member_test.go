@@ -151,9 +151,12 @@ func TestMemberAsksForNoMoreThanItsNamespaces(t *testing.T) {
 	for name, tc := range map[string]struct{ namespaces, want []string }{
 		"none given: all": {nil, []string{
 			"/apis/coordination.k8s.io/v1/leases?leasecast.dev/managed=true",
+			"/apis/coordination.k8s.io/v1/leases?leasecast.dev/managed=true",
 		}},
 		"each given one, once": {[]string{"b", "a", "b"}, []string{
 			"/apis/coordination.k8s.io/v1/namespaces/a/leases?leasecast.dev/managed=true",
+			"/apis/coordination.k8s.io/v1/namespaces/a/leases?leasecast.dev/managed=true",
+			"/apis/coordination.k8s.io/v1/namespaces/b/leases?leasecast.dev/managed=true",
 			"/apis/coordination.k8s.io/v1/namespaces/b/leases?leasecast.dev/managed=true",
 		}},
 	} {
@@ -164,7 +167,8 @@ func TestMemberAsksForNoMoreThanItsNamespaces(t *testing.T) {
 				if err := r.WaitForSync(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				asked := r.requests()
+				synctest.Wait()
+				asked := r.requests() // a list and a watch each
 				slices.Sort(asked)
 				if !slices.Equal(asked, tc.want) {
 					t.Errorf("asked for %q, want %q", asked, tc.want)
@@ -176,32 +180,23 @@ func TestMemberAsksForNoMoreThanItsNamespaces(t *testing.T) {
 
 func TestHealthz(t *testing.T) {
 	synced := func(r *reader) { _ = r.WaitForSync(context.Background()) }
-	renew := func(r *reader, d time.Duration) {
-		for range d / (5 * time.Second) {
-			pass(5 * time.Second)
-			r.put(r.cluster.copyOf(ns, us, 7))
-		}
-	}
 	cases := map[string]struct {
 		first   mode // of the server when the Member starts
 		happens func(r *reader)
 		stale   bool
 	}{
-		"a follower of a quiet cluster stays healthy":    {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
-		"starting may take a while":                      {first: hangs, happens: func(*reader) { pass(staleAfter) }},
-		"but no longer":                                  {first: hangs, happens: func(*reader) { pass(staleAfter + 1) }, stale: true},
-		"a server that refuses the watch":                {first: refuses, happens: func(*reader) { pass(staleAfter + 1) }, stale: true},
-		"a server that falls silent is noticed in time":  {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) }, stale: true},
-		"one that comes back is trusted again":           {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter); r.become(answers); pass(staleAfter) }},
-		"permission taken away later is noticed":         {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
-		"watches that begin but say nothing are noticed": {happens: func(r *reader) { synced(r); r.become(deaf); pass(2 * staleAfter) }, stale: true},
-		"renewals are signs of life":                     {first: terse, happens: func(r *reader) { synced(r); renew(r, 2*staleAfter) }},
-		"without them only bookmarks are":                {first: terse, happens: func(r *reader) { synced(r); pass(2 * staleAfter) }, stale: true},
-		"lists are, where watches are refused":           {first: lists, happens: func(r *reader) { synced(r); pass(2 * staleAfter) }},
-		"and are ended and begun anew":                   {happens: func(r *reader) { synced(r); r.become(deaf); pass(staleAfter); r.become(answers); pass(staleAfter) }},
-		"a suspend longer than that is staleness":        {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(staleAfter + 1) }, stale: true},
-		"until the server is heard again":                {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(time.Hour); pass(staleAfter) }},
-		"a step of the wall clock alone is none":         {happens: func(r *reader) { synced(r); r.cluster.clock.step(time.Hour) }},
+		"a follower of a quiet cluster stays healthy":        {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
+		"starting may take a while":                          {first: hangs, happens: func(*reader) { pass(staleAfter) }},
+		"but no longer":                                      {first: hangs, happens: func(*reader) { pass(staleAfter + 1) }, stale: true},
+		"a server that refuses the watch":                    {first: refuses, happens: func(*reader) { pass(staleAfter + 1) }, stale: true},
+		"a server that falls silent is noticed in time":      {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) }, stale: true},
+		"one that comes back is trusted again":               {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter); r.become(answers); pass(staleAfter) }},
+		"permission taken away later is noticed":             {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
+		"a watch that begins but says nothing hides nothing": {happens: func(r *reader) { synced(r); r.become(deaf); pass(2 * staleAfter) }},
+		"lists are signs of life, where watches are refused": {first: lists, happens: func(r *reader) { synced(r); pass(2 * staleAfter) }},
+		"a suspend longer than that is staleness":            {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(staleAfter + 1) }, stale: true},
+		"until the server is heard again":                    {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(time.Hour); pass(staleAfter) }},
+		"a step of the wall clock alone is none":             {happens: func(r *reader) { synced(r); r.cluster.clock.step(time.Hour) }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +231,7 @@ func TestNewRefusesBadOptions(t *testing.T) {
 		want    string
 	}{
 		"negative skew":             {member.Options{MaxClockSkew: -1}, "MaxClockSkew is -1ns"},
-		"stale before a watch ends": {member.Options{StaleAfter: 10 * time.Second}, "StaleAfter is 10s: want at least 20s"},
+		"stale before a watch ends": {member.Options{StaleAfter: time.Second}, "StaleAfter is 1s: want at least 10s"},
 		"an empty namespace":        {member.Options{Namespaces: []string{"a", ""}}, "Namespaces contains an empty name"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,23 +242,59 @@ func TestNewRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// Where watches are refused but lists are not, the lists must do.
-func TestMemberFollowsListsWhereWatchesAreRefused(t *testing.T) {
+// Where a watch does not do, lists must.
+func TestMemberFollowsWithoutAWorkingWatch(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode   mode
+		within time.Duration
+	}{
+		"watches are refused":           {lists, 5 * time.Second},
+		"watches end at once":           {hasty, 5 * time.Second},
+		"watches say nothing, for ever": {deaf, staleAfter/2 + staleAfter/8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t)
+				r.become(tc.mode)
+				r.put(r.cluster.copyOf(ns, them, 7))
+				defer r.start(t)()
+				if err := r.WaitForSync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				pass(time.Hour) // so that retries are as slow as they get
+				l := r.cluster.copyOf(ns, us, 8)
+				*l.Spec.LeaseDurationSeconds = 3600
+				r.put(l)
+				pass(tc.within)
+				if _, ok := r.Term(ns); !ok {
+					t.Errorf("does not lead %v after it was chosen", tc.within)
+				}
+				if asked, limit := len(r.requests()), 2*3600; asked > limit {
+					t.Errorf("%d requests in an hour, want at most %d", asked, limit)
+				}
+			})
+		})
+	}
+}
+
+func TestMemberStartsOverAfterAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReader(t)
-		r.become(lists)
 		r.put(r.cluster.copyOf(ns, us, 7))
 		defer r.start(t)()
 		if err := r.WaitForSync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := r.Term(ns); !ok {
-			t.Error("does not lead after the list")
-		}
-		r.put(r.cluster.copyOf(ns, them, 8))
-		pass(5 * time.Second)
-		if _, ok := r.Term(ns); ok {
-			t.Error("leads although later lists say otherwise")
+		synctest.Wait()
+		term, _ := r.Term(ns)
+		for range 3 {
+			r.fail()
+			pass(5 * time.Second)
+			r.put(r.cluster.copyOf(ns, us, 7))
+			synctest.Wait()
+			if got := term.Remaining(); got != duration {
+				t.Errorf("%v remain after the renewal, want %v", got, duration)
+			}
 		}
 	})
 }

@@ -3,7 +3,6 @@ package member_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -14,21 +13,17 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
 )
 
-// A limit on the rate of errors that all of a process share remembers the time of
-// the last one. Each bubble starts in the year 2000 again and would wait for it.
-func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
-
-// server is as much of an API server as a watch of Leases sees, in the time of a
-// bubble: watches end when they asked to, with a bookmark shortly before.
+// server is as much of an API server as a reader of Leases sees, in the time of a
+// bubble. Like a real one it sends no bookmark where nothing happens; it sends none at
+// all.
 type server struct {
 	mu      sync.Mutex
 	mode    mode
 	leases  map[string]*coordinationv1.Lease // by namespace/name
-	version int
+	history []change                         // of all changes; its length is the resourceVersion
 	streams map[*stream]bool
 	asked   []string // path and selector of each request
 }
@@ -39,10 +34,16 @@ const (
 	answers mode = iota
 	hangs        // accepts requests and never answers
 	refuses      // 403 to everything
-	deaf         // lets watches begin, but they say nothing and never end
-	terse        // sends no bookmarks
 	lists        // lists, but refuses to watch
+	deaf         // lets watches begin, but they say nothing and never end
+	hasty        // ends watches at once
 )
+
+// change is one event, in the form in which it is sent.
+type change struct {
+	namespace string
+	event     []byte
+}
 
 type stream struct {
 	namespace string
@@ -67,29 +68,41 @@ func (s *server) become(m mode) {
 func (s *server) put(l *coordinationv1.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
 	l = l.DeepCopy()
 	l.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
-	l.ResourceVersion = strconv.Itoa(s.version)
 	s.leases[l.Namespace+"/"+l.Name] = l
-	s.send(l.Namespace, "MODIFIED", l)
+	s.record("MODIFIED", l)
 }
 
 func (s *server) remove(namespace, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
 	l := s.leases[namespace+"/"+name]
-	l.ResourceVersion = strconv.Itoa(s.version)
 	delete(s.leases, namespace+"/"+name)
-	s.send(namespace, "DELETED", l)
+	s.record("DELETED", l)
 }
 
-func (s *server) send(namespace, kind string, object any) {
+// fail ends every watch under way with an error.
+func (s *server) fail() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for st := range s.streams {
-		if st.namespace == "" || st.namespace == namespace {
-			st.events <- event(kind, object)
-		}
+		st.events <- event("ERROR", status(http.StatusGone, metav1.StatusReasonExpired))
+	}
+}
+
+func (s *server) record(kind string, l *coordinationv1.Lease) {
+	l.ResourceVersion = strconv.Itoa(len(s.history) + 1)
+	c := change{l.Namespace, event(kind, l)}
+	s.history = append(s.history, c)
+	for st := range s.streams {
+		st.offer(c)
+	}
+}
+
+func (st *stream) offer(c change) {
+	if st.namespace == "" || st.namespace == c.namespace {
+		st.events <- c.event
 	}
 }
 
@@ -106,76 +119,18 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.asked = append(s.asked, req.URL.Path+"?"+query.Get("labelSelector"))
 	m := s.mode
 	s.mu.Unlock()
-	switch {
+	switch watches := query.Get("watch") != ""; {
 	case m == hangs:
 		<-req.Context().Done()
 		return nil, req.Context().Err()
-	case m == lists && query.Get("watch") == "":
+	case m == refuses, m == lists && watches:
+		return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
+	case !watches:
 		return s.list(namespaceIn(req.URL.Path)), nil
-	case m == refuses || m == lists:
-		return answer(http.StatusForbidden, metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status:   metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
-		}), nil
-	case query.Get("watch") == "":
-		return nil, errors.New("this server only streams lists")
 	}
 	body, w := io.Pipe()
 	go s.stream(req, m, w)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: req}, nil
-}
-
-// stream plays one watch, with the initial list in it if that is asked for.
-func (s *server) stream(req *http.Request, m mode, w *io.PipeWriter) {
-	defer func() { _ = w.Close() }()
-	if m == deaf {
-		<-req.Context().Done()
-		return
-	}
-	query := req.URL.Query()
-	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
-	ends := time.NewTimer(time.Duration(seconds) * time.Second)
-	defer ends.Stop()
-	bookmark := time.NewTimer(time.Duration(seconds-2) * time.Second)
-	if m == terse {
-		bookmark.Stop()
-	}
-	defer bookmark.Stop()
-
-	st := &stream{namespace: namespaceIn(req.URL.Path), events: make(chan []byte, 100)}
-	s.mu.Lock()
-	if query.Get("sendInitialEvents") == "true" {
-		for _, l := range s.leases {
-			if st.namespace == "" || st.namespace == l.Namespace {
-				st.events <- event("ADDED", l)
-			}
-		}
-		st.events <- s.bookmark("k8s.io/initial-events-end")
-	}
-	s.streams[st] = true
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.streams, st)
-	}()
-	for {
-		var next []byte
-		select {
-		case next = <-st.events:
-		case <-bookmark.C:
-			s.mu.Lock()
-			next = s.bookmark("")
-			s.mu.Unlock()
-		case <-ends.C:
-			return
-		case <-req.Context().Done():
-			return
-		}
-		if _, err := w.Write(next); err != nil {
-			return
-		}
-	}
 }
 
 func (s *server) list(namespace string) *http.Response {
@@ -183,7 +138,7 @@ func (s *server) list(namespace string) *http.Response {
 	defer s.mu.Unlock()
 	list := coordinationv1.LeaseList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
-		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(max(s.version, 1))},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(len(s.history))},
 	}
 	for _, l := range s.leases {
 		if namespace == "" || namespace == l.Namespace {
@@ -193,15 +148,62 @@ func (s *server) list(namespace string) *http.Response {
 	return answer(http.StatusOK, list)
 }
 
-func (s *server) bookmark(annotation string) []byte {
-	l := &coordinationv1.Lease{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-		ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(max(s.version, 1))},
+// stream plays one watch from the version that it asks for, as long as it asks for.
+func (s *server) stream(req *http.Request, m mode, w *io.PipeWriter) {
+	defer func() { _ = w.Close() }()
+	switch m {
+	case deaf:
+		<-req.Context().Done()
+		return
+	case hasty:
+		return
 	}
-	if annotation != "" {
-		l.Annotations = map[string]string{annotation: "true"}
+	query := req.URL.Query()
+	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
+	ends := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer ends.Stop()
+	st := s.open(namespaceIn(req.URL.Path), query.Get("resourceVersion"))
+	defer s.close(st)
+	for {
+		select {
+		case next := <-st.events:
+			if _, err := w.Write(next); err != nil {
+				return
+			}
+		case <-ends.C:
+			return
+		case <-req.Context().Done():
+			return
+		}
 	}
-	return event("BOOKMARK", l)
+}
+
+func (s *server) open(namespace, version string) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := &stream{namespace: namespace, events: make(chan []byte, 1000)}
+	from, err := strconv.Atoi(version)
+	if err != nil {
+		panic("a watch must go on from the version of its list: " + err.Error())
+	}
+	for _, c := range s.history[from:] {
+		st.offer(c)
+	}
+	s.streams[st] = true
+	return st
+}
+
+func (s *server) close(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+}
+
+func status(code int32, reason metav1.StatusReason) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+		Status:   metav1.StatusFailure, Reason: reason, Code: code,
+	}
 }
 
 func event(kind string, object any) []byte {

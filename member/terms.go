@@ -132,9 +132,10 @@ func (t *Terms) Delete(namespace, name string) {
 
 // Replace takes in all the Leases that exist in a namespace, or in the cluster if
 // the namespace is empty. Those that it leaves out count as deleted.
-func (t *Terms) Replace(namespace string, all []*coordinationv1.Lease) {
+func (t *Terms) Replace(namespace string, all []coordinationv1.Lease) {
 	listed := map[string]map[string]bool{}
-	for _, l := range all {
+	for i := range all {
+		l := &all[i]
 		t.Observe(l)
 		if listed[l.Namespace] == nil {
 			listed[l.Namespace] = map[string]bool{}

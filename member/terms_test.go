@@ -104,7 +104,7 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) {
 				l := c.write(ns, us, 7)
 				c.clock.step(-time.Hour)
-				c.Replace("", []*coordinationv1.Lease{l})
+				c.Replace("", []coordinationv1.Lease{*l})
 				pass(duration)
 			}, false},
 		"time spent in suspend counts": {
@@ -113,7 +113,7 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { c.write(ns, us, 7); c.clock.suspend(duration); c.clock.step(-duration) }, false},
 
 		"a list that holds the copy leaves the term": {
-			func(c *cluster) { l := c.write(ns, us, 7); c.Replace("", []*coordinationv1.Lease{l}) }, true},
+			func(c *cluster) { l := c.write(ns, us, 7); c.Replace("", []coordinationv1.Lease{*l}) }, true},
 		"a list that lacks the copy ends the term": {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace("", nil) }, false},
 		"also a list of its namespace": {

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -9,26 +10,33 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/cache"
+	utilclock "k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 const allNamespaces = metav1.NamespaceAll
 
-// backoff is how long to wait after a failed request: much less at its end than
-// client-go's minute, because a leader that comes back has until its deadline, and
-// a successor is waited for.
+// managed selects the copies of the hub.
+var managed = labels.Set{v1alpha1.ManagedLabel: "true"}.String()
+
+// backoff is how long to wait after a failure. It stays short: a leader that cannot
+// see its renewals has until its deadline, and a successor is waited for.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5, Cap: 3 * time.Second}
 
-// watched is the watch of one namespace, or of all. It is the store that its
-// reflector fills, so an observation is taken in where it is received.
+// tooShort is a watch that ends so soon that something is wrong with it.
+const tooShort = time.Second
+
+// watched follows the Leases of one namespace, or of all: it lists them, watches for
+// a while and starts over. client-go's reflector would go on with watches alone for
+// ever, and a watch in which nothing happens cannot be told from a dead one: an API
+// server sends bookmarks only if something changed somewhere. A list is proof.
 type watched struct {
 	namespace string
 	client    coordinationv1client.LeaseInterface
@@ -37,11 +45,6 @@ type watched struct {
 	syncOnce  sync.Once
 	heard     atomic.Int64 // when there was a sign of life, as in Reading.Boot
 }
-
-var (
-	_ cache.ReflectorStore         = (*watched)(nil)
-	_ cache.ReflectorBookmarkStore = (*watched)(nil)
-)
 
 func newWatched(m *Member, client coordinationv1client.LeasesGetter, namespace string) *watched {
 	w := &watched{namespace: namespace, client: client.Leases(namespace), member: m, synced: make(chan struct{})}
@@ -59,113 +62,109 @@ func (w *watched) String() string {
 
 func (w *watched) alive() { w.heard.Store(int64(w.member.clock.Now().Boot)) }
 
-// run watches until ctx ends.
+// run follows the Leases until ctx ends.
 func (w *watched) run(ctx context.Context) {
-	cache.NewReflectorWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-			ListWithContextFunc:  w.list,
-			WatchFuncWithContext: w.watch,
-		}, w.client),
-		&coordinationv1.Lease{}, w,
-		cache.ReflectorOptions{Name: "leasecast-member", Logger: &w.member.log, Backoff: &backoff},
-	).RunWithContext(ctx)
+	delay, failed := backoff.DelayFunc(), false
+	for ctx.Err() == nil {
+		err := w.follow(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err == nil:
+			if failed {
+				w.member.log.Info("Follows the leases again", "scope", w.String())
+			}
+			delay, failed = backoff.DelayFunc(), false
+		default:
+			if !failed { // once, not every few seconds
+				w.member.log.Error(err, "Cannot follow the leases, will keep trying", "scope", w.String())
+			}
+			failed = true
+			pause(ctx, delay())
+		}
+	}
 }
 
-func (w *watched) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	o.LabelSelector = managed
-	ctx, cancel := context.WithTimeout(ctx, w.member.stale/2)
+// follow lists once and watches until the watch has lasted as long as it should.
+func (w *watched) follow(ctx context.Context) error {
+	version, err := w.list(ctx)
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	if err := w.watch(ctx, version); err != nil {
+		return fmt.Errorf("watch leases: %w", err)
+	}
+	return nil
+}
+
+// list takes in all Leases. It asks for no resourceVersion, so the answer is as new
+// as etcd, and an API server that is cut off from etcd has none.
+func (w *watched) list(ctx context.Context) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.member.stale/4)
 	defer cancel()
-	return w.client.List(ctx, o)
+	list, err := w.client.List(ctx, metav1.ListOptions{LabelSelector: managed})
+	if err != nil {
+		return "", err
+	}
+	w.alive()
+	w.member.Replace(w.namespace, list.Items)
+	w.syncOnce.Do(func() { close(w.synced) })
+	return list.ResourceVersion, nil
 }
 
-// watch opens a stream that the server is to end after a quarter to half of the time
-// in which nothing may be heard. Shortly before, it sends a bookmark: the sign of
-// life of a watch in which nothing happens. That it opens proves nothing.
-func (w *watched) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.LabelSelector = managed
+// watch takes in what happens after a list, for a quarter to half of the time in
+// which nothing may be heard. The server is to end it then; if it does not, ctx does.
+func (w *watched) watch(ctx context.Context, version string) error {
 	quarter := int64(w.member.stale / time.Second / 4)
 	seconds := quarter + rand.Int64N(quarter)
-	o.TimeoutSeconds = &seconds
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+w.member.stale/8)
-	stream, err := w.client.Watch(ctx, o)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return &boundedWatch{stream, cancel}, nil
-}
-
-// managed selects the copies of the hub.
-var managed = labels.Set{v1alpha1.ManagedLabel: "true"}.String()
-
-// boundedWatch is a watch whose context ends with it.
-type boundedWatch struct {
-	watch.Interface
-	cancel context.CancelFunc
-}
-
-func (b *boundedWatch) Stop() {
-	b.Interface.Stop()
-	b.cancel()
-}
-
-// Add takes in a Lease that is new to the watch.
-func (w *watched) Add(obj any) error { return w.observe(obj) }
-
-// Update takes in a Lease that has changed.
-func (w *watched) Update(obj any) error { return w.observe(obj) }
-
-func (w *watched) observe(obj any) error {
-	l, err := asLease(obj)
+	defer cancel()
+	began := w.member.clock.Now().Boot
+	stream, err := w.client.Watch(ctx, metav1.ListOptions{
+		LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds, AllowWatchBookmarks: true,
+	})
 	if err != nil {
 		return err
 	}
-	w.alive()
-	w.member.Observe(l)
-	return nil
-}
-
-// Delete takes in that a Lease is gone, or no longer labelled.
-func (w *watched) Delete(obj any) error {
-	l, err := asLease(obj)
-	if err != nil {
-		return err
-	}
-	w.alive()
-	w.member.Delete(l.Namespace, l.Name)
-	return nil
-}
-
-// Replace takes in a whole list.
-func (w *watched) Replace(objs []any, _ string) error {
-	all := make([]*coordinationv1.Lease, 0, len(objs))
-	for _, obj := range objs {
-		l, err := asLease(obj)
-		if err != nil {
+	defer stream.Stop()
+	for e := range stream.ResultChan() {
+		if err := w.take(e); err != nil {
 			return err
 		}
-		all = append(all, l)
+		w.alive()
 	}
-	w.alive()
-	w.member.Replace(w.namespace, all)
-	w.syncOnce.Do(func() { close(w.synced) })
+	if lasted := w.member.clock.Now().Boot - began; lasted < tooShort {
+		return fmt.Errorf("ended after %v, want %ds", lasted, seconds)
+	}
 	return nil
 }
 
-// Bookmark takes in a sign of life.
-func (w *watched) Bookmark(string) error {
-	w.alive()
-	return nil
-}
-
-// Resync has nothing to do: time alone changes what is permitted, and a timer sees
-// to that.
-func (w *watched) Resync() error { return nil }
-
-func asLease(obj any) (*coordinationv1.Lease, error) {
-	l, ok := obj.(*coordinationv1.Lease)
+// take takes in one event.
+func (w *watched) take(e watch.Event) error {
+	if e.Type == watch.Error {
+		return apierrors.FromObject(e.Object)
+	}
+	l, ok := e.Object.(*coordinationv1.Lease)
 	if !ok {
-		return nil, fmt.Errorf("watch of leases delivered a %T", obj)
+		return fmt.Errorf("event %s with a %T", e.Type, e.Object)
 	}
-	return l, nil
+	switch e.Type {
+	case watch.Added, watch.Modified:
+		w.member.Observe(l)
+	case watch.Deleted:
+		w.member.Delete(l.Namespace, l.Name)
+	case watch.Bookmark: // a sign of life, and nothing else
+	default:
+		return errors.New("unknown event " + string(e.Type))
+	}
+	return nil
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := utilclock.RealClock{}.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
 }
