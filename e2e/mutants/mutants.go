@@ -64,13 +64,13 @@ var mutants = []mutant{
 	// Rule 4.
 	{"4: renew while draining", []edit{{assignGo, "a.Role = lease.Hold // a draining record forbids renewal by every replica", "a.Role = lease.Lead"}}},
 	{"4: bound before close", []edit{
-		{nextGo, "	b := boundOf(s, p.Timings.Skew)\n	r := s.Record\n	if !b.passed(now) {\n		if resumes",
-			"	b := boundOf(s, p.Timings.Skew)\n	if !s.Record.NotBefore.IsZero() {\n		b = bound{wall: s.Record.NotBefore}\n	}\n	r := s.Record\n	if !b.passed(now) {\n		if resumes"},
-		{nextGo, "	if !s.Sent.Closed {\n		return Decision{Record: s.Record, Close: true}\n	}\n	b := boundOf(s, p.Timings.Skew)\n	r := s.Record\n	r.Phase, r.Reason, r.Since",
-			"	b := boundOf(s, p.Timings.Skew)\n	r := s.Record\n	r.Phase, r.Reason, r.Since"}}},
+		{nextGo, "	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
+			"	r := s.Record\n	if !r.NotBefore.IsZero() {\n		b = bound{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("},
+		{nextGo, "	if why == \"\" {\n		return keep(now, p, s, cs)\n	}\n	if !s.Sent.Closed {\n		return Decision{Record: s.Record, Close: true}\n	}\n",
+			"	if why == \"\" {\n		return keep(now, p, s, cs)\n	}\n"}}},
 	{"4: another tenure's bound is trusted", []edit{{nextGo,
-		"	b := boundOf(s, p.Timings.Skew)\n	r := s.Record\n	if !b.passed(now) {\n		if resumes",
-		"	b := boundOf(s, p.Timings.Skew)\n	if !s.Mine && !s.Record.NotBefore.IsZero() {\n		b = bound{wall: s.Record.NotBefore}\n	}\n	r := s.Record\n	if !b.passed(now) {\n		if resumes"}}},
+		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
+		"	r := s.Record\n	if !s.Mine && !r.NotBefore.IsZero() {\n		b = bound{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
 	{"4: the source of stamps is never closed", []edit{{gatherGo, "		p.Close(key.Name)\n", "		_ = p\n"}}},
 	{"4: a stamp is in no ledger", []edit{{publishGo, "	if s.promis > 0 {", "	if s.promis > time.Hour {"}}},
 	{"4: the ledger keeps the last stamp, not the latest", []edit{{ledgerGo, "	if p.Settled {\n		p.Until = until\n	}", "	p.Until = until"}, {ledgerGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
@@ -78,26 +78,25 @@ var mutants = []mutant{
 	// Rule 5.
 	{"5: no ε after this tenure's stamps", []edit{
 		{boundGo, "s.Sent.Until.Add(skew)", "s.Sent.Until"}, {boundGo, "s.Sent.BootUntil+skew", "s.Sent.BootUntil"}}},
-	{"5: no ε after what is inherited", []edit{{boundGo, "s.Tenure.Inherited.Add(longest(s) + skew)", "s.Tenure.Inherited.Add(longest(s))"}}},
+	{"5: no ε after what is inherited", []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(d)"}}},
 	{"5: the monotonic half is dropped", []edit{{boundGo, "return !now.Wall.Before(b.wall) && now.Boot >= b.boot", "return !now.Wall.Before(b.wall)"}}},
 	{"5: this tenure's stamps are not counted", []edit{{boundGo, "	if !s.Sent.Until.IsZero() {", "	if false {"}}},
-	{"5: the policy's D instead of the sent one", []edit{
-		{boundGo, "func boundOf(s State, skew time.Duration) bound {\n	b := inheritedBound(s, skew)\n", "func boundOf(s State, skew time.Duration) bound {\n	b := inheritedBound(s, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(policyD-s.Record.Duration), s.Sent.BootUntil+policyD-s.Record.Duration\n"},
-		{boundGo, "// bound is the instant from which on", "var policyD = 3 * time.Second\n\n// bound is the instant from which on"}}},
+	{"5: the policy's D instead of the sent one", []edit{{boundGo,
+		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
 	{"5: a shorter D is recorded at once", []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.
-	{"6: no takeover assumption", []edit{{boundGo, "	b := inheritedBound(s, skew)\n	if !s.Sent", "	b := bound{}\n	if !s.Sent"}}},
+	{"6: no takeover assumption", []edit{{boundGo, "	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := bound{}\n	if !s.Sent"}}},
 	{"6: the predecessor stamped only until its last renewal", []edit{{tenureGo,
 		"return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))", "return r.RenewTime.Time"}}},
 	{"6: takeover clock read before acquiring", []edit{
 		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
 	{"6: a missing election Lease promises nothing", []edit{{tenureGo, "return started.Wall.Add(t.h) // missing", "return started.Wall.Add(-time.Minute) // missing"}}},
-	{"6: no D of the record is added", []edit{{boundGo, "s.Tenure.Inherited.Add(longest(s) + skew)", "s.Tenure.Inherited.Add(skew)"}}},
+	{"6: no D of the record is added", []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
 	{"6: the largest D is forgotten", []edit{{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"}}},
 	{"6: stale record at takeover", []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", []edit{{boundGo,
-		"	b := inheritedBound(s, skew)\n	if !s.Sent", "	b := inheritedBound(s, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
+		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
 	{"6: an expired copy raises the record", []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
 	{"6: copies without a leader here raise the record", []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
 
