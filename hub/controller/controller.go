@@ -38,8 +38,11 @@ const workers = 16
 type Options struct {
 	Fleet  *fleet.Provider
 	Tenure *tenure.Tenure
-	Seals  *seal.Store
-	Clock  lease.Clock
+	// Elected asks the hub's API server whether this replica holds the election now. False
+	// also if it does not answer.
+	Elected func(context.Context) bool
+	Seals   *seal.Store
+	Clock   lease.Clock
 	// HubID names this hub in the copies it writes.
 	HubID string
 	// OwnNamespace is where the hub itself runs: a member namespace of that name is
@@ -65,9 +68,10 @@ type Controller struct {
 	wg       sync.WaitGroup
 	engaged  map[fleet.Key]engagement
 	attached map[fleet.Key]*attachment
-	ends     map[fleet.Key]chan struct{}    // closed when the latest attachment has ended
-	granted  map[types.NamespacedName]int64 // the epochs that this tenure granted
-	highest  map[types.NamespacedName]int64 // the highest epochs that it saw in records
+	ends     map[fleet.Key]chan struct{}                             // closed when the latest attachment has ended
+	granted  map[types.NamespacedName]int64                          // the epochs that this tenure granted
+	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus // the records as this tenure knows them
+	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
 	problems map[fleet.Key]fleet.Problem // of each Cluster, the one that an event told of
 }
@@ -94,6 +98,7 @@ func New(o Options) *Controller {
 		attached: map[fleet.Key]*attachment{},
 		ends:     map[fleet.Key]chan struct{}{},
 		granted:  map[types.NamespacedName]int64{},
+		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus{},
 		highest:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},
 		problems: map[fleet.Key]fleet.Problem{},

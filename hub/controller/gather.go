@@ -23,7 +23,8 @@ import (
 type view struct {
 	key     types.NamespacedName // fleet and namespace
 	object  *v1alpha1.NamespaceLeader
-	policy  *policy // the one that owns the namespace; nil if none
+	found   *v1alpha1.NamespaceLeaderStatus // what is stored of object; nil: it does not exist
+	policy  *policy                         // the one that owns the namespace; nil if none
 	losers  []*policy
 	members []memberView
 	state   election.State
@@ -60,11 +61,11 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	object := &v1alpha1.NamespaceLeader{}
 	switch err := c.live.Get(ctx, key, object); {
 	case err == nil:
-		v.object = object
-		v.state.Record = recordOf(&object.Status)
+		v.object, v.found = object, object.Status.DeepCopy()
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("record %s: %w", key, err)
 	}
+	c.recall(ctx, v)
 	policies, err := listPolicies(ctx, c.client, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)

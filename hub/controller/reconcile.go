@@ -101,9 +101,8 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 	if object == nil {
 		object = newRecord(v)
 	}
-	before := object.DeepCopy()
 	fillStatus(v, d, cs, &object.Status, c.now().Wall)
-	if v.object != nil && !differs(&before.Status, &object.Status) {
+	if v.found != nil && !differs(v.found, &object.Status) {
 		return nil
 	}
 	grants := d.Record.Phase == election.Leading && d.Record.Epoch != v.state.Record.Epoch
@@ -115,7 +114,16 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 	if !c.Tenure.Holds() {
 		return fmt.Errorf("record %s: the right to write is lost", v.key)
 	}
-	if v.object == nil {
+	if err := c.write(ctx, v, object); err != nil {
+		return err
+	}
+	c.changed(ctx, v, d, grants)
+	return nil
+}
+
+// write stores a record, and remembers it.
+func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.NamespaceLeader) error {
+	if v.found == nil {
 		status := object.Status
 		if err := c.client.Create(ctx, object); err != nil {
 			return fmt.Errorf("create record %s: %w", v.key, err)
@@ -123,10 +131,13 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 		object.Status = status
 	}
 	if err := c.client.Status().Update(ctx, object); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			c.forget(v.key) // it may have been written all the same
+		}
 		return fmt.Errorf("write record %s: %w", v.key, err)
 	}
 	v.object = object
-	c.changed(ctx, v, d, grants)
+	c.remember(v.key, &object.Status)
 	return nil
 }
 
@@ -196,7 +207,8 @@ func (c *Controller) hold(v *view) {
 
 // finish deletes a record of which nothing is left.
 func (c *Controller) finish(ctx context.Context, v *view) error {
-	if v.object == nil {
+	c.forget(v.key)
+	if v.found == nil {
 		return nil
 	}
 	version := v.object.ResourceVersion

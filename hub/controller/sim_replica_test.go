@@ -70,7 +70,7 @@ func (w *world) newReplica(host *hostClock, number int) *replica {
 	r.tenure = tenure.New(r.proc, w.h)
 	c := New(Options{
 		Tenure: r.tenure, Seals: seal.NewStore(liveReader{r: r}, hubClient{r: r}),
-		Clock: r.proc, HubID: simHub, OwnNamespace: "leasecast",
+		Elected: r.elected, Clock: r.proc, HubID: simHub, OwnNamespace: "leasecast",
 	})
 	c.client, c.live, c.events, c.sight = hubClient{r: r}, liveReader{r: r}, silent{}, &simSight{r}
 	r.controller = c
@@ -447,6 +447,13 @@ func (r *replica) campaign() {
 			return
 		}
 	}
+}
+
+// elected asks whether the replica holds the election.
+func (r *replica) elected(ctx context.Context) bool {
+	l, err := leaseClient{p: r.proc, server: &r.w.hub.leaseServer, timeout: r.w.h / 3}.
+		Leases("leasecast").Get(ctx, "leasecast-hub", metav1.GetOptions{})
+	return err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == r.name
 }
 
 // quit gives the election up and ends the process.
