@@ -237,7 +237,10 @@ func (o *handover) completed(killed time.Duration) {
 				}
 			}
 			r, err := o.p.d.Record(o.t.Context(), namespace)
-			return fmt.Errorf("record: leader %s, epoch %d, phase %s, %s (%v)", r.Status.Leader, r.Status.Epoch, r.Status.Phase, r.Status.Message, err)
+			if err == nil {
+				err = fmt.Errorf("record: leader %s, epoch %d, phase %s, %s", r.Status.Leader, r.Status.Epoch, r.Status.Phase, r.Status.Message)
+			}
+			return err
 		})
 		slowest = max(slowest, first.Begin-killed)
 	}
