@@ -359,6 +359,14 @@ func (w *world) handedOver(namespace, to string, epoch int64, last func() time.T
 	w.t.Logf("granted %v after the bound", r.Status.AcquireTime.Sub(bound))
 }
 
+// unawaited makes an error of any answer that is not the awaited one.
+func unawaited(err error) error {
+	if err == nil {
+		return errors.New("the request succeeded")
+	}
+	return err
+}
+
 // took runs a step and returns how long it took.
 func took(step func()) time.Duration {
 	begin := time.Now()
@@ -385,12 +393,12 @@ func (w *world) left(member string) {
 			{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}: &coordinationv1.Lease{},
 		} {
 			if err := c.Get(w.t.Context(), name, o); !apierrors.IsNotFound(err) {
-				return fmt.Errorf("%T %s: %v", o, name, err)
+				return fmt.Errorf("%T %s: %w", o, name, unawaited(err))
 			}
 		}
 		err := c.Get(w.t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
 		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("the binding is there: %v", err)
+			return fmt.Errorf("binding: %w", unawaited(err))
 		}
 		return nil
 	})

@@ -48,13 +48,16 @@ func (w *world) forgetCluster(name string) {
 }
 
 // waysOut are the ways in which an operator takes a Cluster out of a fleet for good.
-var waysOut = map[string]func(w *world, cluster string){
-	"its label is removed":   func(w *world, c string) { w.setPriority(c, "") },
-	"its Cluster is deleted": func(w *world, c string) { w.forgetCluster(c) },
+var waysOut = map[string]struct {
+	goes   func(w *world, cluster string)
+	reason reason.Reason
+}{
+	"its label is removed":   {func(w *world, c string) { w.setPriority(c, "") }, reason.NoPriority},
+	"its Cluster is deleted": {func(w *world, c string) { w.forgetCluster(c) }, reason.Gone},
 }
 
 func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
-	for name, goes := range waysOut {
+	for name, out := range waysOut {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, three)
 			a, b := w.namespace("a", all...), w.namespace("b", all...)
@@ -64,7 +67,7 @@ func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
 			w.leads("east", a, 15*time.Second, all...)
 			w.leads("east", b, 15*time.Second, all...)
 			j := w.keeps("east", a)
-			goes(w, "south")
+			out.goes(w, "south")
 			w.noCopy("south", a, 2*time.Second)
 			w.noCopy("south", b, 2*time.Second)
 			w.left("south")
@@ -95,13 +98,13 @@ func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("%v", err)
+			return unawaited(err)
 		})
 		w.setPriority("south", "10")
 		w.awaitEligible("south", a)
 		w.eventually("the guard stands", soon, func() error {
 			if err := w.member("south").Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
-				return fmt.Errorf("%v", err)
+				return unawaited(err)
 			}
 			return nil
 		})
@@ -111,7 +114,7 @@ func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 }
 
 func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
-	for name, goes := range waysOut {
+	for name, out := range waysOut {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, three)
 			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
@@ -122,8 +125,9 @@ func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
 			w.leads("west", b, 15*time.Second, "west", "south")
 			j := w.keeps("west", b)
 			last := w.follow("east", a)
-			goes(w, "east")
+			out.goes(w, "east")
 			w.awaitPhase(a, v1alpha1.PhaseDraining)
+			w.awaitUnfit("east", a, out.reason, "the Cluster")
 			w.handedOver(a, "west", epoch, last, "west", "south")
 			w.noCopy("east", a, soon)
 			w.left("east")
@@ -137,9 +141,9 @@ func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
 		goes           func(w *world, cluster string)
 		restart, stays bool
 	}{
-		"its label is removed":                           {goes: waysOut["its label is removed"], stays: true},
-		"its label is removed, and the hub is restarted": {goes: waysOut["its label is removed"], stays: true, restart: true},
-		"its Cluster is deleted":                         {goes: waysOut["its Cluster is deleted"]},
+		"its label is removed":                           {goes: waysOut["its label is removed"].goes, stays: true},
+		"its label is removed, and the hub is restarted": {goes: waysOut["its label is removed"].goes, stays: true, restart: true},
+		"its Cluster is deleted":                         {goes: waysOut["its Cluster is deleted"].goes},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -195,6 +199,7 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
 				proxy.BlackHole()
 			}
 			w.editCluster("east", func(c *clusterv1.Cluster) { c.Labels["tier"] = "silver" })
+			w.awaitUnfit("east", a, reason.NotSelected, "clusterSelector")
 			w.handedOver(a, "west", epoch, last, "west", "south")
 			proxy.Heal()
 			w.noCopy("east", a, soon)
@@ -275,7 +280,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 			if apierrors.IsNotFound(err) || err == nil && r.Status.Phase == v1alpha1.PhaseRetired {
 				return nil
 			}
-			return fmt.Errorf("%v: %s", err, r.Status.Message)
+			return fmt.Errorf("%w, %s", unawaited(err), r.Status.Message)
 		})
 	}
 	for _, ns := range []string{unlabelled, dropped} {
@@ -289,7 +294,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("%v: %s", err, r.Status.Message)
+			return fmt.Errorf("%w, %s", unawaited(err), r.Status.Message)
 		})
 	}
 	j.check()

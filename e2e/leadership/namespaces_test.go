@@ -27,7 +27,7 @@ func (w *world) namespaceGone(namespace string, members ...string) {
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
-			return fmt.Errorf("%v, %+v", err, ns.Status)
+			return fmt.Errorf("%w, %+v", unawaited(err), ns.Status)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -141,6 +142,16 @@ func (w *world) released() {
 	}))
 }
 
+// stopLimit is how long a hub may take to stop: its own grace for runnables is longer.
+const stopLimit = 15 * time.Second
+
+// goroutines are the stacks of all.
+func goroutines() string {
+	var b strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a Builder takes everything
+	return b.String()
+}
+
 // startHub runs a hub in this process until the test ends or stopHub is called.
 func (w *world) startHub() {
 	w.t.Helper()
@@ -166,8 +177,8 @@ func (w *world) startHubAs(cfg *rest.Config) {
 			if err != nil {
 				w.t.Errorf("hub: %v", err)
 			}
-		case <-time.After(40 * time.Second):
-			w.t.Error("the hub does not stop")
+		case <-time.After(stopLimit):
+			w.t.Errorf("the hub does not stop within %v; it is doing this:\n%s", stopLimit, goroutines())
 		}
 		w.stop = func() {}
 	}

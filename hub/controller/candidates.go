@@ -11,6 +11,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 )
@@ -22,16 +23,21 @@ type candidate struct {
 	hint    string
 }
 
-// candidates returns the members that take part, best first, and when the health of
-// one of them may change by time alone.
+// candidates returns the members that take part, and the leader if it takes no part any
+// more, and when the health of one of them may change by time alone.
 func (v *view) candidates() (cs []candidate, after time.Duration) {
 	for i := range v.members {
 		m := &v.members[i]
-		if !m.takesPart {
-			continue
-		}
 		c := candidate{hint: m.Hint}
 		c.Name, c.Priority = m.Name, m.Priority
+		if !m.takesPart {
+			if m.Name == v.state.Record.Leader && v.policy != nil {
+				c.Fitness = election.Unfit
+				c.Reason, c.message = takesNoPart(m.Member)
+				cs = append(cs, c)
+			}
+			continue
+		}
 		c.Fitness, c.Reason, c.message = v.fitness(m)
 		c.message = advise(c.Reason, c.message)
 		if m.PriorityReason == reason.InvalidPriority {
@@ -46,6 +52,18 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 		}
 	}
 	return cs, after
+}
+
+// takesNoPart says why a member is none of the policy's.
+func takesNoPart(m fleet.Member) (reason.Reason, string) {
+	switch {
+	case m.Gone:
+		return reason.Gone, "the Cluster does not exist any more"
+	case m.PriorityReason == reason.NoPriority:
+		return reason.NoPriority, "the Cluster has no label " + v1alpha1.PriorityLabel + ", so it takes no part"
+	default:
+		return reason.NotSelected, "the clusterSelector of the policy does not match the Cluster"
+	}
 }
 
 // illegible judges a candidate whose priority cannot be read. A slip of the pen costs

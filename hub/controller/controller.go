@@ -165,11 +165,16 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 
 // controllerOptions fills in what multicluster-runtime leaves empty: the manager's
 // defaults, its logger among them.
+//
+// The queue is the plain one: the priority queue of controller-runtime v0.24.1 can block
+// for ever when it is shut down with work in it (controller-runtime issue 3538), and
+// a hub that does not stop gives up its election half a minute late.
 func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int) controller.TypedOptions[mcreconcile.Request] {
 	o := controller.TypedOptions[mcreconcile.Request]{
 		MaxConcurrentReconciles: concurrent,
 		Reconciler:              f,
 		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
+		UsePriorityQueue:        ptr.To(false),
 		Logger:                  mgr.GetLogger(),
 	}
 	o.DefaultFromConfig(mgr.GetControllerOptions())
