@@ -33,6 +33,18 @@ var allFaults = []fault{
 			r.freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
 		}
 	}},
+	{name: "the elected replica is stopped at its next reading, the others are cut off from a member", do: func(w *world) {
+		m, d := pick(w.rng, w.members), w.between(w.h, 2*w.h+w.timings.Duration)
+		for _, r := range w.replicas {
+			switch {
+			case !r.alive:
+			case r.working:
+				r.stopNext = d
+			default:
+				w.cutAs(r.proc, &m.machine, link{true, true}, d+w.timings.Duration)
+			}
+		}
+	}, member: true},
 	{name: "a replica is killed", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			r.crash()
@@ -77,6 +89,7 @@ var allFaults = []fault{
 		i := w.rng.IntN(len(w.readers))
 		r := w.readers[i]
 		r.crash()
+		r.host.jump = 0 // a reader that begins with a wrong clock is outside the promise
 		w.readers[i] = w.newReader(r.m, r.number, r.host)
 	}},
 	{name: "the wall clock of a reader's host steps back", do: func(w *world) {
@@ -102,7 +115,7 @@ var allFaults = []fault{
 	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
 		for _, r := range w.replicas {
 			if r.alive && r.working {
-				w.jumped = true
+				w.jumped, w.forgetful = true, true // epochs follow the minutes
 				r.host.jump = time.Hour
 				return
 			}

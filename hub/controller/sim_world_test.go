@@ -160,19 +160,21 @@ func (c *hostClock) read(now time.Duration) lease.Reading {
 
 // proc is one process on one host.
 type proc struct {
-	w       *world
-	name    string
-	host    *hostClock
-	alive   bool
-	frozen  bool // stopped, as by SIGSTOP
-	asleep  *task
-	froze   lease.Reading
-	backlog []func()
-	tasks   []*task
-	links   []link // by server
-	ctx     context.Context
-	cancel  context.CancelFunc
-	woke    func(from lease.Reading) // tells that the process was stopped since then
+	w      *world
+	name   string
+	host   *hostClock
+	alive  bool
+	frozen bool // stopped, as by SIGSTOP
+	asleep *task
+	// stopNext is for how long one of the next readings of the clocks stops it.
+	stopNext time.Duration
+	froze    lease.Reading
+	backlog  []func()
+	tasks    []*task
+	links    []link // by server
+	ctx      context.Context
+	cancel   context.CancelFunc
+	woke     func(from lease.Reading) // tells that the process was stopped since then
 }
 
 // untimed is a context on which context.WithTimeout sets no timer: the simulated
@@ -189,8 +191,17 @@ func (w *world) newProc(name string, host *hostClock) *proc {
 // Now implements lease.Clock. The process may be stopped right after any reading.
 func (p *proc) Now() lease.Reading {
 	r := p.host.read(p.w.now)
-	if t := p.w.cur; t != nil && t.p == p && p.alive && !t.killed && p.w.faulty && p.w.chance(p.w.stopAtReading) {
-		p.freeze(p.w.between(time.Millisecond, p.w.longestStop), t)
+	t := p.w.cur
+	if t == nil || t.p != p || !p.alive || t.killed || !p.w.faulty || p.frozen {
+		return r
+	}
+	d := p.stopNext
+	if d == 0 && p.w.chance(p.w.stopAtReading) {
+		d = p.w.between(time.Millisecond, p.w.longestStop)
+	}
+	if d > 0 && (p.stopNext == 0 || p.w.chance(0.3)) {
+		p.stopNext = 0
+		p.freeze(d, t)
 		t.wait()
 	}
 	return r
