@@ -77,7 +77,7 @@ fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
 TEST_STEPS := verify lint unit integration
 
 .PHONY: test
-test: ## Run everything below, the quick checks first: the one command before a commit
+test: ## Run verify, lint, unit and integration: the one command before a commit
 	@all=$$(date +%s); for step in $(TEST_STEPS); do \
 		echo "==> $$step"; began=$$(date +%s); \
 		$(MAKE) $$step || { echo "==> $$step FAILED after $$(($$(date +%s) - began)) s" >&2; exit 1; }; \
@@ -105,6 +105,19 @@ unit: k8s $(KUSTOMIZE) ## Run the tests beside the code, some on real API server
 integration: k8s capi build $(KUSTOMIZE) ## Run the tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
 	go test -race -count=1 -timeout 15m -p 1 ./e2e/...
+
+SEEDS := 10000
+SEED := 0
+
+.PHONY: sim
+sim: ## Simulate the hub's real code: SEEDS runs, or SEED alone with its trace; writes out/sim.json
+	@mkdir -p out
+	go test -count=1 -timeout 12h ./hub/controller -run '^TestSimulation$$' -v -args -sim.seeds=$(SEEDS) -sim.seed=$(SEED) -sim.out=$(CURDIR)/out/sim.json
+
+.PHONY: mutants
+mutants: ## Break the rules of the protocol one by one; the simulation must notice; writes out/mutants.json
+	@mkdir -p out
+	go run ./e2e/mutants
 
 KILLS := 100
 ASLEEP := 60s
