@@ -11,7 +11,7 @@ import (
 //
 //	cfg.Wrap(member.CapWrites)
 //
-// A POST, PUT, PATCH or DELETE whose context comes from Terms.Context, and so from
+// A POST, PUT, PATCH or DELETE whose context comes from Member.Context, and so from
 // Lead or a gated reconciler, is not sent if the term is over; the error wraps
 // ErrLost. Otherwise its `timeout` parameter is lowered to what remains, so that the
 // API server gives up by itself on a write that waited in a queue of its own past

@@ -45,7 +45,7 @@ func (t *Terms) Context(ctx context.Context, namespace string) (context.Context,
 }
 
 // EpochFrom returns the epoch of the term that a context was made for by
-// [Terms.Context], or by what is built on it, and false if it was not.
+// [Member.Context], or by what is built on it, and false if it was not.
 func EpochFrom(ctx context.Context) (int64, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t.Epoch(), ok

@@ -15,7 +15,7 @@
 //
 // Informers and caches run in every cluster, so that a promotion finds them warm;
 // only acting is gated. Programs built on controller-runtime gate a reconciler with
-// one line, see package member/reconcile; others use [Terms.Lead]. Package
+// one line, see package member/reconcile; others use [Member.Lead]. Package
 // member/membertest has a fake for tests.
 //
 // # Terms
@@ -24,7 +24,7 @@
 // fencing token: it rises from term to term in whichever cluster leads, so an
 // external system that remembers the highest epoch it has seen, and refuses lower
 // ones, refuses the work of a term that is over. Work done under
-// [Terms.Context] is cancelled when the term ends, for whatever reason: another
+// [Member.Context] is cancelled when the term ends, for whatever reason: another
 // cluster was chosen, the Lease was deleted, or the hub fell silent and the term
 // ran out by either clock. The context lives on as the term is renewed.
 //

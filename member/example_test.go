@@ -10,7 +10,7 @@ import (
 
 // A program on plain client-go: Lead is to clusters what
 // leaderelection.RunOrDie is to processes.
-func ExampleTerms_Lead() {
+func ExampleMember_Lead() {
 	ctx, stop := context.WithCancel(context.Background())
 	fake := membertest.New() // in a program: m, err := member.New(cfg, member.Options{}), and go m.Start(ctx)
 	fake.Promote("shop")
@@ -39,7 +39,7 @@ func ExampleTerms_Lead() {
 }
 
 // The check costs tens of nanoseconds, so it can stand in front of every act.
-func ExampleTerms_Term() {
+func ExampleMember_Term() {
 	fake := membertest.New()
 	_, ok := fake.Term("shop")
 	fmt.Println("leading:", ok)
@@ -53,7 +53,7 @@ func ExampleTerms_Term() {
 }
 
 // A listener hears first where things stand, then of every change.
-func ExampleTerms_Listen() {
+func ExampleMember_Listen() {
 	fake := membertest.New()
 	fake.Demote("shop")
 	heard := make(chan string)

@@ -22,8 +22,8 @@ import (
 // Options says how a Member watches and judges. The zero value is a sound default.
 type Options struct {
 	// Namespaces are the namespaces to watch. Each has a watch of its own, so a Role
-	// in each with get, list and watch on leases (coordination.k8s.io) is enough. If
-	// empty, one watch covers the cluster and needs a ClusterRole with the same.
+	// in each with list and watch on leases (coordination.k8s.io) is enough. If empty,
+	// one watch covers the cluster and needs a ClusterRole with the same.
 	Namespaces []string
 	// MaxClockSkew is ε: twice the largest error of any clock that takes part, the
 	// policy's maxClockSkew. A Lease stamped further in the future is not believed.
@@ -33,8 +33,9 @@ type Options struct {
 	Clock lease.Clock
 	// Logger receives promotions, demotions and troubles of the watch. Default: none.
 	Logger logr.Logger
-	// StaleAfter is how long a watch may show no sign of life before Healthz fails.
-	// See Member.Healthz for what counts. At least 10s. Default: 2m.
+	// StaleAfter is how old the last list of Leases may be before Healthz fails. Lists
+	// are repeated at least every half of it, see Member.Healthz. At least 10s.
+	// Default: 2m.
 	StaleAfter time.Duration
 }
 
@@ -66,10 +67,11 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Member watches the Leases of its cluster and answers, through the embedded Terms,
-// in which namespaces this cluster leads. Nothing is led before Start, nor after it.
+// Member watches the Leases of its cluster and answers in which namespaces this
+// cluster leads. Nothing is led before Start, nor after it. All methods are safe for
+// concurrent use.
 type Member struct {
-	*Terms
+	terms   *Terms
 	log     logr.Logger
 	clock   lease.Clock
 	stale   time.Duration
@@ -94,7 +96,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		return nil, fmt.Errorf("member: client for leases: %w", err)
 	}
 	m := &Member{
-		Terms: NewTerms(o.Clock, o.MaxClockSkew),
+		terms: NewTerms(o.Clock, o.MaxClockSkew),
 		log:   o.Logger,
 		clock: o.Clock,
 		stale: o.StaleAfter,
@@ -133,10 +135,29 @@ func (m *Member) Start(ctx context.Context) error {
 		all.Go(func() { w.run(ctx) })
 	}
 	<-ctx.Done()
-	m.stop()
+	m.terms.stop()
 	all.Wait()
 	return nil
 }
+
+// Term returns the term in which this cluster leads the namespace now, and false if
+// it does not; see Terms.Term.
+func (m *Member) Term(namespace string) (Term, bool) { return m.terms.Term(namespace) }
+
+// Context returns a context for work in the namespace's current term, or an error
+// that wraps ErrNotLeader; see Terms.Context.
+func (m *Member) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
+	return m.terms.Context(ctx, namespace)
+}
+
+// Lead runs f whenever this cluster leads the namespace; see Terms.Lead.
+func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
+	return m.terms.Lead(ctx, namespace, f)
+}
+
+// Listen has the listener told of the current state and of every change; see
+// Terms.Listen.
+func (m *Member) Listen(l Listener) (remove func()) { return m.terms.Listen(l) }
 
 // NeedLeaderElection tells a controller-runtime manager to run the Member in every
 // replica, whether or not it has won the local election.
@@ -156,21 +177,21 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Healthz fails if any watch has shown no sign of life for longer than StaleAfter,
-// on the clock that counts in suspend. It never fails for being a follower. Its
-// signature is that of a controller-runtime healthz.Checker; the request is unused.
+// Healthz fails if what a Member knows is stale: if for any of its watches the last
+// list that worked is older than StaleAfter, on the clock that counts in suspend. It
+// never fails for being a follower. Its signature is that of a controller-runtime
+// healthz.Checker; the request is unused.
 //
-// Signs of life are a list, an event and a bookmark. At least every StaleAfter/2 the
-// watch ends and everything is listed anew, by a consistent read: so a watch in which
-// nothing happens is not stale, while one behind a dead link, without permission, or
-// from an API server that is cut off from etcd is. Before the first sign, time counts
-// from New.
+// At least every StaleAfter/2 a watch ends and everything is listed anew, by a
+// consistent read. So a watch in which nothing happens is not stale, while one behind
+// a dead link, without permission, or from an API server that is cut off from etcd is.
+// Before the first list, time counts from New.
 func (m *Member) Healthz(*http.Request) error {
 	now := m.clock.Now().Boot
 	for _, w := range m.watches {
-		if silent := now - time.Duration(w.heard.Load()); silent > m.stale {
-			return fmt.Errorf("member: the watch of leases in %s is stale: nothing heard for %v, want less than %v",
-				w, silent.Round(time.Millisecond), m.stale)
+		if age := now - time.Duration(w.listed.Load()); age > m.stale {
+			return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v",
+				w, age.Round(time.Millisecond), m.stale)
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func TestMemberFollowsItsCluster(t *testing.T) {
 		defer cancel()
 		stop()
 		leads(false, "stopped")
-		r.Observe(r.cluster.copyOf(ns, us, 10))
+		r.Terms().Observe(r.cluster.copyOf(ns, us, 10))
 		leads(false, "whatever is seen after that")
 		if !errors.Is(context.Cause(ctx), member.ErrLost) {
 			t.Errorf("after Start returned, cause = %v, want ErrLost", context.Cause(ctx))
@@ -131,6 +131,24 @@ func TestStartWaitsForItsListeners(t *testing.T) {
 			t.Error("Start returned while a listener was being told that its term is over")
 		}
 	})
+}
+
+func TestStartEndsAtOnceWhateverItWaitsFor(t *testing.T) {
+	for name, m := range map[string]mode{"a list": hangs, "the next try": refuses, "a watch": answers} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t)
+				r.become(m)
+				stop := r.start(t)
+				pass(time.Minute)
+				began := time.Now()
+				stop()
+				if took := time.Since(began); took != 0 {
+					t.Errorf("Start returned %v after its context ended", took)
+				}
+			})
+		})
+	}
 }
 
 func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
@@ -218,7 +236,7 @@ func TestHealthzNamesTheStaleWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReader(t, "shop")
 		pass(staleAfter + time.Second) // Start was forgotten
-		const want = "member: the watch of leases in namespace shop is stale: nothing heard for 41s, want less than 40s"
+		const want = "member: the watch of leases in namespace shop is stale: last listed 41s ago, want at most 40s"
 		if err := r.Healthz(nil); err == nil || err.Error() != want {
 			t.Errorf("Healthz = %v, want %s", err, want)
 		}

@@ -17,8 +17,7 @@ import (
 )
 
 // server is as much of an API server as a reader of Leases sees, in the time of a
-// bubble. Like a real one it sends no bookmark where nothing happens; it sends none at
-// all.
+// bubble.
 type server struct {
 	mu      sync.Mutex
 	mode    mode

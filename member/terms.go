@@ -37,7 +37,7 @@ var _ Leader = (*Terms)(nil)
 
 // Terms applies the reader's rule to the Leases of one cluster and keeps track of
 // the terms that follow from it. It does no I/O: a [Member] feeds it from a watch,
-// which is what programs want; tests feed it by hand, see package membertest.
+// which is what programs want; package membertest feeds it by hand.
 //
 // Nothing is ever forgotten about a namespace, so that its epochs cannot go back:
 // about 1 KiB for each that ever had a Lease.

@@ -35,20 +35,20 @@ const tooShort = time.Second
 
 // watched follows the Leases of one namespace, or of all: it lists them, watches for
 // a while and starts over. client-go's reflector would go on with watches alone for
-// ever, and a watch in which nothing happens cannot be told from a dead one: an API
-// server sends bookmarks only if something changed somewhere. A list is proof.
+// ever, and a watch in which nothing happens cannot be told from a dead one, because an
+// API server sends bookmarks only if something changed somewhere. A list is proof.
 type watched struct {
 	namespace string
 	client    coordinationv1client.LeaseInterface
 	member    *Member
 	synced    chan struct{} // closed by the first list
 	syncOnce  sync.Once
-	heard     atomic.Int64 // when there was a sign of life, as in Reading.Boot
+	listed    atomic.Int64 // when that last worked, as in Reading.Boot; at first, when New was called
 }
 
 func newWatched(m *Member, client coordinationv1client.LeasesGetter, namespace string) *watched {
 	w := &watched{namespace: namespace, client: client.Leases(namespace), member: m, synced: make(chan struct{})}
-	w.alive()
+	w.fresh()
 	return w
 }
 
@@ -60,7 +60,7 @@ func (w *watched) String() string {
 	return "namespace " + w.namespace
 }
 
-func (w *watched) alive() { w.heard.Store(int64(w.member.clock.Now().Boot)) }
+func (w *watched) fresh() { w.listed.Store(int64(w.member.clock.Now().Boot)) }
 
 // run follows the Leases until ctx ends.
 func (w *watched) run(ctx context.Context) {
@@ -105,14 +105,14 @@ func (w *watched) list(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	w.alive()
-	w.member.Replace(w.namespace, list.Items)
+	w.fresh()
+	w.member.terms.Replace(w.namespace, list.Items)
 	w.syncOnce.Do(func() { close(w.synced) })
 	return list.ResourceVersion, nil
 }
 
-// watch takes in what happens after a list, for a quarter to half of the time in
-// which nothing may be heard. The server is to end it then; if it does not, ctx does.
+// watch takes in what happens after a list, for a quarter to half of StaleAfter. The
+// server is to end it then; if it does not, ctx does.
 func (w *watched) watch(ctx context.Context, version string) error {
 	quarter := int64(w.member.stale / time.Second / 4)
 	seconds := quarter + rand.Int64N(quarter)
@@ -120,7 +120,7 @@ func (w *watched) watch(ctx context.Context, version string) error {
 	defer cancel()
 	began := w.member.clock.Now().Boot
 	stream, err := w.client.Watch(ctx, metav1.ListOptions{
-		LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds, AllowWatchBookmarks: true,
+		LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds,
 	})
 	if err != nil {
 		return err
@@ -130,7 +130,6 @@ func (w *watched) watch(ctx context.Context, version string) error {
 		if err := w.take(e); err != nil {
 			return err
 		}
-		w.alive()
 	}
 	if lasted := w.member.clock.Now().Boot - began; lasted < tooShort {
 		return fmt.Errorf("ended after %v, want %ds", lasted, seconds)
@@ -149,11 +148,10 @@ func (w *watched) take(e watch.Event) error {
 	}
 	switch e.Type {
 	case watch.Added, watch.Modified:
-		w.member.Observe(l)
+		w.member.terms.Observe(l)
 	case watch.Deleted:
-		w.member.Delete(l.Namespace, l.Name)
-	case watch.Bookmark: // a sign of life, and nothing else
-	default:
+		w.member.terms.Delete(l.Namespace, l.Name)
+	default: // such as bookmarks, which are not asked for
 		return errors.New("unknown event " + string(e.Type))
 	}
 	return nil
