@@ -259,6 +259,11 @@ func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 			state: state(settled(), open(long(sent(0))), 60*second),
 			want:  "Leading east 20 Elected next west after 1ms", d: 60 * second,
 		},
+		"nor on the wall clock": {
+			now: lease.Reading{Wall: wall(44.999), Boot: boot(100)}, policy: 15 * second,
+			state: state(settled(), open(long(sent(0))), 60*second),
+			want:  "Leading east 20 Elected next west after 1ms", d: 60 * second,
+		},
 		"nor while the source may still stamp with the longer one": {
 			now: at(45), policy: 15 * second, state: state(settled(), open(long(sent(0))), 60*second),
 			want: "close", d: 60 * second,

@@ -166,6 +166,18 @@ func TestAGrantSaysAllOfTheTerm(t *testing.T) {
 	}
 }
 
+func TestAVacancyKeepsWhatOutlastsATerm(t *testing.T) {
+	s := draining(reason.Unreachable)
+	d := election.Next(at(16), policy(duration(3*second)), s, []election.Candidate{unfit("east", 7, reason.Unreachable), unknown("west", 8)})
+	want := election.Record{
+		Epoch: epoch, Phase: election.Vacant, Reason: reason.NoCandidate, Since: wall(16),
+		Duration: 15 * second, LeaseName: "leasecast", Heeded: map[string]int32{"east": 7, "west": 50},
+	}
+	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
+		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
+	}
+}
+
 func TestADrainSaysWhenAndWhoIsNext(t *testing.T) {
 	s := leading()
 	d := election.Next(at(5), policy(), s, []election.Candidate{unfit("east", 100, reason.Unreachable), fit("west", 50)})

@@ -138,6 +138,11 @@ func prepared(c election.Candidate) election.Candidate {
 	return c
 }
 
+func answering(c election.Candidate) election.Candidate {
+	c.Answering = true
+	return c
+}
+
 func refused(c election.Candidate) election.Candidate {
 	c.Refused = true
 	return c

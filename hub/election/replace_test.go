@@ -348,6 +348,14 @@ func TestResume(t *testing.T) {
 			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{unknown("east", 100), west},
 			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s",
 		},
+		"not one that answers, but not for long enough, although nobody else may lead": {
+			now: at(5), state: draining(reason.Unreachable, recorded(followedBy(""))), among: []election.Candidate{answering(unfit("east", 100, reason.Recovering))},
+			want: "Draining east 20 Unreachable waiting WaitingForBound after 11s",
+		},
+		"not one that answers, but is not known": {
+			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{answering(unknown("east", 100)), west},
+			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s",
+		},
 		"not while the edit that drained it stands": {
 			now: at(5), state: draining(reason.PriorityChanged), among: []election.Candidate{east, prepared(fit("west", 101))},
 			want: "Draining east 20 PriorityChanged next west waiting WaitingForBound after 11s",
