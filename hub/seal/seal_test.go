@@ -2,7 +2,6 @@ package seal_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,14 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -32,119 +26,6 @@ var (
 	name   = types.NamespacedName{Namespace: fleet, Name: seal.SecretName}
 	errSay = errors.New("no")
 )
-
-// server is the hub's API server. before, if set, hears of each request before it is carried out.
-type server struct {
-	client.Client
-	t      *testing.T
-	mu     sync.Mutex
-	before func(verb string) error
-	writes int
-}
-
-func newServer(t *testing.T, objects ...client.Object) *server {
-	t.Helper()
-	s := &server{t: t}
-	hear := func(ctx context.Context, verb string) error {
-		if _, ok := ctx.Deadline(); !ok {
-			t.Errorf("a %s without a deadline", verb)
-		}
-		s.mu.Lock()
-		before := s.before
-		if verb != "get" {
-			s.writes++
-		}
-		s.mu.Unlock()
-		if before != nil {
-			return before(verb)
-		}
-		return nil
-	}
-	s.Client = fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if err := hear(ctx, "get"); err != nil {
-				return err
-			}
-			return c.Get(ctx, k, o, opts...)
-		},
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			if err := hear(ctx, "create"); err != nil {
-				return err
-			}
-			return c.Create(ctx, o, opts...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			if err := hear(ctx, "update"); err != nil {
-				return err
-			}
-			return c.Update(ctx, o, opts...)
-		},
-	}).Build()
-	return s
-}
-
-// hears sets what becomes of requests.
-func (s *server) hears(before func(verb string) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before = before
-}
-
-// context is that of a person who looks: it has a deadline, as every request must.
-func (s *server) context() context.Context {
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*second)
-	s.t.Cleanup(cancel)
-	return ctx
-}
-
-func (s *server) store() *seal.Store { return seal.NewStore(s, s) }
-
-func (s *server) secret() *corev1.Secret {
-	s.t.Helper()
-	o := &corev1.Secret{}
-	if err := s.Get(s.context(), name, o); err != nil {
-		s.t.Fatal(err)
-	}
-	return o
-}
-
-func (s *server) loads(store *seal.Store) seal.Seal {
-	s.t.Helper()
-	got, err := store.Load(s.t.Context(), fleet)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return got
-}
-
-func (s *server) raises(store *seal.Store, d time.Duration) {
-	s.t.Helper()
-	if err := store.Raise(s.t.Context(), fleet, d); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-func (s *server) remembers(seconds string) {
-	s.t.Helper()
-	if got := string(s.secret().Data["largest-lease-duration-seconds"]); got != seconds {
-		s.t.Errorf("the Secret remembers %q, want %q", got, seconds)
-	}
-}
-
-// theSecret is one that a hub made earlier.
-func theSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
-	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: seal.SecretName, Labels: map[string]string{v1alpha1.MoveLabel: ""}},
-		Data: map[string][]byte{
-			"key":                            []byte("only for tests, of exactly 32 B."),
-			"largest-lease-duration-seconds": []byte("15"),
-		},
-	}
-	for _, change := range changes {
-		change(s)
-	}
-	return s
-}
 
 func TestLoad(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
@@ -269,6 +150,9 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 		if !errors.Is(err, seal.ErrBroken) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
 			t.Errorf("error: %v", err)
 		}
+		if !strings.Contains(err.Error(), "must ") {
+			t.Errorf("the error does not say what is wrong: %v", err)
+		}
 		for _, secret := range []string{"only for tests", "-15", "15s", "9999"} {
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("the error shows what is in the Secret: %v", err)
@@ -357,6 +241,28 @@ func TestRaise(t *testing.T) {
 				t.Errorf("%d writes", s.writes)
 			}
 			s.remembers("15")
+		},
+		"asks nothing for what is remembered": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.loads(store)
+			s.hears(func(string) error { return errSay })
+			s.raises(store, 15*second)
+		},
+		"never forgets a larger one that was done in the meantime": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.answer = func() {
+				s.mu.Lock()
+				s.answer = nil
+				s.mu.Unlock()
+				s.raises(store, 60*second) // before the other hears that it is done
+			}
+			s.raises(store, 30*second)
+			s.remembers("60")
+			if got := s.loads(store); got.Largest != 60*second {
+				t.Errorf("D %v", got.Largest)
+			}
 		},
 		"never lowers what another replica has raised": func(t *testing.T) {
 			s := newServer(t, theSecret())
