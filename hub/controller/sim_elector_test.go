@@ -83,6 +83,7 @@ func (e *elector) release() {
 		return
 	}
 	now := metav1.NewTime(e.r.Now().Wall)
+	e.r.link(&e.r.w.hub.machine).noAnswers = e.r.deaf
 	_ = e.lock.Update(ctx, resourcelock.LeaderElectionRecord{
 		LeaderTransitions: old.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
 	})

@@ -55,6 +55,24 @@ var allFaults = []fault{
 			r.stopping = true
 		}
 	}},
+	{name: "the elected replica ends and does not hear of it, while the leaders' labels go", do: func(w *world) {
+		for _, r := range w.replicas {
+			if r.alive && r.working {
+				r.stopping, r.deaf = true, true
+			}
+		}
+		w.after(w.h/4, func() {
+			clusters := maps.Clone(w.hub.clusters)
+			for _, record := range w.hub.records {
+				if c, ok := clusters[record.Status.Leader]; ok && w.faulty {
+					c.label = false
+					clusters[record.Status.Leader] = c
+				}
+			}
+			w.hub.clusters = clusters
+			w.hubChanged()
+		})
+	}},
 	{name: "a replica is cut off from a member", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			w.cut(r.proc, &pick(w.rng, w.members).machine)

@@ -85,8 +85,9 @@ func (r *reader) permitted(key types.NamespacedName, p lease.Permit) {
 // time. A permit ends by itself, so that it is enough to look whenever one begins.
 type oracle struct {
 	violation string
-	highest   map[string]int64 // the highest epoch permitted so far, by namespace
-	seen      int64            // the highest epoch that any reader has seen
+	highest   map[string]int64   // the highest epoch permitted so far, by namespace
+	last      map[string]*member // whose it was
+	seen      int64              // the highest epoch that any reader has seen
 	overlap   bool
 	stuck     bool
 	terms     int
@@ -100,10 +101,13 @@ func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
 		o.fail(w, "%s may act for %s in epoch %d after epoch %d", r.name, namespace, p.Epoch, o.highest[namespace])
 		return
 	}
-	if p.Epoch > o.highest[namespace] {
+	if p.Epoch != o.highest[namespace] {
 		o.terms++
+	} else if o.last[namespace] != r.m && !w.forgetful {
+		o.fail(w, "%s may act for %s in epoch %d, which was that of %s", r.name, namespace, p.Epoch, o.last[namespace].name)
+		return
 	}
-	o.highest[namespace] = p.Epoch
+	o.highest[namespace], o.last[namespace] = p.Epoch, r.m
 	for _, other := range w.readers {
 		if other == r || !other.alive {
 			continue

@@ -38,6 +38,7 @@ type replica struct {
 	contacts   []*contact // by member
 	working    bool       // elected
 	stopping   bool       // asked to end in order
+	deaf       bool       // hears nothing of its release
 	decisions  map[string]*decision
 }
 
@@ -398,7 +399,7 @@ func (q *simQueue) Add(k types.NamespacedName) {
 					i.again = false
 					q.Add(k)
 				}
-			})
+			}).writes = true
 		})
 	}
 }

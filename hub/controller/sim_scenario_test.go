@@ -95,7 +95,7 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 	} else {
 		w.forgetful = loses
 	}
-	w.oracle.highest = map[string]int64{}
+	w.oracle.highest, w.oracle.last = map[string]int64{}, map[string]*member{}
 	w.populate()
 	return w
 }

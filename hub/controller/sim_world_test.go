@@ -166,7 +166,7 @@ type proc struct {
 	alive  bool
 	frozen bool // stopped, as by SIGSTOP
 	asleep *task
-	// stopNext is for how long one of the next readings of the clocks stops it.
+	// stopNext is for how long one of the next readings by a publisher stops it.
 	stopNext time.Duration
 	froze    lease.Reading
 	backlog  []func()
@@ -195,12 +195,14 @@ func (p *proc) Now() lease.Reading {
 	if t == nil || t.p != p || !p.alive || t.killed || !p.w.faulty || p.frozen {
 		return r
 	}
-	d := p.stopNext
-	if d == 0 && p.w.chance(p.w.stopAtReading) {
+	d := time.Duration(0)
+	if p.w.chance(p.w.stopAtReading) {
 		d = p.w.between(time.Millisecond, p.w.longestStop)
 	}
-	if d > 0 && (p.stopNext == 0 || p.w.chance(0.3)) {
-		p.stopNext = 0
+	if t.writes && d == 0 && p.w.chance(0.3) {
+		d, p.stopNext = p.stopNext, 0
+	}
+	if d > 0 {
 		p.freeze(d, t)
 		t.wait()
 	}
@@ -277,6 +279,7 @@ type task struct {
 	stop   func()
 	yield  func(struct{}) bool
 	killed bool
+	writes bool // copies in a member
 }
 
 // crew keeps coroutines that have nothing to do, for the next tasks: a new one has to
@@ -312,11 +315,12 @@ func (c *crew) end() {
 }
 
 // spawn starts a task. It first runs when the present event is over.
-func (p *proc) spawn(do func()) {
+func (p *proc) spawn(do func()) *task {
 	t := p.w.crew.task()
-	t.p, t.do = p, do
+	t.p, t.do, t.writes = p, do, false
 	p.tasks = append(p.tasks, t)
 	p.after(0, t.step)
+	return t
 }
 
 func (t *task) step() {
