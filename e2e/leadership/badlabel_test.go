@@ -61,8 +61,10 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	w.startHub()
 	w.leads("east", a, 15*time.Second, all...)
 	j := w.keeps("east", a)
-	w.labelPriority("east", "a-hundred")
-	w.awaitUnfit("east", a, reason.InvalidPriority, "a-hundred", "keeps")
+	for _, slip := range []string{"a-hundred", "1OO"} {
+		w.labelPriority("east", slip)
+		w.awaitUnfit("east", a, reason.InvalidPriority, `"`+slip+`"`, "keeps what it leads")
+	}
 	w.labelPriority("south", "75") // a change that is none of east's business
 	w.eventually("the record shows it", soon, func() error {
 		c, err := w.candidate(a, "south")

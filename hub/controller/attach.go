@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"net/url"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -147,8 +148,18 @@ func report(observe func(health.Observation), write bool, sent lease.Reading, er
 		observe(health.Observation{Kind: kind, At: sent, OK: true})
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err):
 	default:
-		observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: err.Error()})
+		observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: "a request for a copy got no answer: " + bare(err)})
 	}
+}
+
+// bare is an error without the URL of its request, whose host is a placeholder that
+// means nothing to anybody.
+func bare(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err.Error()
+	}
+	return err.Error()
 }
 
 // watchCopies feeds what the member's cache shows of our Leases to the publisher.

@@ -35,7 +35,9 @@ func (c *Controller) noteClaim(v *view) {
 	now.losers = strings.Join(losers, ",")
 	c.mu.Lock()
 	was := c.claims[v.key]
-	c.claims[v.key] = now
+	if c.claims[v.key] = now; now == (claim{}) {
+		delete(c.claims, v.key) // most namespaces of a member are nobody's
+	}
 	c.mu.Unlock()
 	if was == now {
 		return

@@ -44,19 +44,29 @@ func fillStatus(v *view, d election.Decision, cs []candidate, s *v1alpha1.Namesp
 	}
 }
 
-// shown is a candidate for people. While the reason stays, so do the words: an error
-// that names another port each time is no news.
+// shown is a candidate for people. While a fickle reason stays, so do the words: an
+// error that names another port each time is no news.
 func shown(c candidate, old []v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
 		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
 		Reason: c.Reason, Message: cut(c.message, 1024), Hint: cut(c.hint, 256),
 	}
 	for _, o := range old {
-		if o.Name == out.Name && o.Reason == out.Reason && o.Eligible == out.Eligible {
+		if o.Name == out.Name && o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {
 			out.Message = o.Message
 		}
 	}
 	return out
+}
+
+// fickle is true of reasons whose words come from what a member answered, or did not.
+func fickle(r reason.Reason) bool {
+	switch r {
+	case reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden:
+		return true
+	default:
+		return false
+	}
 }
 
 func cut(s string, n int) string {
