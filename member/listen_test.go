@@ -209,3 +209,22 @@ func TestBusyListenerHearsNothingAfterItsRemoval(t *testing.T) {
 		heard.expect(t, "it was removed meanwhile")
 	})
 }
+
+// However late a listener hears of a loss, it hears why it happened.
+func TestReasonOfALossStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, heard := newCluster(t), &calls{}
+		release := make(chan struct{})
+		defer c.Listen(member.Listener{
+			Promoted: func(string, member.Term) { <-release },
+			Demoted:  func(_ string, reason error) { heard.add(reason.Error()) },
+		})()
+		c.write("other", us, 1) // keeps the clock being looked at
+		c.write(ns, us, 7)
+		synctest.Wait()
+		c.write(ns, them, 8)
+		pass(10 * recheck)
+		close(release)
+		heard.expect(t, "late", "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8")
+	})
+}
