@@ -31,8 +31,10 @@ type Tenure struct {
 	released  bool
 	started   lease.Reading
 	inherited time.Time
-	wall      time.Time     // deadline by the wall clock
-	boot      time.Duration // deadline by the boot clock
+	// transitions tells this process's term in the election from those of others.
+	transitions int
+	wall        time.Time     // deadline by the wall clock
+	boot        time.Duration // deadline by the boot clock
 }
 
 // New returns the tenure of a process that has not been elected yet. h is the
@@ -122,11 +124,30 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 		return l.Interface.Update(ctx, r)
 	}
 	sent := l.tenure.clock.Now()
+	if !l.tenure.unbroken(r, sent) {
+		return errOver
+	}
 	err := l.Interface.Update(ctx, r)
 	if err == nil {
 		l.tenure.won(r, sent)
 	}
 	return err
+}
+
+// errOver ends a process whose tenure has lapsed: its elector gives up when it could not
+// renew for its renew deadline.
+var errOver = errors.New("the tenure of this process has lapsed, and another replica may have had one since: start anew")
+
+// unbroken reports whether winning the election with r, sent at the reading, is the
+// first time or goes on with the tenure that this process has. client-go's elector,
+// while it tries to renew, takes the election back from a replica that held it in
+// between; that would be another tenure, with promises that this process knows
+// nothing of.
+func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.held || !t.released && r.LeaderTransitions == t.transitions &&
+		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot
 }
 
 // errNotHeld refuses a release that would end the tenure of another replica.
@@ -157,7 +178,7 @@ func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.held {
-		t.held = true
+		t.held, t.transitions = true, r.LeaderTransitions
 		t.started = after
 		t.inherited = t.inherit(after)
 	}
