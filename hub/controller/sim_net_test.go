@@ -63,7 +63,11 @@ func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, er
 	if p.link(m).noRequests || w.faulty && w.chance(w.loss) {
 		return
 	}
-	w.after(w.lag(), func() { arrive(p, m, apply, finish) })
+	lag := w.lag()
+	if m == &w.hub.machine && w.faulty && w.chance(w.lateHub) {
+		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
+	}
+	w.after(lag, func() { arrive(p, m, apply, finish) })
 	if w.faulty && w.chance(w.twice) { // its effect is delivered once more, late
 		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), func() { arrive(p, m, apply, func(T, error) {}) })
 	}

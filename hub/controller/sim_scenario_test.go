@@ -36,7 +36,7 @@ type scenario struct {
 
 	faults time.Duration // how long faults may happen
 	late, veryLate, loss, twice, busy,
-	broken, lateWatch, staleLists float64 // of each message
+	broken, lateHub, lateWatch, staleLists float64 // of each message
 	stopAtReading float64 // of each reading of a clock
 	longestStop   time.Duration
 	kinds         []fault
@@ -77,7 +77,7 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 		most float64
 	}{
 		{&w.late, 0.2}, {&w.veryLate, 0.03}, {&w.loss, 0.1}, {&w.twice, 0.1}, {&w.busy, 0.05}, {&w.broken, 0.05},
-		{&w.lateWatch, 0.3}, {&w.staleLists, 1}, {&w.stopAtReading, 0.005},
+		{&w.lateHub, 0.1}, {&w.lateWatch, 0.3}, {&w.staleLists, 1}, {&w.stopAtReading, 0.005},
 	} {
 		if w.chance(0.5) { // each seed knows some faults only, so that others stand out
 			*p.of = w.rng.Float64() * p.most
@@ -91,7 +91,7 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 	// Epochs of namespaces that lost their records rise on if the members can be asked.
 	if loses := slices.ContainsFunc(w.kinds, func(f fault) bool { return f.loses }); loses && w.chance(0.5) {
 		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool { return f.member })
-		w.late, w.veryLate, w.loss, w.busy, w.broken = 0, 0, 0, 0, 0
+		w.late, w.veryLate, w.lateHub, w.loss, w.busy, w.broken = 0, 0, 0, 0, 0, 0
 	} else {
 		w.forgetful = loses
 	}
