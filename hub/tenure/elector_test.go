@@ -163,7 +163,8 @@ func TestWithTheRealElector(t *testing.T) {
 }
 
 // Whatever happens to the requests of the election: what a tenure inherits is no earlier than the last instant at
-// which an earlier one may have stamped, and no two hold at once.
+// which an earlier one may have stamped, and no two hold at once. A seed draws the faults; who is asked first at
+// the same instant is for the scheduler to say, so that one seed may show more than one history.
 func TestNoTwoTenuresAtOnce(t *testing.T) {
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
