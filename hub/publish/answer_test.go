@@ -74,6 +74,13 @@ func TestAFreshCopy(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.unanswered(false).facts(Facts{Fresh: wall(10), Problem: reason.Unreachable})
 		},
+		"nor by what was sent for the draining before": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("update west 20 stamp 10s for 15s")
+			r.assign(lease.Follow, term("west", 20), fresh(20))
+			r.unanswered(false).facts(Facts{Fresh: wall(20), Problem: reason.Unreachable})
+		},
 		"is one of that very instant, as a Lease stores it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.Fresh = wall(0).Add(999) })
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered().next("wait")
@@ -238,6 +245,14 @@ func TestWatch(t *testing.T) {
 			obj, err := r.carry()
 			deleted(r)
 			r.settled(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
+		},
+		"nor that it was stripped of its marks: it is ours all the same": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s")
+			obj, err := r.carry()
+			r.edit(func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
+			r.lane.gone()
+			r.settled(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"nor a new one after ours was removed": func(r *rig) {
 			r.follows()

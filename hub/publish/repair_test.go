@@ -262,3 +262,49 @@ func TestEditsOfOurMarks(t *testing.T) {
 		},
 	})
 }
+
+// Readers know no seal. An edit that they may have believed is told of, for the next term has to be above it.
+func TestBurnt(t *testing.T) {
+	type edit = func(*coordinationv1.Lease)
+	higher := func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 27 }
+	longer := func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 3600 }
+	absurd := func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 2147483647 }
+	unlabelled := func(l *coordinationv1.Lease) { l.Labels = nil }
+	led := func(r *rig) { r.leads() }
+	followed := func(r *rig) { r.follows() }
+	for name, test := range map[string]struct {
+		begin func(*rig)
+		edits []edit
+		want  int64
+	}{
+		"a higher epoch, in the leader":                  {begin: led, edits: []edit{higher}, want: 27},
+		"in a follower":                                  {begin: followed, edits: []edit{higher}, want: 27},
+		"a longer D, in the leader":                      {begin: led, edits: []edit{longer}, want: 20},
+		"in a follower it lets nobody act":               {begin: followed, edits: []edit{longer}},
+		"an absurd epoch is believed by nobody":          {begin: led, edits: []edit{absurd}},
+		"a copy without its labels is seen by nobody":    {begin: led, edits: []edit{higher, unlabelled}},
+		"a lower epoch changes nothing":                  {begin: led, edits: []edit{func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 19 }}},
+		"the highest is remembered when it is put right": {begin: led, edits: []edit{higher, func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 25 }}, want: 27},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			test.begin(r)
+			for i, e := range test.edits {
+				r.edit(e)
+				if i == len(test.edits)-1 || test.want != 0 {
+					r.show()
+					r.lane.next(r.now, r.may, r.heard)
+				}
+			}
+			if got := r.lane.facts.Burnt; got != test.want {
+				t.Errorf("burnt: %d, want %d", got, test.want)
+			}
+		})
+	}
+	t.Run("a sealed copy is none", func(t *testing.T) {
+		r := newRig(t)
+		r.put(copyOf(stamped(-2, term("south", 27))), testKey)
+		r.assign(lease.Follow, term("west", 20))
+		r.next("read").answered().next("wait").facts(Facts{Problem: reason.CopyLost})
+	})
+}
