@@ -61,16 +61,18 @@ var allFaults = []fault{
 				r.stopping, r.deaf = true, true
 			}
 		}
-		w.after(w.h/4, func() {
-			clusters := maps.Clone(w.hub.clusters)
-			for _, record := range w.hub.records {
-				if c, ok := clusters[record.Status.Leader]; ok && w.faulty {
-					c.label = false
-					clusters[record.Status.Leader] = c
+		w.after(w.h/4, w.drainAll)
+	}},
+	{name: "D goes up, the elected replica is killed, D goes down, and the leaders' labels go", do: func(w *world) {
+		w.setD(durations[len(durations)-1])
+		w.after(w.between(w.timings.Renew, 3*w.timings.Renew), func() {
+			for _, r := range w.replicas {
+				if r.working && w.faulty {
+					r.crash()
 				}
 			}
-			w.hub.clusters = clusters
-			w.hubChanged()
+			w.setD(durations[0])
+			w.drainAll()
 		})
 	}},
 	{name: "a replica is cut off from a member", do: func(w *world) {
@@ -135,6 +137,9 @@ var allFaults = []fault{
 			if r.alive && r.working {
 				w.jumped, w.forgetful = true, true // epochs follow the minutes
 				r.host.jump = time.Hour
+				if w.chance(0.7) { // and is put right soon
+					w.after(w.between(10*time.Millisecond, 2*time.Second), func() { r.host.jump = 0 })
+				}
 				return
 			}
 		}
@@ -217,6 +222,34 @@ func (w *world) editCluster(edit func(*simCluster)) {
 	clusters[name] = c
 	w.hub.clusters = clusters
 	w.say("FAULT", "%s: %+v", name, c)
+	w.hubChanged()
+}
+
+// drainAll takes the labels of all leaders away.
+func (w *world) drainAll() {
+	if !w.faulty {
+		return
+	}
+	clusters := maps.Clone(w.hub.clusters)
+	for _, record := range w.hub.records {
+		if c, ok := clusters[record.Status.Leader]; ok {
+			c.label = false
+			clusters[record.Status.Leader] = c
+		}
+	}
+	w.hub.clusters = clusters
+	w.hubChanged()
+}
+
+// setD changes the policy's D, if there is a policy.
+func (w *world) setD(seconds int32) {
+	if !w.faulty || len(w.hub.policies) == 0 {
+		return
+	}
+	w.generation++
+	p := w.hub.policies[0].DeepCopy()
+	p.Generation, p.Spec.Timings.LeaseDurationSeconds = int64(1+w.generation), seconds
+	w.hub.policies = []*v1alpha1.LeadershipPolicy{p}
 	w.hubChanged()
 }
 

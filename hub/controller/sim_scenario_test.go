@@ -190,6 +190,9 @@ func (w *world) judge() {
 		case r == nil || r.Status.Leader != leader.m.name:
 			w.stuck("%s: %s acts, but the record says otherwise", ns, leader.name)
 			return
+		case r.Status.Phase != v1alpha1.PhaseLeading:
+			w.stuck("%s: the record is still %s", ns, r.Status.Phase)
+			return
 		}
 		w.judgeCopies(ns, r)
 	}
