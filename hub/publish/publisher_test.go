@@ -126,7 +126,7 @@ func TestPublisher(t *testing.T) {
 			w.leads("a")
 			w.stop()
 		},
-		"an edit is put right at once": func(w *world) {
+		"an edit or a deletion is put right at once": func(w *world) {
 			w.member.watch = func(l *coordinationv1.Lease, there bool) {
 				if there {
 					w.Observe(l)
@@ -149,6 +149,19 @@ func TestPublisher(t *testing.T) {
 			after(0)
 			if c, _ := w.member.has(keyOf("a")); c.Holder != "west.fleet" {
 				w.t.Errorf("the copy says %+v", c)
+			}
+			l, err = api.Get(w.t.Context(), "leasecast", metav1.GetOptions{})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if err := api.Delete(w.t.Context(), "leasecast", metav1.DeleteOptions{
+				Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
+			}); err != nil {
+				w.t.Fatal(err)
+			}
+			after(0)
+			if c, there := w.member.has(keyOf("a")); !there || c.Holder != "west.fleet" {
+				w.t.Errorf("there is a copy: %v, %+v", there, c)
 			}
 			w.stop()
 		},
@@ -452,8 +465,11 @@ func TestReport(t *testing.T) {
 			w.assignLead("a", 20)
 			after(3100 * time.Millisecond)
 			w.mu.Lock()
-			last := w.reports[len(w.reports)-1]
+			last, changed := w.reports[len(w.reports)-1], slices.Clone(w.changed)
 			w.mu.Unlock()
+			if !slices.Equal(changed, []string{"", "a"}) {
+				w.t.Errorf("the controller was told of %q", changed)
+			}
 			if !errors.Is(last, context.DeadlineExceeded) {
 				w.t.Errorf("reported: %v", last)
 			}
