@@ -165,6 +165,17 @@ func TestPublisher(t *testing.T) {
 			}
 			w.stop()
 		},
+		"what is not asked for any more is removed, by compare-and-swap": func(w *world) {
+			w.start()
+			w.assignFollow("a")
+			after(0)
+			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			after(0)
+			if _, there := w.member.has(keyOf("a")); there {
+				w.t.Errorf("it is there; facts %+v", w.Facts(keyOf("a")))
+			}
+			w.stop()
+		},
 		"facts are told of once": func(w *world) {
 			w.start()
 			w.assignLead("a", 20)
