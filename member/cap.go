@@ -13,7 +13,7 @@ import (
 //
 // A POST, PUT, PATCH or DELETE whose context comes from Member.Context, and so from
 // Lead or a gated reconciler, is not sent if the term is over; the error wraps
-// ErrLost. Otherwise its `timeout` parameter is lowered to what remains, so that the
+// ErrNotBegun and ErrLost. Otherwise its `timeout` parameter is lowered to what remains, so that the
 // API server gives up by itself on a write that waited in a queue of its own past
 // the term. The server counts from when it received the request, so time on the
 // way is not covered. Other requests pass unchanged.
@@ -32,7 +32,7 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Body != nil {
 			_ = req.Body.Close() // as a RoundTripper must, also on errors
 		}
-		return nil, fmt.Errorf("%s %s was not sent: %w: epoch %d", req.Method, req.URL.Path, ErrLost, t.Epoch())
+		return nil, fmt.Errorf("%s %s: %w: %w: epoch %d", req.Method, req.URL.Path, ErrNotBegun, ErrLost, t.Epoch())
 	}
 	query := req.URL.Query()
 	if asked, err := time.ParseDuration(query.Get("timeout")); err != nil || asked <= 0 || asked > left {

@@ -122,8 +122,8 @@ func TestCapWritesSendsNothingAfterTheTerm(t *testing.T) {
 				defer cancel()
 				happens(c)
 				sent, body, err := send(ctx, t, http.MethodPut, "")
-				if !errors.Is(err, member.ErrLost) || sent != nil || !body.closed {
-					t.Errorf("err = %v, sent = %v, body closed = %v; want ErrLost, nothing sent and the body closed", err, sent != nil, body.closed)
+				if !errors.Is(err, member.ErrLost) || !errors.Is(err, member.ErrNotBegun) || sent != nil || !body.closed {
+					t.Errorf("err = %v, sent = %v, body closed = %v; want ErrNotBegun with ErrLost, nothing sent and the body closed", err, sent != nil, body.closed)
 				}
 			})
 		})

@@ -44,6 +44,25 @@ func (t *Terms) Context(ctx context.Context, namespace string) (context.Context,
 	}, nil
 }
 
+// Check is the question to ask right before an act on the outside world that nobody
+// else can refuse: may it begin? nil says that both clocks, read now, are before the
+// deadline of the term that the context was made for, and that the context has not
+// ended. Otherwise the error wraps ErrNotBegun, and ErrLost if the term is over.
+//
+// ctx.Err alone answers late: the end of a term reaches it through a timer and a
+// goroutine, and after a pause of the process the work may be woken before either.
+//
+// A context that carries no term is asked for its own end only.
+func Check(ctx context.Context) error {
+	if t, ok := ctx.Value(termKey{}).(Term); ok && !t.Holds() {
+		return fmt.Errorf("%w: %w: epoch %d", ErrNotBegun, ErrLost, t.Epoch())
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrNotBegun, context.Cause(ctx))
+	}
+	return nil
+}
+
 // EpochFrom returns the epoch of the term that a context was made for by
 // [Member.Context], or by what is built on it, and false if it was not.
 func EpochFrom(ctx context.Context) (int64, bool) {

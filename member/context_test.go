@@ -109,6 +109,47 @@ func TestContextEndsWhenItsWorkIsFinished(t *testing.T) {
 	})
 }
 
+func TestAnActBeginsOnlyInItsTerm(t *testing.T) {
+	cases := map[string]struct {
+		happens      func(c *cluster, cancel context.CancelFunc)
+		begins, lost bool
+	}{
+		"the term stands":                        {func(*cluster, context.CancelFunc) {}, true, false},
+		"it has been renewed":                    {func(c *cluster, _ context.CancelFunc) { pass(duration / 2); c.write(ns, us, 7); pass(duration / 2) }, true, false},
+		"a nanosecond before the deadline":       {func(c *cluster, _ context.CancelFunc) { c.clock.suspend(duration - time.Nanosecond) }, true, false},
+		"at the deadline, before the timer runs": {func(c *cluster, _ context.CancelFunc) { c.clock.suspend(duration) }, false, true},
+		"another cluster leads":                  {func(c *cluster, _ context.CancelFunc) { c.write(ns, them, 8) }, false, true},
+		"the next term is ours too":              {func(c *cluster, _ context.CancelFunc) { c.write(ns, us, 8) }, false, true},
+		"the work was told to stop":              {func(_ *cluster, cancel context.CancelFunc) { cancel() }, false, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.write(ns, us, 7)
+				ctx, cancel := c.context(ns)
+				defer cancel()
+				tc.happens(c, cancel)
+				err := member.Check(ctx)
+				if tc.begins != (err == nil) || tc.begins == errors.Is(err, member.ErrNotBegun) || tc.lost != errors.Is(err, member.ErrLost) {
+					t.Errorf("Check = %v; begins %v, lost %v", err, tc.begins, tc.lost)
+				}
+			})
+		})
+	}
+}
+
+func TestWorkOutsideOfATermIsAskedForItsOwnEndOnly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := member.Check(ctx); err != nil {
+		t.Errorf("Check = %v of a live context without a term", err)
+	}
+	cancel()
+	if err := member.Check(ctx); !errors.Is(err, member.ErrNotBegun) || !errors.Is(err, context.Canceled) {
+		t.Errorf("Check = %v of a cancelled context, want ErrNotBegun with context.Canceled", err)
+	}
+}
+
 func TestContextSaysWhyItEnded(t *testing.T) {
 	cases := map[string]struct {
 		happens func(c *cluster)

@@ -14,6 +14,10 @@ var (
 	// ErrLost says that a term is over. It is the cause of every context that ended
 	// because its term did: errors.Is(context.Cause(ctx), member.ErrLost).
 	ErrLost = errors.New("the term is over")
+	// ErrNotBegun says that an act was not begun, because its term was over before it:
+	// nothing of it has happened or will. It comes with ErrLost. An error that wraps
+	// ErrLost alone may have ended an act in its middle.
+	ErrNotBegun = errors.New("not begun")
 )
 
 // Term is one unbroken leadership of one namespace by this cluster. It stays the

@@ -18,15 +18,15 @@ type usage struct {
 	rssMiB float64 // of memory, the most of all samples
 }
 
-// sample watches a process for a while.
+// sample watches a process for a while, and looks at it at least once.
 func sample(ctx context.Context, pid int, d time.Duration) (usage, error) {
 	var u usage
-	begin := drill.Now().Boot
 	cpu, err := cpuTime(pid)
 	if err != nil {
 		return u, err
 	}
-	for drill.Now().Boot-begin < d {
+	begin := drill.Now().Boot
+	for now := begin; now-begin < d; now = drill.Now().Boot {
 		if err := pass(ctx, sampleEvery); err != nil {
 			return u, err
 		}

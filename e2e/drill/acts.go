@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ type Act struct {
 	Epoch int64
 	// Begin and End are boot readings. End is Unfinished while there is no word of the end.
 	Begin, End time.Duration
-	// What was done, and how it went: "ok" or an error. Result is empty while unfinished.
+	// What was done, and how it went: acts.OK or an error. Result is empty while unfinished.
 	What, Result string
 }
 
@@ -44,15 +45,15 @@ func NewActLog(path string) *ActLog {
 	return &ActLog{path: path, open: map[int64]int{}}
 }
 
-// Acts returns all acts so far, in the order in which they began. A last line that is still being
-// written is left for the next call.
+// Acts returns all acts so far, in the order in which they began, without those that were refused
+// before they began. A last line that is still being written is left for the next call.
 func (l *ActLog) Acts() ([]Act, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.takeIn(); err != nil {
 		return nil, fmt.Errorf("act log %s: %w", l.path, err)
 	}
-	return append([]Act(nil), l.acts...), nil
+	return slices.DeleteFunc(slices.Clone(l.acts), func(a Act) bool { return a.Result == acts.NotBegun }), nil
 }
 
 // Ended takes in that the process was gone at the instant: what it had begun ended no later.

@@ -3,6 +3,7 @@ package drill
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/leasecast/leasecast/e2e/guestbook/acts"
+	"github.com/leasecast/leasecast/member"
 )
 
 // TestActLogReadsWhatAGuestbookWrites goes through the real writer.
@@ -44,11 +46,14 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 	if err := writer.Do(context.Background(), "write", "shop", "second", func() error { return refused }); !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
+	if err := writer.Do(context.Background(), "print", "shop", "third", func() error { return fmt.Errorf("%w: late", member.ErrNotBegun) }); err == nil {
+		t.Fatal("an act that was not begun, and no error")
+	}
 	got, err := log.Acts()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Act{
+	want := []Act{ // and not what was not begun
 		{Cluster: "east", Namespace: "shop", Object: "first", What: "print", Result: acts.OK},
 		{Cluster: "east", Namespace: "shop", Object: "second", What: "write", Result: "refused"},
 	}

@@ -6,6 +6,7 @@ package acts
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -25,14 +26,20 @@ const (
 	After  Phase = "after"
 )
 
-// OK is the Result of an act that succeeded; anything else is its error.
-const OK = "ok"
+// Result of an act, beside the error of one that failed.
+const (
+	// OK says that it succeeded.
+	OK = "ok"
+	// NotBegun says that between its two lines it was refused, because its term was over.
+	NotBegun = "not begun"
+)
 
 // Line is one line of an act log, as JSON.
 type Line struct {
 	// At is when the line was made, in nanoseconds since the machine booted (suspend
 	// included, CLOCK_BOOTTIME; read to within 50 µs). The line before an act is made
-	// before it begins, the line after it once it is over.
+	// before it is asked whether the act may begin, the line after it once it is over:
+	// question and act lie between the two.
 	At time.Duration `json:"at"`
 	// ID tells the acts of one log apart.
 	ID        int64  `json:"id"`
@@ -44,7 +51,7 @@ type Line struct {
 	// Act is what is done: print or write.
 	Act   string `json:"act"`
 	Phase Phase  `json:"phase"`
-	// Result is only in the line after: OK or the error.
+	// Result is only in the line after: OK, NotBegun or the error.
 	Result string `json:"result,omitempty"`
 }
 
@@ -65,7 +72,8 @@ func NewLog(cluster string, out io.Writer) *Log {
 	return &Log{cluster: cluster, clock: &clock.System{}, out: out}
 }
 
-// Do does an act between its two lines. The epoch comes from ctx. If the line
+// Do does an act between its two lines. The epoch comes from ctx. An act that asks
+// member.Check first, within do, is judged by the instant of that question. If the line
 // before cannot be written the act is not done: what nobody can judge must not
 // happen.
 func (l *Log) Do(ctx context.Context, act, namespace, name string, do func() error) error {
@@ -79,10 +87,14 @@ func (l *Log) Do(ctx context.Context, act, namespace, name string, do func() err
 }
 
 func result(err error) string {
-	if err != nil {
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, member.ErrNotBegun):
+		return NotBegun
+	default:
 		return err.Error()
 	}
-	return OK
 }
 
 // begin writes the line before an act, and returns what writes the one after it.

@@ -8,8 +8,8 @@ import (
 )
 
 // Writes records, as acts, the writes to Kubernetes that are done in a term. Put it
-// on a client's configuration before any other wrapper, so that it stands next to
-// the wire: cfg.Wrap(log.Writes).
+// on a client's configuration after member.CapWrites, so that what that refuses lies
+// between the two lines: cfg.Wrap(log.Writes).
 func (l *Log) Writes(next http.RoundTripper) http.RoundTripper { return &recorder{l, next} }
 
 type recorder struct {

@@ -66,8 +66,8 @@ func run(ctx context.Context, f flags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	cfg.Wrap(log.Writes)
 	cfg.Wrap(member.CapWrites)
+	cfg.Wrap(log.Writes)
 
 	mgr, err := manager(cfg, f)
 	if err != nil {
@@ -92,8 +92,8 @@ func run(ctx context.Context, f flags) (err error) {
 
 // printBook is what this controller does to the world.
 func printBook(ctx context.Context, g *webappv1.Guestbook) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err := member.Check(ctx); err != nil {
+		return err
 	}
 	_, err := fmt.Printf("%s/%s: %s\n", g.Namespace, g.Name, g.Spec.Book)
 	return err
