@@ -36,8 +36,15 @@ type simFigures struct {
 }
 
 // simulate runs one seed and returns what the oracle says. trace may be nil.
-func simulate(seed uint64, trace io.Writer, crew *crew) oracle {
+func simulate(seed uint64, trace io.Writer, crew *crew) (verdict oracle) {
 	w := newWorld(seed, trace, crew)
+	defer func() {
+		if p := recover(); p != nil {
+			w.stuck("panic: %v", p)
+			verdict = w.oracle
+			crew.idle = nil // who knows where they are
+		}
+	}()
 	w.play()
 	return w.oracle
 }

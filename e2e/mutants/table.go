@@ -1,0 +1,115 @@
+package main
+
+const (
+	readerGo  = "api/lease/reader.go"
+	termGo    = "api/lease/term.go"
+	assignGo  = "hub/election/assign.go"
+	boundGo   = "hub/election/bound.go"
+	nextGo    = "hub/election/next.go"
+	grantGo   = "hub/election/grant.go"
+	raiseGo   = "hub/election/raise.go"
+	laneGo    = "hub/publish/lane.go"
+	ledgerGo  = "hub/publish/ledger.go"
+	publishGo = "hub/publish/publisher.go"
+	gatherGo  = "hub/controller/gather.go"
+	claimGo   = "hub/controller/claim.go"
+	decideGo  = "hub/controller/reconcile.go"
+	tenureGo  = "hub/tenure/tenure.go"
+)
+
+// expiry are the mutants of the rules under which only expiry ends a term, ordered by the
+// protocol's rules. Those of acknowledged handover come with
+// it, and so do the reader's epoch floor, the UID in an update and the epoch in what
+// counts as standing: as long as only expiry ends a term, a copy of an earlier epoch has
+// expired whenever a later one can be seen, and one that a late update makes again
+// promises nothing that was not counted. A source of stamps that a decision does not close
+// is closed by the assignment that follows, and the bound is counted anew after that.
+var expiry = []mutant{
+	// Reader's rule.
+	{"reader: stamps of the future are believed", simulation, []edit{{readerGo, ", c.Renewed.After(now.Wall.Add(r.Skew)):", ":"}}},
+	{"reader: the monotonic half is dropped", simulation, []edit{{readerGo, "return now.Boot < p.boot && now.Wall", "return now.Wall"}}},
+	{"reader: the wall clock's half is dropped", simulation, []edit{{readerGo, "now.Boot < p.boot && now.Wall.Before(p.wall)", "now.Boot < p.boot"}}},
+	{"reader: what remains is frozen again by a re-delivery", simulation, []edit{{readerGo,
+		"c.Epoch != r.frozen.Epoch || deadline.After(r.frozen.wall)", "deadline.After(time.Time{})"}}},
+	{"reader: by observation alone, as client-go's elector does", simulation, []edit{
+		{readerGo, "wall:  deadline,", "wall:  now.Wall.Add(c.Duration),"},
+		{readerGo, "boot:  now.Boot + deadline.Sub(now.Wall),", "boot:  now.Boot + c.Duration,"}}},
+	{"reader: any holder is this cluster", simulation, []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
+
+	// Rule 1.
+	{"1: stamp after check", simulation, []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
+	{"1: no deadline check", simulation, []edit{{tenureGo, "return t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "return t.held && !t.released"}}},
+	{"1: deadline counted from the response", simulation, []edit{
+		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},
+		{tenureGo, "t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "t.boot = after.Boot + t.h"}}},
+	{"1: deadline of 1.5 h", simulation, []edit{
+		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
+		{tenureGo, "sent.Wall.Sub(stamp)) + t.h", "sent.Wall.Sub(stamp)) + t.h*3/2"}}},
+	{"1: stamping goes on after the release", simulation, []edit{{tenureGo, "	t.released = true\n", ""}}},
+	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.saw(l.Identity()) {", "if false {"}}},
+
+	// Rule 2.
+	{"2: member write before record", simulation, []edit{{decideGo,
+		"	switch err := c.persist(ctx, v, d, cs); {", "	if d.Persist {\n		c.granted[v.key] = d.Record.Epoch\n	}\n	c.assign(v, d)\n	switch err := c.persist(ctx, v, d, cs); {"}}},
+	{"2: no record compare-and-swap", simulation, []edit{{decideGo,
+		"	if err := c.client.Status().Update(ctx, object); err != nil {", "	object.ResourceVersion = \"\"\n	if err := c.client.Status().Update(ctx, object); err != nil {"}}},
+	{"2: a longer D is sent before it is recorded", simulation, []edit{
+		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
+		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},
+
+	// Rule 3.
+	{"3: an expired copy is renewed", simulation, []edit{{laneGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
+	{"3: first copy written by another tenure", simulation, []edit{{laneGo, "l.stampedEpoch == l.want.Term.Epoch || !l.want.First:", "l.stampedEpoch == l.want.Term.Epoch:"}}},
+	{"3: an unsealed copy is believed", simulation, []edit{{laneGo, "c, lease.Sealed(l.self.key, c, seal), wire", "c, true, wire"}}},
+
+	// Rule 4.
+	{"4: renew while draining", simulation, []edit{{assignGo, "a.Role = lease.Hold // a draining record forbids renewal by every replica", "a.Role = lease.Lead"}}},
+	{"4: bound before close", simulation, []edit{
+		{nextGo, "	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
+			"	r := s.Record\n	if !r.NotBefore.IsZero() {\n		b = bound{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("},
+		{nextGo, "	if why == \"\" {\n		return keep(now, p, s, cs)\n	}\n	if !s.Sent.Closed {\n		return Decision{Record: s.Record, Close: true}\n	}\n",
+			"	if why == \"\" {\n		return keep(now, p, s, cs)\n	}\n"}}},
+	{"4: another tenure's bound is trusted", simulation, []edit{{nextGo,
+		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
+		"	r := s.Record\n	if !s.Mine && !r.NotBefore.IsZero() {\n		b = bound{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
+	{"4: a stamp is in no ledger", simulation, []edit{{publishGo, "	if s.promis > 0 {", "	if s.promis > time.Hour {"}}},
+	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{ledgerGo, "	if p.Settled {\n		p.Until = until\n	}", "	p.Until = until"}, {ledgerGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
+
+	// Rule 5.
+	{"5: no ε after this tenure's stamps", simulation, []edit{
+		{boundGo, "s.Sent.Until.Add(skew)", "s.Sent.Until"}, {boundGo, "s.Sent.BootUntil+skew", "s.Sent.BootUntil"}}},
+	{"5: no ε after what is inherited", simulation, []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(d)"}}},
+	{"5: the monotonic half is dropped", simulation, []edit{{boundGo, "return !now.Wall.Before(b.wall) && now.Boot >= b.boot", "return !now.Wall.Before(b.wall)"}}},
+	{"5: this tenure's stamps are not counted", simulation, []edit{{boundGo, "	if !s.Sent.Until.IsZero() {", "	if false {"}}},
+	{"5: the policy's D instead of the sent one", simulation, []edit{{boundGo,
+		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
+	{"5: a shorter D is recorded at once", simulation, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
+
+	// Rule 6.
+	{"6: no takeover assumption", simulation, []edit{{boundGo, "	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := bound{}\n	if !s.Sent"}}},
+	{"6: the predecessor stamped only until its last renewal", simulation, []edit{{tenureGo,
+		"return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))", "return r.RenewTime.Time"}}},
+	{"6: takeover clock read before acquiring", simulation, []edit{
+		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
+	{"6: a missing election Lease promises nothing", simulation, []edit{{tenureGo, "return started.Wall.Add(t.h) // missing", "return started.Wall.Add(-time.Minute) // missing"}}},
+	{"6: no D of the record is added", simulation, []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
+	{"6: the largest D is forgotten", simulation, []edit{{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"}}},
+	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
+	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
+		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
+	{"6: an expired copy raises the record", simulation, []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
+	{"6: copies without a leader here raise the record", simulation, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
+
+	// Rule 7.
+	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
+	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "			s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
+	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, ", s.Record.Epoch)\n	s.Highest = c.highest[v.key]", ")\n	s.Highest = c.granted[v.key]"}}},
+	{"7: a record goes before its bound", simulation, []edit{{nextGo,
+		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},
+	{"7: a record goes before the minutes have caught up", simulation, []edit{{nextGo, "; ahead > 0 {", "; ahead > 1<<40 {"}}},
+
+	// What the simulation found once.
+	{"a vacant record names a leader", simulation, []edit{{assignGo, "if r.Leader != \"\" && r.Phase != Vacant {", "if r.Leader != \"\" {"}}},
+	{"a lost record counts as one that no policy claims", simulation, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
+	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.untilSeen(now)\n", "		return step{}\n"}}},
+}
