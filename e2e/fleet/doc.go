@@ -15,6 +15,7 @@
 //		...
 //		east.Proxy().BlackHole()                      // the hub no longer reaches east
 //		east.Pause()                                  // or: nobody does
+//		east.Restore(t.Context(), snapshot)           // or: its etcd is that of an hour ago
 //	}
 //
 // A program calls [Start] and [Fleet.Stop] instead. It must call Stop before it exits. When it is

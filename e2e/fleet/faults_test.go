@@ -112,10 +112,11 @@ func restart(t *testing.T, f *Fleet) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, err := getNamespace(t, token, metav1.NamespaceSystem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var before *corev1.Namespace
+	await(t, "the account's rules have reached the API server", func(context.Context) (err error) {
+		before, err = getNamespace(t, token, metav1.NamespaceSystem)
+		return err
+	})
 	pids := east.PIDs()
 	if err := east.Kill(); err != nil {
 		t.Fatal(err)

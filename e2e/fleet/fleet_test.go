@@ -30,6 +30,8 @@ func TestFleet(t *testing.T) {
 		"a paused API server answers nobody, and goes on when resumed": pauseResume,
 		"a paused etcd lets no write through":                          pauseEtcd,
 		"an API server that restarts keeps data, address and PKI":      restart,
+		"a restored server has the data and versions of the snapshot":  restore,
+		"an etcd that was killed lets no write through, loses nothing": killEtcd,
 		"a user can do what RBAC grants, no more":                      userBound,
 		"a service account can do what its rules say, no more":         serviceAccountBound,
 		"credentials of one member are good at that member only":       credentialsApart,

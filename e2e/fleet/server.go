@@ -21,8 +21,8 @@ import (
 // probeTimeout bounds one question to a server that is starting.
 const probeTimeout = 2 * time.Second
 
-// Server is one control plane of a fleet. Its methods may be called from any goroutine, but Kill
-// and Restart of one server only one after the other.
+// Server is one control plane of a fleet. Its methods may be called from any goroutine, but those of
+// one server that end or start processes, and Snapshot, only one after the other.
 type Server struct {
 	name  string
 	dir   string
@@ -89,10 +89,7 @@ func (s *Server) release() error {
 
 // start brings the server up and returns when it is ready for use.
 func (s *Server) start(ctx context.Context) error {
-	if err := s.etcd.start(); err != nil {
-		return err
-	}
-	if err := s.etcd.await(ctx, "it is healthy", s.etcdHealthy); err != nil {
+	if err := s.startEtcd(ctx); err != nil {
 		return err
 	}
 	if err := s.startAPIServer(ctx); err != nil {
@@ -102,6 +99,13 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	return s.controller.await(ctx, "its controllers work", s.controllersWork)
+}
+
+func (s *Server) startEtcd(ctx context.Context) error {
+	if err := s.etcd.start(); err != nil {
+		return err
+	}
+	return s.etcd.await(ctx, "it is healthy", s.etcdHealthy)
 }
 
 func (s *Server) startAPIServer(ctx context.Context) error {
@@ -230,6 +234,8 @@ func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *Server) etcdSocket() string { return s.file("etcd.sock") }
 
+func (s *Server) etcdData() string { return s.file("etcd") }
+
 // writeFiles writes the keys that the programs read.
 func (s *Server) writeFiles() error {
 	serving, err := s.ca.serving()
@@ -265,7 +271,7 @@ func (s *Server) writeFiles() error {
 
 func (s *Server) etcdArgs() []string {
 	return []string{
-		"--data-dir=" + s.file("etcd"),
+		"--data-dir=" + s.etcdData(),
 		"--listen-client-urls=unix://" + s.etcdSocket(),
 		"--advertise-client-urls=http://127.0.0.1:2379", // required, and asked for by nobody
 		"--listen-peer-urls=http://127.0.0.1:0",         // it has no peers
