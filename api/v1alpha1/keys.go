@@ -25,6 +25,20 @@ const (
 	// SealAnnotation on a copy is a MAC over all that the copy says.
 	SealAnnotation = "leasecast.dev/seal"
 
+	// ReaderLabel, "true", marks the registrations of readers, see lease.Registration. Their
+	// keys have a prefix of their own: the copies are the hub's, registrations the readers'.
+	ReaderLabel = "reader.leasecast.dev/registration"
+	// ReaderNamespacesAnnotation on a registration lists the namespaces that the reader
+	// follows, in ascending order and with commas between; "*": all.
+	ReaderNamespacesAnnotation = "reader.leasecast.dev/namespaces"
+	// ReaderReleasedAnnotation on a registration is a JSON object, {"namespace": epoch}: of
+	// this epoch and all below, nothing is under way and nothing will begin.
+	ReaderReleasedAnnotation = "reader.leasecast.dev/released"
+	// ReaderAccountAnnotation on a registration is the username that may write it.
+	ReaderAccountAnnotation = "reader.leasecast.dev/account"
+	// ReaderFinalizer keeps a registration until the reader has stopped in good order, or
+	// until the hub has seen that the reader must have stopped acting.
+	ReaderFinalizer = "reader.leasecast.dev/registration"
 	// MoveLabel makes clusterctl move take an object along.
 	MoveLabel = "clusterctl.cluster.x-k8s.io/move"
 )
