@@ -114,6 +114,8 @@ func TestTheHubMayDoItsWorkInAMemberAndNoMore(t *testing.T) {
 		"does not change them":            {"create update patch delete", "", "", "namespaces", "", no},
 		"keeps its policy":                {"get list watch create update delete", "", admission, "validatingadmissionpolicies", guard.Name, yes},
 		"keeps its binding":               {"get list watch create update delete", "", admission, "validatingadmissionpolicybindings", guard.Name, yes},
+		"keeps that for registrations":    {"get list watch create update delete", "", admission, "validatingadmissionpolicies", guard.RegistrationsName, yes},
+		"and the binding of that":         {"get list watch create update delete", "", admission, "validatingadmissionpolicybindings", guard.RegistrationsName, yes},
 		"leaves policies of others alone": {"get list watch update patch delete", "", admission, "validatingadmissionpolicies", "other", no},
 		"leaves bindings of others alone": {"get list watch update patch delete", "", admission, "validatingadmissionpolicybindings", "other", no},
 		"no webhooks":                     {everyVerb, "", admission, "validatingwebhookconfigurations", "", no},

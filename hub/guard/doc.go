@@ -1,12 +1,14 @@
-// Package guard keeps in each member the admission policy that protects the copies.
+// Package guard keeps in each member the admission policies that protect the copies, and
+// the registrations of readers.
 //
-// Namespace editors may write Leases by default, so without it a tenant could
-// elect itself: a ValidatingAdmissionPolicy, enforced by the member's own API
-// server, refuses to everybody but the hub what only the hub may write.
+// Namespace editors may write Leases by default, so without them a tenant could
+// elect itself, or say in another reader's name that it has stopped: ValidatingAdmissionPolicies,
+// enforced by the member's own API server, refuse to everybody else what only the hub, or
+// the reader, may write. The guard of a member stands only where both do.
 //
 // # What is protected
 //
-// Every Lease that carries a label or an annotation whose key starts with
+// Copies: every Lease that carries a label or an annotation whose key starts with
 // leasecast.dev/, before or after the request: creating, changing and deleting it,
 // one by one or as a collection. So nobody but the hub can put such a mark on a
 // Lease or take it off. Other Leases are left alone. The namespaces kube-system,
@@ -16,6 +18,13 @@
 // For everybody, the hub included, a marked Lease must be complete, and
 // leaseTransitions, the epoch, never falls by an update. A namespace that is being
 // deleted takes its copies with it.
+//
+// Registrations: every Lease with the label reader.leasecast.dev/registration, in any
+// namespace. It is created complete, and by nobody but the user that it names; only that
+// user and the hub change or delete it. Who it is of, and of which namespaces, never changes,
+// and no Lease becomes a registration or ceases to be one by an update. A namespace
+// that is being deleted deletes its registrations; their finalizer is taken off by
+// the reader, or by the hub when the reader must have stopped.
 //
 // # Who is the hub
 //

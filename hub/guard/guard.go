@@ -8,13 +8,10 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 var (
@@ -28,34 +25,44 @@ var (
 	ErrNotStanding = errors.New("the policy is not in force")
 )
 
-// Ensure writes the policy and its binding into a member unless they are there
-// already, as Objects returns them, and reports whether it wrote. It reads both
-// objects, so it may be called as often as an edit or a deletion should be
-// repaired. Labels and annotations of others stay.
+// Ensure writes the policies and their bindings into a member unless they are there
+// already, as Policies returns them, and reports whether it wrote. It reads all of them,
+// so it may be called as often as an edit or a deletion should be repaired. Labels and
+// annotations of others stay.
 //
 // What it wrote is not in force yet: see Verify. A write that collides with
 // somebody else's is an error and is made good by the next call. The error
 // wraps ErrForbidden or ErrUnsupported where they apply.
 func Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
-	client := member.AdmissionregistrationV1()
-	policy, binding := Objects()
-	wrotePolicy, err := ensure(ctx, client.ValidatingAdmissionPolicies(), policy,
-		func(have *admissionv1.ValidatingAdmissionPolicy) bool {
-			same := equality.Semantic.DeepEqual(have.Spec, policy.Spec)
-			have.Spec = policy.Spec
-			return same
-		})
-	if err != nil {
-		return false, fmt.Errorf("install ValidatingAdmissionPolicy %s: %w", Name, err)
+	for _, p := range Policies() {
+		wrote, err := ensurePolicy(ctx, member, p)
+		changed = changed || wrote
+		if err != nil {
+			return changed, err
+		}
 	}
-	wroteBinding, err := ensure(ctx, client.ValidatingAdmissionPolicyBindings(), binding,
-		func(have *admissionv1.ValidatingAdmissionPolicyBinding) bool {
-			same := equality.Semantic.DeepEqual(have.Spec, binding.Spec)
-			have.Spec = binding.Spec
+	return changed, nil
+}
+
+func ensurePolicy(ctx context.Context, member kubernetes.Interface, p Policy) (changed bool, err error) {
+	client := member.AdmissionregistrationV1()
+	wrotePolicy, err := ensure(ctx, client.ValidatingAdmissionPolicies(), p.Policy,
+		func(have *admissionv1.ValidatingAdmissionPolicy) bool {
+			same := equality.Semantic.DeepEqual(have.Spec, p.Policy.Spec)
+			have.Spec = p.Policy.Spec
 			return same
 		})
 	if err != nil {
-		return wrotePolicy, fmt.Errorf("install ValidatingAdmissionPolicyBinding %s: %w", Name, err)
+		return false, fmt.Errorf("install ValidatingAdmissionPolicy %s: %w", p.Policy.Name, err)
+	}
+	wroteBinding, err := ensure(ctx, client.ValidatingAdmissionPolicyBindings(), p.Binding,
+		func(have *admissionv1.ValidatingAdmissionPolicyBinding) bool {
+			same := equality.Semantic.DeepEqual(have.Spec, p.Binding.Spec)
+			have.Spec = p.Binding.Spec
+			return same
+		})
+	if err != nil {
+		return wrotePolicy, fmt.Errorf("install ValidatingAdmissionPolicyBinding %s: %w", p.Binding.Name, err)
 	}
 	return wrotePolicy || wroteBinding, nil
 }
@@ -94,50 +101,55 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend fun
 	return err == nil, orForbidden(err)
 }
 
-// Verify returns nil if the member's API server refuses, by exactly the policy that
-// Objects returns, a write that nobody may do: it asks for a dry run of an
-// incomplete copy in the namespace default, which every cluster has. Nothing is
-// stored, whatever the answer.
+// Verify returns nil if the member's API server refuses, by exactly the policies that
+// Policies returns, writes that nobody may do: for each it asks for a dry run of an
+// incomplete Lease in the namespace default, which every cluster has. Nothing is
+// stored, whatever the answer. The guard stands only where every policy does.
 //
 // It asks once and does not wait: a policy takes about a second to come into force.
-// The error wraps ErrNotStanding when the write was let through or was refused for another
-// reason, and ErrForbidden when the policy is in force but does not take the
+// The error wraps ErrNotStanding when a write was let through or was refused for another
+// reason, and ErrForbidden when a policy is in force but does not take the
 // caller for the hub. It wraps neither when there was no answer that tells.
 func Verify(ctx context.Context, member kubernetes.Interface) error {
-	probe := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: metav1.NamespaceDefault,
-		Name:      "leasecast-guard-probe",
-		Labels:    map[string]string{v1alpha1.ManagedLabel: "true"},
-	}}
-	_, err := member.CoordinationV1().Leases(probe.Namespace).
-		Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	policy, _ := Objects()
+	for _, p := range Policies() {
+		if err := verify(ctx, member, p); err != nil {
+			return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w", p.Policy.Name, err)
+		}
+	}
+	return nil
+}
+
+func verify(ctx context.Context, member kubernetes.Interface, p Policy) error {
+	_, err := member.CoordinationV1().Leases(p.probe.Namespace).
+		Create(ctx, p.probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil:
-		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: an incomplete copy was let through: %w", Name, ErrNotStanding)
-	case strings.Contains(err.Error(), policy.Spec.Validations[provoked].Message):
+		return fmt.Errorf("an incomplete Lease was let through: %w", ErrNotStanding)
+	case strings.Contains(err.Error(), p.provoked):
 		return nil
 	case strings.Contains(err.Error(), notTheHub):
-		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w (%w)", Name, ErrForbidden, err)
+		return fmt.Errorf("%w (%w)", ErrForbidden, err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w: an incomplete copy was not refused by it (%w)", Name, ErrNotStanding, err)
+		return fmt.Errorf("%w: an incomplete Lease was not refused by it (%w)", ErrNotStanding, err)
 	default:
-		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w", Name, err)
+		return err
 	}
 }
 
-// Remove deletes the binding and the policy from a member; what is not there is
+// Remove deletes the bindings and the policies from a member; what is not there is
 // removed already. It must not be called while a hub, this or another one, has
 // copies in the member. The error wraps ErrForbidden where it applies.
 func Remove(ctx context.Context, member kubernetes.Interface) error {
 	client := member.AdmissionregistrationV1()
-	err := client.ValidatingAdmissionPolicyBindings().Delete(ctx, Name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove ValidatingAdmissionPolicyBinding %s: %w", Name, orForbidden(err))
-	}
-	err = client.ValidatingAdmissionPolicies().Delete(ctx, Name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("remove ValidatingAdmissionPolicy %s: %w", Name, orForbidden(err))
+	for _, p := range Policies() {
+		err := client.ValidatingAdmissionPolicyBindings().Delete(ctx, p.Binding.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove ValidatingAdmissionPolicyBinding %s: %w", p.Binding.Name, orForbidden(err))
+		}
+		err = client.ValidatingAdmissionPolicies().Delete(ctx, p.Policy.Name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove ValidatingAdmissionPolicy %s: %w", p.Policy.Name, orForbidden(err))
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,14 +21,18 @@ import (
 func TestEnsureWritesOnlyWhatDiffers(t *testing.T) {
 	standing(t)
 	client := administrator(t)
-	policy, binding := stored(t, client)
+	before := map[string][2]string{}
+	for _, p := range guard.Policies() {
+		before[p.Policy.Name] = versions(t, client, p.Policy.Name)
+	}
 	changed, err := guard.Ensure(t.Context(), client)
 	if err != nil || changed {
 		t.Fatalf("Ensure = %v, %v on what it wrote before, want false, nil", changed, err)
 	}
-	policyAfter, bindingAfter := stored(t, client)
-	if policyAfter.ResourceVersion != policy.ResourceVersion || bindingAfter.ResourceVersion != binding.ResourceVersion {
-		t.Fatal("an object was written although nothing differed")
+	for name, want := range before {
+		if got := versions(t, client, name); got != want {
+			t.Fatalf("%s: an object was written although nothing differed", name)
+		}
 	}
 }
 
@@ -43,7 +48,7 @@ func TestTheHubsRoleSufficesForEverything(t *testing.T) {
 		t.Fatalf("Ensure = %v, %v on nothing, want true, nil", changed, err)
 	}
 	eventually(t, "the policy is in force", func(ctx context.Context) error { return guard.Verify(ctx, hub) })
-	eventuallyNotStanding(t, hub, func() { mustEdit(t, administrator(t), editBinding(toAudit)) })
+	eventuallyNotStanding(t, hub, func() { mustEdit(t, administrator(t), editBinding(guard.Name, toAudit)) })
 	changed, err = guard.Ensure(t.Context(), hub)
 	if err != nil || !changed {
 		t.Fatalf("Ensure = %v, %v on an edited binding, want true, nil", changed, err)
@@ -53,10 +58,10 @@ func TestTheHubsRoleSufficesForEverything(t *testing.T) {
 // edit is what somebody does to the stored objects.
 type edit func(ctx context.Context, client *kubernetes.Clientset) error
 
-func editPolicy(change func(*admissionv1.ValidatingAdmissionPolicy)) edit {
+func editPolicy(name string, change func(*admissionv1.ValidatingAdmissionPolicy)) edit {
 	return func(ctx context.Context, client *kubernetes.Clientset) error {
 		policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-		policy, err := policies.Get(ctx, guard.Name, metav1.GetOptions{})
+		policy, err := policies.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -66,10 +71,10 @@ func editPolicy(change func(*admissionv1.ValidatingAdmissionPolicy)) edit {
 	}
 }
 
-func editBinding(change func(*admissionv1.ValidatingAdmissionPolicyBinding)) edit {
+func editBinding(name string, change func(*admissionv1.ValidatingAdmissionPolicyBinding)) edit {
 	return func(ctx context.Context, client *kubernetes.Clientset) error {
 		bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-		binding, err := bindings.Get(ctx, guard.Name, metav1.GetOptions{})
+		binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -86,58 +91,75 @@ func toAudit(b *admissionv1.ValidatingAdmissionPolicyBinding) {
 func TestWhatSomebodyEditsOrDeletesIsRepaired(t *testing.T) {
 	client := administrator(t)
 	// Each edit ends the protection, so that the test can await that it took effect, and then that the repair did.
-	edits := map[string]edit{
-		"the policy is deleted": func(ctx context.Context, client *kubernetes.Clientset) error {
-			return client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, guard.Name, metav1.DeleteOptions{})
-		},
-		"the binding is deleted": func(ctx context.Context, client *kubernetes.Clientset) error {
-			return client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, guard.Name, metav1.DeleteOptions{})
-		},
-		"the binding only audits": editBinding(toAudit),
-		"the binding leaves a namespace out": editBinding(func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
-			b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{
-					{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"default"}},
-				},
-			}}
-		}),
-		"a validation is taken out": editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.Validations = slices.Delete(p.Spec.Validations, 1, 2)
-		}),
-		"the policy matches nothing": editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			p.Spec.MatchConditions[0].Expression = "false"
-		}),
-		"the policy is of another version": editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
-			message := p.Spec.Validations[1].Message
-			p.Spec.Validations[1].Message = message[:len(message)-len("00000000)")] + "00000000)"
-		}),
-	}
-	for name, edit := range edits {
-		t.Run(name, func(t *testing.T) {
-			standing(t)
-			eventuallyNotStanding(t, client, func() { mustEdit(t, client, edit) })
-			changed, err := guard.Ensure(t.Context(), client)
-			if err != nil || !changed {
-				t.Fatalf("Ensure = %v, %v, want true, nil", changed, err)
+	edits := map[string]func(name string) edit{
+		"the policy is deleted": func(name string) edit {
+			return func(ctx context.Context, client *kubernetes.Clientset) error {
+				return client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
 			}
-			eventually(t, "the policy is in force again", func(ctx context.Context) error { return guard.Verify(ctx, client) })
-			policy, binding := stored(t, client)
-			mustBeAsBuilt(t, policy, binding)
-		})
+		},
+		"the binding is deleted": func(name string) edit {
+			return func(ctx context.Context, client *kubernetes.Clientset) error {
+				return client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
+			}
+		},
+		"the binding only audits": func(name string) edit { return editBinding(name, toAudit) },
+		"the binding leaves a namespace out": func(name string) edit {
+			return editBinding(name, func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
+				b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{
+						{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"default"}},
+					},
+				}}
+			})
+		},
+		"a validation is taken out": func(name string) edit {
+			return editPolicy(name, func(p *admissionv1.ValidatingAdmissionPolicy) {
+				p.Spec.Validations = slices.Delete(p.Spec.Validations, 0, 2)
+			})
+		},
+		"the policy matches nothing": func(name string) edit {
+			return editPolicy(name, func(p *admissionv1.ValidatingAdmissionPolicy) {
+				p.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "nothing", Expression: "false"}}
+			})
+		},
+		"the policy is of another version": func(name string) edit {
+			return editPolicy(name, func(p *admissionv1.ValidatingAdmissionPolicy) {
+				for i, v := range p.Spec.Validations {
+					if before, _, told := strings.Cut(v.Message, "(guard "); told {
+						p.Spec.Validations[i].Message = before + "(guard 00000000)"
+					}
+				}
+			})
+		},
+	}
+	for _, p := range guard.Policies() {
+		name := p.Policy.Name
+		for what, edit := range edits {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				standing(t)
+				eventuallyNotStanding(t, client, func() { mustEdit(t, client, edit(name)) })
+				changed, err := guard.Ensure(t.Context(), client)
+				if err != nil || !changed {
+					t.Fatalf("Ensure = %v, %v, want true, nil", changed, err)
+				}
+				eventually(t, "the policy is in force again", func(ctx context.Context) error { return guard.Verify(ctx, client) })
+				mustBeAsBuilt(t, client)
+			})
+		}
 	}
 }
 
 func TestLabelsAreRepairedAndThoseOfOthersStay(t *testing.T) {
 	standing(t)
 	client := administrator(t)
-	mustEdit(t, client, editPolicy(func(p *admissionv1.ValidatingAdmissionPolicy) {
+	mustEdit(t, client, editPolicy(guard.Name, func(p *admissionv1.ValidatingAdmissionPolicy) {
 		p.Labels = map[string]string{"example.com/team": "security"}
 	}))
 	changed, err := guard.Ensure(t.Context(), client)
 	if err != nil || !changed {
 		t.Fatalf("Ensure = %v, %v, want true, nil", changed, err)
 	}
-	policy, _ := stored(t, client)
+	policy, _ := stored(t, client, guard.Name)
 	if got := fmt.Sprint(policy.Labels); got != "map[app.kubernetes.io/managed-by:leasecast example.com/team:security]" {
 		t.Fatalf("labels: %v", got)
 	}
@@ -153,13 +175,15 @@ func TestRemoveLeavesNothingAndMayBeRepeated(t *testing.T) {
 			}
 		}
 	})
-	_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), guard.Name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("the policy is still there: %v", err)
-	}
-	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), guard.Name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("the binding is still there: %v", err)
+	for _, p := range guard.Policies() {
+		_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), p.Policy.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the policy %s is still there: %v", p.Policy.Name, err)
+		}
+		_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), p.Binding.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the binding %s is still there: %v", p.Binding.Name, err)
+		}
 	}
 	leases, err := client.CoordinationV1().Leases(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -230,27 +254,36 @@ func ensureError(ctx context.Context, client *kubernetes.Clientset) error {
 	return err
 }
 
-func stored(t *testing.T, client kubernetes.Interface) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+func stored(t *testing.T, client kubernetes.Interface, name string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
 	t.Helper()
-	policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), guard.Name, metav1.GetOptions{})
+	policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), guard.Name, metav1.GetOptions{})
+	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return policy, binding
 }
 
-func mustBeAsBuilt(t *testing.T, policy *admissionv1.ValidatingAdmissionPolicy, binding *admissionv1.ValidatingAdmissionPolicyBinding) {
+// versions are those of a policy and of its binding.
+func versions(t *testing.T, client kubernetes.Interface, name string) [2]string {
 	t.Helper()
-	wantPolicy, wantBinding := guard.Objects()
-	if diff := cmp.Diff(wantPolicy.Spec, policy.Spec); diff != "" {
-		t.Errorf("policy (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(wantBinding.Spec, binding.Spec); diff != "" {
-		t.Errorf("binding (-want +got):\n%s", diff)
+	policy, binding := stored(t, client, name)
+	return [2]string{policy.ResourceVersion, binding.ResourceVersion}
+}
+
+func mustBeAsBuilt(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	for _, want := range guard.Policies() {
+		policy, binding := stored(t, client, want.Policy.Name)
+		if diff := cmp.Diff(want.Policy.Spec, policy.Spec); diff != "" {
+			t.Errorf("policy (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want.Binding.Spec, binding.Spec); diff != "" {
+			t.Errorf("binding (-want +got):\n%s", diff)
+		}
 	}
 }
 

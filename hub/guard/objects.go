@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	// Name is the name of the policy and of its binding in every member.
+	// Name is the name of the policy that protects the copies, and of its binding.
 	Name = "managed-leases.leasecast.dev"
+	// RegistrationsName is the name of the policy that protects the registrations of
+	// readers, and of its binding.
+	RegistrationsName = "reader-registrations.leasecast.dev"
 
 	// Verb on Path, a URL that leads nowhere, is what RBAC must grant to whoever acts as
 	// the hub.
@@ -46,6 +49,12 @@ const (
 	written = "written"
 )
 
+const (
+	namespaceCleanup = "request.operation == 'DELETE' && " +
+		"namespaceObject.status.phase == '" + string(corev1.NamespaceTerminating) + "'"
+	mayPublish = "authorizer.path('" + Path + "').check('" + Verb + "').allowed()"
+)
+
 // provoked is the index of the validation that Verify provokes.
 const provoked = 1
 
@@ -53,21 +62,51 @@ const provoked = 1
 const marked = `((has(o.metadata.labels) && o.metadata.labels.exists(key, key.startsWith('leasecast.dev/'))) || ` +
 	`(has(o.metadata.annotations) && o.metadata.annotations.exists(key, key.startsWith('leasecast.dev/'))))`
 
-// Objects returns the policy and its binding as they stand in every member. All
-// defaults of the API are spelled out, so that what a member stores can be compared.
-func Objects() (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
+// Policy is one of the admission policies, and its binding of the same name, as they stand in
+// every member. All defaults of the API are spelled out, so that what a member stores can be
+// compared.
+type Policy struct {
+	Policy  *admissionv1.ValidatingAdmissionPolicy
+	Binding *admissionv1.ValidatingAdmissionPolicyBinding
+
+	// probe is what nobody may create, because of the first of the validations that are
+	// not about who asks. Its message is provoked.
+	probe    *coordinationv1.Lease
+	provoked string
+}
+
+// Policies returns the policy that protects the copies, and the one that protects the
+// registrations of readers.
+func Policies() []Policy {
+	return []Policy{
+		newPolicy(Name, policySpec(), provoked, v1alpha1.ManagedLabel),
+		newPolicy(RegistrationsName, registrationsSpec(), provokedRegistration, v1alpha1.ReaderLabel),
+	}
+}
+
+// newPolicy completes a policy. Its validation at the index provoked refuses a Lease that has
+// nothing but this label.
+func newPolicy(name string, spec admissionv1.ValidatingAdmissionPolicySpec, provoked int, label string) Policy {
 	meta := metav1.ObjectMeta{
-		Name:   Name,
+		Name:   name,
 		Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
 	}
-	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: policySpec()},
-		&admissionv1.ValidatingAdmissionPolicyBinding{
+	return Policy{
+		Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
+		Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
 			ObjectMeta: *meta.DeepCopy(),
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        Name,
+				PolicyName:        name,
 				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 			},
-		}
+		},
+		probe: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault,
+			Name:      "leasecast-guard-probe",
+			Labels:    map[string]string{label: "true"},
+		}},
+		provoked: spec.Validations[provoked].Message,
+	}
 }
 
 func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
@@ -81,9 +120,8 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 		Variables: []admissionv1.Variable{
 			{
 				// The namespace is going away and takes its content along.
-				Name: cleanup,
-				Expression: "request.operation == 'DELETE' && " +
-					"namespaceObject.status.phase == '" + string(corev1.NamespaceTerminating) + "'",
+				Name:       cleanup,
+				Expression: namespaceCleanup,
 			},
 			{
 				// The request leaves a marked Lease behind.
@@ -93,10 +131,9 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 		},
 		Validations: []admissionv1.Validation{
 			{
-				Expression: "variables." + cleanup + " || " +
-					"authorizer.path('" + Path + "').check('" + Verb + "').allowed()",
-				Message: notTheHub,
-				Reason:  ptr.To(metav1.StatusReasonForbidden),
+				Expression: "variables." + cleanup + " || " + mayPublish,
+				Message:    notTheHub,
+				Reason:     ptr.To(metav1.StatusReasonForbidden),
 			},
 			{
 				// Absent fields are asked for with has(): reading one is an error.
@@ -125,8 +162,7 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 			},
 		},
 	}
-	// Verify must know this policy from an older one that is still in force.
-	spec.Validations[provoked].Message += " (" + fingerprint(spec) + ")"
+	signMessage(&spec, provoked)
 	return spec
 }
 
@@ -140,16 +176,26 @@ func leasesOfTenants() *admissionv1.MatchResources {
 			Operator: metav1.LabelSelectorOpNotIn,
 			Values:   []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease},
 		}}},
-		ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
-			Rule: admissionv1.Rule{
-				APIGroups:   []string{coordinationv1.GroupName},
-				APIVersions: []string{coordinationv1.SchemeGroupVersion.Version},
-				Resources:   []string{"leases"},
-				Scope:       ptr.To(admissionv1.AllScopes),
-			},
-		}}},
+		ResourceRules: writesOfLeases(),
 	}
+}
+
+func writesOfLeases() []admissionv1.NamedRuleWithOperations {
+	return []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+		Rule: admissionv1.Rule{
+			APIGroups:   []string{coordinationv1.GroupName},
+			APIVersions: []string{coordinationv1.SchemeGroupVersion.Version},
+			Resources:   []string{"leases"},
+			Scope:       ptr.To(admissionv1.AllScopes),
+		},
+	}}}
+}
+
+// signMessage adds to a validation's message of which version the policy is: Verify must know
+// this one from an older one that is still in force.
+func signMessage(spec *admissionv1.ValidatingAdmissionPolicySpec, validation int) {
+	spec.Validations[validation].Message += " (" + fingerprint(*spec) + ")"
 }
 
 // fingerprint tells one version of the policy from another.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -340,9 +341,9 @@ func mustAnswer(t *testing.T, err error, want string) {
 		t.Fatalf("let through, want refused: %s", want)
 	case want != allowed && !strings.Contains(err.Error(), want):
 		t.Fatalf("refused with: %v\nwant: %s", err, want)
-	case (want == notTheHub || want == rbac) && !apierrors.IsForbidden(err):
+	case (want == notTheHub || want == notTheReader || want == rbac) && !apierrors.IsForbidden(err):
 		t.Fatalf("refused with reason %s, want Forbidden", apierrors.ReasonForError(err))
-	case (want == incomplete || want == noCluster || want == epochFell) && !apierrors.IsInvalid(err):
+	case slices.Contains([]string{incomplete, noCluster, epochFell, incompleteReader, becameAnother, identified}, want) && !apierrors.IsInvalid(err):
 		t.Fatalf("refused with reason %s, want Invalid", apierrors.ReasonForError(err))
 	}
 }
@@ -426,10 +427,11 @@ func TestAMarkIsFoundAmongAsManyAnnotationsAsAnAPIServerTakes(t *testing.T) {
 }
 
 // No request is known that makes an expression of the policy fail, but one that does must not pass.
-func TestThePolicyFailsClosed(t *testing.T) {
-	policy, _ := guard.Objects()
-	if got := policy.Spec.FailurePolicy; got == nil || *got != admissionv1.Fail {
-		t.Fatalf("failurePolicy: %v, want Fail", got)
+func TestThePoliciesFailClosed(t *testing.T) {
+	for _, p := range guard.Policies() {
+		if got := p.Policy.Spec.FailurePolicy; got == nil || *got != admissionv1.Fail {
+			t.Errorf("%s: failurePolicy %v, want Fail", p.Policy.Name, got)
+		}
 	}
 }
 
