@@ -46,6 +46,8 @@ var expiry = []mutant{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
 		{tenureGo, "sent.Wall.Sub(stamp)) + t.h", "sent.Wall.Sub(stamp)) + t.h*3/2"}}},
 	{"1: stamping goes on after the release", simulation, []edit{{tenureGo, "	t.released = true\n", ""}}},
+	{"1: a tenure goes on with an election made anew", simulation, []edit{{tenureGo, "	if l.tenure.begun() {", "	if false {"}}},
+	{"1: a tenure that has lapsed goes on", simulation, []edit{{tenureGo, "	if !l.tenure.unbroken(r, sent) {", "	if false {"}}},
 	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.saw(l.Identity()) {", "if false {"}}},
 
 	// Rule 2.

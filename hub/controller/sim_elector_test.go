@@ -6,8 +6,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
+
+// electionKey names the Lease of the hub's election.
+var electionKey = types.NamespacedName{Namespace: "leasecast", Name: "leasecast-hub"}
 
 // elector does with the real tenure's lock what client-go's elector does, in the same
 // order: update at once while the last record is still valid, or else read and judge.
@@ -87,4 +93,63 @@ func (e *elector) release() {
 	_ = e.lock.Update(ctx, resourcelock.LeaderElectionRecord{
 		LeaderTransitions: old.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
 	})
+}
+
+// taskClock lets a candidate wait for the end of a tenure. The running task sleeps when
+// it makes a timer, which has fired when it gets it; or never, if the process has ended.
+type taskClock struct {
+	clock.WithTicker
+	p *proc
+}
+
+func (c taskClock) Now() time.Time { return c.p.host.read(c.p.w.now).Wall }
+
+func (c taskClock) NewTimer(d time.Duration) clock.Timer {
+	t := firedTimer{fired: make(chan time.Time, 1)}
+	if c.p.sleep(d) {
+		t.fired <- c.Now()
+	}
+	return t
+}
+
+type firedTimer struct {
+	clock.Timer
+	fired chan time.Time
+}
+
+func (t firedTimer) C() <-chan time.Time { return t.fired }
+
+func (firedTimer) Stop() bool { return false }
+
+// loseElection deletes the Lease of the hub's election.
+func (w *world) loseElection() {
+	if w.faulty && w.hub.leases[electionKey] != nil {
+		_ = w.hub.remove(electionKey, nil)
+	}
+}
+
+// editElection makes the Lease of the hub's election say something odd. What says,
+// without being odd, that the last tenure ended earlier than it did is not among it: it
+// is as good as a restored hub, and only copies in members can tell.
+func (w *world) editElection() {
+	obj := w.hub.leases[electionKey]
+	if obj == nil || obj.Spec.RenewTime == nil {
+		return
+	}
+	obj = obj.DeepCopy()
+	switch w.rng.IntN(6) {
+	case 0:
+		obj.Spec.HolderIdentity = ptr.To("")
+	case 1:
+		obj.Spec.HolderIdentity, obj.Spec.LeaseDurationSeconds = nil, nil
+	case 2:
+		obj.Spec.RenewTime = nil
+	case 3:
+		obj.Spec.LeaseDurationSeconds = ptr.To[int32](0)
+	case 4:
+		obj.Spec.HolderIdentity = ptr.To("somebody")
+	case 5:
+		obj.Spec.RenewTime.Time = obj.Spec.RenewTime.Add(w.between(0, time.Minute))
+	}
+	w.hub.put(electionKey, obj, obj.UID)
 }

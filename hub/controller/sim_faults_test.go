@@ -184,6 +184,17 @@ var allFaults = []fault{
 		w.toggleSpace(pick(w.rng, w.members), pick(w.rng, w.spaces))
 	}, member: true},
 	{name: "a member is restored", do: func(w *world) { w.restoreMember(pick(w.rng, w.members)) }, member: true},
+	{name: "the Lease of the hub's election is deleted", do: func(w *world) { w.loseElection() }},
+	{name: "the Lease of the hub's election is deleted, and again when another replica has made it", do: func(w *world) {
+		for _, r := range w.replicas {
+			if r.alive && r.working { // it hears of it last
+				w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.between(w.h/3, w.h))
+			}
+		}
+		w.loseElection()
+		w.after(w.between(10*time.Millisecond, w.h), w.loseElection)
+	}},
+	{name: "the Lease of the hub's election is edited", do: func(w *world) { w.editElection() }},
 	{name: "a record is edited", do: func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }, loses: true},
 	{name: "the records are lost", do: func(w *world) { w.loseRecords() }, loses: true},
 }

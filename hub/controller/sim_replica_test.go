@@ -424,10 +424,13 @@ func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) {
 func (r *replica) campaign() {
 	w := r.w
 	e := &elector{r: r, lock: r.tenure.Lock(&resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: "leasecast", Name: "leasecast-hub"},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: electionKey.Namespace, Name: electionKey.Name},
 		Client:     leaseClient{p: r.proc, server: &w.hub.leaseServer, timeout: w.h / 3},
 		LockConfig: resourcelock.ResourceLockConfig{Identity: r.name},
 	})}
+	if w.prompt {
+		e.lock = tenure.Prompt(e.lock, taskClock{p: r.proc})
+	}
 	retry, deadline := w.h/6, w.h*2/3
 	for !e.try() {
 		if !r.sleep(w.between(retry, 2*retry)) {
@@ -453,7 +456,7 @@ func (r *replica) campaign() {
 // elected asks whether the replica holds the election.
 func (r *replica) elected(ctx context.Context) bool {
 	l, err := leaseClient{p: r.proc, server: &r.w.hub.leaseServer, timeout: r.w.h / 3}.
-		Leases("leasecast").Get(ctx, "leasecast-hub", metav1.GetOptions{})
+		Leases(electionKey.Namespace).Get(ctx, electionKey.Name, metav1.GetOptions{})
 	return err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == r.name
 }
 

@@ -40,6 +40,7 @@ type scenario struct {
 	stopAtReading float64 // of each reading of a clock
 	longestStop   time.Duration
 	kinds         []fault
+	prompt        bool // candidates take over when the stamp in the election's Lease says so, as in the product
 	forgetful     bool // records are lost while members cannot be asked: epochs may fall
 	generation    int  // of the policy
 	jumped        bool // a clock was stepped: nobody need lead until it is right again
@@ -88,6 +89,7 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 			w.kinds = append(w.kinds, f)
 		}
 	}
+	w.prompt = w.chance(0.7)
 	// Epochs of namespaces that lost their records rise on if the members can be asked.
 	if loses := slices.ContainsFunc(w.kinds, func(f fault) bool { return f.loses }); loses && w.chance(0.5) {
 		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool { return f.member })

@@ -31,8 +31,9 @@ type Tenure struct {
 	released  bool
 	started   lease.Reading
 	inherited time.Time
-	// transitions tells this process's term in the election from those of others.
+	// transitions and acquired tell this process's term in the election from those of others.
 	transitions int
+	acquired    time.Time
 	wall        time.Time     // deadline by the wall clock
 	boot        time.Duration // deadline by the boot clock
 }
@@ -102,9 +103,13 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return r, raw, err
 }
 
-// Create wins an election that nobody has held.
+// Create wins an election of which there is no trace. It renews none: if the Lease was
+// deleted, another replica may have made it anew, and that one may be gone as well.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	sent := l.tenure.clock.Now()
+	if l.tenure.begun() {
+		return errOver
+	}
 	err := l.Interface.Create(ctx, r)
 	if err == nil {
 		l.tenure.won(r, sent)
@@ -146,8 +151,15 @@ var errOver = errors.New("the tenure of this process has lapsed, and another rep
 func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.held || !t.released && r.LeaderTransitions == t.transitions &&
+	return !t.held || !t.released && r.LeaderTransitions == t.transitions && asStored(r.AcquireTime).Equal(t.acquired) &&
 		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot
+}
+
+// begun reports whether the process has had a tenure: it never gets another one.
+func (t *Tenure) begun() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held
 }
 
 // errNotHeld refuses a release that would end the tenure of another replica.
@@ -174,17 +186,20 @@ func (t *Tenure) release() time.Time {
 // won takes in that a request which carried r, sent at the reading, succeeded.
 func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 	after := t.clock.Now()
-	stamp := r.RenewTime.Truncate(time.Microsecond) // as the successor will read it
+	stamp := asStored(r.RenewTime) // as the successor will read it
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.held {
-		t.held, t.transitions = true, r.LeaderTransitions
+		t.held, t.transitions, t.acquired = true, r.LeaderTransitions, asStored(r.AcquireTime)
 		t.started = after
 		t.inherited = t.inherit(after)
 	}
 	t.wall = stamp.Add(t.h)
 	t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h
 }
+
+// asStored is a time as a Lease keeps it.
+func asStored(t metav1.Time) time.Time { return t.Truncate(time.Microsecond) }
 
 // inherit is the latest instant at which an earlier tenure can have stamped, by what
 // its election's Lease said before this one took it. The caller holds mu.

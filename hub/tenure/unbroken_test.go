@@ -1,6 +1,10 @@
 package tenure_test
 
-import "testing"
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // A tenure is one unbroken right to write. client-go's elector goes on trying when it could not renew, and so takes
 // the election back from a replica that had it in between; what that one promised is in no ledger of this process.
@@ -35,6 +39,45 @@ func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 		}
 		if got := s.get(); got.HolderIdentity != "b" {
 			t.Errorf("the election is held by %q", got.HolderIdentity)
+		}
+	})
+	t.Run("with a Lease made anew after it was deleted", func(t *testing.T) {
+		s := &store{}
+		r := newReplica(t, s, "a").wins(0, 0, 0)
+		s.put(nil) // another replica may have made it, and lost it too
+		if r.try(1, 1, 1) == nil {
+			t.Error("it goes on")
+		}
+		r.until(6, 6)
+	})
+	t.Run("taken back from a replica that counted the same transitions, because the Lease was deleted before", func(t *testing.T) {
+		s := &store{}
+		r := newReplica(t, s, "a").wins(0, 0, 0)
+		again := claim("a", 2)
+		again.AcquireTime = again.RenewTime // as client-go does when it was not the holder
+		if _, _, err := r.lock.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r.lock.Update(t.Context(), again) == nil {
+			t.Error("it goes on")
+		}
+	})
+	t.Run("renewed by the record as the Lease keeps it", func(t *testing.T) {
+		s := &store{}
+		r := newReplica(t, s, "a")
+		first := claim("a", 0)
+		first.AcquireTime = metav1.NewTime(wall(0.0000009))
+		if err := r.lock.Create(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		kept, _, err := r.lock.Get(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := claim("a", 2)
+		next.AcquireTime = kept.AcquireTime
+		if err := r.lock.Update(t.Context(), next); err != nil {
+			t.Errorf("it does not go on: %v", err)
 		}
 	})
 }
