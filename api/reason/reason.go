@@ -51,6 +51,8 @@ const (
 	Unreachable Reason = "Unreachable"
 	// Recovering: the cluster answers again, but not yet for long enough.
 	Recovering Reason = "Recovering"
+	// ClockSkewed: a clock of the cluster is farther from the hub's than the policy's ε.
+	ClockSkewed Reason = "ClockSkewed"
 	// Forbidden: the cluster answers, but refuses the hub's requests.
 	Forbidden Reason = "Forbidden"
 	// NoPriority: the Cluster has no priority label, so it does not take part.

@@ -221,6 +221,7 @@ func (c *connection) prove(ctx context.Context, s state, t *target) error {
 // identity; renewals under way may finish.
 func (c *connection) use(ctx context.Context, t *target) {
 	var old *target
+	t.asked = c.asked
 	c.note(func(s *state) {
 		old, s.target, s.uid = s.target, t, t.uid
 		s.contact, s.kubeconfig = Problem{}, Problem{}
@@ -284,6 +285,7 @@ func (c *connection) reset() {
 	c.end()
 	c.note(func(s *state) {
 		s.uid, s.claimed, s.track = "", false, health.Track{}
+		c.clocks.Reset()
 	})
 }
 

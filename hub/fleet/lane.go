@@ -33,6 +33,8 @@ type lane struct {
 	agent   string // of its requests, for the member's audit log
 	maxBody int64
 	route   atomic.Pointer[route]
+	// asked, if not nil, is called before each request, and what it returns with the answer.
+	asked func() func(*http.Response)
 }
 
 // route is where a lane leads to.
@@ -99,7 +101,7 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	out.Host = ""
 	r.target.authorize(out)
-	resp, err := r.pool.transport.RoundTrip(out)
+	resp, err := timed(l.asked, r.pool.transport, out)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +109,19 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: l.maxBody}
 	}
 	return resp, nil
+}
+
+// timed sends a request, and tells when it was sent and what was answered.
+func timed(asked func() func(*http.Response), transport http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if asked == nil {
+		return transport.RoundTrip(req)
+	}
+	answered := asked()
+	resp, err := transport.RoundTrip(req)
+	if err == nil {
+		answered(resp)
+	}
+	return resp, err
 }
 
 func closeBody(req *http.Request) {

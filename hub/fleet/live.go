@@ -7,12 +7,14 @@ import (
 	"sync"
 
 	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // member is one living member. Its goroutines are run, which owns the connection, and
@@ -33,8 +35,13 @@ type member struct {
 	// wake and wakeProbe hold one wake-up each for run and probe.
 	wake, wakeProbe chan struct{}
 
+	// leases reads, on the connection of the caches, what hosts and API servers renew.
+	leases coordinationv1client.LeasesGetter
+
 	mu    sync.Mutex
 	state state
+	// clocks are those of the member. Guarded by mu.
+	clocks skew.Track
 }
 
 // state is guarded by member.mu, which is never held across I/O or a call to anybody else.
@@ -57,6 +64,8 @@ type state struct {
 	contact, kubeconfig Problem
 
 	track health.Track
+	// judged counts the changes of verdicts on the clocks.
+	judged int
 }
 
 func newMember(p *Provider, k Key) (*member, error) {
@@ -67,23 +76,32 @@ func newMember(p *Provider, k Key) (*member, error) {
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 	}
+	m.caches.asked, m.renewals.asked = m.asked, m.asked
 	m.writerConfig = m.renewals.config(m.renewals)
 	m.cachesConfig = m.caches.config(m.caches)
 	writer, err := httpClient(m.writerConfig)
 	if err != nil {
 		return nil, err
 	}
-	typed := rest.CopyConfig(m.writerConfig)
-	typed.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	typed.ContentType = "application/vnd.kubernetes.protobuf"
-	if m.writer, err = kubernetes.NewForConfigAndClient(typed, writer); err != nil {
+	if m.writer, err = kubernetes.NewForConfigAndClient(protobuf(m.writerConfig), writer); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	if m.direct, err = httpClient(m.cachesConfig); err != nil {
 		return nil, err
 	}
+	if m.leases, err = coordinationv1client.NewForConfigAndClient(protobuf(m.cachesConfig), m.direct); err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
 	m.informer, err = httpClient(m.caches.config(&patient{next: m.caches, answered: &m.answered, clock: p.timers}))
 	return m, err
+}
+
+// protobuf is a configuration for clients of the kinds that client-go knows.
+func protobuf(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	return config
 }
 
 // update takes in what the hub's objects say now.
@@ -156,6 +174,7 @@ type visible struct {
 	answering           bool
 	read, write         bool
 	failure             reason.Reason
+	judged              int
 }
 
 func (s *state) visible() visible {
@@ -165,6 +184,7 @@ func (s *state) visible() visible {
 		answering: s.track.Answering(),
 		read:      s.track.Reached(health.Read), write: s.track.Reached(health.Write),
 		failure: s.track.Failure().Reason,
+		judged:  s.judged,
 	}
 }
 

@@ -47,8 +47,12 @@ func (m *member) probe(ctx context.Context) {
 		interval, timeout := m.p.probing()
 		start := m.p.clock.Now()
 		p.round(ctx, start, interval, timeout)
-		took := m.p.clock.Now().Boot - start.Boot
-		if wait(ctx, m.p.timers, max(0, min(interval, probeFast)-took), m.wakeProbe) != nil {
+		now := m.p.clock.Now().Boot
+		next := start.Boot + min(interval, probeFast)
+		if at, ok := p.aim(interval); ok && at > now {
+			next = min(next, at)
+		}
+		if wait(ctx, m.p.timers, max(0, next-now), m.wakeProbe) != nil {
 			return
 		}
 	}
@@ -74,11 +78,21 @@ func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout
 	}
 }
 
-// readDue: the last read failed, or was sent an interval ago. Reads that others sent do not count,
-// because probes check the UID.
+// readDue: the last read failed, or was sent an interval ago, or less if the Date of the answer
+// will then tell more. Reads that others sent do not count, because probes check the UID.
 func (p *prober) readDue(s state, now lease.Reading, interval time.Duration) bool {
 	_, answering := s.track.Last(health.Read)
-	return !answering || now.Boot-p.asked.Boot >= interval
+	at, aimed := p.aim(interval)
+	return !answering || now.Boot-p.asked.Boot >= interval || aimed && now.Boot >= at
+}
+
+// aim is the boot reading at which to send the next read, less than a second before it is due
+// anyway, so that the Date of its answer tells the most of the member's clock. False: it tells
+// nothing new.
+func (p *prober) aim(interval time.Duration) (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.clocks.Aim(p.asked.Boot + max(0, interval-time.Second))
 }
 
 // writeDue: the last write failed, or was sent an interval ago. Renewals count.

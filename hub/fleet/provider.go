@@ -71,6 +71,7 @@ type Provider struct {
 	nextID      int
 	interval    time.Duration
 	timeout     time.Duration
+	skews       []time.Duration
 }
 
 type index struct {

@@ -158,6 +158,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 	}
 	m.state.spec = s
 	r.mu.Lock()
+	m.judge(r.skews)
 	r.members[k] = m
 	r.mu.Unlock()
 	r.changed.add(k)
@@ -165,6 +166,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 		ctx, cancel := context.WithCancel(ctx)
 		var probe sync.WaitGroup
 		probe.Go(func() { m.probe(ctx) })
+		probe.Go(func() { m.measure(ctx) })
 		m.run(ctx)
 		cancel()
 		probe.Wait()

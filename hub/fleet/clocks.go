@@ -1,0 +1,199 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+const (
+	// measureEvery is how often the Leases of hosts and API servers are listed at most, and
+	// measurePerHost how long one host's lets the next list wait: that of 500 is read twice a
+	// minute, that of 5000 every five minutes.
+	measureEvery   = 30 * time.Second
+	measurePerHost = 60 * time.Millisecond
+	// measureTimeout bounds each of the two lists.
+	measureTimeout = 10 * time.Second
+	// measureRefused is when to try again what the member refuses.
+	measureRefused = 10 * time.Minute
+	// apiServers selects the Leases in kube-system by which API servers say that they live.
+	apiServers = "apiserver.kubernetes.io/identity=kube-apiserver"
+)
+
+// SetSkews sets the ε under which the clocks of members are judged: those of all policies.
+// There is no verdict under any other one. Subscribers are told of changed verdicts.
+// It must not be called twice at once.
+func (p *Provider) SetSkews(eps []time.Duration) {
+	eps = slices.Clone(eps)
+	p.mu.Lock()
+	if slices.Equal(p.skews, eps) {
+		p.mu.Unlock()
+		return
+	}
+	p.skews = eps
+	members := slices.Collect(maps.Values(p.members))
+	p.mu.Unlock()
+	for _, m := range members {
+		m.judge(eps)
+	}
+}
+
+// judge sets the ε under which the clocks are judged.
+func (m *member) judge(eps []time.Duration) {
+	now := m.p.clock.Now()
+	m.clock(func() { m.clocks.Judge(now, eps) })
+}
+
+// clock changes what is known of the clocks, and tells if a verdict changes.
+func (m *member) clock(change func()) {
+	var was, is skew.Verdict
+	m.note(func(s *state) {
+		before := m.clocks.States()
+		was, _ = m.clocks.Worst()
+		change()
+		is, _ = m.clocks.Worst()
+		if !slices.Equal(before, m.clocks.States()) {
+			s.judged++
+		}
+	})
+	logger := m.p.log.WithValues("cluster", klog.KRef(m.key.Fleet, m.key.Name))
+	switch {
+	case was.State != skew.Beyond && is.State == skew.Beyond:
+		logger.Info("A clock of the member is off", "reason", reason.ClockSkewed, "offset", is.String())
+	case was.State == skew.Beyond && is.State != skew.Beyond:
+		logger.Info("The clocks of the member are right again")
+	}
+}
+
+// asked notes when a request is sent. What it returns is to be called with the answer: its
+// Date tells of the member's clock.
+func (m *member) asked() func(*http.Response) {
+	sent := m.p.clock.Now()
+	return func(resp *http.Response) {
+		now := m.p.clock.Now()
+		if date, ok := dateOf(resp); ok {
+			m.clock(func() { m.clocks.Answer(skew.Dated(sent, now, date), now) })
+		}
+	}
+}
+
+// dateOf is when the API server wrote an answer, by its clock. An answer from a cache says
+// nothing of now, and an error of a gateway nothing of the API server.
+func dateOf(resp *http.Response) (time.Time, bool) {
+	dates := resp.Header["Date"]
+	if len(dates) != 1 || resp.Header["Age"] != nil || resp.StatusCode >= http.StatusInternalServerError {
+		return time.Time{}, false
+	}
+	return skew.ParseDate(dates[0])
+}
+
+// measure lists what hosts and API servers renew until ctx ends, while this replica has the
+// right to write: one of them is enough.
+func (m *member) measure(ctx context.Context) {
+	c := &census{member: m}
+	for pause := time.Duration(0); wait(ctx, m.p.timers, pause, nil) == nil; {
+		s := m.read()
+		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.uid || s.spec.moved || !m.p.options.MayWrite() {
+			pause = time.Second
+			continue
+		}
+		pause = c.take(ctx, s.target)
+	}
+}
+
+// census is what the goroutine of the lists owns.
+type census struct {
+	*member
+	refused bool
+}
+
+// take lists the Leases of API servers and hosts, and returns when to do so again.
+func (c *census) take(ctx context.Context, t *target) time.Duration {
+	servers, sent, answered, err := c.list(ctx, metav1.NamespaceSystem, metav1.ListOptions{LabelSelector: apiServers})
+	if err == nil {
+		c.clock(func() { c.clocks.Servers(servers, sent, answered) })
+	}
+	// From the cache of an API server, because there are many.
+	hosts, _, answered, hostsErr := c.list(ctx, corev1.NamespaceNodeLease, metav1.ListOptions{ResourceVersion: "0"})
+	if hostsErr == nil {
+		c.clock(func() { c.clocks.Hosts(hosts, answered) })
+	}
+	for _, err := range []error{err, hostsErr} {
+		if apierrors.IsForbidden(err) {
+			if !c.refused {
+				c.p.log.Info("The clocks of the member's hosts are not measured: apply config/member there",
+					"cluster", klog.KRef(c.key.Fleet, c.key.Name), "reason", reason.Forbidden, "error", t.clean(err.Error()))
+			}
+			c.refused = true
+			return measureRefused
+		}
+	}
+	c.refused = false
+	return max(measureEvery, time.Duration(len(hosts))*measurePerHost)
+}
+
+func (c *census) list(ctx context.Context, namespace string, o metav1.ListOptions) (rs []skew.Renewal, sent, answered lease.Reading, err error) {
+	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+	defer cancel()
+	sent = c.p.clock.Now()
+	list, err := c.leases.Leases(namespace).List(ctx, o)
+	answered = c.p.clock.Now()
+	if err != nil {
+		return nil, sent, answered, err
+	}
+	for i := range list.Items {
+		if l := &list.Items[i]; l.Spec.RenewTime != nil {
+			rs = append(rs, skew.Renewal{Name: l.Name, Stamp: l.Spec.RenewTime.Time, Admitted: admitted(l)})
+		}
+	}
+	return rs, sent, answered, nil
+}
+
+// admitted is the second in which an API server took in the renewTime of a Lease, by its own
+// clock, and zero if nobody noted it.
+func admitted(l *coordinationv1.Lease) time.Time {
+	var latest time.Time
+	for _, f := range l.ManagedFields {
+		if f.Time != nil && f.FieldsV1 != nil && f.Time.After(latest) && bytes.Contains(f.FieldsV1.Raw, []byte(`"f:renewTime"`)) {
+			latest = f.Time.Time
+		}
+	}
+	return latest
+}
+
+// Clocks judges the member's clocks under a policy's ε, which [Provider.SetSkews] was given.
+func (m Member) Clocks(eps time.Duration) skew.Verdict {
+	m.live.mu.Lock()
+	defer m.live.mu.Unlock()
+	return m.live.clocks.Verdict(eps)
+}
+
+// Skewed is the verdict under the largest ε under which a clock of the member is beyond it,
+// with that ε; its State is another one if there is none.
+func (m Member) Skewed() (skew.Verdict, time.Duration) {
+	m.live.mu.Lock()
+	defer m.live.mu.Unlock()
+	return m.live.clocks.Worst()
+}
+
+// Clock is how far the clock of the member's API server is from the hub's now, and false if it
+// has not answered yet.
+func (m Member) Clock() (skew.Interval, bool) {
+	now := m.live.p.clock.Now()
+	m.live.mu.Lock()
+	defer m.live.mu.Unlock()
+	return m.live.clocks.Server(now)
+}

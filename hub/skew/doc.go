@@ -1,0 +1,35 @@
+// Package skew measures how far the clocks of a member are from the hub's, from what
+// the member says anyway. It does no I/O and reads no clock.
+//
+// # What a sample proves
+//
+// A [Sample] says that at some instant between two readings of the hub's boot clock the
+// other clock showed a time from Stamp up to Stamp + Grain. So it proves an interval of
+// offsets, as wide as the round trip and the grain together, and no more. An [Estimate]
+// is what all of its samples agree on (Marzullo's and NTP's intersection). Two clocks
+// drift apart, so the interval widens with its age; samples that contradict it mean that
+// a clock was stepped, or that another server answered, and the latest one counts alone.
+// Offsets are kept against the boot clock, which never steps: a step of the hub's own
+// wall clock is seen at once, and contradicts nothing.
+//
+// # What the sources are worth
+//
+//   - The Date of an answer was written between sending the request and receiving the
+//     answer: both sides are proved, to a second. The second flips at an edge, and two
+//     answers on both sides of an edge are as good as a stamp to the microsecond;
+//     [Estimate.Aim] says when to ask so that the answer halves what is not known.
+//   - The stamp of a Lease was read before the Lease was seen: that the clock is not
+//     further behind is proved, whatever the delay. That it was not read long before
+//     can only be assumed. For an API server's own Lease it was read at most [Lag] before
+//     the last list that did not show it. For a host's Lease the API server that admitted it
+//     has noted the second; that the fastest of several was admitted within [Delay] is
+//     assumed. So a host that is ahead is found at ε, one that is behind at about ε + 1.5 s.
+//
+// # The verdict
+//
+// Every clock within ε/2 of true time means that two clocks differ by at most ε. So only
+// an interval that lies wholly beyond ± ε is a verdict against a member: it proves that one
+// of the two clocks breaks the promise. Two samples in a row must prove it. The member is
+// let off when nothing has proved more than ¾ ε for [Calm]. What is not known is held
+// against nobody.
+package skew
