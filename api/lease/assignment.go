@@ -15,6 +15,9 @@ const (
 	Follow
 	// Lead: the copy names this member and is renewed.
 	Lead
+	// Revoke: the live copy of a term that is to end at once gives way to one that names
+	// nobody. Any other copy is left as it is.
+	Revoke
 )
 
 // Assignment is what the copy of one namespace in one member has to be, by the
@@ -23,6 +26,8 @@ type Assignment struct {
 	Role Role
 	// Term is what the copy says, but for the stamp.
 	Term Term
+	// Revoked is the term that Revoke ends.
+	Revoked Term
 	// First says that the first copy of the term may be written. Only the tenure that
 	// persisted the grant may do so: any other finds a copy that stands, or needs a new
 	// term.

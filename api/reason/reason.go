@@ -24,6 +24,9 @@ const (
 	NoCandidate Reason = "NoCandidate"
 	// WaitingForBound: an earlier promise may still stand, so nobody is granted yet.
 	WaitingForBound Reason = "WaitingForBound"
+	// WaitingForReaders: the leader was told to stop, and not all that act for it have
+	// said that they did.
+	WaitingForReaders Reason = "WaitingForReaders"
 	// WaitingForClusters: better clusters have not been reached yet.
 	WaitingForClusters Reason = "WaitingForClusters"
 	// MostUnreachable: most clusters were lost at once, so the hub itself may be cut
@@ -97,6 +100,8 @@ const (
 	Repaired Reason = "Repaired"
 	// Removed: a copy was deleted because nothing asks for it any more.
 	Removed Reason = "Removed"
+	// WentBack: a cluster shows an older state than before, as after a restore of its etcd.
+	WentBack Reason = "WentBack"
 	// Conflict: an older policy claims the same namespace.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.

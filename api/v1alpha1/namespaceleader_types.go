@@ -120,6 +120,11 @@ type NamespaceLeaderStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Epoch int64 `json:"epoch"`
+	// revokedEpoch is the epoch of the leader that was told to stop before its deadline. epoch
+	// is then that of the revocation: nobody leads in it, and the leader never goes on in its own.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RevokedEpoch int64 `json:"revokedEpoch,omitempty"`
 	// phase is where the namespace is between one leader and the next.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`

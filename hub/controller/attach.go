@@ -104,6 +104,7 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 		return
 	}
 	defer detach()
+	defer watchReaders(ctx, e, p, logger)()
 	c.mu.Lock()
 	a.publisher = p
 	c.mu.Unlock()

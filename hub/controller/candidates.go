@@ -180,6 +180,10 @@ func describe(r election.Record, waiting reason.Reason) string {
 		if waiting == reason.MostUnreachable {
 			return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
 		}
+		if waiting == reason.WaitingForReaders {
+			return fmt.Sprintf("%s was told to stop (%s); next is %s, as soon as all registered readers have stopped, or else at %s",
+				r.Leader, r.Reason, successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
+		}
 		return fmt.Sprintf("%s is being replaced (%s); next is %s, not before %s",
 			r.Leader, r.Reason, successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
 	case election.Retired:

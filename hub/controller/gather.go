@@ -149,6 +149,9 @@ func (c *Controller) fold(v *view) {
 		if leads && (m.facts.Lost || m.facts.Burnt >= s.Record.Epoch) {
 			s.CopyLost = true
 		}
+		if leads && s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked {
+			s.Released = true
+		}
 		if leads || s.Record.Phase != election.Leading {
 			s.Highest = max(s.Highest, m.facts.Burnt) // the next term has to be above it
 		}

@@ -45,6 +45,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 			},
 			LeaseName:                   cmp.Or(o.Spec.LeaseName, v1alpha1.DefaultLeaseName),
 			FailOverWhenMostUnreachable: o.Spec.Health.WhenMostUnreachable != v1alpha1.HoldWhenMostUnreachable,
+			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverAcknowledged,
 		},
 	}
 	p.thresholds = health.Thresholds{UnreachableAfter: 2 * t.RenewInterval.Duration, RecoverAfter: t.RenewInterval.Duration}

@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -172,10 +174,15 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	var duration time.Duration
 	if v.policy != nil {
 		t := v.policy.election.Timings
-		duration, timings = t.Duration, publish.Timings{Renew: t.Renew, Timeout: t.Timeout}
+		duration = t.Duration
+		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Bound: max(duration, d.Record.Duration) + t.Skew}
 	}
 	v.state.Record = d.Record
 	name := v.copyKey()
+	// The leader's cluster comes first: the others have time.
+	slices.SortStableFunc(v.members, func(a, b memberView) int {
+		return cmp.Compare(notLeading(a.Name, d.Record), notLeading(b.Name, d.Record))
+	})
 	for i := range v.members {
 		m := &v.members[i]
 		if m.publisher == nil {
@@ -198,6 +205,14 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		}
 		m.publisher.Assign(name, a, timings)
 	}
+}
+
+// notLeading is 0 for the cluster that the record names as the leader, and 1 for others.
+func notLeading(name string, r election.Record) int {
+	if name == r.Leader {
+		return 0
+	}
+	return 1
 }
 
 // hold leaves every copy of the namespace as it is.

@@ -14,6 +14,7 @@ func recordOf(s *v1alpha1.NamespaceLeaderStatus) election.Record {
 	r := election.Record{
 		Leader:    s.Leader,
 		Epoch:     s.Epoch,
+		Revoked:   s.RevokedEpoch,
 		Phase:     election.Phase(s.Phase),
 		Reason:    s.Reason,
 		Since:     timeOf(s.Since),
@@ -37,6 +38,7 @@ func recordOf(s *v1alpha1.NamespaceLeaderStatus) election.Record {
 func store(r election.Record, s *v1alpha1.NamespaceLeaderStatus) {
 	s.Leader = r.Leader
 	s.Epoch = r.Epoch
+	s.RevokedEpoch = r.Revoked
 	s.Phase = v1alpha1.Phase(r.Phase)
 	s.Reason = r.Reason
 	s.Since = microTime(r.Since)

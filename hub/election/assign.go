@@ -15,6 +15,9 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
 		Epoch: r.Epoch, Acquired: r.Acquired, Duration: min(duration, r.Duration),
 	}}
+	if r.Phase == Draining && r.Revoked != 0 {
+		a.Term.Epoch = r.Revoked // followers have nothing new to be told of: nobody leads
+	}
 	// A record that was edited by hand may name a leader where nobody leads. Its own copy
 	// must not name it then: followers' copies carry stamps that are promised to nobody.
 	if r.Leader != "" && r.Phase != Vacant {
@@ -29,6 +32,10 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 		switch cluster {
 		case r.Leader:
 			a.Role = lease.Hold // a draining record forbids renewal by every replica
+			if r.Revoked != 0 {
+				a.Role, a.Revoked = lease.Revoke, a.Term
+				a.Term.Holder, a.Term.Epoch = "", r.Epoch
+			}
 		case r.Next:
 			a.Fresh = r.Since
 		}
@@ -48,7 +55,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 
 // same reports whether two records say the same.
 func same(a, b Record) bool {
-	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Phase == b.Phase && a.Reason == b.Reason &&
+	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked && a.Phase == b.Phase && a.Reason == b.Reason &&
 		a.Since.Equal(b.Since) && a.Acquired.Equal(b.Acquired) && a.Duration == b.Duration &&
 		a.LeaseName == b.LeaseName && a.NotBefore.Equal(b.NotBefore) && a.Next == b.Next &&
 		maps.Equal(a.Heeded, b.Heeded)

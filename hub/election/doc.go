@@ -21,11 +21,18 @@
 // next grant comes when the bound has passed on the wall clock and on the clock
 // that never steps.
 //
+// Where all readers register, a term can end earlier. Once the drain is recorded and the
+// successor has shown that it can be written, the record says that the term is revoked, in
+// an epoch of its own. From then on it never resumes; its live copy gives way to one that
+// names nobody, and the next grant comes when all readers have released the term, or
+// when the bound has passed.
+//
 // # Where each rule of the protocol lives
 //
 //   - bound.go: rules 4, 5 and 6, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
 //   - replace.go: rules 9, 10, 11 and 12, when a leader must go, and when it must not;
+//   - revoke.go: rules 4 and 5, when a term ends by the word of its readers;
 //   - grant.go: rule 7, the new term and its epoch;
 //   - raise.go: rule 6, what sealed copies tell a tenure whose record is old or lost;
 //   - next.go: the phases;

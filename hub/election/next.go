@@ -102,12 +102,18 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 			r.Phase, r.Reason, r.Since, r.NotBefore = Leading, reason.Resumed, now.Wall, time.Time{}
 			return Decision{Record: r, Persist: true}
 		}
+		if c, ok := ready(now, p, s, cs); ok && acknowledged(now, p, s) {
+			return Decision{Record: grant(now, p, s, c, cs), Persist: true}
+		}
 		r.Phase, r.NotBefore = Draining, b.wall
 		r.Next = successor(now, p, s, cs)
-		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForBound, After: b.wait(now)}
+		if revokes(now, p, s, cs) {
+			r.Revoked, r.Epoch = r.Epoch, r.Epoch+1
+		}
+		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 	}
 	c, ok := heir(now, p, s, cs)
-	if c.Name != r.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable && observed(r.Reason) {
+	if held(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
 	switch {
@@ -142,10 +148,11 @@ func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string 
 }
 
 // resumes reports whether the draining leader may go on in its term: the cause of
-// the draining is gone, it answers, and its copy can still be live.
+// the draining is gone, it answers, and its copy can still be live. A revoked term never
+// goes on.
 func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 	holder, ok := named(cs, s.Record.Leader)
-	return ok && s.Record.Phase == Draining && holder.Answering && now.Wall.Before(s.Sent.Until) &&
+	return ok && s.Record.Phase == Draining && s.Record.Revoked == 0 && holder.Answering && now.Wall.Before(s.Sent.Until) &&
 		(holder.Fitness == Fit || holder.Fitness == KeepsOnly) &&
 		whyReplace(now, p, s, cs) == ""
 }

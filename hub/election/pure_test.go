@@ -29,6 +29,10 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 		phases := []election.Phase{election.Vacant, election.Leading, election.Draining, election.Retired}
 		whys := []reason.Reason{reason.Unreachable, reason.PriorityChanged, reason.CopyLost, reason.PolicyGone}
 		s.Record = record(phases[r.IntN(4)], names[r.IntN(3)], because(whys[r.IntN(4)]), lasting(time.Duration(15*(1+r.IntN(4)))*second))
+		if r.IntN(3) == 0 {
+			revoking(&s.Record)
+			s.Released = r.IntN(2) == 0
+		}
 	}
 	if r.IntN(4) == 0 {
 		s.Standing = standing(names[r.IntN(3)], int64(19+r.IntN(3)), float64(r.IntN(20)-18))
@@ -52,7 +56,9 @@ func TestNextIsPure(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		s, cs := anyState(r)
-		p := policy(duration(time.Duration(15*(1+r.IntN(3)))*second), func(p *election.Policy) { p.FailOverWhenMostUnreachable = r.IntN(2) == 0 })
+		p := policy(duration(time.Duration(15*(1+r.IntN(3)))*second), func(p *election.Policy) {
+			p.FailOverWhenMostUnreachable, p.Acknowledged = r.IntN(2) == 0, r.IntN(2) == 0
+		})
 		given, among, asked := s, slices.Clone(cs), *p
 		given.Record.Heeded = maps.Clone(s.Record.Heeded)
 		if s.Standing != nil {

@@ -26,6 +26,9 @@ type Policy struct {
 	// FailOverWhenMostUnreachable lets a namespace fail over although most clusters
 	// became unreachable at once, when it may well be the hub that is cut off.
 	FailOverWhenMostUnreachable bool
+	// Acknowledged says that every reader registers, so that a term may also end by the word
+	// of all of them.
+	Acknowledged bool
 }
 
 // Record is what is persisted of a namespace: the status of its NamespaceLeader.
@@ -33,8 +36,11 @@ type Policy struct {
 type Record struct {
 	Leader string
 	Epoch  int64
-	Phase  Phase
-	Reason reason.Reason
+	// Revoked is the epoch of the leader if its term was revoked, or else zero. Epoch is
+	// then that of the revocation, in which nobody leads.
+	Revoked int64
+	Phase   Phase
+	Reason  reason.Reason
 	// Since is when leader or phase last changed, Acquired when the term began.
 	Since, Acquired time.Time
 	// Duration is the longest D that copies of this term may carry.
@@ -114,6 +120,10 @@ type State struct {
 	Sent   Sent
 	// Mine says that this tenure persisted the grant of the record's epoch.
 	Mine bool
+	// Released says that all readers that were registered in the leader's cluster when its
+	// term had certainly been revoked there, and that follow the namespace, have released
+	// Record.Revoked. There was at least one of them. It was this tenure that asked.
+	Released bool
 	// CopyLost says that the leader's copy does not stand and cannot be put right
 	// within the term.
 	CopyLost bool

@@ -16,8 +16,11 @@ import (
 
 // Timings are what a lane needs of a policy's.
 type Timings struct {
-	// Renew is r, Timeout is τ.
-	Renew, Timeout time.Duration
+	// Renew is r, Timeout is τ, Skew is ε.
+	Renew, Timeout, Skew time.Duration
+	// Bound is the longest D that a copy may carry + ε: for how long what happened in the
+	// member before still counts.
+	Bound time.Duration
 }
 
 // Facts are what a lane knows of its copy, for the controller.
@@ -35,6 +38,9 @@ type Facts struct {
 	// that promises what nobody sent. They refuse the epochs below it from then on, and
 	// within it they keep to the edit: only a higher one reaches them.
 	Burnt int64
+	// Released is the epoch of the term that was revoked here and that all readers have
+	// released since, or zero.
+	Released int64
 	// Problem says what is in the way, if anything; Message says it in words.
 	Problem reason.Reason
 	Message string
@@ -82,6 +88,10 @@ type step struct {
 	fresh  time.Time             // the Fresh that this request is to satisfy
 	seen   int                   // how much the watch had told when this was decided
 	after  time.Duration         // idle: when to look again; zero: only events matter
+
+	revokes int64  // the epoch that this request ends; zero: none
+	before  known  // what was known when this was decided
+	newest  string // the highest version that the member had shown by then
 }
 
 // recheck is how often a Lease that stands in the way is looked at again: it carries
@@ -103,6 +113,7 @@ type lane struct {
 
 	seen      int           // how often the watch told something new
 	conflicts int           // in a row
+	loose     time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
 	parked    bool          // waits until the member is heard of
 	lookAgain time.Duration // boot reading from when on a blocked lane reads again
 	facts     Facts
@@ -136,6 +147,7 @@ func (l *lane) assign(a lease.Assignment, t Timings) {
 	}
 	if !same || !a.Fresh.Equal(l.want.Fresh) {
 		l.facts.InPlace, l.facts.Refused, l.facts.Lost, l.facts.Fresh = false, false, false, a.Fresh
+		l.facts.Released = 0
 		l.told = l.facts.wordless()
 	}
 	l.want, l.timings = a, t
@@ -207,7 +219,7 @@ func (l *lane) next(now lease.Reading, may, answered bool) step {
 	s := l.decide(now, may, answered)
 	if s.action != idle {
 		l.facts.InPlace, l.facts.Problem, l.facts.Message = before.InPlace, before.Problem, before.Message
-		s.fresh, s.seen = l.want.Fresh, l.seen
+		s.fresh, s.seen, s.before = l.want.Fresh, l.seen, l.known
 	}
 	return s
 }
@@ -239,6 +251,8 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 		return l.follow(now)
 	case lease.Lead:
 		return l.lead(now, answered)
+	case lease.Revoke:
+		return l.revoke(now)
 	}
 	l.facts.InPlace = true
 	return step{}

@@ -69,6 +69,10 @@ type Publisher struct {
 	silent      bool                   // the last request got no answer
 	scout       *types.NamespacedName  // the one lane that asks until that is over
 	parked      []types.NamespacedName // the lanes that wait for it
+	past        past
+	roll        roll
+	rollPause   time.Duration // until readers are asked again
+	skew        time.Duration // the largest ε of any copy
 }
 
 // New returns a Publisher without assignments.
@@ -76,6 +80,7 @@ func New(o Options) *Publisher {
 	return &Publisher{
 		Options: o,
 		lanes:   map[types.NamespacedName]*lane{},
+		roll:    newRoll(),
 	}
 }
 
@@ -123,6 +128,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 		return false
 	}
 	p.mu.Lock()
+	p.past = past{newest: list.ResourceVersion, doubt: p.Clock.Now().Boot}
 	for i := range list.Items {
 		obj := &list.Items[i]
 		l := p.lane(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
@@ -133,6 +139,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 		}
 	}
 	p.isRead = true
+	p.askSoon()
 	p.mu.Unlock()
 	p.Changed("")
 	return true
@@ -184,9 +191,16 @@ func (p *Publisher) Left() (ours, others bool) {
 // for an earlier assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lane(key).assign(a, t)
+	l := p.lane(key)
+	l.assign(a, t)
+	p.skew = max(p.skew, t.Skew)
+	var silent []string
+	if l.want.Role != lease.Revoke {
+		silent = p.roll.drop(key)
+	}
 	p.Queue.Add(key)
+	p.mu.Unlock()
+	p.tellSilent(key, silent)
 }
 
 // Close takes away the right to stamp in a namespace, whatever the name of the copy.
@@ -218,6 +232,7 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	_, had := p.lanes[key]
 	l := p.lane(key)
 	before := l.seen
+	p.past.shows(obj.ResourceVersion)
 	l.observe(obj)
 	if l.seen != before {
 		p.Queue.Add(key)
@@ -254,6 +269,14 @@ func (p *Publisher) lane(key types.NamespacedName) *lane {
 // Work runs the lane of one copy until it has nothing to do. Run calls it for what the
 // queue brings, never twice at once for the same copy.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
+	switch key {
+	case rollKey:
+		p.callRoll(ctx)
+		return
+	case sweepKey:
+		p.sweep(ctx)
+		return
+	}
 	for ctx.Err() == nil {
 		s, timeout := p.step(key)
 		if s.action == idle {
@@ -288,6 +311,7 @@ func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
 	now := p.Clock.Now()
 	fresh := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
 	s := l.next(now, p.MayStamp(now), fresh)
+	s.newest = p.past.newest
 	if s.promis > 0 {
 		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.stamp, s.promis)
 	}
@@ -340,11 +364,20 @@ func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1
 	p.mu.Lock()
 	l := p.lane(key)
 	pause := l.settle(s, obj, err)
+	back := false
+	switch judge(err) {
+	case answered:
+		back = p.judgePast(s, obj)
+		p.revoked(key, l, s)
+	case ambiguous:
+		p.unsure(l, s)
+	}
 	if pause > 0 {
 		p.Queue.AddAfter(key, pause)
 	}
 	news := pause > 0 && l.news()
 	p.mu.Unlock()
+	p.tellBack(back)
 	if news {
 		p.Changed(key.Namespace)
 	}

@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// watchReaders feeds what a member shows of its readers' registrations to the publisher,
+// until the returned function is called. They have a watch of their own, because the
+// member's cache holds the Leases of one label only. It is for speed: the publisher
+// lists the readers when it matters, and needs no watch to hear from them.
+func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, logger logr.Logger) (stop func()) {
+	client, err := kubernetes.NewForConfigAndClient(e.cluster.GetConfig(), e.cluster.GetHTTPClient())
+	if err != nil {
+		logger.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
+		return func() {}
+	}
+	leases := client.CoordinationV1().Leases(metav1.NamespaceAll)
+	selector := publish.ReaderSelector().String()
+	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.LabelSelector = selector
+				return leases.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.LabelSelector = selector
+				return leases.Watch(ctx, o)
+			},
+		},
+		ObjectType: &coordinationv1.Lease{},
+		Handler: toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { seeReader(o, p) },
+			UpdateFunc: func(_, o any) { seeReader(o, p) },
+			// What a new list merely lacks comes as something else, and is no end.
+			DeleteFunc: func(o any) {
+				if l, ok := o.(*coordinationv1.Lease); ok {
+					p.ObserveReaderGone(l.UID)
+				}
+			},
+		},
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { informer.RunWithContext(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func seeReader(o any, p *publish.Publisher) {
+	if l, ok := o.(*coordinationv1.Lease); ok {
+		p.ObserveReader(l)
+	}
+}

@@ -1,0 +1,46 @@
+package election
+
+import (
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// revokes reports whether the leader that is being replaced is to be told to stop before
+// its deadline. There is no way back from that, so it waits until the drain is recorded
+// and the successor has shown that it can be written. It is of no use where an
+// acknowledgement could not count, or where no copy can be live any more.
+func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
+	r := s.Record
+	holder, _ := named(ranked, r.Leader)
+	c, ok := ready(now, p, s, ranked)
+	return p.Acknowledged && r.Phase == Draining && r.Revoked == 0 && !s.outdated() &&
+		ok && c.Name != r.Leader && holder.Answering && now.Wall.Before(s.Sent.Until) &&
+		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)
+}
+
+// acknowledged reports whether nobody acts in the recorded term any more, by the word of
+// all its readers. That speaks of what this tenure has sent. What an earlier one
+// may have sent must have run out: writes of it may still arrive.
+func acknowledged(now lease.Reading, p Policy, s State) bool {
+	return p.Acknowledged && s.Record.Revoked != 0 && s.Released &&
+		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)
+}
+
+// ready returns the heir, if it could be granted the next term at once.
+func ready(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
+	c, ok := heir(now, p, s, ranked)
+	return c, ok && (c.Prepared || c.Name == s.Record.Leader) && !held(p, s, c)
+}
+
+// held reports whether a successor must wait, because the observer may be at fault.
+func held(p Policy, s State, c Candidate) bool {
+	return c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable && observed(s.Record.Reason)
+}
+
+// waiting says what a draining record waits for.
+func waiting(r Record) reason.Reason {
+	if r.Revoked != 0 {
+		return reason.WaitingForReaders
+	}
+	return reason.WaitingForBound
+}

@@ -1,0 +1,133 @@
+package publish
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// revoke puts nobody in the place of the leader whose term is to end, if its copy is as
+// it should be and still live. Where that is not so nobody can be told to stop, and the
+// term ends by its deadline.
+func (l *lane) revoke(now lease.Reading) step {
+	c := l.known.copy
+	switch {
+	case l.known.sealed && c.SameTerm(l.want.Term):
+		l.facts.InPlace = true
+		return step{}
+	case !l.known.sealed || !c.SameTerm(l.want.Revoked) || !c.Live(now.Wall):
+		return step{}
+	}
+	term := l.want.Term
+	term.Renewed = now.Wall
+	s := l.write(term)
+	s.revokes = l.want.Revoked.Epoch
+	return s
+}
+
+// revoked takes in that the request of a step was certainly carried out: if that was the
+// revocation of a term, its readers are asked. The caller holds mu.
+//
+// What they say counts only if none of them can be missing from the list, or unaware of
+// the revocation: not while the member may be one whose etcd was restored, and they with
+// it; not while a late request may still make a leader's copy, should this one be
+// deleted; not if they may have believed an edit with a higher epoch.
+func (p *Publisher) revoked(key types.NamespacedName, l *lane, s step) {
+	now := p.Clock.Now()
+	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
+		p.doubtful(now, l.timings.Bound) || now.Boot < l.loose || l.facts.Burnt > s.revokes {
+		return
+	}
+	p.roll.ask(key, s.revokes)
+	p.askSoon()
+}
+
+// unsure notes a request that may still be carried out, at any time. Updates and removals
+// then fail by their preconditions; what creates a copy does not. The caller holds mu.
+func (p *Publisher) unsure(l *lane, s step) {
+	if s.action != create {
+		return
+	}
+	if c, _ := wire.Read(s.lease); c.LeadsHere() {
+		l.loose = max(l.loose, p.Clock.Now().Boot+l.timings.Bound)
+	}
+}
+
+// past is what a member has shown of its history. Versions and stamps of its objects
+// rise, unless its etcd was restored to an earlier state.
+type past struct {
+	newest string        // the highest resource version that it has shown
+	doubt  time.Duration // boot reading when it was first read, or showed something older last
+}
+
+// shows takes in the version of something that the member has just shown.
+func (h *past) shows(version string) {
+	if version != "" && (h.newest == "" || older(h.newest, version)) {
+		h.newest = version
+	}
+}
+
+// older reports whether the first version was certainly given before the second.
+func older(a, b string) bool {
+	n, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && n < 0
+}
+
+// wentBack reports whether an answer shows an older state than was known when the request
+// was sent.
+func wentBack(s step, obj *coordinationv1.Lease) bool {
+	switch k := s.before.lease; {
+	case obj == nil:
+		return false
+	case s.action != read:
+		return s.newest != "" && older(obj.ResourceVersion, s.newest)
+	case k == nil || k.UID != obj.UID:
+		return false
+	default:
+		c, _ := wire.Read(obj)
+		return older(obj.ResourceVersion, k.ResourceVersion) || c.Epoch == s.before.copy.Epoch && c.Renewed.Before(s.before.copy.Renewed)
+	}
+}
+
+// judgePast takes in the answer to a step as news of the member's history, and reports
+// whether that went back. The caller holds mu.
+func (p *Publisher) judgePast(s step, obj *coordinationv1.Lease) (back bool) {
+	if obj == nil {
+		return false
+	}
+	if back = wentBack(s, obj); back {
+		p.wentBack(obj.ResourceVersion)
+	}
+	p.past.shows(obj.ResourceVersion)
+	return back
+}
+
+// wentBack notes that the member is not what it was: whatever its readers have said may
+// be older than what they do. The caller holds mu.
+func (p *Publisher) wentBack(version string) {
+	p.past = past{newest: version, doubt: p.Clock.Now().Boot}
+	p.roll.forgetQuestions()
+	for _, l := range p.lanes {
+		l.facts.Released = 0
+	}
+}
+
+// tellBack tells that the member went back, if it did.
+func (p *Publisher) tellBack(back bool) {
+	if back {
+		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: for a while terms there end by their deadlines only",
+			"reason", reason.WentBack)
+	}
+}
+
+// doubtful reports whether readers may act in the member of which nobody knows, because
+// its etcd was restored to a state before they registered. The caller holds mu.
+func (p *Publisher) doubtful(now lease.Reading, bound time.Duration) bool {
+	return now.Boot < p.past.doubt+max(bound, p.roll.longest()+p.slack())
+}
