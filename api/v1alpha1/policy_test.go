@@ -207,7 +207,8 @@ func TestSamplePolicyGetsTheDefaultProfile(t *testing.T) {
 			RequestTimeout:       metav1.Duration{Duration: 3 * time.Second},
 			MaxClockSkew:         metav1.Duration{Duration: time.Second},
 		},
-		Health: v1alpha1.Health{WhenMostUnreachable: v1alpha1.FailOverWhenMostUnreachable},
+		Health:   v1alpha1.Health{WhenMostUnreachable: v1alpha1.FailOverWhenMostUnreachable},
+		Handover: v1alpha1.HandoverExpiry,
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)

@@ -146,11 +146,9 @@ func (c *Controller) fold(v *view) {
 			}
 		}
 		leads := m.Name == s.Record.Leader
-		if leads && (m.facts.Lost || m.facts.Burnt >= s.Record.Epoch) {
-			s.CopyLost = true
-		}
-		if leads && s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked {
-			s.Released = true
+		if leads {
+			s.CopyLost = m.facts.Lost || m.facts.Burnt >= s.Record.Epoch
+			s.Released = s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked
 		}
 		if leads || s.Record.Phase != election.Leading {
 			s.Highest = max(s.Highest, m.facts.Burnt) // the next term has to be above it
