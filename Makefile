@@ -53,9 +53,12 @@ up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running; kubec
 down: ## Stop the fleet that `make up` started
 	$(RUN) ./e2e/demo down
 
+# Which measurements to make (steady, blackhole, failover, peer, ours, scale; none: all), and flags for them.
+PARTS :=
+
 .PHONY: bench
-bench: k8s build $(KUSTOMIZE) ## Measure failover, renewals and their cost; writes out/bench.json
-	$(RUN) ./e2e/bench
+bench: k8s build $(KUSTOMIZE) ## Measure failovers and costs, beside client-go's elector, in half an hour, or some PARTS; writes out/bench.json
+	$(RUN) ./e2e/bench $(PARTS)
 
 ##@ Work on it
 

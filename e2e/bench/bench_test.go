@@ -152,10 +152,8 @@ func TestFiguresStandBesideTheirTargets(t *testing.T) {
 
 func TestEveryTargetIsMeasured(t *testing.T) {
 	measured := map[string]bool{}
-	for _, m := range measurements {
-		for _, key := range m.keys {
-			measured[key] = true
-		}
+	for _, key := range keysOf(measurements) {
+		measured[key] = true
 	}
 	for key := range targets {
 		if !measured[key] {

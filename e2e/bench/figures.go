@@ -22,36 +22,71 @@ const (
 	hubPerSecond     = "writes.hubPerSecond"
 	cpuCores         = "hub.cpuCores"
 	rssMiB           = "hub.rssMiB"
+	peerRequests     = "peer.requestsPerSecond"
+	peerP50          = "peer.failoverP50Seconds"
+	peerP99          = "peer.failoverP99Seconds"
+	peerMax          = "peer.failoverMaxSeconds"
+	oursRequests     = "ours.requestsPerSecond"
+	oursP50          = "ours.failoverP50Seconds"
+	oursP99          = "ours.failoverP99Seconds"
+	oursMax          = "ours.failoverMaxSeconds"
+	requestsRatio    = "requestsRatio"
+	cpuCores500      = "hub.cpuCores500"
+	rssMiB500        = "hub.rssMiB500"
+	renewalAgeP999   = "renewalAgeP999Seconds"
+	missedRenewals   = "missedRenewals"
 )
 
 // targets are the most that each figure should be. Those without one are for information.
 var targets = map[string]float64{
 	readerNs: 100, readerAllocs: 0, overFloorMedian: 0.1, overFloorMax: 0.5,
 	renewalDelayP99: 0.1, membersPerSecond: 22, hubPerSecond: 0,
+	oursP50: 14, oursMax: 16.7, requestsRatio: 0.2,
+	cpuCores500: 0.5, rssMiB500: 190, renewalAgeP999: 10, missedRenewals: 0,
 }
 
 // figures are what was measured, by key.
 type figures map[string]float64
 
+// keysOf are the keys of what the measurements give, alone and together.
+func keysOf(chosen []measurement) []string {
+	var keys []string
+	names := map[string]bool{}
+	for _, m := range chosen {
+		keys = append(keys, m.keys...)
+		names[m.name] = true
+	}
+	if names[peerName] && names[oursName] {
+		keys = append(keys, requestsRatio)
+	}
+	return keys
+}
+
+// compare works out what two measurements give together.
+func (f figures) compare() {
+	peer, ours := f[peerRequests], f[oursRequests]
+	if peer > 0 && ours > 0 {
+		f[requestsRatio] = ours / peer
+	}
+}
+
 // table shows the figures beside their targets.
 func (f figures) table(chosen []measurement) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%-34s %12s %12s\n", "figure", "measured", "target")
-	for _, m := range chosen {
-		for _, key := range m.keys {
-			value, target, verdict := "not measured", "", ""
-			v, measured := f[key]
-			if measured {
-				value = number(v)
-			}
-			if most, ok := targets[key]; ok {
-				target = "≤ " + number(most)
-				if measured && v > most {
-					verdict = "  MISSED"
-				}
-			}
-			fmt.Fprintf(&out, "%-34s %12s %12s%s\n", key, value, target, verdict)
+	for _, key := range keysOf(chosen) {
+		value, target, verdict := "not measured", "", ""
+		v, measured := f[key]
+		if measured {
+			value = number(v)
 		}
+		if most, ok := targets[key]; ok {
+			target = "≤ " + number(most)
+			if measured && v > most {
+				verdict = "  MISSED"
+			}
+		}
+		fmt.Fprintf(&out, "%-34s %12s %12s%s\n", key, value, target, verdict)
 	}
 	return out.String()
 }
@@ -68,12 +103,10 @@ func number(v float64) string {
 // write writes the figures into a file. What could not be measured is null.
 func (f figures) write(file string, chosen []measurement) error {
 	all := map[string]*float64{}
-	for _, m := range chosen {
-		for _, key := range m.keys {
-			all[key] = nil
-			if v, ok := f[key]; ok {
-				all[key] = &v
-			}
+	for _, key := range keysOf(chosen) {
+		all[key] = nil
+		if v, ok := f[key]; ok {
+			all[key] = &v
 		}
 	}
 	raw, err := json.MarshalIndent(all, "", "  ")

@@ -2,8 +2,12 @@
 // figures beside their targets and writes out/bench.json. It needs the programs that `make k8s build` builds; use it
 // through make.
 //
-//	go run ./e2e/bench                        everything, in about six minutes
-//	go run ./e2e/bench steady failover        only these measurements
+//	go run ./e2e/bench                          everything, in about half an hour
+//	go run ./e2e/bench steady failover          only these measurements
+//	go run ./e2e/bench -scale.for=1m scale      a shorter look at the large fleet, which alone takes 12 minutes
+//
+// The measurements are: steady, blackhole and failover (together six minutes); peer, what people do today, and
+// ours beside it, under the same fault (five minutes each); scale, a large fleet for long.
 //
 // It exits with 1 if something could not be measured; a missed target is a figure like any other.
 package main
@@ -11,6 +15,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -40,45 +45,115 @@ type measurement struct {
 	name, what string
 	keys       []string
 	measure    func(context.Context, *bench) error
+	// longer, if set, is added to the limit.
+	longer func(sizes) time.Duration
 }
+
+// sizes are what a measurement is made with. The figures and their targets are those of the defaults.
+type sizes struct {
+	compared, faults int // namespaces and faults of peer and ours
+	scaled           int // namespaces of scale
+	scaleFor         time.Duration
+}
+
+// teams are the names of n namespaces.
+func (sizes) teams(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("team-%03d", i)
+	}
+	return names
+}
+
+func (s sizes) perFault() time.Duration { return time.Duration(s.faults) * 2 * time.Minute }
 
 var measurements = []measurement{
 	{
 		"steady", "what 100 led namespaces cost in a steady minute",
-		[]string{membersPerSecond, hubPerSecond, cpuCores, rssMiB}, measureSteady,
+		[]string{membersPerSecond, hubPerSecond, cpuCores, rssMiB}, measureSteady, nil,
 	},
 	{
 		"blackhole", "what one black-holed member costs the other three",
-		[]string{renewalDelayP99}, measureBlackHole,
+		[]string{renewalDelayP99}, measureBlackHole, nil,
 	},
 	{
 		"failover", "the reader's check, and 20 failovers against their floor",
-		[]string{readerNs, readerAllocs, overFloorMedian, overFloorMax}, measureFailover,
+		[]string{readerNs, readerAllocs, overFloorMedian, overFloorMax}, measureFailover, nil,
+	},
+	{
+		peerName, "what people do today: client-go's elector against one API server, a candidate in each cluster",
+		[]string{peerRequests, peerP50, peerP99, peerMax}, measurePeer, sizes.perFault,
+	},
+	{
+		oursName, "the same namespaces, clusters, duration and fault with Leasecast",
+		[]string{oursRequests, oursP50, oursP99, oursMax}, measureOurs, sizes.perFault,
+	},
+	{
+		"scale", "one hub that leads many namespaces for long",
+		[]string{cpuCores500, rssMiB500, renewalAgeP999, missedRenewals}, measureScale,
+		func(s sizes) time.Duration { return s.scaleFor },
 	},
 }
 
+// Both give one figure more together.
+const (
+	peerName = "peer"
+	oursName = "ours"
+)
+
 // bench is a run of the benchmark.
 type bench struct {
+	sizes   sizes
 	figures figures
 	began   time.Time
 	phase   string
 }
 
 func main() {
+	if args := os.Args[1:]; len(args) > 0 && (args[0] == candidateArg || args[0] == readerArg) {
+		exit(func(ctx context.Context) error { return runChild(ctx, args) })
+	}
 	// The libraries' complaints about servers that we break on purpose help nobody.
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
+	exit(func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
+}
+
+// exit runs the program until it is done or interrupted, and ends the process.
+func exit(program func(context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := program(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
 
-func run(ctx context.Context, names []string) error {
-	chosen, err := choose(names)
+// parse reads the command line.
+func parse(args []string) (sizes, []measurement, error) {
+	var s sizes
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.IntVar(&s.compared, "compare.namespaces", 200, "namespaces of the measurements peer and ours")
+	flags.IntVar(&s.faults, "compare.faults", 3, "faults in each of them")
+	flags.IntVar(&s.scaled, "scale.namespaces", 500, "namespaces of the measurement scale")
+	flags.DurationVar(&s.scaleFor, "scale.for", 10*time.Minute, "how long it lasts")
+	if err := flags.Parse(args); err != nil {
+		return s, nil, err
+	}
+	if s.compared < 1 || s.faults < 1 || s.scaled < 1 || s.scaleFor < time.Minute {
+		return s, nil, errors.New("want at least one namespace, one fault and one minute")
+	}
+	chosen, err := choose(flags.Args())
+	return s, chosen, err
+}
+
+func run(ctx context.Context, args []string) error {
+	sizes, chosen, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -86,7 +161,7 @@ func run(ctx context.Context, names []string) error {
 	if err := os.RemoveAll(result); err != nil {
 		return fmt.Errorf("remove the last result: %w", err)
 	}
-	b := &bench{figures: figures{}, began: time.Now()}
+	b := &bench{sizes: sizes, figures: figures{}, began: time.Now()}
 	var failed []error
 	for _, m := range chosen {
 		b.phase = m.name
@@ -98,6 +173,7 @@ func run(ctx context.Context, names []string) error {
 			return errors.New("interrupted")
 		}
 	}
+	b.figures.compare()
 	fmt.Printf("\n%s\n", b.figures.table(chosen))
 	if err := b.figures.write(result, chosen); err != nil {
 		failed = append(failed, err)
@@ -106,7 +182,11 @@ func run(ctx context.Context, names []string) error {
 }
 
 func (b *bench) measure(ctx context.Context, m measurement) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, phaseLimit, fmt.Errorf("it took longer than %s", phaseLimit))
+	limit := phaseLimit
+	if m.longer != nil {
+		limit += m.longer(b.sizes)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
 	if err := m.measure(ctx, b); err != nil {
 		return err
@@ -141,14 +221,28 @@ func choose(names []string) ([]measurement, error) {
 
 // start puts a fleet on stage in an empty folder.
 func (b *bench) start(ctx context.Context, o drill.Options) (*drill.Drill, error) {
-	o.Dir = filepath.Join(outDir, "bench", b.phase)
-	o.Progress = b.say
-	if err := os.RemoveAll(o.Dir); err != nil {
-		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
+	dir, err := b.emptyDir()
+	if err != nil {
+		return nil, err
 	}
+	o.Dir, o.Progress = dir, b.say
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	return drill.Start(ctx, o)
+}
+
+// dir is the folder of a measurement's logs.
+func (b *bench) dir() string { return filepath.Join(outDir, "bench", b.phase) }
+
+// emptyDir makes that folder, and removes what the last run left in it.
+func (b *bench) emptyDir() (string, error) {
+	if err := os.RemoveAll(b.dir()); err != nil {
+		return "", fmt.Errorf("empty the folder of the last run: %w", err)
+	}
+	if err := os.MkdirAll(b.dir(), 0o755); err != nil {
+		return "", fmt.Errorf("folder of the measurement: %w", err)
+	}
+	return b.dir(), nil
 }
 
 // say reports progress.

@@ -52,6 +52,8 @@ type Options struct {
 	Dir string
 	// Audit has the API servers log every write: see [fleet.Server.Writes].
 	Audit bool
+	// AuditReads has them log every request: see [fleet.Server.Requests].
+	AuditReads bool
 	// Progress, if set, is told what happens, a line at a time.
 	Progress func(line string)
 }
@@ -90,7 +92,7 @@ func Start(ctx context.Context, o Options) (d *Drill, err error) {
 	for i, m := range o.Members {
 		names[i] = m.Name
 	}
-	f, err := fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, Progress: o.Progress})
+	f, err := fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, AuditReads: o.AuditReads, Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func admit(ctx context.Context, c client.Client, account *corev1.ServiceAccount,
 // startGuestbook starts the process. Its acts go to the file <member>.acts.
 func startGuestbook(p Programs, member, kubeconfig string, namespaces []string, o Options) (*Guestbook, error) {
 	file := filepath.Join(o.Dir, member+".acts")
-	process, err := run("guestbook in "+member, filepath.Join(o.Dir, "guestbook-"+member+".log"), p.Guestbook,
+	process, err := StartProcess("guestbook in "+member, filepath.Join(o.Dir, "guestbook-"+member+".log"), p.Guestbook,
 		"-kubeconfig="+kubeconfig,
 		"-cluster="+member,
 		"-namespaces="+strings.Join(namespaces, ","),

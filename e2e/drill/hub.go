@@ -54,7 +54,7 @@ func (d *Drill) StartHub() (*Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := fmt.Sprintf("hub-%d", len(d.hubs)+1)
-	p, err := run(name, filepath.Join(d.dir, name+".log"), d.programs.Hub,
+	p, err := StartProcess(name, filepath.Join(d.dir, name+".log"), d.programs.Hub,
 		"--kubeconfig="+d.hubKubeconfig,
 		"--namespace="+HubNamespace,
 		"--fleet-namespaces="+FleetNamespace,

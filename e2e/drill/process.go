@@ -32,8 +32,8 @@ type Process struct {
 	bidden atomic.Bool // Stop or Kill was called
 }
 
-// run starts a program whose output is appended to the file log.
-func run(name, log, path string, args ...string) (*Process, error) {
+// StartProcess starts a program whose output is appended to the file log.
+func StartProcess(name, log, path string, args ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: open its log: %w", name, err)

@@ -12,7 +12,7 @@ import (
 // shell runs a script as a Process that ends with the test.
 func shell(t *testing.T, script string) *Process {
 	t.Helper()
-	p, err := run("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
+	p, err := StartProcess("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 }
 
 func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
-	if p, err := run("nothing", filepath.Join(t.TempDir(), "log"), "/does/not/exist"); err == nil {
+	if p, err := StartProcess("nothing", filepath.Join(t.TempDir(), "log"), "/does/not/exist"); err == nil {
 		t.Errorf("started %v", p)
 	}
 }

@@ -108,6 +108,15 @@ func (w *Watch[O]) Seen() []Sighting[O] {
 	return slices.Clip(w.seen)
 }
 
+// Take returns the sightings since the last call and forgets them: for a watch that lasts long.
+func (w *Watch[O]) Take() []Sighting[O] {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.seen
+	w.seen = nil
+	return seen
+}
+
 // Stop ends the watch and returns when it has ended. What was seen stays.
 func (w *Watch[O]) Stop() {
 	w.stop()

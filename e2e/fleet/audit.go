@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,8 +18,10 @@ const (
 	auditLog    = "audit.log"
 )
 
-// auditWrites logs every request that asks for a write, refused ones too, when it is answered.
-const auditWrites = `apiVersion: audit.k8s.io/v1
+// Audit policies: every request that asks for a write, and every request, refused ones too. Each is logged when
+// it is answered, and a watch once more when it ends.
+const (
+	auditWrites = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -26,9 +29,31 @@ rules:
   verbs: [create, update, patch, delete, deletecollection]
 - level: None
 `
+	auditAll = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+)
 
-// Write is a request that asked an API server for a write.
-type Write struct {
+// auditPolicy is the policy that the options ask for, empty for none.
+func (o Options) auditPolicy() string {
+	switch {
+	case o.AuditReads:
+		return auditAll
+	case o.Audit:
+		return auditWrites
+	default:
+		return ""
+	}
+}
+
+// writeVerbs are the verbs, as audit logs spell them, that ask for a write.
+var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
+
+// Request is what somebody asked an API server for.
+type Request struct {
 	// Received is when the API server got the request, by its wall clock, which is this machine's.
 	Received time.Time
 	// User and Agent are who asked, and what the program called itself.
@@ -38,22 +63,29 @@ type Write struct {
 	Code int
 }
 
-// String tells the write to a person.
-func (w Write) String() string {
-	return fmt.Sprintf("%s %s %s by %s (%s): %d", w.Received.UTC().Format("15:04:05.000000"), w.Verb, w.URI, w.User, w.Agent, w.Code)
+// String tells the request to a person.
+func (r Request) String() string {
+	return fmt.Sprintf("%s %s %s by %s (%s): %d", r.Received.UTC().Format("15:04:05.000000"), r.Verb, r.URI, r.User, r.Agent, r.Code)
 }
 
 // Writes are the requests for a write that the API server has answered so far, in the order of the
 // answers. A fleet without [Options.Audit] has none.
-func (s *Server) Writes() ([]Write, error) {
-	writes, err := readWrites(s.file(auditLog))
+func (s *Server) Writes() ([]Request, error) {
+	requests, err := s.Requests()
+	return slices.DeleteFunc(requests, func(r Request) bool { return !slices.Contains(writeVerbs, r.Verb) }), err
+}
+
+// Requests are all requests that the API server has answered so far, in the order of the answers; a watch
+// is answered when it begins. A fleet without [Options.AuditReads] has no more than the writes.
+func (s *Server) Requests() ([]Request, error) {
+	requests, err := readRequests(s.file(auditLog))
 	if err != nil {
 		return nil, fmt.Errorf("audit log of %s: %w", s.name, err)
 	}
-	return writes, nil
+	return requests, nil
 }
 
-func readWrites(path string) ([]Write, error) {
+func readRequests(path string) ([]Request, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -62,16 +94,18 @@ func readWrites(path string) ([]Write, error) {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	var writes []Write
+	var requests []Request
+	known := map[string]bool{}
 	for lines := bufio.NewReader(file); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return writes, nil // what has no end yet is still being written
+			return requests, nil // what has no end yet is still being written
 		}
 		if err != nil {
 			return nil, err
 		}
 		var event struct {
+			AuditID                     string
 			RequestReceivedTimestamp    metav1.MicroTime
 			User                        struct{ Username string }
 			UserAgent, Verb, RequestURI string
@@ -80,7 +114,11 @@ func readWrites(path string) ([]Write, error) {
 		if err := json.Unmarshal(line, &event); err != nil {
 			return nil, err
 		}
-		writes = append(writes, Write{
+		if known[event.AuditID] {
+			continue // the end of a watch
+		}
+		known[event.AuditID] = true
+		requests = append(requests, Request{
 			Received: event.RequestReceivedTimestamp.Time, User: event.User.Username, Agent: event.UserAgent,
 			Verb: event.Verb, URI: event.RequestURI, Code: event.ResponseStatus.Code,
 		})

@@ -36,6 +36,8 @@ type Options struct {
 	CRDs string
 	// Audit has each API server log every write: see [Server.Writes].
 	Audit bool
+	// AuditReads has it log every request: see [Server.Requests].
+	AuditReads bool
 	// Progress, if set, is told what happens, a line at a time and never twice at once.
 	Progress func(line string)
 }
@@ -102,7 +104,7 @@ func prepare(o Options, assets string) (*Fleet, error) {
 	}
 	f := &Fleet{dir: dir, nest: newNest()}
 	for _, name := range append([]string{hubName}, o.Members...) {
-		s, err := newServer(name, dir.path, assets, f.nest, o.Audit)
+		s, err := newServer(name, dir.path, assets, f.nest, o.auditPolicy())
 		if err != nil {
 			return nil, errors.Join(err, f.Stop())
 		}

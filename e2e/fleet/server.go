@@ -30,7 +30,7 @@ type Server struct {
 	port  *port
 	proxy *proxy.Proxy
 	admin *rest.Config
-	audit bool
+	audit string // the audit policy; empty: there is no audit log
 
 	etcd       *process
 	apiserver  *process
@@ -38,7 +38,7 @@ type Server struct {
 }
 
 // newServer prepares a server under dir; nothing runs yet but its proxy.
-func newServer(name, dir, assets string, nest *nest, audit bool) (s *Server, err error) {
+func newServer(name, dir, assets string, nest *nest, audit string) (s *Server, err error) {
 	s = &Server{name: name, dir: filepath.Join(dir, name), audit: audit}
 	defer func() {
 		if err != nil {
@@ -250,8 +250,8 @@ func (s *Server) writeFiles() error {
 	if err != nil {
 		return err
 	}
-	if s.audit {
-		if err := os.WriteFile(s.file(auditPolicy), []byte(auditWrites), 0o600); err != nil {
+	if s.audit != "" {
+		if err := os.WriteFile(s.file(auditPolicy), []byte(s.audit), 0o600); err != nil {
 			return err
 		}
 	}
@@ -299,8 +299,9 @@ func (s *Server) apiserverArgs() []string {
 		"--endpoint-reconciler-type=none", // nobody looks for the API server inside the cluster
 		"--profiling=false",
 	}
-	if s.audit {
-		args = append(args, "--audit-policy-file="+s.file(auditPolicy), "--audit-log-path="+s.file(auditLog))
+	if s.audit != "" {
+		args = append(args, "--audit-policy-file="+s.file(auditPolicy), "--audit-log-path="+s.file(auditLog),
+			"--audit-log-maxsize=0") // one file, whatever its size
 	}
 	return args
 }

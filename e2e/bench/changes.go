@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+// change is what a candidate or a reader learns of itself in one namespace.
+type change struct {
+	Namespace string `json:"namespace"`
+	// Leads: from this instant on it may act. Otherwise somebody else may, or nobody.
+	Leads bool `json:"leads"`
+	// At is the boot clock.
+	At time.Duration `json:"at"`
+}
+
+// changeWriter writes the changes of one process, a JSON line each. It is safe for concurrent use.
+type changeWriter struct {
+	mu  sync.Mutex
+	out io.Writer
+	err error // the first failure
+}
+
+// tell reads the clock and writes. A change that cannot be written is missing in the figures' samples,
+// which fails the measurement.
+func (w *changeWriter) tell(namespace string, leads bool) {
+	line, err := json.Marshal(change{namespace, leads, drill.Now().Boot})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		_, err = w.out.Write(append(line, '\n'))
+	}
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+func (w *changeWriter) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// readChanges reads what a process has written so far, in order. A last line that is still being written, or that
+// will never be finished because the process was killed, is left out.
+func readChanges(path string) ([]change, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	changes, err := parseChanges(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return changes, nil
+}
+
+func parseChanges(text []byte) ([]change, error) {
+	var changes []change
+	for {
+		line, rest, whole := bytes.Cut(text, []byte{'\n'})
+		if !whole {
+			return changes, nil
+		}
+		var c change
+		if err := json.Unmarshal(line, &c); err != nil {
+			return nil, fmt.Errorf("line %d: %w", len(changes)+1, err)
+		}
+		changes, text = append(changes, c), rest
+	}
+}
+
+// latest is the last change in each namespace.
+func latest(changes []change) map[string]change {
+	last := map[string]change{}
+	for _, c := range changes {
+		last[c.Namespace] = c
+	}
+	return last
+}
+
+// successions tells for each namespace how long after the fault somebody began to lead, and how many of the namespaces
+// wait for that. changes are those of all that may take over.
+func successions(changes []change, namespaces []string, fault time.Duration) (took []time.Duration, missing int) {
+	first := map[string]time.Duration{}
+	for _, c := range changes {
+		if at, known := first[c.Namespace]; c.Leads && c.At > fault && (!known || c.At < at) {
+			first[c.Namespace] = c.At
+		}
+	}
+	for _, namespace := range namespaces {
+		at, ok := first[namespace]
+		if !ok {
+			missing++
+			continue
+		}
+		took = append(took, at-fault)
+	}
+	return took, missing
+}

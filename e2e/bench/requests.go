@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+const (
+	// requestsWindow is how long requests are counted.
+	requestsWindow = time.Minute
+	// answered is how long after the window its last requests have been answered, and logged.
+	answered = time.Second
+)
+
+// countRequests counts what was asked of all servers together in a while in which nothing happens: every request,
+// reads and watches too, whatever the answer was. What the API servers ask themselves does not count, nor
+// their controller managers, nor this program.
+func countRequests(ctx context.Context, b *bench, servers []*fleet.Server) (perSecond float64, err error) {
+	b.say(fmt.Sprintf("counting requests for %s", requestsWindow))
+	from := time.Now()
+	to := from.Add(requestsWindow)
+	if err := pass(ctx, requestsWindow+answered); err != nil {
+		return 0, err
+	}
+	var all []fleet.Request
+	for _, s := range servers {
+		requests, err := s.Requests()
+		if err != nil {
+			return 0, err
+		}
+		requests = within(requests, from, to)
+		b.say(fmt.Sprintf("%s: %.2f requests a second: %s", s.Name(), float64(len(requests))/requestsWindow.Seconds(), byVerb(requests)))
+		all = append(all, requests...)
+	}
+	return float64(len(all)) / requestsWindow.Seconds(), nil
+}
+
+// within are the requests that count and were received in [from, to).
+func within(requests []fleet.Request, from, to time.Time) []fleet.Request {
+	var counted []fleet.Request
+	for _, r := range requests {
+		if counts(r) && !r.Received.Before(from) && r.Received.Before(to) {
+			counted = append(counted, r)
+		}
+	}
+	return counted
+}
+
+// counts says that a request comes neither from the control plane itself nor from this program. The children of this program
+// call themselves otherwise.
+func counts(r fleet.Request) bool {
+	return r.User != "system:apiserver" &&
+		!strings.HasPrefix(r.Agent, "kube-controller-manager/") &&
+		r.Agent != rest.DefaultKubernetesUserAgent()
+}
+
+// byVerb sums requests up for a person.
+func byVerb(requests []fleet.Request) string {
+	counts := map[string]int{}
+	for _, r := range requests {
+		counts[r.Verb]++
+	}
+	var parts []string
+	for _, verb := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[verb], verb))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+// tellEvery is the time between two words on the progress.
+const tellEvery = time.Minute
+
+// measureScale has one hub lead many namespaces for a long while: what that takes, and whether any renewal is late.
+func measureScale(ctx context.Context, b *bench) (err error) {
+	namespaces := b.sizes.teams(b.sizes.scaled)
+	o := drill.Options{Timings: drill.Default}
+	for i, cluster := range clusters {
+		o.Members = append(o.Members, drill.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
+	}
+	d, err := b.start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Stop()) }()
+	if err := awaitLed(ctx, d, len(namespaces)); err != nil {
+		return err
+	}
+	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", len(namespaces), 2*o.Timings.Duration))
+	if err := pass(ctx, 2*o.Timings.Duration); err != nil {
+		return err
+	}
+	s := &scale{drill: d, followed: map[string]*ages{}, watches: map[string]*drill.Watch[*coordinationv1.Lease]{}}
+	defer s.stop()
+	for _, cluster := range clusters {
+		if s.watches[cluster], err = d.WatchCopies(ctx, cluster); err != nil {
+			return err
+		}
+		s.followed[cluster] = newAges(2 * o.Timings.Renew)
+	}
+	u, err := s.watch(ctx, b)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.Check(), awaitLed(ctx, d, len(namespaces))); err != nil {
+		return err
+	}
+	all, missed := s.sum()
+	if enough := int(b.sizes.scaleFor/o.Timings.Renew) * len(namespaces) / 2; len(all) < enough {
+		return fmt.Errorf("only %d renewals were seen, want %d at least", len(all), enough)
+	}
+	b.say(fmt.Sprintf("%d renewals: age before the renewal %.2f s at the median, p99.9 %.2f s, max %.2f s; %d missed", len(all),
+		median(all).Seconds(), quantile(all, 0.999).Seconds(), quantile(all, 1).Seconds(), missed))
+	b.figures[cpuCores500], b.figures[rssMiB500] = u.cores, u.rssMiB
+	b.figures[renewalAgeP999], b.figures[missedRenewals] = quantile(all, 0.999).Seconds(), float64(missed)
+	return nil
+}
+
+// scale follows the renewals in each member.
+type scale struct {
+	drill    *drill.Drill
+	watches  map[string]*drill.Watch[*coordinationv1.Lease]
+	followed map[string]*ages
+}
+
+func (s *scale) stop() {
+	for _, w := range s.watches {
+		if w != nil {
+			w.Stop()
+		}
+	}
+}
+
+// watch follows for as long as the sizes say, and tells from time to time.
+func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
+	var u usage
+	for left := b.sizes.scaleFor; left > 0; left -= tellEvery {
+		part := min(left, tellEvery)
+		now, err := sample(ctx, s.drill.Hubs()[0].PID(), part)
+		if err != nil {
+			return u, err
+		}
+		u.cores += now.cores * part.Seconds() / b.sizes.scaleFor.Seconds()
+		u.rssMiB = max(u.rssMiB, now.rssMiB)
+		for cluster, w := range s.watches {
+			s.followed[cluster].take(w.Take())
+		}
+		all, missed := s.sum()
+		b.say(fmt.Sprintf("%s to go: the hub takes %.3f cores and %.0f MiB; %d renewals, %d missed", left-part, now.cores, now.rssMiB, len(all), missed))
+	}
+	end := drill.Now().Boot
+	for _, a := range s.followed {
+		a.finish(end)
+	}
+	return u, nil
+}
+
+// sum adds up the members.
+func (s *scale) sum() (all []time.Duration, missed int) {
+	for _, a := range s.followed {
+		all = append(all, a.all...)
+		missed += a.missed
+	}
+	return all, missed
+}
