@@ -48,6 +48,7 @@ var expiry = []mutant{
 	{"1: stamping goes on after the release", simulation, []edit{{tenureGo, "	t.released = true\n", ""}}},
 	{"1: a tenure goes on with an election made anew", simulation, []edit{{tenureGo, "	if l.tenure.begun() {", "	if false {"}}},
 	{"1: a tenure that has lapsed goes on", simulation, []edit{{tenureGo, "	if !l.tenure.unbroken(r, sent) {", "	if false {"}}},
+	{"6: a release hides the tenures before it", simulation, []edit{{tenureGo, "	if t.inherited.After(latest) {", "	if false {"}}},
 	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.saw(l.Identity()) {", "if false {"}}},
 
 	// Rule 2.
@@ -98,7 +99,7 @@ var expiry = []mutant{
 	{"6: the largest D is forgotten", simulation, []edit{{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"}}},
 	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
-		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
+		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
 	{"6: an expired copy raises the record", simulation, []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
 	{"6: copies without a leader here raise the record", simulation, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
 

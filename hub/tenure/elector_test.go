@@ -115,6 +115,7 @@ func TestWithTheRealElector(t *testing.T) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			b := start(t, s, "b", direct)
+			<-time.After(3 * second)
 			a.cutOff()
 			var last time.Time
 			until(t, 30*second, b.Holds, func() {
@@ -134,7 +135,7 @@ func TestWithTheRealElector(t *testing.T) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			b := start(t, s, "b", direct)
-			<-time.After(3 * second)
+			<-time.After(h + second) // what was before a has ended
 			stopped := time.Now()
 			a.stop()
 			until(t, 5*second, b.Holds, func() {

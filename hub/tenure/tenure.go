@@ -174,13 +174,18 @@ func (t *Tenure) saw(holder string) bool {
 	return t.seen != nil && t.seen.HolderIdentity == holder
 }
 
-// release ends the right to write and returns an instant after the last stamp.
+// release ends the right to write and returns an instant after the last stamp of this
+// tenure and of earlier ones: one that lost its Lease may not have ended yet.
 func (t *Tenure) release() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.released = true
+	latest := t.clock.Now().Wall
+	if t.inherited.After(latest) {
+		latest = t.inherited
+	}
 	// Rounded up, because a Lease stores microseconds.
-	return t.clock.Now().Wall.Truncate(time.Microsecond).Add(time.Microsecond)
+	return latest.Truncate(time.Microsecond).Add(time.Microsecond)
 }
 
 // won takes in that a request which carried r, sent at the reading, succeeded.
@@ -210,6 +215,10 @@ func (t *Tenure) inherit(started lease.Reading) time.Time {
 		return started.Wall.Add(t.h) // missing or odd: nothing is known
 	case r.HolderIdentity == "" && r.AcquireTime.Equal(&r.RenewTime):
 		return r.RenewTime.Time // an orderly release; a holder that was edited away is none
+	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime):
+		// Made anew and never renewed: the stamp is older than the Lease, and a tenure that
+		// lost its own may have renewed that in between.
+		return started.Wall.Add(t.h)
 	default:
 		return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))
 	}

@@ -163,7 +163,7 @@ func TestDeadline(t *testing.T) {
 // Rule 1: a replica stops stamping before it releases its election.
 func TestRelease(t *testing.T) {
 	t.Run("the source is closed before the request is sent, and the instant read after that", func(t *testing.T) {
-		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
+		r := newReplica(t, &store{}, "a").wins(-5, -5, -5).wins(0, 0, 0)
 		r.clock.set(lease.Reading{Wall: wall(3).Add(1), Boot: boot(3)})
 		requests := 0
 		r.inner.arrive = func(context.Context) error {
@@ -222,7 +222,7 @@ func TestRelease(t *testing.T) {
 	})
 	t.Run("its successor inherits that instant", func(t *testing.T) {
 		s := &store{}
-		r := newReplica(t, s, "a").wins(0, 0, 0)
+		r := newReplica(t, s, "a").wins(-5, -5, -5).wins(0, 0, 0)
 		r.clock.set(at(3))
 		if err := r.letsGo(1); err != nil {
 			t.Fatal(err)
@@ -230,6 +230,20 @@ func TestRelease(t *testing.T) {
 		_, inherited := newReplica(t, s, "b").wins(4, 4, 4).Started()
 		if want := wall(3).Add(time.Microsecond); !inherited.Equal(want) {
 			t.Errorf("inherited %v, want %v", inherited, want)
+		}
+	})
+	t.Run("but nothing earlier than what the released tenure inherited: another one may not have ended yet", func(t *testing.T) {
+		s := &store{}
+		r := newReplica(t, s, "a").wins(0, 0, 0) // the Lease was missing: another tenure may stamp until 6
+		r.clock.set(at(3))
+		if err := r.letsGo(3); err != nil {
+			t.Fatal(err)
+		}
+		if _, inherited := newReplica(t, s, "b").wins(4, 4, 4).Started(); inherited.Before(wall(6)) {
+			t.Errorf("inherited %v", inherited.Sub(zero))
+		}
+		if _, inherited := newReplica(t, s, "c").wins(7, 7, 7).Started(); inherited.Before(wall(6)) {
+			t.Errorf("inherited %v", inherited.Sub(zero))
 		}
 	})
 }
@@ -261,9 +275,15 @@ func TestInherited(t *testing.T) {
 		"also with one that never was renewed": {
 			before: change(claim("a", 0), func(r *resourcelock.LeaderElectionRecord) { r.RenewTime = metav1.Time{} }), want: 11,
 		},
-		"or that says it was in the future":          {before: change(claim("a", 5.001)), want: 11},
-		"or was released then":                       {before: change(release(5.001)), want: 11},
-		"or lasts for no time":                       {before: change(claim("a", -8), lasting(0)), want: 11},
+		"or that says it was in the future": {before: change(claim("a", 5.001)), want: 11},
+		"or was released then":              {before: change(release(5.001)), want: 11},
+		"or lasts for no time":              {before: change(claim("a", -8), lasting(0)), want: 11},
+		"or was made anew and never renewed: the tenure before it may have been renewed since that stamp": {
+			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = r.RenewTime }), want: 11,
+		},
+		"unless it was taken over, not made": {
+			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime, r.LeaderTransitions = r.RenewTime, 1 }), want: -2,
+		},
 		"a renewal of the very instant of the start": {before: change(claim("a", 5)), want: 11},
 	} {
 		t.Run(name, func(t *testing.T) {
