@@ -112,12 +112,27 @@ var allFaults = []fault{
 		r.host.jump = 0 // a reader that begins with a wrong clock is outside the promise
 		w.readers[i] = w.newReader(r.m, r.number, r.host)
 	}},
+	{name: "a reader leaves in order, and another comes", do: func(w *world) {
+		i := w.rng.IntN(len(w.readers))
+		r := w.readers[i]
+		r.leave(func() {
+			if w.readers[i] != r {
+				return
+			}
+			r.crash()
+			r.host.jump = 0
+			w.readers[i] = w.newReader(r.m, r.number, r.host)
+		})
+	}},
 	{name: "the wall clock of a reader's host steps back", do: func(w *world) {
 		w.jumped = true
 		pick(w.rng, w.readers).host.jump = -time.Hour
 	}, clock: true},
 	{name: "a reader's watch repeats itself while its wall clock is behind", do: func(w *world) {
 		r, d := pick(w.rng, w.readers), 2*w.timings.Duration
+		if r.wt == nil {
+			return
+		}
 		r.host.jump = -w.between(2*w.timings.Skew, w.timings.Duration)
 		r.wt.listing = true // nothing new gets through
 		for range 20 {
@@ -175,7 +190,7 @@ var allFaults = []fault{
 	}},
 	{name: "a copy is deleted", do: func(w *world) {
 		m := pick(w.rng, w.members)
-		if keys := sortedKeys(m.leases); len(keys) > 0 {
+		if keys := m.copyKeys(); len(keys) > 0 {
 			_ = m.remove(pick(w.rng, keys), nil)
 		}
 	}, member: true},
@@ -280,7 +295,7 @@ func (w *world) editPolicy() {
 // editCopy changes a copy in a way that lets nobody act who could not before: the guard
 // in the member refuses everything else.
 func (w *world) editCopy(m *member) {
-	keys := sortedKeys(m.leases)
+	keys := m.copyKeys()
 	if len(keys) == 0 {
 		return
 	}
@@ -335,7 +350,7 @@ func (w *world) toggleSpace(m *member, ns string) {
 func (w *world) restoreMember(m *member) {
 	b, then := m.snapshot(), w.now
 	w.after(w.between(100*time.Millisecond, 10*time.Second), func() {
-		if !w.faulty {
+		if !w.faulty || !w.promised(m, then) {
 			return
 		}
 		w.say("FAULT", "%s is as it was at %.4f", m.name, then.Seconds())

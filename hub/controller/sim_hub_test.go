@@ -53,6 +53,7 @@ type simCluster struct {
 
 func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha1.NamespaceLeader {
 	h.version++
+	h.noteHandover(h.records[name], o)
 	if o != nil {
 		o = o.DeepCopy()
 		o.ResourceVersion = strconv.FormatInt(h.version, 10)
@@ -236,6 +237,9 @@ func (w *world) newPolicy(name string, made int, namespaces []string, seconds in
 	p.CreationTimestamp = metav1.NewTime(epoch0.Add(time.Duration(made) * time.Second))
 	p.Spec.Namespaces.Names = namespaces
 	p.Spec.LeaseName = leaseName
+	if w.acknowledged {
+		p.Spec.Handover = v1alpha1.HandoverAcknowledged
+	}
 	p.Spec.Timings = v1alpha1.Timings{
 		LeaseDurationSeconds: seconds,
 		RenewInterval:        metav1.Duration{Duration: w.timings.Renew},

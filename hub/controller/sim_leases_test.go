@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/publish"
 )
 
 var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -28,6 +30,7 @@ type leaseServer struct {
 	log      []change // since the start, or since the last restore
 	restored int      // how often
 	watchers []*watcher
+	noted    func(old, obj *coordinationv1.Lease)
 }
 
 // space is a namespace: how often it was made, whether it is going away, and its labels.
@@ -71,6 +74,9 @@ func (s *leaseServer) put(key types.NamespacedName, obj *coordinationv1.Lease, u
 	stored := *obj
 	s.version++
 	stored.Namespace, stored.Name, stored.UID, stored.ResourceVersion = key.Namespace, key.Name, uid, strconv.FormatInt(s.version, 10)
+	if s.noted != nil {
+		s.noted(s.leases[key], &stored)
+	}
 	s.leases[key] = &stored
 	s.changed(key, &stored)
 	return &stored
@@ -89,7 +95,7 @@ func (s *leaseServer) changed(key types.NamespacedName, obj *coordinationv1.Leas
 func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ns, ok := s.spaces[key.Namespace]
 	switch {
-	case !ok:
+	case !ok && !isRegistration(obj):
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Namespace)
 	case ns.terminating:
 		return nil, apierrors.NewForbidden(leaseResource, key.Name, errEnded)
@@ -186,11 +192,15 @@ func (a leaseAPI) Delete(_ context.Context, name string, o metav1.DeleteOptions)
 	return err
 }
 
-func (a leaseAPI) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	match := managed
+	if o.LabelSelector == publish.ReaderSelector().String() {
+		match = isRegistration
+	}
 	return call(a.p, &a.server.machine, a.list, func() (*coordinationv1.LeaseList, error) {
-		list := &coordinationv1.LeaseList{}
+		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}
 		for _, key := range sortedKeys(a.server.leases) {
-			if l := a.server.leases[key]; managed(l) {
+			if l := a.server.leases[key]; match(l) {
 				list.Items = append(list.Items, *l)
 			}
 		}
@@ -200,10 +210,11 @@ func (a leaseAPI) List(context.Context, metav1.ListOptions) (*coordinationv1.Lea
 
 func managed(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
 
-// watcher is an informer on the managed Leases of a server.
+// watcher is an informer on the managed Leases of a server, or on others.
 type watcher struct {
 	p        *proc
 	server   *leaseServer
+	match    func(*coordinationv1.Lease) bool
 	seen     func(*coordinationv1.Lease)
 	gone     func(types.NamespacedName)
 	view     map[types.NamespacedName]*coordinationv1.Lease
@@ -211,16 +222,27 @@ type watcher struct {
 	busy     bool
 	listing  bool
 	lateness float64
+
+	replacing bool                  // what goes is missing in a new list
+	last      *coordinationv1.Lease // what went last
+	readers   bool                  // of registrations
+
+	consistent bool // its lists are as new as the server
+	since      int  // how often the server had been restored when it began
+	stopped    bool
 }
 
 // watch starts an informer: it lists first.
 func (s *leaseServer) watch(p *proc, lateness float64, seen func(*coordinationv1.Lease), gone func(types.NamespacedName)) {
-	wt := &watcher{
-		p: p, server: s, seen: seen, gone: gone, lateness: lateness,
-		view: map[types.NamespacedName]*coordinationv1.Lease{},
-	}
-	s.watchers = append(s.watchers, wt)
+	wt := s.watcher(p, lateness, managed)
+	wt.seen, wt.gone = seen, gone
 	wt.relist(s.w.staleBy())
+}
+
+func (s *leaseServer) watcher(p *proc, lateness float64, match func(*coordinationv1.Lease) bool) *watcher {
+	wt := &watcher{p: p, server: s, match: match, lateness: lateness, view: map[types.NamespacedName]*coordinationv1.Lease{}}
+	s.watchers = append(s.watchers, wt)
+	return wt
 }
 
 // staleBy draws how old the state is that a list shows.
@@ -231,9 +253,16 @@ func (w *world) staleBy() time.Duration {
 	return 0
 }
 
+// stop has nothing delivered any more.
+func (wt *watcher) stop() {
+	wt.stopped = true
+	s := wt.server
+	s.watchers = slices.DeleteFunc(slices.Clone(s.watchers), func(o *watcher) bool { return o == wt })
+}
+
 // kick has news delivered.
 func (wt *watcher) kick() {
-	if wt.busy || wt.listing || !wt.p.alive {
+	if wt.busy || wt.listing || wt.stopped || !wt.p.alive {
 		return
 	}
 	wt.busy = true
@@ -245,7 +274,7 @@ func (wt *watcher) kick() {
 	wt.p.after(lag, func() {
 		wt.busy = false
 		switch {
-		case wt.listing:
+		case wt.listing, wt.stopped:
 		case wt.cut():
 			wt.p.after(w.between(50*time.Millisecond, 200*time.Millisecond), wt.kick)
 		default:
@@ -264,10 +293,11 @@ func (wt *watcher) cut() bool {
 
 func (wt *watcher) show(key types.NamespacedName, obj *coordinationv1.Lease) {
 	switch {
-	case obj != nil && managed(obj):
+	case obj != nil && wt.match(obj):
 		wt.view[key] = obj
 		wt.seen(obj)
 	case wt.view[key] != nil:
+		wt.last = wt.view[key]
 		delete(wt.view, key)
 		wt.gone(key)
 	}
@@ -275,13 +305,19 @@ func (wt *watcher) show(key types.NamespacedName, obj *coordinationv1.Lease) {
 
 // relist breaks the watch: a list follows that shows the state of some time ago.
 func (wt *watcher) relist(stale time.Duration) {
-	if wt.listing {
+	if wt.listing || wt.stopped {
 		return
 	}
 	wt.listing = true
+	if wt.consistent {
+		stale = 0
+	}
 	w := wt.p.w
 	wt.p.after(w.lag(), func() {
 		wt.listing = false
+		if wt.stopped {
+			return
+		}
 		if wt.cut() {
 			wt.p.after(100*time.Millisecond, func() { wt.relist(stale) })
 			return
@@ -295,11 +331,13 @@ func (wt *watcher) relist(stale time.Duration) {
 		if stale > 0 {
 			w.say(wt.p.name, "lists %s as it was %v ago", wt.server.name, stale)
 		}
+		wt.replacing = true
 		for _, key := range sortedKeys(wt.view) {
 			if state[key] == nil {
 				wt.show(key, nil)
 			}
 		}
+		wt.replacing = false
 		for _, key := range sortedKeys(state) {
 			wt.show(key, state[key])
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"strconv"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,8 +15,9 @@ import (
 // member is one member cluster: an API server, and its name.
 type member struct {
 	leaseServer
-	index int
-	uid   string
+	index   int
+	uid     string
+	revoked time.Duration // when a leader's copy gave way to nobody's last
 }
 
 func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
@@ -25,7 +27,7 @@ func (w *world) newMember(i int) *member {
 	m := &member{index: i, uid: "uid-" + name}
 	m.machine = machine{w: w, id: i + 1, name: name}
 	m.leases = map[types.NamespacedName]*coordinationv1.Lease{}
-	m.spaces = map[string]space{}
+	m.spaces, m.noted = map[string]space{}, m.noteRevocation
 	return m
 }
 
@@ -37,12 +39,18 @@ type reader struct {
 	rules   map[types.NamespacedName]*lease.Reader
 	permits map[string]lease.Permit // by namespace
 	wt      *watcher
+	reg     *registration // nil: it does not register
+	lates   []*late
 }
 
 func (w *world) newReader(m *member, number int, host *hostClock) *reader {
 	r := &reader{
 		proc: w.newProc(fmt.Sprintf("%s-r%d", m.name, number), host), m: m, number: number,
 		rules: map[types.NamespacedName]*lease.Reader{}, permits: map[string]lease.Permit{},
+	}
+	if w.acknowledged {
+		r.register()
+		return r
 	}
 	m.watch(r.proc, w.lateWatch, r.seen, r.gone)
 	r.wt = m.watchers[len(m.watchers)-1]
@@ -64,6 +72,7 @@ func (r *reader) seen(obj *coordinationv1.Lease) {
 	r.w.oracle.seen = max(r.w.oracle.seen, c.Epoch)
 	p := r.rule(key).Observe(c, r.host.read(r.w.now))
 	r.permitted(key, p)
+	r.ended(c)
 }
 
 func (r *reader) gone(key types.NamespacedName) {
@@ -74,6 +83,12 @@ func (r *reader) gone(key types.NamespacedName) {
 func (r *reader) permitted(key types.NamespacedName, p lease.Permit) {
 	place := key.Namespace + "/" + key.Name
 	before := r.permits[place]
+	if r.reg != nil && !r.reg.trusts {
+		p = lease.Permit{}
+	}
+	if before.Epoch != p.Epoch {
+		r.stop(place, key.Namespace, before)
+	}
 	r.permits[place] = p
 	if r.w.trace != nil && before != p {
 		r.w.say(r.name, "%s: may act in epoch %d for %v", place, p.Epoch, p.Remaining(r.host.read(r.w.now)))
@@ -91,10 +106,12 @@ type oracle struct {
 	overlap   bool
 	stuck     bool
 	terms     int
+	// revoked is how many terms were, acknowledged how many of them their readers released in time.
+	revoked, acknowledged int
 }
 
 func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
-	if !r.alive || !p.Holds(r.host.read(w.now)) || o.violation != "" {
+	if !r.may(p) || o.violation != "" {
 		return
 	}
 	if p.Epoch < o.highest[namespace] && !w.forgetful {
@@ -113,9 +130,14 @@ func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
 			continue
 		}
 		for place, q := range other.permits {
-			if (place == namespace+"/"+leaseNames[0] || place == namespace+"/"+leaseNames[1]) && q.Holds(other.host.read(w.now)) &&
+			if (place == namespace+"/"+leaseNames[0] || place == namespace+"/"+leaseNames[1]) && other.may(q) &&
 				(other.m != r.m || q.Epoch != p.Epoch) {
 				o.fail(w, "%s (epoch %d) and %s (epoch %d) may both act for %s", r.name, p.Epoch, other.name, q.Epoch, namespace)
+			}
+		}
+		for _, l := range other.lates {
+			if l.namespace == namespace && l.holds(other.host.read(w.now)) && (other.m != r.m || l.permit.Epoch != p.Epoch) {
+				o.fail(w, "%s (epoch %d) may act for %s while %s still does (epoch %d)", r.name, p.Epoch, namespace, other.name, l.permit.Epoch)
 			}
 		}
 	}
@@ -132,7 +154,7 @@ func (o *oracle) fail(w *world, format string, args ...any) {
 func (w *world) leader(namespace string) *reader {
 	for _, r := range w.readers {
 		for _, name := range leaseNames {
-			if r.alive && r.permits[namespace+"/"+name].Holds(r.host.read(w.now)) {
+			if r.may(r.permits[namespace+"/"+name]) {
 				return r
 			}
 		}

@@ -341,6 +341,9 @@ func (ct *contact) attach() {
 	})
 	q.work = func(k types.NamespacedName) { p.Work(r.ctx, k) }
 	ct.m.watch(r.proc, w.lateWatch, p.Observe, p.ObserveGone)
+	if w.acknowledged {
+		ct.m.watchReaders(r.proc, w.lateWatch, p.ObserveReader, p.ObserveReaderGone)
+	}
 	r.controller.attached[fleet.Key{Fleet: simFleet, Name: ct.m.name}] = &attachment{publisher: p}
 	for !p.ReadAll(r.ctx) {
 		if !r.sleep(time.Second) {

@@ -40,10 +40,14 @@ type scenario struct {
 	stopAtReading float64 // of each reading of a clock
 	longestStop   time.Duration
 	kinds         []fault
-	prompt        bool // candidates take over when the stamp in the election's Lease says so, as in the product
-	forgetful     bool // records are lost while members cannot be asked: epochs may fall
-	generation    int  // of the policy
-	jumped        bool // a clock was stepped: nobody need lead until it is right again
+	prompt        bool          // candidates take over when the stamp in the election's Lease says so, as in the product
+	acknowledged  bool          // readers register, and the policy says so
+	registered    time.Duration // for how long, unless they confirm
+	identities    int           // of readers
+	raised        int32         // the highest priority so far
+	forgetful     bool          // records are lost while members cannot be asked: epochs may fall
+	generation    int           // of the policy
+	jumped        bool          // a clock was stepped: nobody need lead until it is right again
 }
 
 // slack is what a leader may take beyond the floor once the faults have ended: the
@@ -90,6 +94,9 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 		}
 	}
 	w.prompt = w.chance(0.7)
+	if w.acknowledged = w.chance(0.4); w.acknowledged {
+		w.drawRegistered()
+	}
 	// Epochs of namespaces that lost their records rise on if the members can be asked.
 	if loses := slices.ContainsFunc(w.kinds, func(f fault) bool { return f.loses }); loses && w.chance(0.5) {
 		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool { return f.member })
@@ -157,6 +164,9 @@ var simKey = lease.Key("0123456789abcdef0123456789abcdef")
 func (w *world) play() {
 	if len(w.kinds) > 0 {
 		w.nextFault()
+	}
+	if w.acknowledged {
+		w.handOver()
 	}
 	w.run(w.faults)
 	w.heal()

@@ -94,7 +94,7 @@ func TestSimulation(t *testing.T) {
 	next.Store(*simFrom)
 	var mu sync.Mutex
 	var figures simFigures
-	var terms, failed int
+	var terms, revoked, acknowledged, failed int
 	begin := time.Now()
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -110,6 +110,8 @@ func TestSimulation(t *testing.T) {
 				mu.Lock()
 				figures.Seeds++
 				terms += verdict.terms
+				revoked += verdict.revoked
+				acknowledged += verdict.acknowledged
 				if verdict.overlap {
 					figures.Overlaps++
 				}
@@ -135,6 +137,10 @@ func TestSimulation(t *testing.T) {
 	}
 	wg.Wait()
 	figures.SeedsPerSecond = float64(figures.Seeds) / time.Since(begin).Seconds()
+	if figures.Seeds >= 300 && acknowledged == 0 {
+		t.Error("no term was released by its readers: nothing of that is tried")
+	}
+	t.Logf("%d terms were revoked, %d of them released by their readers before the bound", revoked, acknowledged)
 	t.Logf("%d seeds, %d terms, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, terms, figures.Overlaps, figures.Stuck, figures.SeedsPerSecond)
 	if *simOut != "" {
 		writeFigures(t, *simOut, figures)
