@@ -1,7 +1,9 @@
 package member
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 )
@@ -17,6 +19,12 @@ import (
 // API server gives up by itself on a write that waited in a queue of its own past
 // the term. The server counts from when it received the request, so time on the
 // way is not covered. Other requests pass unchanged.
+//
+// A term is not released (see Registration) while such a write is on its way. One that was sent
+// and got no answer, or a server error, may still take effect: the term is then not
+// released before what remained of it when the write was sent has passed. So that this is rare, a registered Member
+// waits for the answer of a write that is on its way as its context ends, for that
+// long, although the caller gets the error of its context at once.
 func CapWrites(next http.RoundTripper) http.RoundTripper { return &capped{next} }
 
 type capped struct{ next http.RoundTripper }
@@ -27,8 +35,8 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok || !writes(req.Method) {
 		return c.next.RoundTrip(req)
 	}
-	left := t.Remaining().Truncate(time.Millisecond)
-	if left <= 0 {
+	left, settled := t.t.beginWrite()
+	if settled == nil {
 		if req.Body != nil {
 			_ = req.Body.Close() // as a RoundTripper must, also on errors
 		}
@@ -40,7 +48,68 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context()) // a RoundTripper must not modify its request
 		req.URL.RawQuery = query.Encode()
 	}
-	return c.next.RoundTrip(req)
+	if t.t.terms.waited() {
+		return c.await(req, left, settled)
+	}
+	return c.send(req, settled)
+}
+
+// send sends a write and says whether its outcome is known.
+func (c *capped) send(req *http.Request, settled func(known bool)) (*http.Response, error) {
+	known := false
+	defer func() { settled(known) }()
+	resp, err := c.next.RoundTrip(req)
+	// A server error may hide that the write takes effect later: a timeout does, by its nature.
+	known = err == nil && resp.StatusCode < http.StatusInternalServerError
+	return resp, err
+}
+
+// await sends a write and, when its context ends before the answer has come, leaves a goroutine behind
+// that waits for the answer, for what was left of the term.
+func (c *capped) await(req *http.Request, left time.Duration, settled func(known bool)) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), left)
+	type outcome struct {
+		resp *http.Response
+		err  error
+	}
+	done := make(chan outcome)
+	gone := req.Context().Done()
+	go func() {
+		resp, err := c.send(req.WithContext(ctx), settled)
+		select {
+		case done <- outcome{resp, err}:
+		case <-gone:
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			cancel()
+		}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil {
+			cancel()
+			return nil, o.err
+		}
+		// From here on the caller's context ends the reading of the answer, as it would have.
+		stop := context.AfterFunc(req.Context(), cancel)
+		o.resp.Body = &ending{o.resp.Body, func() { stop(); cancel() }}
+		return o.resp, nil
+	case <-gone:
+		return nil, req.Context().Err()
+	}
+}
+
+// ending is a body that ends something when it is closed.
+type ending struct {
+	io.ReadCloser
+	end func()
+}
+
+// Close implements io.Closer.
+func (e *ending) Close() error {
+	defer e.end()
+	return e.ReadCloser.Close()
 }
 
 // WrappedRoundTripper lets client-go find the transport below.

@@ -41,6 +41,7 @@ func (t *Terms) Context(ctx context.Context, namespace string) (context.Context,
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(tm.open, o)
+		t.settle(tm)
 	}, nil
 }
 

@@ -31,7 +31,8 @@ type Listener struct {
 //
 // After remove returns no call begins, though one may still be under way; remove
 // may be called from within one. Listeners must return: when a Member stops it
-// waits for them.
+// waits for them. A term whose end Demoted is still being told of is not released, see
+// Registration.
 func (t *Terms) Listen(l Listener) (remove func()) { return t.listen("", l) }
 
 // listening is one listener and what it has been told. Guarded by Terms.mu.
@@ -46,7 +47,17 @@ type listening struct {
 type told struct {
 	any  bool  // it has been called
 	term *term // it believes that this term goes on
+	acts *term // it may do something in this term, because it has not returned from Demoted
 	busy bool  // a goroutine is calling it
+}
+
+// heard takes in that a listener has returned from Demoted, or will not be called.
+func (t *Terms) heard(s *told) {
+	if tm := s.acts; tm != nil {
+		s.acts = nil
+		tm.told--
+		t.settle(tm)
+	}
 }
 
 func (t *Terms) listen(only string, l Listener) (remove func()) {
@@ -62,6 +73,11 @@ func (t *Terms) listen(only string, l Listener) (remove func()) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		ls.removed = true
+		for _, s := range ls.told {
+			if !s.busy {
+				t.heard(s)
+			}
+		}
 		t.listeners = slices.DeleteFunc(t.listeners, func(o *listening) bool { return o == ls })
 	}
 }
@@ -100,8 +116,14 @@ func (t *Terms) call(ls *listening, n *nsState, s *told) {
 		t.mu.Unlock()
 		next()
 		t.mu.Lock()
+		if s.term == nil {
+			t.heard(s)
+		}
 	}
 	s.busy = false
+	if ls.removed {
+		t.heard(s)
+	}
 	if t.calls--; t.calls == 0 {
 		t.idle.Broadcast()
 	}
@@ -119,7 +141,8 @@ func (ls *listening) next(n *nsState, s *told) func() {
 		s.term = nil
 		return ls.demoted(n.name, was.cause)
 	case is != was:
-		s.term = is
+		s.term, s.acts = is, is
+		is.told++
 		return ls.promoted(n.name, Term{is})
 	case first:
 		return ls.demoted(n.name, fmt.Errorf("%w: namespace %s", ErrNotLeader, n.name))

@@ -33,6 +33,9 @@ type Options struct {
 	Clock lease.Clock
 	// Logger receives promotions, demotions and troubles of the watch. Default: none.
 	Logger logr.Logger
+	// Registration has the Member register as a reader that says when it has stopped, for
+	// handovers without a gap. Default: nil, it does not register.
+	Registration *Registration
 	// StaleAfter is how old the last list of Leases may be before Healthz fails. Lists
 	// are repeated at least every half of it, see Member.Healthz. At least 10s.
 	// Default: 2m.
@@ -64,7 +67,12 @@ func (o *Options) complete() error {
 		return errors.New("member: Namespaces contains an empty name: leave Namespaces empty to watch all")
 	}
 	o.Namespaces = slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
-	return nil
+	if o.Registration == nil {
+		return nil
+	}
+	registration := *o.Registration // the caller's stays as it is
+	o.Registration = &registration
+	return o.Registration.complete()
 }
 
 // Member watches the Leases of its cluster and answers in which namespaces this
@@ -77,6 +85,8 @@ type Member struct {
 	stale   time.Duration
 	watches []*watched
 	started atomic.Bool
+
+	registrar *registrar // nil: not registered
 }
 
 var _ Leader = (*Member)(nil)
@@ -108,6 +118,11 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	for _, ns := range namespaces {
 		m.watches = append(m.watches, newWatched(m, client, ns))
 	}
+	if o.Registration != nil {
+		if m.registrar, err = newRegistrar(m, cfg, client, o); err != nil {
+			return nil, err
+		}
+	}
 	m.Listen(Listener{
 		Promoted: func(ns string, t Term) {
 			m.log.Info("This cluster leads", "namespace", klog.KRef("", ns), "epoch", t.Epoch())
@@ -124,20 +139,37 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 }
 
 // Start watches until ctx ends. Then every term ends, and when all that was started
-// has stopped, calls to listeners included, it returns. It can be called once. A
+// has stopped, calls to listeners included, it returns. A Member that is registered takes
+// its registration back before that, once all work has finished, and waits 5 s for it at most. It can be called once. A
 // controller-runtime manager runs it: mgr.Add(m).
 func (m *Member) Start(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("member: Start was called before; make a new Member")
 	}
 	var all sync.WaitGroup
-	for _, w := range m.watches {
-		all.Go(func() { w.run(ctx) })
-	}
+	all.Go(func() {
+		if m.registrar != nil {
+			m.registrar.run(ctx, m.follow)
+		} else {
+			m.follow(ctx)
+		}
+	})
 	<-ctx.Done()
 	m.terms.stop()
 	all.Wait()
+	if m.registrar != nil {
+		m.registrar.leave(ctx)
+	}
 	return nil
+}
+
+// follow follows the Leases until ctx ends, and lists them first.
+func (m *Member) follow(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, w := range m.watches {
+		all.Go(func() { w.run(ctx) })
+	}
+	all.Wait()
 }
 
 // Term returns the term in which this cluster leads the namespace now, and false if
@@ -185,9 +217,15 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 // At least every StaleAfter/2 a watch ends and everything is listed anew, by a
 // consistent read. So a watch in which nothing happens is not stale, while one behind
 // a dead link, without permission, or from an API server that is cut off from etcd is.
-// Before the first list, time counts from New.
+// Before the first list, time counts from New. It fails as well if the last confirmation
+// of the registration, where there has to be one, is older than StaleAfter.
 func (m *Member) Healthz(*http.Request) error {
 	now := m.clock.Now().Boot
+	if m.registrar != nil {
+		if err := m.registrar.stale(now, m.stale); err != nil {
+			return err
+		}
+	}
 	for _, w := range m.watches {
 		if age := now - time.Duration(w.listed.Load()); age > m.stale {
 			return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v",

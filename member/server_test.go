@@ -14,6 +14,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // server is as much of an API server as a reader of Leases sees, in the time of a
@@ -25,6 +27,13 @@ type server struct {
 	history []change                         // of all changes; its length is the resourceVersion
 	streams map[*stream]bool
 	asked   []string // path and selector of each request
+
+	// Of the requests for single objects, see registry_test.go.
+	fate   fate
+	uids   int
+	writes []write
+	after  func(write)               // a write was carried out and is about to be answered
+	behind *coordinationv1.LeaseList // what the cache shows to who does not ask for more; nil: all
 }
 
 type mode int
@@ -93,6 +102,9 @@ func (s *server) fail() {
 func (s *server) record(kind string, l *coordinationv1.Lease) {
 	l.ResourceVersion = strconv.Itoa(len(s.history) + 1)
 	c := change{l.Namespace, event(kind, l)}
+	if l.Labels[v1alpha1.ReaderLabel] != "" {
+		c.event = nil // readers watch for another label
+	}
 	s.history = append(s.history, c)
 	for st := range s.streams {
 		st.offer(c)
@@ -100,7 +112,7 @@ func (s *server) record(kind string, l *coordinationv1.Lease) {
 }
 
 func (st *stream) offer(c change) {
-	if st.namespace == "" || st.namespace == c.namespace {
+	if c.event != nil && (st.namespace == "" || st.namespace == c.namespace) {
 		st.events <- c.event
 	}
 }
@@ -124,23 +136,29 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, req.Context().Err()
 	case m == refuses, m == lists && watches:
 		return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
+	case !strings.HasSuffix(req.URL.Path, "/leases") || req.Method != http.MethodGet:
+		return s.object(req)
 	case !watches:
-		return s.list(namespaceIn(req.URL.Path)), nil
+		return s.list(namespaceIn(req.URL.Path), query.Get("resourceVersion")), nil
 	}
 	body, w := io.Pipe()
 	go s.stream(req, m, w)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: req}, nil
 }
 
-func (s *server) list(namespace string) *http.Response {
+// list answers with what is stored, unless who asks is content with the server's cache.
+func (s *server) list(namespace, version string) *http.Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if version == "0" && s.behind != nil {
+		return answer(http.StatusOK, s.behind)
+	}
 	list := coordinationv1.LeaseList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
 		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(len(s.history))},
 	}
 	for _, l := range s.leases {
-		if namespace == "" || namespace == l.Namespace {
+		if (namespace == "" || namespace == l.Namespace) && l.Labels[v1alpha1.ManagedLabel] != "" {
 			list.Items = append(list.Items, *l)
 		}
 	}

@@ -56,6 +56,8 @@ func (t Term) Remaining() time.Duration {
 type term struct {
 	epoch int64
 	clock lease.Clock
+	terms *Terms
+	ns    *nsState
 
 	// permit is what the last renewal permits, nil when the term is over. Whoever
 	// finds it run out sets it to nil, and nothing sets it again. So one reader that
@@ -64,17 +66,20 @@ type term struct {
 	permit atomic.Pointer[lease.Permit]
 
 	// Guarded by Terms.mu.
-	cause error                     // why the term is over, nil while it is not
-	open  map[*openContext]struct{} // contexts to cancel at its end
+	cause  error                     // why the term is over, nil while it is not
+	open   map[*openContext]struct{} // contexts to cancel at its end
+	told   int                       // listeners that were promoted and not yet demoted
+	writes int                       // that are on their way
+	doubts []*lease.Permit           // of writes without an answer, see finished
 }
 
 func (t *term) holds() bool {
 	for {
-		p := t.permit.Load() // before the clock: a pause in between makes less remain
+		p, limit := t.permit.Load(), t.terms.limit.Load() // before the clock: a pause in between makes less remain
 		if p == nil {
 			return false
 		}
-		if p.Holds(t.clock.Now()) {
+		if now := t.clock.Now(); p.Holds(now) && limit.Holds(now) {
 			return true
 		}
 		if t.permit.CompareAndSwap(p, nil) {
@@ -84,16 +89,18 @@ func (t *term) holds() bool {
 }
 
 func (t *term) remaining() time.Duration {
-	p := t.permit.Load()
+	p, limit := t.permit.Load(), t.terms.limit.Load()
 	if p == nil {
 		return 0
 	}
-	return p.Remaining(t.clock.Now())
+	now := t.clock.Now()
+	return min(p.Remaining(now), limit.Remaining(now))
 }
 
 // renew replaces what is permitted, unless the term is over or has just run out. It
 // is called under Terms.mu, so only holds can come between.
 func (t *term) renew(p lease.Permit) bool {
-	old := t.permit.Load()
-	return old != nil && old.Holds(t.clock.Now()) && t.permit.CompareAndSwap(old, &p)
+	old, limit := t.permit.Load(), t.terms.limit.Load()
+	now := t.clock.Now()
+	return old != nil && old.Holds(now) && limit.Holds(now) && t.permit.CompareAndSwap(old, &p)
 }

@@ -48,6 +48,10 @@ type Terms struct {
 	// namespaces holds a *nsState under each name. Term reads it without a lock.
 	namespaces sync.Map
 
+	// limit is what all terms lie within: the last confirmation of the registration, if
+	// there has to be one.
+	limit atomic.Pointer[limit]
+
 	// mu guards all that follows, and what is said so elsewhere. It is held for
 	// microseconds, never across I/O or a call to a listener.
 	mu        sync.Mutex
@@ -58,6 +62,7 @@ type Terms struct {
 	due       time.Duration   // when it fires, on the clock that Reading.Boot shows
 	listeners []*listening    // in the order in which they were added
 	stopped   bool
+	releases  *releases // nil: nobody waits for any
 }
 
 // nsState is what is known about one namespace. All but term is guarded by
@@ -67,6 +72,8 @@ type nsState struct {
 	term   atomic.Pointer[term] // nil when this cluster does not lead
 	reader lease.Reader
 	copies map[string]lease.Copy // by the name of the Lease
+	last   int64                 // the epoch of the last term that began here
+	past   map[*term]struct{}    // terms that are over while something of them goes on, or may
 }
 
 // NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
@@ -74,6 +81,7 @@ type nsState struct {
 func NewTerms(clock lease.Clock, skew time.Duration) *Terms {
 	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}}
 	t.idle.L = &t.mu
+	t.limit.Store(&limit{none: true})
 	return t
 }
 
@@ -115,6 +123,9 @@ func (t *Terms) Observe(l *coordinationv1.Lease) {
 	c, _ := wire.Read(l)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.releases.closed() {
+		return
+	}
 	n := t.know(c.Namespace)
 	n.copies[c.Name] = c
 	t.apply(n, n.reader.Observe(c, now), now, describe(c))
@@ -170,7 +181,7 @@ func (t *Terms) know(name string) *nsState {
 	if n := t.lookup(name); n != nil {
 		return n
 	}
-	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Copy{}}
+	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Copy{}, past: map[*term]struct{}{}}
 	t.namespaces.Store(name, n)
 	return n
 }
@@ -194,26 +205,36 @@ func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
 // apply makes the namespace's term follow from what is permitted since now. why
 // says what was seen, for the one whose term it ends.
 func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
-	leads := p.Holds(now) && !t.stopped
+	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {
 		switch {
 		case leads && tm.epoch == p.Epoch && tm.renew(p):
 			return
 		case !tm.holds():
-			why = ranOut
+			why = t.expired(now)
 		case leads:
 			why = fmt.Sprintf("the next one has begun in epoch %d", p.Epoch)
 		}
 		t.end(n, tm, why)
 	}
 	if leads {
-		tm := &term{epoch: p.Epoch, clock: t.clock, open: map[*openContext]struct{}{}}
+		tm := &term{epoch: p.Epoch, clock: t.clock, terms: t, ns: n, open: map[*openContext]struct{}{}}
 		tm.permit.Store(&p)
 		t.led[n] = tm
+		n.last = p.Epoch
 		n.term.Store(tm)
 		t.arm(now, p)
 	}
 	t.announce(n)
+	t.releases.note(n)
+}
+
+// expired says why a term is over that neither a copy nor a deletion ended.
+func (t *Terms) expired(now lease.Reading) string {
+	if !t.limit.Load().Holds(now) {
+		return "its registration was not confirmed in time"
+	}
+	return ranOut
 }
 
 // describe says why a copy does not let this cluster lead on.
@@ -238,7 +259,8 @@ func (t *Terms) end(n *nsState, tm *term, why string) {
 	for o := range tm.open {
 		o.cancel(tm.cause)
 	}
-	tm.open = nil
+	n.past[tm] = struct{}{}
+	t.settle(tm)
 	t.announce(n)
 }
 
@@ -250,17 +272,17 @@ func (t *Terms) Check() {
 	now := t.clock.Now()
 	t.due = 0
 	for n, tm := range t.led {
-		if p := tm.permit.Load(); p != nil && p.Holds(now) {
+		if p := tm.permit.Load(); p != nil && p.Holds(now) && t.limit.Load().Holds(now) {
 			t.arm(now, *p)
 		} else {
-			t.end(n, tm, ranOut)
+			t.end(n, tm, t.expired(now))
 		}
 	}
 }
 
-// arm has the clock looked at when p runs out, but not later than recheck.
+// arm has the clock looked at when p runs out or the limit does, but not later than recheck.
 func (t *Terms) arm(now lease.Reading, p lease.Permit) {
-	in := min(p.Remaining(now), recheck)
+	in := min(p.Remaining(now), t.limit.Load().Remaining(now), recheck)
 	if at := now.Boot + in; t.due == 0 || at < t.due {
 		t.due = at
 		if t.timer == nil {

@@ -34,6 +34,7 @@ type Reader struct {
 	Skew time.Duration
 
 	highest int64  // the highest epoch seen
+	vacant  bool   // the copy that it was seen in says that nobody leads
 	frozen  Permit // of the latest deadline seen in the newest term that led here
 	current Permit // what the last observation permits: frozen, or nothing
 }
@@ -50,7 +51,7 @@ func (r *Reader) Observe(c Copy, now Reading) Permit {
 	case c.Epoch < r.highest, !PlausibleEpoch(now.Wall, c.Epoch), c.Renewed.After(now.Wall.Add(r.Skew)):
 		return r.current
 	}
-	r.highest = c.Epoch
+	r.highest, r.vacant = c.Epoch, c.Holder == ""
 	if !c.LeadsHere() {
 		r.current = Permit{}
 		return r.current
@@ -65,6 +66,12 @@ func (r *Reader) Observe(c Copy, now Reading) Permit {
 	r.current = r.frozen
 	return r.current
 }
+
+// Over returns the highest epoch that is over for good, and false unless the last copy
+// that was believed says that nobody leads: then this reader leads in no epoch below that
+// copy's any more, and may release them when what it did in them has finished. (A copy that names
+// somebody else says as much, but by then nobody waits for a release.)
+func (r *Reader) Over() (epoch int64, ok bool) { return r.highest - 1, r.vacant }
 
 // Gone takes in that the copy does not exist: a missing Lease means no. The
 // highest epoch and the freeze are kept for the copy that may come back.

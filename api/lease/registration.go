@@ -48,3 +48,10 @@ func (r Registration) HasReleased(namespace string, epoch int64) bool {
 // Until is the instant, by the reader's wall clock, from which the reader does not act
 // unless it has confirmed anew.
 func (r Registration) Until() time.Time { return r.Confirmed.Add(r.Duration) }
+
+// Permit is what this confirmation permits: nothing from Until on, and nothing once Duration
+// has passed on the clock that counts in suspend. sent is the reading that Confirmed was taken
+// from, before the request. Whoever registers acts while this and the Permit of a copy both hold.
+func (r Registration) Permit(sent Reading) Permit {
+	return Permit{wall: r.Until(), boot: sent.Boot + r.Duration}
+}

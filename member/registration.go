@@ -1,0 +1,377 @@
+package member
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	utilclock "k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+)
+
+// Registration has a Member register: the process says in a Lease of its own that it follows the copies,
+// and when it has stopped acting in a term that the hub takes back. In a policy with
+// handover: Acknowledged the hub then need not wait until the term has run out, so
+// a planned change takes a moment instead of seconds.
+//
+// It rests on the program saying when its work has finished: every CancelFunc of
+// Member.Context is called then and not before (Lead and a gated reconciler do so by themselves), a
+// listener returns from Demoted when it has stopped what it began in Promoted, and writes to
+// Kubernetes go through CapWrites. Whoever only asks Member.Term, and acts, must not register.
+//
+// While its registration is not confirmed, by a write every few seconds, a Member does not lead: it
+// fails closed. Its service account needs get, create, update and delete on
+// leases (coordination.k8s.io) in the namespace.
+type Registration struct {
+	// Namespace is where the registration is kept: that of the program's own Pod. Default:
+	// the one in the files of the Pod's service account.
+	Namespace string
+}
+
+const (
+	// registrationDuration is how long after a confirmation this Member stops acting without another.
+	registrationDuration = 15 * time.Second
+	// confirmEvery is the time between two confirmations.
+	confirmEvery = registrationDuration / 3
+	// registrationTimeout bounds each request for the registration.
+	registrationTimeout = registrationDuration / 5
+	// leaveTimeout bounds what happens after the end of Start's context: waiting for
+	// work to finish, and taking the registration back.
+	leaveTimeout = 5 * time.Second
+
+	// namespaceFile is where a Pod finds its namespace.
+	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// confirmBackoff is how long to wait after a confirmation failed: not long, for all terms end with it.
+var confirmBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 3, Cap: time.Second}
+
+func (r *Registration) complete() error {
+	if r.Namespace != "" {
+		return nil
+	}
+	content, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return fmt.Errorf("member: Registration.Namespace is empty, and this is no Pod that knows its own: name the namespace in which this program may write leases: %w", err)
+	}
+	r.Namespace = strings.TrimSpace(string(content))
+	return nil
+}
+
+// errLost says that a registration is not what this Member last wrote.
+var errLost = errors.New("the registration is lost")
+
+// registrar keeps the registration of a Member.
+type registrar struct {
+	member    *Member
+	namespace string
+	leases    coordinationv1client.LeaseInterface
+	reviews   authenticationv1client.SelfSubjectReviewInterface
+	changed   <-chan struct{} // there may be something to release
+	follows   []string
+	account   string                  // empty: not known yet
+	says      lease.Registration      // as last confirmed
+	stored    *coordinationv1.Lease   // the API server's answer to that; nil: there is no registration
+	unsettled []*coordinationv1.Lease // what updates without an answer may have stored instead
+	confirmed atomic.Int64            // when says was, as in Reading.Boot; at first, when New was called
+}
+
+func newRegistrar(m *Member, cfg *rest.Config, leases coordinationv1client.LeasesGetter, o Options) (*registrar, error) {
+	authentication, err := authenticationv1client.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("member: client for reviews of itself: %w", err)
+	}
+	r := &registrar{
+		member:    m,
+		namespace: o.Registration.Namespace,
+		leases:    leases.Leases(o.Registration.Namespace),
+		reviews:   authentication.SelfSubjectReviews(),
+		changed:   m.terms.register(),
+		follows:   o.Namespaces,
+	}
+	r.confirmed.Store(int64(m.clock.Now().Boot))
+	return r, nil
+}
+
+// run has follow called while there is a registration, until ctx ends: first the registration, then the
+// copies. So either the hub lists the registration after it has revoked a term, or
+// the copies are listed after that. With a lost registration everything starts over.
+func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
+	for r.register(ctx) {
+		following, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			follow(following)
+		}()
+		lost := r.keep(ctx)
+		if lost != nil {
+			r.member.terms.distrust(lost.Error())
+			r.member.log.Error(lost, "Registers anew, and does not lead until then", "registration", klog.KObj(r.stored))
+			r.stored = nil
+		}
+		cancel()
+		if <-done; lost == nil {
+			return
+		}
+	}
+}
+
+// register makes a registration, under an identity that was never used before, and reports
+// whether it did before ctx ended.
+func (r *registrar) register(ctx context.Context) bool {
+	delay, failed := backoff.DelayFunc(), false
+	l := r.fresh()
+	for ctx.Err() == nil {
+		err := r.create(ctx, l)
+		switch {
+		case err == nil:
+			r.member.log.Info("Registered", "registration", klog.KObj(r.stored), "account", r.account)
+			return true
+		case errors.Is(err, errLost):
+			l = r.fresh()
+		}
+		if ctx.Err() == nil && !failed { // once, not every few seconds
+			r.member.log.Error(err, "Cannot register, will keep trying and not lead")
+		}
+		failed = true
+		pause(ctx, delay())
+	}
+	return false
+}
+
+// fresh begins with a new identity, that nobody can know of anything it has not done.
+func (r *registrar) fresh() *coordinationv1.Lease {
+	identity := strings.ToLower(rand.Text())
+	r.says = lease.Registration{Identity: identity, Namespaces: r.follows, Duration: registrationDuration}
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "leasecast-reader-" + identity}}
+}
+
+// create tries once to make the registration. One that exists already under this name
+// is its own, from a try that got no answer.
+func (r *registrar) create(ctx context.Context, l *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, registrationTimeout)
+	defer cancel()
+	if r.account == "" {
+		review, err := r.reviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("ask for the own username: %w", err)
+		}
+		r.account = review.Status.UserInfo.Username
+	}
+	r.says.Account = r.account
+	says, sent, err := r.write(r.says, l)
+	if err != nil {
+		return err
+	}
+	stored, err := r.leases.Create(ctx, l, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		if l, err = r.leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil {
+			return fmt.Errorf("look at registration %s: %w", says.Identity, err)
+		}
+		if says, sent, err = r.write(r.says, l); err != nil {
+			return err
+		}
+		stored, err = r.leases.Update(ctx, l, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("make registration %s/leasecast-reader-%s: %w", r.namespace, says.Identity, err)
+	}
+	return r.take(stored, says, sent)
+}
+
+// write puts into l what a registration says when it is confirmed now, which is before the
+// request.
+func (r *registrar) write(says lease.Registration, l *coordinationv1.Lease) (lease.Registration, lease.Reading, error) {
+	now := r.member.clock.Now()
+	says.Confirmed = now.Wall
+	return says, now, wire.WriteRegistration(says, l)
+}
+
+// take takes in that the API server has stored what this Member says. It fails if that comes too
+// late, or if somebody has deleted the registration.
+func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, sent lease.Reading) error {
+	if stored.DeletionTimestamp != nil {
+		return fmt.Errorf("%w: somebody has deleted it", errLost)
+	}
+	if err := r.member.terms.confirmed(says.Permit(sent)); err != nil {
+		return err
+	}
+	r.says, r.stored, r.unsettled = says, stored, nil
+	r.confirmed.Store(int64(sent.Boot))
+	return nil
+}
+
+// keep confirms the registration, and releases in it what there is to release, until ctx
+// ends or the registration is lost, and returns why it is, nil if it is not.
+func (r *registrar) keep(ctx context.Context) (lost error) {
+	delay := confirmBackoff.DelayFunc()
+	for ctx.Err() == nil {
+		if !r.member.terms.registered() {
+			return errLapsed
+		}
+		released := r.member.terms.releasable()
+		due := confirmEvery - (r.member.clock.Now().Boot - time.Duration(r.confirmed.Load()))
+		if due > 0 && !news(released, r.says.Released) {
+			r.await(ctx, due)
+			continue
+		}
+		switch err := r.confirm(ctx, released); {
+		case err == nil:
+			delay = confirmBackoff.DelayFunc()
+		case ctx.Err() != nil:
+		case errors.Is(err, errLost), errors.Is(err, errLapsed):
+			return err
+		default:
+			r.member.log.V(1).Info("Could not confirm the registration, will try again", "registration", klog.KObj(r.stored), "reason", err.Error())
+			pause(ctx, delay())
+		}
+	}
+	return nil
+}
+
+// news reports whether there is something to release that was not yet.
+func news(released, before map[string]int64) bool {
+	for namespace, epoch := range released {
+		if had, ok := before[namespace]; !ok || had < epoch {
+			return true
+		}
+	}
+	return false
+}
+
+// await returns after d, when there may be something to release, or when ctx ends.
+func (r *registrar) await(ctx context.Context, d time.Duration) {
+	timer := utilclock.RealClock{}.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-r.changed:
+	case <-ctx.Done():
+	}
+}
+
+// confirm writes the registration anew: this process lives, and has released these epochs.
+func (r *registrar) confirm(ctx context.Context, released map[string]int64) error {
+	ctx, cancel := context.WithTimeout(ctx, registrationTimeout)
+	defer cancel()
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	says, l := r.says, r.stored.DeepCopy()
+	says.Released = released
+	says, sent, err := r.write(says, l)
+	if err != nil {
+		return err
+	}
+	stored, err := r.update(ctx, l)
+	if err != nil {
+		return err
+	}
+	return r.take(stored, says, sent)
+}
+
+// update stores the registration, if it is still what this Member knows.
+func (r *registrar) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	stored, err := r.leases.Update(ctx, l, metav1.UpdateOptions{})
+	switch {
+	case err == nil:
+		return stored, nil
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("%w: somebody has removed it: %w", errLost, err)
+	case apierrors.IsConflict(err) && len(r.unsettled) == 0:
+		return nil, fmt.Errorf("%w: somebody has changed it: %w", errLost, err)
+	}
+	r.unsettled = append(r.unsettled, l)
+	return nil, fmt.Errorf("confirm registration %s: %w", l.Name, err)
+}
+
+// settle finds out what became of updates without an answer. Whatever else is stored is not
+// this Member's.
+func (r *registrar) settle(ctx context.Context) error {
+	if len(r.unsettled) == 0 {
+		return nil
+	}
+	stored, err := r.leases.Get(ctx, r.stored.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%w: somebody has removed it: %w", errLost, err)
+	case err != nil:
+		return fmt.Errorf("look at registration %s: %w", r.stored.Name, err)
+	case stored.UID == r.stored.UID && stored.ResourceVersion == r.stored.ResourceVersion:
+		return nil // one may still be on its way: then what is written next meets a conflict
+	case stored.UID != r.stored.UID || !slices.ContainsFunc(r.unsettled, func(l *coordinationv1.Lease) bool { return same(l, stored) }):
+		return fmt.Errorf("%w: somebody has changed it", errLost)
+	}
+	r.stored, r.unsettled = stored, nil
+	return nil
+}
+
+func same(a, b *coordinationv1.Lease) bool {
+	return equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
+		equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers) && equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+		equality.Semantic.DeepEqual(a.Spec, b.Spec)
+}
+
+// leave takes the registration back after all terms have ended for good, once all work has
+// finished. If that takes too long, or fails, the registration is left to the hub.
+func (r *registrar) leave(ctx context.Context) {
+	if r.stored == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := r.takeBack(ctx); err != nil {
+		r.member.log.Error(err, "Leaves its registration to the hub", "registration", klog.KObj(r.stored))
+	}
+}
+
+func (r *registrar) takeBack(ctx context.Context) error {
+	released, finished := r.member.terms.left()
+	for !finished {
+		r.await(ctx, recheck) // writes that may still take effect end without a word
+		if released, finished = r.member.terms.left(); ctx.Err() != nil {
+			return errors.New("work goes on after its term")
+		}
+	}
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	says, l := r.says, r.stored.DeepCopy()
+	says.Released = released
+	if _, _, err := r.write(says, l); err != nil {
+		return err
+	}
+	wire.FreeRegistration(l)
+	stored, err := r.update(ctx, l)
+	if err != nil {
+		return err
+	}
+	return r.leases.Delete(ctx, stored.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stored.UID}})
+}
+
+// stale returns an error if the registration was last confirmed more than after ago.
+func (r *registrar) stale(now, after time.Duration) error {
+	if age := now - time.Duration(r.confirmed.Load()); age > after {
+		return fmt.Errorf("member: the registration is stale: last confirmed %v ago, want at most %v", age.Round(time.Millisecond), after)
+	}
+	return nil
+}
