@@ -11,7 +11,7 @@ const (
 	Elected Reason = "Elected"
 	// FailedOver: the leader was lost and another cluster took its place.
 	FailedOver Reason = "FailedOver"
-	// HandedOver: a planned change, caused by an operator's edit.
+	// HandedOver: a planned change, caused by an operator's edit or by a clock that is off.
 	HandedOver Reason = "HandedOver"
 	// NewTerm: the same cluster leads again in a new term, because its last copy
 	// no longer stood.

@@ -209,6 +209,9 @@ const (
 	// ConditionClustersReachable is False when more than half of the clusters became
 	// unreachable at once: the hub itself may be cut off.
 	ConditionClustersReachable = "ClustersReachable"
+	// ConditionClocksAgree is False when a clock of a cluster is known to be farther from the
+	// hub's than maxClockSkew, and Unknown while one was not measured closely enough yet.
+	ConditionClocksAgree = "ClocksAgree"
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
@@ -222,7 +225,7 @@ type LeadershipPolicyStatus struct {
 	// clusters is how many Clusters it selects.
 	// +optional
 	Clusters int32 `json:"clusters"`
-	// conditions: Accepted, SurvivesHubLoss, ClustersReachable.
+	// conditions: Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

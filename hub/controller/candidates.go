@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // candidate is a member as a candidate, with words for people.
@@ -26,6 +27,7 @@ type candidate struct {
 // candidates returns the members that take part, and the leader if it takes no part any
 // more, and when the health of one of them may change by time alone.
 func (v *view) candidates() (cs []candidate, after time.Duration) {
+	hubIsOff := allSkewed(v.members)
 	for i := range v.members {
 		m := &v.members[i]
 		c := candidate{hint: m.Hint}
@@ -39,6 +41,9 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 			continue
 		}
 		c.Fitness, c.Reason, c.message = v.fitness(m)
+		if c.Reason == reason.ClockSkewed && hubIsOff {
+			c.Fitness = election.KeepsOnly
+		}
 		c.message = advise(c.Reason, c.message)
 		if m.PriorityReason == reason.InvalidPriority {
 			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Heeded)
@@ -104,6 +109,8 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 		return election.Unfit, reason.NamespaceTerminating, "the namespace is going away there"
 	}
 	switch f := m.facts; {
+	case m.clocks.State == skew.Beyond:
+		return election.Unfit, reason.ClockSkewed, skewed(m.clocks, v.policy.election.Timings.Skew)
 	case f.Problem == reason.ForeignLease, f.Problem == reason.OtherHub, f.Problem == reason.WrongCluster,
 		f.Problem == reason.Forbidden, f.Problem == reason.Unwritable:
 		return election.Unfit, f.Problem, f.Message
@@ -113,6 +120,29 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 		return election.KeepsOnly, reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
 	}
 	return election.Fit, reason.Eligible, ""
+}
+
+// allSkewed reports whether the clocks of all members that were measured are off: then it is
+// the hub's that is. They keep what they lead, but nothing new is promised by such a clock.
+func allSkewed(ms []memberView) bool {
+	measured, off := 0, 0
+	for i := range ms {
+		switch {
+		case !ms[i].takesPart:
+		case ms[i].clocks.State == skew.Beyond:
+			measured, off = measured+1, off+1
+		case ms[i].clocks.State == skew.Within:
+			measured++
+		}
+	}
+	return off > 0 && off == measured
+}
+
+// skewed explains to a person that a clock of a member is off. A clock that was not measured
+// closely enough is held against nobody: only a proof is.
+func skewed(clocks skew.Verdict, eps time.Duration) string {
+	return fmt.Sprintf("%s, and maxClockSkew is %v: set that clock right (NTP or chrony on the machine), "+
+		"or the hub's if all clusters are said to be off", clocks, eps)
 }
 
 // excludes tells the problems that make a member no candidate from those that only

@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // listTimeout bounds a list from a cache.
@@ -71,6 +72,11 @@ func trouble(m fleet.Member) fleet.Problem {
 		return fleet.Problem{Reason: m.PriorityReason, Message: invalidPriority(m.Labels[v1alpha1.PriorityLabel])}
 	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
 		return fleet.Problem{} // nothing is wrong
+	case m.Problem.Reason == "":
+		if clocks, eps := m.Skewed(); clocks.State == skew.Beyond {
+			return fleet.Problem{Reason: reason.ClockSkewed, Message: skewed(clocks, eps)}
+		}
+		return fleet.Problem{}
 	default:
 		return fleet.Problem{Reason: m.Problem.Reason, Message: advise(m.Problem.Reason, m.Problem.Message)}
 	}

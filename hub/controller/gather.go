@@ -17,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // view is all that is known of one namespace when it is decided on.
@@ -41,6 +42,7 @@ type memberView struct {
 	namespace *corev1.Namespace // nil: it does not exist there
 	isRead    bool              // false: nothing is known of the member's namespaces
 	verdict   health.Verdict
+	clocks    skew.Verdict
 	facts     publish.Facts
 	initial   []lease.Copy
 }
@@ -128,9 +130,7 @@ func (c *Controller) fold(v *view) {
 	name := v.copyKey()
 	for i := range v.members {
 		m := &v.members[i]
-		if v.policy != nil {
-			m.verdict = c.sight.health(m.Member, v.policy.thresholds)
-		}
+		c.judge(v, m)
 		if m.publisher == nil {
 			continue
 		}
@@ -159,6 +159,18 @@ func (c *Controller) fold(v *view) {
 	}
 	if v.policy != nil {
 		s.MostUnreachable = mostUnreachable(v.members, v.policy.thresholds.UnreachableAfter)
+	}
+}
+
+// judge asks what the policy makes of a member's health and clocks.
+func (c *Controller) judge(v *view, m *memberView) {
+	if v.policy == nil {
+		return
+	}
+	m.verdict = c.sight.health(m.Member, v.policy.thresholds)
+	m.clocks = c.sight.clocks(m.Member, v.policy.election.Timings.Skew)
+	if m.Name == v.state.Record.Leader {
+		v.state.Behind = m.clocks.Behind()
 	}
 }
 

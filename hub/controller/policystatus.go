@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // noteClaim remembers which policies speak of a namespace, and has their statuses
@@ -112,7 +113,7 @@ func (c *Controller) fillPolicyStatus(object *v1alpha1.LeadershipPolicy) reconci
 			continue
 		}
 		s.Clusters++
-		mv := memberView{Member: m, takesPart: true, verdict: m.Health(p.thresholds)}
+		mv := memberView{Member: m, takesPart: true, verdict: m.Health(p.thresholds), clocks: m.Clocks(p.election.Timings.Skew)}
 		members = append(members, mv)
 		if n := mv.verdict.Next; n > 0 && (result.RequeueAfter == 0 || n < result.RequeueAfter) {
 			result.RequeueAfter = n
@@ -122,6 +123,7 @@ func (c *Controller) fillPolicyStatus(object *v1alpha1.LeadershipPolicy) reconci
 		accepted(p, lost),
 		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
 		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
+		clocksAgree(members),
 	} {
 		cond.ObservedGeneration = object.Generation
 		meta.SetStatusCondition(&s.Conditions, cond)
@@ -171,20 +173,50 @@ func clustersReachable(most bool, ms []memberView) metav1.Condition {
 	return c
 }
 
-// setProbing has members probed by the most demanding policy.
+// clocksAgree names the clusters with a clock that is off, or that was not measured yet. How far
+// it is off is said of the candidates: here it would be news all the time.
+func clocksAgree(ms []memberView) metav1.Condition {
+	var off, open []string
+	for _, m := range ms {
+		switch m.clocks.State {
+		case skew.Beyond:
+			off = append(off, fmt.Sprintf("%s (%s)", m.Name, m.clocks.Clock))
+		case skew.Unknown:
+			open = append(open, m.Name)
+		case skew.Within:
+		}
+	}
+	c := metav1.Condition{Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionTrue, Reason: "Agree"}
+	switch {
+	case len(off) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, string(reason.ClockSkewed)
+		c.Message = cut("a clock is farther from the hub's than maxClockSkew: "+strings.Join(off, ", ")+
+			"; if these are all clusters, it is the hub's clock that is off", 1024)
+	case len(open) > 0:
+		c.Status, c.Reason = metav1.ConditionUnknown, "NotMeasured"
+		c.Message = cut("not measured closely enough yet: "+strings.Join(open, ", "), 1024)
+	}
+	return c
+}
+
+// setProbing has members probed by the most demanding policy, and their clocks judged by all.
 func (c *Controller) setProbing(ctx context.Context) error {
 	var list v1alpha1.LeadershipPolicyList
 	if err := c.client.List(ctx, &list); err != nil {
 		return err
 	}
 	interval, timeout := defaultProbeInterval, defaultProbeTimeout
+	var eps []time.Duration
 	for i := range list.Items {
 		t := parsePolicy(&list.Items[i]).election.Timings
 		if t.Validate() != nil {
 			continue
 		}
 		interval, timeout = min(interval, t.Renew), min(timeout, t.Timeout)
+		eps = append(eps, t.Skew)
 	}
+	slices.Sort(eps)
+	c.Fleet.SetSkews(slices.Compact(eps))
 	c.Fleet.SetProbing(interval, timeout)
 	return nil
 }

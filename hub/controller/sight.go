@@ -3,12 +3,14 @@ package controller
 import (
 	"context"
 	"errors"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // errDisengaged says that a member has been let go of since it was listed as connected.
@@ -23,6 +25,8 @@ type sight interface {
 	members(fleetName string) []fleet.Member
 	// health judges a member now.
 	health(m fleet.Member, th health.Thresholds) health.Verdict
+	// clocks judges the clocks of a member now, under the ε of a policy.
+	clocks(m fleet.Member, eps time.Duration) skew.Verdict
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
 }
@@ -42,6 +46,8 @@ func (f fleetSight) synced() bool {
 func (f fleetSight) members(fleetName string) []fleet.Member { return f.Members(fleetName) }
 
 func (fleetSight) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
+
+func (fleetSight) clocks(m fleet.Member, eps time.Duration) skew.Verdict { return m.Clocks(eps) }
 
 func (fleetSight) namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	cl := m.Cluster()

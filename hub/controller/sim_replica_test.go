@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/skew"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
@@ -125,6 +126,11 @@ func (s *simSight) contact(m fleet.Member) *contact {
 
 func (s *simSight) health(m fleet.Member, th health.Thresholds) health.Verdict {
 	return s.contact(m).track.State(s.r.Now(), th)
+}
+
+// clocks: those of the simulation stay within ε of each other.
+func (s *simSight) clocks(fleet.Member, time.Duration) skew.Verdict {
+	return skew.Verdict{State: skew.Within}
 }
 
 func (s *simSight) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {

@@ -59,10 +59,11 @@ func shown(c candidate, old []v1alpha1.Candidate) v1alpha1.Candidate {
 	return out
 }
 
-// fickle is true of reasons whose words come from what a member answered, or did not.
+// fickle is true of reasons whose words come from what a member answered, or did not, or from
+// what is measured anew all the time.
 func fickle(r reason.Reason) bool {
 	switch r {
-	case reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden:
+	case reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden, reason.ClockSkewed:
 		return true
 	default:
 		return false

@@ -28,7 +28,12 @@ func (b bound) wait(now lease.Reading) time.Duration {
 // boundOf counts the bound of all that can have been promised for the namespace under a
 // policy with that D: what is inherited, and what this tenure has sent: the latest stamp + the duration sent
 // with it, which only is final once the source of stamps is closed.
+//
+// A leader whose clock is known to be further behind than ε is waited for, but not for more
+// than another D: a clock that is off by years must not keep a namespace without a leader for
+// years, and beyond ε nothing is promised.
 func boundOf(s State, d, skew time.Duration) bound {
+	skew = max(skew, min(s.Behind, max(d, longest(s))))
 	b := inheritedBound(s, d, skew)
 	if !s.Sent.Until.IsZero() {
 		if own := s.Sent.Until.Add(skew); own.After(b.wall) {

@@ -121,16 +121,18 @@ func unknown(name string, priority int32) election.Candidate {
 	return election.Candidate{Name: name, Priority: priority, Fitness: election.Unknown, Reason: reason.NeverReached}
 }
 
-func paused(name string, priority int32) election.Candidate {
+func keeping(name string, priority int32, why reason.Reason) election.Candidate {
 	c := fit(name, priority)
-	c.Fitness, c.Reason = election.KeepsOnly, reason.Paused
+	c.Fitness, c.Reason = election.KeepsOnly, why
 	return c
 }
 
+func paused(name string, priority int32) election.Candidate {
+	return keeping(name, priority, reason.Paused)
+}
+
 func unguarded(name string, priority int32) election.Candidate {
-	c := fit(name, priority)
-	c.Fitness, c.Reason = election.KeepsOnly, reason.Unguarded
-	return c
+	return keeping(name, priority, reason.Unguarded)
 }
 
 func prepared(c election.Candidate) election.Candidate {

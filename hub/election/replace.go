@@ -45,7 +45,7 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 		}
 		return unlessAlone(reason.NeverReached, p, s, ranked)
 	case Unfit:
-		if observed(holder.Reason) {
+		if observed(holder.Reason) || holder.Reason == reason.ClockSkewed {
 			return unlessAlone(holder.Reason, p, s, ranked)
 		}
 		return holder.Reason
@@ -63,9 +63,10 @@ func observed(r reason.Reason) bool {
 	return r == reason.Unreachable || r == reason.Recovering || r == reason.Forbidden
 }
 
-// unlessAlone holds a leader that the hub cannot reach when deposing it helps
-// nobody: there is no successor, or most clusters were lost at once, so that the hub
-// is the likelier culprit. Its copy is not renewed; its term may lapse by itself.
+// unlessAlone holds a leader that the hub cannot reach, or whose clock it finds to be off, when
+// deposing it helps nobody: there is no successor, or most clusters were lost at once, so that
+// the hub is the likelier culprit. The copy of one that cannot be reached is not renewed; its
+// term may lapse by itself.
 func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
 	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {
 		return ""

@@ -2,6 +2,7 @@ package election_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/election"
@@ -152,6 +153,68 @@ func TestALeaderThatCannotBeReached(t *testing.T) {
 		"or it is the leader itself that came back": {
 			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: []election.Candidate{fit("east", 100), unfit("west", 50, reason.Unreachable)},
 			want: "Leading east 21 NewTerm persist",
+		},
+	})
+}
+
+// A clock beyond ε breaks what the promise rests on, but nobody is the safer for a namespace that
+// nobody leads.
+func TestALeaderWhoseClockIsOff(t *testing.T) {
+	off, west := unfit("east", 100, reason.ClockSkewed), prepared(fit("west", 50))
+	behind := func(d time.Duration) func(*election.State) {
+		return func(s *election.State) { s.Behind = d }
+	}
+	const waits = "Draining east 20 ClockSkewed next west waiting WaitingForBound after "
+	decide(t, map[string]decision{
+		"is replaced": {
+			now: at(5), state: leading(), among: []election.Candidate{off, west},
+			want: "Draining east 20 ClockSkewed next west after 11s persist",
+		},
+		"unless nobody else may lead": {
+			now: at(5), state: leading(), among: []election.Candidate{off, unfit("west", 50, reason.ClockSkewed)}, want: held + " persist",
+		},
+		"or it only keeps what it has, because all clocks are off": {
+			now: at(5), state: leading(), want: held + " persist",
+			among: []election.Candidate{keeping("east", 100, reason.ClockSkewed), keeping("west", 50, reason.ClockSkewed)},
+		},
+		"by the safe path: not before D + ε after its last stamp": {
+			now: at(15.999), state: draining(reason.ClockSkewed), among: []election.Candidate{off, west}, want: waits + "1ms",
+		},
+		"and that is the change": {
+			now: at(16), state: draining(reason.ClockSkewed), among: []election.Candidate{off, west}, want: "Leading west 21 HandedOver persist",
+		},
+		"nor before its clock can have reached its deadline": {
+			now: at(18.999), state: draining(reason.ClockSkewed, behind(4*second)), among: []election.Candidate{off, west}, want: waits + "1ms persist",
+		},
+		"that too is the change": {
+			now: at(19), state: draining(reason.ClockSkewed, behind(4*second)), among: []election.Candidate{off, west}, want: "Leading west 21 HandedOver persist",
+		},
+		"a clock that is behind by less than ε shortens nothing": {
+			now: at(15.999), state: draining(reason.ClockSkewed, behind(second/2)), among: []election.Candidate{off, west}, want: waits + "1ms",
+		},
+		"one that is behind by years is waited for another D": {
+			now: at(29.999), state: draining(reason.ClockSkewed, behind(1e6*second)), among: []election.Candidate{off, west}, want: waits + "1ms persist",
+		},
+		"and no longer": {
+			now: at(30), state: draining(reason.ClockSkewed, behind(1e6*second)), among: []election.Candidate{off, west}, want: "Leading west 21 HandedOver persist",
+		},
+		"what an earlier tenure promised is waited for as long": {
+			now: at(18.999), state: draining(reason.ClockSkewed, behind(4*second), during(young()), having(closed())),
+			among: []election.Candidate{off, west}, want: waits + "1ms persist",
+		},
+		"if all clocks turn out to be off, it goes on": {
+			now: at(5), state: draining(reason.ClockSkewed), want: "Leading east 20 Resumed next west persist",
+			among: []election.Candidate{keeping("east", 100, reason.ClockSkewed), keeping("west", 50, reason.ClockSkewed)},
+		},
+	})
+}
+
+// Rule 12, for clocks: nobody takes anything back because its clock was put right.
+func TestAClockThatWasPutRightMovesNothing(t *testing.T) {
+	decide(t, map[string]decision{
+		"the better cluster stays a follower": {
+			now: at(5), state: leading(recorded(func(r *election.Record) { r.Leader = "west" })),
+			among: []election.Candidate{fit("east", 100), fit("west", 50)}, want: "Leading west 20 Elected next east persist",
 		},
 	})
 }

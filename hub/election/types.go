@@ -134,6 +134,9 @@ type State struct {
 	Standing *Standing
 	// LargestDuration is the largest D that any hub ever sent with this seal.
 	LargestDuration time.Duration
+	// Behind is how far the leader's clocks may lie behind the hub's, if they were measured to
+	// lie further behind than ε: for so long its readers may go on after their deadline.
+	Behind time.Duration
 	// OtherHub says that another hub writes copies of this namespace.
 	OtherHub bool
 	// MostUnreachable says that most clusters became unreachable within one window.

@@ -1,11 +1,11 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -167,7 +167,7 @@ func (c *census) list(ctx context.Context, namespace string, o metav1.ListOption
 func admitted(l *coordinationv1.Lease) time.Time {
 	var latest time.Time
 	for _, f := range l.ManagedFields {
-		if f.Time != nil && f.FieldsV1 != nil && f.Time.After(latest) && bytes.Contains(f.FieldsV1.Raw, []byte(`"f:renewTime"`)) {
+		if f.Time != nil && f.FieldsV1 != nil && f.Time.After(latest) && strings.Contains(f.FieldsV1.GetRawString(), `"f:renewTime"`) {
 			latest = f.Time.Time
 		}
 	}

@@ -43,12 +43,14 @@ type Verdict struct {
 }
 
 // Behind is how far the clock may lie behind the hub's if it was proved to lie behind it
-// by more than ε, and zero otherwise.
+// by more than ε, and zero otherwise. It is rounded up to a tenth of a second, so that it does
+// not change with every sample.
 func (v Verdict) Behind() time.Duration {
+	const tenth = time.Second / 10
 	if v.State != Beyond || v.Offset.Hi >= 0 {
 		return 0
 	}
-	return -v.Offset.Lo
+	return (-v.Offset.Lo + tenth - 1).Truncate(tenth)
 }
 
 // String says which clock is how far off, for people.
