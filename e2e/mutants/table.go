@@ -14,6 +14,7 @@ const (
 	gatherGo  = "hub/controller/gather.go"
 	claimGo   = "hub/controller/claim.go"
 	decideGo  = "hub/controller/reconcile.go"
+	recallGo  = "hub/controller/recall.go"
 	tenureGo  = "hub/tenure/tenure.go"
 )
 
@@ -56,6 +57,8 @@ var expiry = []mutant{
 		"	switch err := c.persist(ctx, v, d, cs); {", "	if d.Persist {\n		c.granted[v.key] = d.Record.Epoch\n	}\n	c.assign(v, d)\n	switch err := c.persist(ctx, v, d, cs); {"}}},
 	{"2: no record compare-and-swap", simulation, []edit{{decideGo,
 		"	if err := c.client.Status().Update(ctx, object); err != nil {", "	object.ResourceVersion = \"\"\n	if err := c.client.Status().Update(ctx, object); err != nil {"}}},
+	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if !c.settled(asked) {", "	if false {"}}},
+	{"2: the word of a later tenure counts as an edit", simulation, []edit{{recallGo, "case changed && c.Elected(ctx):", "case changed:"}}},
 	{"2: a longer D is sent before it is recorded", simulation, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
 		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},

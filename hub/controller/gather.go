@@ -60,14 +60,14 @@ func (v *view) copyKey() types.NamespacedName {
 // rest from caches, which can only be late.
 func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*view, error) {
 	v := &view{key: key}
-	object := &v1alpha1.NamespaceLeader{}
+	object, asked := &v1alpha1.NamespaceLeader{}, c.Clock.Now()
 	switch err := c.live.Get(ctx, key, object); {
 	case err == nil:
 		v.object, v.found = object, object.Status.DeepCopy()
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("record %s: %w", key, err)
 	}
-	c.recall(ctx, v)
+	c.recall(ctx, v, asked)
 	policies, err := listPolicies(ctx, c.client, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)

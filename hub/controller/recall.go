@@ -7,19 +7,20 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // recall takes what this tenure recorded last for what the record says, if somebody who
 // is no hub has written or deleted it since: an edit is not heeded, and persist puts it
 // right. What may be the word of another tenure is heeded instead, as is what a new
-// tenure finds.
-func (c *Controller) recall(ctx context.Context, v *view) {
+// tenure finds. asked is a reading from before the record was read.
+func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	c.mu.Lock()
 	known, ok := c.recorded[v.key]
 	c.mu.Unlock()
 	switch changed := ok && (v.found == nil || differs(v.found, &known)); {
-	case changed && c.alone(ctx):
+	case changed && c.Elected(ctx): // a later tenure takes the election before it writes: asked for live, after the record
 		log.FromContext(ctx).Info("A record that was edited or deleted is put right",
 			"namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", "RecordEdited")
 		if v.object == nil {
@@ -27,7 +28,7 @@ func (c *Controller) recall(ctx context.Context, v *view) {
 		}
 		known.DeepCopyInto(&v.object.Status)
 	case v.found != nil:
-		c.remember(v.key, v.found)
+		c.remember(v.key, v.found, asked)
 	default:
 		c.forget(v.key)
 	}
@@ -36,18 +37,22 @@ func (c *Controller) recall(ctx context.Context, v *view) {
 	}
 }
 
-// alone reports whether no other tenure can have written what was just read. Earlier ones
-// ended before h after the start of this one, even if the election's Lease was lost, and
-// a write of theirs that arrives later has no consequences any more. A later one has
-// taken the election before it wrote anything: that is asked for live, after the record.
-func (c *Controller) alone(ctx context.Context) bool {
-	now := c.Clock.Now()
+// settled reports whether all earlier tenures have ended at a reading: before h after the
+// start of this one, even if the election's Lease was lost. A write of theirs that arrives
+// later has no consequences any more.
+func (c *Controller) settled(at lease.Reading) bool {
 	started, inherited := c.Tenure.Started()
-	return now.Boot >= started.Boot+c.Tenure.ElectionDuration() && now.Wall.After(inherited) && c.Elected(ctx)
+	return at.Boot >= started.Boot+c.Tenure.ElectionDuration() && at.Wall.After(inherited)
 }
 
-// remember notes what a record says.
-func (c *Controller) remember(key types.NamespacedName, s *v1alpha1.NamespaceLeaderStatus) {
+// remember notes what a record says that was read or written after the reading. What
+// earlier tenures may still change is not worth noting: a change of theirs would look
+// like an edit.
+func (c *Controller) remember(key types.NamespacedName, s *v1alpha1.NamespaceLeaderStatus, asked lease.Reading) {
+	if !c.settled(asked) {
+		c.forget(key)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.recorded[key] = *s.DeepCopy()

@@ -61,6 +61,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if d.After > 0 && (after == 0 || d.After < after) {
 		after = d.After
 	}
+	if h := c.Tenure.ElectionDuration(); !c.settled(c.Clock.Now()) && (after == 0 || h < after) {
+		after = h // from then on what the record says is known for good
+	}
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
@@ -132,6 +135,7 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 		}
 		object.Status = status
 	}
+	sent := c.Clock.Now()
 	if err := c.client.Status().Update(ctx, object); err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			c.forget(v.key) // it may have been written all the same
@@ -139,7 +143,7 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 		return fmt.Errorf("write record %s: %w", v.key, err)
 	}
 	v.object = object
-	c.remember(v.key, &object.Status)
+	c.remember(v.key, &object.Status, sent)
 	return nil
 }
 

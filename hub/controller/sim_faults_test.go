@@ -63,6 +63,14 @@ var allFaults = []fault{
 		}
 		w.after(w.h/4, w.drainAll)
 	}},
+	{name: "the elected replica loses its election, is stopped before it gives it up, and the leaders' labels go when it has", do: func(w *world) {
+		for _, r := range w.replicas {
+			if r.alive && r.working {
+				w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.h)
+				r.stopAtEnd = w.between(w.h, 2*w.h)
+			}
+		}
+	}},
 	{name: "D goes up, the elected replica is killed, D goes down, and the leaders' labels go", do: func(w *world) {
 		w.setD(durations[len(durations)-1])
 		w.after(w.between(w.timings.Renew, 3*w.timings.Renew), func() {

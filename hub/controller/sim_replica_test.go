@@ -35,11 +35,12 @@ type replica struct {
 	cacheLag   time.Duration
 	policies   []*v1alpha1.LeadershipPolicy
 	clusters   map[string]simCluster
-	edits      int        // seen
-	contacts   []*contact // by member
-	working    bool       // elected
-	stopping   bool       // asked to end in order
-	deaf       bool       // hears nothing of its release
+	edits      int           // seen
+	contacts   []*contact    // by member
+	working    bool          // elected
+	stopping   bool          // asked to end in order
+	deaf       bool          // hears nothing of its release
+	stopAtEnd  time.Duration // for how long it is stopped before it gives the election up
 	decisions  map[string]*decision
 }
 
@@ -471,6 +472,13 @@ func (r *replica) elected(ctx context.Context) bool {
 
 // quit gives the election up and ends the process.
 func (r *replica) quit(e *elector) {
+	if d := r.stopAtEnd; d > 0 && r.alive && r.w.faulty {
+		r.freeze(d, r.w.cur)
+		if !r.w.cur.wait() {
+			return
+		}
+		r.w.after(r.w.between(0, time.Second), r.w.drainAll)
+	}
 	e.release()
 	r.w.after(0, r.crash)
 }

@@ -39,6 +39,7 @@ type scenario struct {
 	broken, lateHub, lateWatch, staleLists float64 // of each message
 	stopAtReading float64 // of each reading of a clock
 	longestStop   time.Duration
+	calm          time.Duration // between two faults, at most
 	kinds         []fault
 	prompt        bool          // candidates take over when the stamp in the election's Lease says so, as in the product
 	acknowledged  bool          // readers register, and the policy says so
@@ -77,6 +78,7 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 	w.spaces = []string{"ns1", "ns2"}[:1+w.rng.IntN(2)]
 	w.faults = w.between(5*time.Second, 30*time.Second)
 	w.longestStop = w.between(100*time.Millisecond, 12*time.Second)
+	w.calm = w.between(500*time.Millisecond, 4*time.Second)
 	for _, p := range []struct {
 		of   *float64
 		most float64
@@ -178,7 +180,7 @@ func (w *world) play() {
 }
 
 func (w *world) nextFault() {
-	w.after(w.between(10*time.Millisecond, 4*time.Second), func() {
+	w.after(w.between(10*time.Millisecond, w.calm), func() {
 		if !w.faulty {
 			return
 		}

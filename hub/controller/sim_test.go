@@ -27,6 +27,9 @@ var (
 	simOut   = flag.String("sim.out", "", "write the figures to this `file`")
 )
 
+// tellEvery is how often a long simulation tells how far it has come.
+const tellEvery = 10 * time.Second
+
 // simFigures is what -sim.out writes.
 type simFigures struct {
 	Seeds          int     `json:"seeds"`
@@ -41,6 +44,7 @@ func simulate(seed uint64, trace io.Writer, crew *crew) (verdict oracle) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.stuck("panic: %v", p)
+			w.say("ORACLE", "%s", debug.Stack())
 			verdict = w.oracle
 			crew.idle = nil // who knows where they are
 		}
@@ -96,6 +100,7 @@ func TestSimulation(t *testing.T) {
 	var figures simFigures
 	var terms, revoked, acknowledged, failed int
 	begin := time.Now()
+	told := begin
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
@@ -123,6 +128,11 @@ func TestSimulation(t *testing.T) {
 					failed++
 					show = failed <= 3
 					t.Errorf("seed %d: %s (replay with -sim.seed=%d)", seed, verdict.violation, seed)
+				}
+				if time.Since(told) >= tellEvery {
+					told = time.Now()
+					t.Logf("%d of %d seeds, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, *simSeeds,
+						figures.Overlaps, figures.Stuck, float64(figures.Seeds)/time.Since(begin).Seconds())
 				}
 				mu.Unlock()
 				if show {

@@ -134,8 +134,8 @@ type hostClock struct {
 }
 
 func (w *world) newClock() *hostClock {
+	half := w.timings.Skew / 2
 	edge := func() time.Duration {
-		half := w.timings.Skew / 2
 		switch w.rng.IntN(4) {
 		case 0:
 			return half
@@ -145,12 +145,19 @@ func (w *world) newClock() *hostClock {
 			return w.between(-half, half)
 		}
 	}
-	return &hostClock{
+	c := &hostClock{
 		from: edge(), to: edge(), over: w.length(),
-		rate: 1 + (w.rng.Float64()-0.5)*0.04,
+		rate: 1 + drift*pick(w.rng, []float64{-1, 1, w.rng.Float64(), -w.rng.Float64()}),
 		base: w.between(time.Hour, 100*time.Hour),
 	}
+	if w.chance(0.6) { // mostly it is wrong by the same all the time: what ε is for
+		c.to = c.from
+	}
+	return c
 }
+
+// drift is how fast a boot clock may go wrong: less than ε/2 in the longest D.
+const drift = 0.02
 
 func (c *hostClock) read(now time.Duration) lease.Reading {
 	share := min(1, float64(now)/float64(c.over))
