@@ -144,6 +144,25 @@ func TestAReaderReadsLeasesOnly(t *testing.T) {
 	})
 }
 
+func TestAReaderThatRegistersWritesLeasesInItsOwnNamespaceOnly(t *testing.T) {
+	const account = "registered"
+	if _, err := member.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := member.kubectl(t.Context(), "create", "rolebinding", "registered", "--namespace=default",
+		"--clusterrole=leasecast-registration", "--serviceaccount=default:"+account); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, member, "system:serviceaccount:default:"+account, map[string]access{
+		"keeps its registration":   {"get create update delete", "default", "coordination.k8s.io", "leases", "", yes},
+		"not elsewhere":            {"get create update delete", "kube-system", "coordination.k8s.io", "leases", "", no},
+		"sees no other":            {"list watch", "default", "coordination.k8s.io", "leases", "", no},
+		"asks who it is":           {"create", "", "authentication.k8s.io", "selfsubjectreviews", "", yes},
+		"nothing that is no Lease": {everyVerb, "default", "", "configmaps", "", no},
+	})
+}
+
 // The question of a security reviewer: who counts as the hub in this cluster?
 func TestKubectlTellsWhoIsTheHub(t *testing.T) {
 	tests := map[string]struct {

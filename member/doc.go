@@ -37,6 +37,20 @@
 // already on its way is not called back. [CapWrites] narrows that gap for requests
 // to Kubernetes, the epoch closes it for systems that check it.
 //
+// # Handover without a gap
+//
+// When the hub moves a namespace on purpose, it takes the term back, and then has to wait until the
+// last Lease it sent has run out, unless it hears that nobody acts any more. With [Options.Registration]
+// a Member says so:
+//
+//	m, err := member.New(cfg, member.Options{Registration: &member.Registration{}})
+//
+// It keeps a Lease of its own in the Pod's namespace, one for each start of the process. When a
+// term is revoked it cancels the contexts, waits until all work of the term has
+// finished, and writes there that the term is released. So the program must say when its
+// work has finished, see [Registration]. In exchange a Member that cannot confirm its registration
+// does not lead.
+//
 // # Replicas in one cluster
 //
 // This package elects clusters, not processes: all replicas of a controller in the

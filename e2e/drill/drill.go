@@ -48,6 +48,8 @@ type Options struct {
 	Timings lease.Timings
 	// ActEvery is the time between two acts of a guestbook that may act. Zero: there are no guestbooks.
 	ActEvery time.Duration
+	// Register has the guestbooks register as readers that say when they have stopped.
+	Register bool
 	// Dir gets the logs, the act logs and the kubeconfigs of the processes. It is made if need be.
 	Dir string
 	// Audit has the API servers log every write: see [fleet.Server.Writes].

@@ -40,7 +40,12 @@ func (g *Guestbook) Kill() error {
 	return errors.Join(g.Process.Kill(), g.Acts.Ended(Now().Boot))
 }
 
-// guestbookRules are all that the process may do, and only in its namespaces.
+// registerRules are what registering takes, in the namespace of the process itself.
+var registerRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "delete"}},
+}
+
+// guestbookRules are all that the process may do else, and only in its namespaces.
 var guestbookRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
 	{APIGroups: []string{webappv1.GroupVersion.Group}, Resources: []string{"guestbooks"}, Verbs: []string{"get", "list", "watch"}},
@@ -65,6 +70,9 @@ func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, nam
 			return "", fmt.Errorf("make %s: %w", object.GetName(), err)
 		}
 	}
+	if err := grant(ctx, c, account, home.Name, registerRules); err != nil {
+		return "", fmt.Errorf("namespace %s of %s: %w", home.Name, s.Name(), err)
+	}
 	for _, namespace := range namespaces {
 		if err := admit(ctx, c, account, namespace); err != nil {
 			return "", fmt.Errorf("namespace %s of %s: %w", namespace, s.Name(), err)
@@ -80,10 +88,24 @@ func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, nam
 
 // admit lets the account work in a namespace, and gives it a guestbook to work on.
 func admit(ctx context.Context, c client.Client, account *corev1.ServiceAccount, namespace string) error {
+	if err := grant(ctx, c, account, namespace, guestbookRules); err != nil {
+		return err
+	}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: guestbookName}
+	return Await(ctx, servedPatience, "guestbooks are served", func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Create(ctx, &webappv1.Guestbook{
+			ObjectMeta: meta,
+			Spec:       webappv1.GuestbookSpec{Book: "What happened in " + namespace},
+		}))
+	})
+}
+
+// grant lets the account do something in a namespace.
+func grant(ctx context.Context, c client.Client, account *corev1.ServiceAccount, namespace string, rules []rbacv1.PolicyRule) error {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: guestbookName}
 	role, binding := &rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta}
 	if _, err := controllerutil.CreateOrUpdate(ctx, c, role, func() error {
-		role.Rules = guestbookRules
+		role.Rules = rules
 		return nil
 	}); err != nil {
 		return fmt.Errorf("role: %w", err)
@@ -95,17 +117,16 @@ func admit(ctx context.Context, c client.Client, account *corev1.ServiceAccount,
 	}); err != nil {
 		return fmt.Errorf("role binding: %w", err)
 	}
-	return Await(ctx, servedPatience, "guestbooks are served", func(ctx context.Context) error {
-		return client.IgnoreAlreadyExists(c.Create(ctx, &webappv1.Guestbook{
-			ObjectMeta: meta,
-			Spec:       webappv1.GuestbookSpec{Book: "What happened in " + namespace},
-		}))
-	})
+	return nil
 }
 
 // startGuestbook starts the process. Its acts go to the file <member>.acts.
 func startGuestbook(p Programs, member, kubeconfig string, namespaces []string, o Options) (*Guestbook, error) {
 	file := filepath.Join(o.Dir, member+".acts")
+	register := ""
+	if o.Register {
+		register = guestbookHome
+	}
 	process, err := StartProcess("guestbook in "+member, filepath.Join(o.Dir, "guestbook-"+member+".log"), p.Guestbook,
 		"-kubeconfig="+kubeconfig,
 		"-cluster="+member,
@@ -113,6 +134,7 @@ func startGuestbook(p Programs, member, kubeconfig string, namespaces []string, 
 		"-acts="+file,
 		"-act-every="+o.ActEvery.String(),
 		"-max-clock-skew="+o.Timings.Skew.String(),
+		"-register="+register,
 	)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ type flags struct {
 	acts        string
 	actEvery    time.Duration
 	maxSkew     time.Duration
+	register    string
 	elect       bool
 	electIn     string
 	metricsAddr string
@@ -38,6 +39,7 @@ func parse() flags {
 	flag.StringVar(&f.acts, "acts", "", "file to append the act log to, a JSON line before and after each act; default: none")
 	flag.DurationVar(&f.actEvery, "act-every", 0, "time between two prints of one guestbook; 0 prints on change only")
 	flag.DurationVar(&f.maxSkew, "max-clock-skew", time.Second, "the policy's maxClockSkew")
+	flag.StringVar(&f.register, "register", "", "namespace to register in as a reader that says when it has stopped; default: does not register")
 	flag.BoolVar(&f.elect, "leader-elect", false, "elect one of several replicas in this cluster")
 	flag.StringVar(&f.electIn, "leader-election-namespace", "default", "namespace of the Lease of that election")
 	flag.StringVar(&f.metricsAddr, "metrics-bind-address", "0", "address of /metrics; 0 is off")
@@ -76,6 +78,7 @@ func run(ctx context.Context, f flags) (err error) {
 	m, err := member.New(cfg, member.Options{
 		Namespaces:   split(f.namespaces),
 		MaxClockSkew: f.maxSkew,
+		Registration: registration(f),
 		Logger:       ctrl.Log.WithName("member"),
 	})
 	if err != nil {

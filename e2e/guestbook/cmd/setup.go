@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/guestbook/acts"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/member"
 )
 
 func manager(cfg *rest.Config, f flags) (ctrl.Manager, error) {
@@ -36,6 +37,13 @@ func manager(cfg *rest.Config, f flags) (ctrl.Manager, error) {
 		LeaderElectionNamespace:       f.electIn,
 		LeaderElectionReleaseOnCancel: true,
 	})
+}
+
+func registration(f flags) *member.Registration {
+	if f.register == "" {
+		return nil
+	}
+	return &member.Registration{Namespace: f.register}
 }
 
 func split(list string) []string {

@@ -1,0 +1,303 @@
+package guestbook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/member"
+)
+
+// registering returns the configuration of a user who works in a namespace and registers in it.
+func registering(t *testing.T, ns string) *rest.Config {
+	t.Helper()
+	cfg := user(t, ns, ns)
+	meta := metav1.ObjectMeta{Namespace: ns, Name: "registration"}
+	for _, o := range []client.Object{
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "delete"}},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ns}},
+		},
+	} {
+		if err := admin.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cfg
+}
+
+// registrations lists them as the hub does.
+func registrations(ctx context.Context, ns string) ([]coordinationv1.Lease, error) {
+	var list coordinationv1.LeaseList
+	err := admin.List(ctx, &list, client.InNamespace(ns), client.MatchingLabels{v1alpha1.ReaderLabel: "true"})
+	return list.Items, err
+}
+
+// registration is the only one there.
+func registration(ctx context.Context, ns string) (lease.Registration, error) {
+	all, err := registrations(ctx, ns)
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("%d registrations exist, want 1", len(all))
+	}
+	if err != nil {
+		return lease.Registration{}, err
+	}
+	return wire.ReadRegistration(&all[0])
+}
+
+// hasReleased is a condition.
+func hasReleased(ns string, epoch int64) func(context.Context) error {
+	return func(ctx context.Context) error {
+		r, err := registration(ctx, ns)
+		if err == nil && !r.HasReleased(ns, epoch) {
+			err = fmt.Errorf("epoch %d is not released: %v", epoch, r.Released)
+		}
+		return err
+	}
+}
+
+func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
+	ns := namespace(t)
+	write(t, ns, us, 1, time.Hour)
+	m := newMember(t, registering(t, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
+	await(t, "this cluster leads", leads(m, ns, true))
+	r, err := registration(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Account != ns || len(r.Namespaces) != 1 || r.Namespaces[0] != ns {
+		t.Errorf("registered %+v", r)
+	}
+	ctx, done, err := m.Context(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, ns, "", 2, time.Hour)
+	await(t, "the work is told to stop", func(context.Context) error {
+		if ctx.Err() == nil {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	if err := drill.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
+		r, err := registration(ctx, ns)
+		if err == nil && r.HasReleased(ns, 1) {
+			err = errors.New("it is")
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	began := clocks.Now().Boot
+	done()
+	await(t, "the term is released", hasReleased(ns, 1))
+	t.Logf("released within %v of the last CancelFunc", clocks.Now().Boot-began)
+	write(t, ns, us, 3, time.Hour)
+	await(t, "this cluster leads again", leads(m, ns, true))
+}
+
+// How long does it take until the hub can know?
+func TestAReleaseTakesAMoment(t *testing.T) {
+	ns := namespace(t)
+	m := newMember(t, registering(t, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
+	var worst time.Duration
+	for epoch := int64(1); epoch < 40; epoch += 2 {
+		write(t, ns, us, epoch, time.Hour)
+		await(t, "this cluster leads", leads(m, ns, true))
+		ctx, done, err := m.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			<-ctx.Done()
+			done()
+		}()
+		began := clocks.Now().Boot
+		write(t, ns, "", epoch+1, time.Hour)
+		if err := drill.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)); err != nil {
+			t.Fatal(err)
+		}
+		worst = max(worst, clocks.Now().Boot-began)
+	}
+	t.Logf("20 terms were revoked and released, each within %v, as seen by polling", worst)
+}
+
+// A process that was killed leaves its registration behind. The next one is another reader.
+func TestARestartedReaderIsAnotherReader(t *testing.T) {
+	ns := namespace(t)
+	names := books(t, ns, 1)
+	write(t, ns, us, 1, time.Hour)
+	cfg := registering(t, ns)
+	first := start(t, cfg, "first", ns, "-register="+ns)
+	await(t, "the first acts", first.acted(names, 1))
+	before, err := registration(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.cmd.Wait()
+	second := start(t, cfg, "second", ns, "-register="+ns)
+	await(t, "the second acts", second.acted(names, 1))
+	all, err := registrations(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all {
+		r, err := wire.ReadRegistration(&l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Released) > 0 || len(l.Finalizers) != 1 || len(l.OwnerReferences) > 0 {
+			t.Errorf("registration %s: %+v %+v", l.Name, l.ObjectMeta, r)
+		}
+	}
+	if len(all) != 2 || *all[0].Spec.HolderIdentity == *all[1].Spec.HolderIdentity {
+		t.Errorf("%d registrations, want one of each process", len(all))
+	}
+	second.terminate()
+	left, err := registrations(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) != 1 || *left[0].Spec.HolderIdentity != before.Identity {
+		t.Errorf("%d registrations are left, want that of the process that was killed", len(left))
+	}
+}
+
+// What the hub's list did not find because the registration came after it must see the revocation that came before.
+func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
+	ns := namespace(t)
+	cfg := registering(t, ns)
+	for epoch := int64(1); epoch < 20; epoch += 2 {
+		write(t, ns, us, epoch, time.Hour)
+		promoted := make(chan member.Term, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
+		revoked := make(chan error, 1)
+		go func() { revoked <- revokeWhenRegistered(ctx, t, ns, epoch+1) }()
+		ended := make(chan error, 1)
+		go func() { ended <- m.Start(ctx) }()
+		if err := <-revoked; err != nil {
+			t.Fatal(err)
+		}
+		// It may have led for a moment, before it saw the revocation; then it has released what it did.
+		await(t, "the revoked epoch is released", hasReleased(ns, epoch))
+		select {
+		case term := <-promoted:
+			if term.Holds() {
+				t.Errorf("leads in epoch %d after it has released it", term.Epoch())
+			}
+		default:
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// revokeWhenRegistered writes that nobody leads as soon as there is a registration.
+func revokeWhenRegistered(ctx context.Context, t *testing.T, ns string, epoch int64) error {
+	return drill.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
+		if _, err := registration(ctx, ns); err != nil {
+			return err
+		}
+		write(t, ns, "", epoch, time.Hour)
+		return nil
+	})
+}
+
+// A reader that is stopped for longer than its registration lasts does nothing when it goes on, until it has registered anew.
+func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
+	ns := namespace(t)
+	names := books(t, ns, 3)
+	write(t, ns, us, 1, time.Hour)
+	p := start(t, registering(t, ns), "east", ns, "-register="+ns, "-act-every="+actEvery.String())
+	await(t, "it acts", p.acted(names, 1))
+	before, err := registrations(t.Context(), ns)
+	if err != nil || len(before) != 1 {
+		t.Fatal(len(before), err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) })
+	var last lease.Registration
+	await(t, "its registration has run out", func(ctx context.Context) (err error) {
+		if last, err = registration(ctx, ns); err == nil && clocks.Now().Wall.Before(last.Until().Add(time.Second)) {
+			err = fmt.Errorf("lasts until %v", last.Until())
+		}
+		return err
+	})
+	over := clocks.Now().Boot
+	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	var renewed time.Time
+	await(t, "it has registered anew", func(ctx context.Context) error {
+		all, err := registrations(ctx, ns)
+		if err != nil {
+			return err
+		}
+		for _, l := range all {
+			if r, err := wire.ReadRegistration(&l); err == nil && r.Identity != last.Identity {
+				renewed = r.Confirmed
+				return nil
+			}
+		}
+		return errors.New("there is no other registration")
+	})
+	now := clocks.Now()
+	since := now.Boot - now.Wall.Sub(renewed) // its confirmation, on the clock of the act log
+	await(t, "it acts again", func(context.Context) error {
+		for _, a := range p.acts() {
+			if a.Begin > since && a.Result == "ok" {
+				return nil
+			}
+		}
+		return errors.New("no act")
+	})
+	for _, a := range p.acts() {
+		if a.Begin > over && a.Begin < since-apart && a.Result == "ok" {
+			t.Errorf("act %+v was begun without a registration, which ran out before %v and was renewed at %v", a, over, since)
+		}
+	}
+}
+
+// Who registers needs the rights to do so. Without them it says so, and does not lead.
+func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
+	ns := namespace(t)
+	write(t, ns, us, 1, time.Hour)
+	m := newMember(t, user(t, ns, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: "default"}})
+	if err := drill.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
+		t.Error(err)
+	}
+	var list coordinationv1.LeaseList
+	if err := admin.List(t.Context(), &list, client.InNamespace("default"), client.MatchingLabels{v1alpha1.ReaderLabel: "true"}); err != nil || len(list.Items) > 0 {
+		t.Error(len(list.Items), apierrors.ReasonForError(err))
+	}
+}
