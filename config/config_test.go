@@ -158,7 +158,6 @@ func TestAReaderThatRegistersWritesLeasesInItsOwnNamespaceOnly(t *testing.T) {
 		"keeps its registration":   {"get create update delete", "default", "coordination.k8s.io", "leases", "", yes},
 		"not elsewhere":            {"get create update delete", "kube-system", "coordination.k8s.io", "leases", "", no},
 		"sees no other":            {"list watch", "default", "coordination.k8s.io", "leases", "", no},
-		"asks who it is":           {"create", "", "authentication.k8s.io", "selfsubjectreviews", "", yes},
 		"nothing that is no Lease": {everyVerb, "default", "", "configmaps", "", no},
 	})
 }
