@@ -107,6 +107,14 @@ func TestWhoLeads(t *testing.T) {
 				c.Replace("", []coordinationv1.Lease{*l})
 				pass(duration)
 			}, false},
+		"a renewal that is seen after the step extends nothing either": {
+			func(c *cluster) { c.renewAfterStep(-time.Hour); pass(duration / 2) }, false},
+		"but does not end the term": {
+			func(c *cluster) { c.renewAfterStep(-time.Hour); pass(duration/2 - time.Microsecond) }, true},
+		"a renewal that is seen after a jump ahead permits as much less": {
+			func(c *cluster) { c.renewAfterStep(duration / 4); pass(duration * 3 / 4) }, false},
+		"and no less than that": {
+			func(c *cluster) { c.renewAfterStep(duration / 4); pass(duration*3/4 - time.Microsecond) }, true},
 		"time spent in suspend counts": {
 			func(c *cluster) { c.write(ns, us, 7); c.clock.suspend(duration) }, false},
 		"also if the wall clock slept through it": {
@@ -209,6 +217,16 @@ func TestTermThatRanOutIsNotRevived(t *testing.T) {
 			})
 		})
 	}
+}
+
+// renewAfterStep lets a term begin, and sees its renewal half a duration later, when the wall clock
+// has just been stepped.
+func (c *cluster) renewAfterStep(step time.Duration) {
+	c.write(ns, us, 7)
+	pass(duration / 2)
+	l := c.copyOf(ns, us, 7)
+	c.clock.step(step)
+	c.Observe(l)
 }
 
 func (c *cluster) noContext() {

@@ -126,6 +126,31 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		"the wall clock is late when the copy arrives, and is put right": {
 			seen: []seen{observe(stepped(0, -500*time.Millisecond), copyAt(0, here, 7))}, last: term - 1,
 		},
+		"the wall clock jumps back by more than ε: renewals are not believed, and the term ends when it would have": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -skew-1), copyAt(5*time.Second, here, 7))},
+			step: -skew - 1, last: term - 1,
+		},
+		"a reader that begins with a wall clock so late": {
+			seen: []seen{observe(stepped(0, -skew-1), copyAt(0, here, 7))}, last: -1,
+		},
+		"the wall clock stays late by less: the term lasts as much longer, and no more": {
+			seen: []seen{observe(stepped(0, -skew/2), copyAt(0, here, 7))}, step: -skew / 2, last: term + skew/2 - 1,
+		},
+		"the wall clock jumps forward: renewals look old, and permit as much less": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, 10*time.Second), copyAt(5*time.Second, here, 7))},
+			step: 10 * time.Second, last: 10*time.Second - 1,
+		},
+		"and are not made up for when it is put right": {
+			seen: []seen{
+				observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, 10*time.Second), copyAt(5*time.Second, here, 7)),
+				observe(at(6*time.Second), copyAt(5*time.Second, here, 7)),
+			},
+			last: 10*time.Second - 1,
+		},
+		"the wall clock jumps forward by more than D: renewals permit nothing": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, term), copyAt(5*time.Second, here, 7))},
+			step: term, last: -1,
+		},
 		"the copy vanishes": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing()}, last: -1,
 		},

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -10,7 +11,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -27,8 +27,6 @@ const (
 	measurePerHost = 60 * time.Millisecond
 	// measureTimeout bounds each of the two lists.
 	measureTimeout = 10 * time.Second
-	// measureRefused is when to try again what the member refuses.
-	measureRefused = 10 * time.Minute
 	// apiServers selects the Leases in kube-system by which API servers say that they live.
 	apiServers = "apiserver.kubernetes.io/identity=kube-apiserver"
 )
@@ -117,7 +115,7 @@ func (m *member) measure(ctx context.Context) {
 // census is what the goroutine of the lists owns.
 type census struct {
 	*member
-	refused bool
+	failed bool // the last time
 }
 
 // take lists the Leases of API servers and hosts, and returns when to do so again.
@@ -131,18 +129,17 @@ func (c *census) take(ctx context.Context, t *target) time.Duration {
 	if hostsErr == nil {
 		c.clock(func() { c.clocks.Hosts(hosts, answered) })
 	}
-	for _, err := range []error{err, hostsErr} {
-		if apierrors.IsForbidden(err) {
-			if !c.refused {
-				c.p.log.Info("The clocks of the member's hosts are not measured: apply config/member there",
-					"cluster", klog.KRef(c.key.Fleet, c.key.Name), "reason", reason.Forbidden, "error", t.clean(err.Error()))
-			}
-			c.refused = true
-			return measureRefused
-		}
-	}
-	c.refused = false
+	c.tell(errors.Join(err, hostsErr), t)
 	return max(measureEvery, time.Duration(len(hosts))*measurePerHost)
+}
+
+// tell logs once that the lists fail. What they would measure is done without.
+func (c *census) tell(err error, t *target) {
+	if err != nil && !c.failed {
+		c.p.log.Info("The Leases of the member's API servers and hosts cannot be listed, so their clocks are not measured",
+			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", t.clean(err.Error()))
+	}
+	c.failed = err != nil
 }
 
 func (c *census) list(ctx context.Context, namespace string, o metav1.ListOptions) (rs []skew.Renewal, sent, answered lease.Reading, err error) {

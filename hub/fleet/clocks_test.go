@@ -1,0 +1,141 @@
+package fleet
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+const jan2 = "Fri, 02 Jan 2026 00:00:00 GMT"
+
+func TestWhoseDateAnAnswerCarries(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code   int
+		header http.Header
+		want   bool
+	}{
+		"an answer":              {200, http.Header{"Date": {jan2}}, true},
+		"a refusal":              {403, http.Header{"Date": {jan2}}, true},
+		"an error of a gateway":  {502, http.Header{"Date": {jan2}}, false},
+		"an answer of a cache":   {200, http.Header{"Date": {jan2}, "Age": {"3"}}, false},
+		"none":                   {200, http.Header{}, false},
+		"several":                {200, http.Header{"Date": {jan2, jan2}}, false},
+		"something else instead": {200, http.Header{"Date": {"yesterday"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			date, ok := dateOf(&http.Response{StatusCode: tc.code, Header: tc.header})
+			if want := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC); ok != tc.want || ok && !date.Equal(want) {
+				t.Errorf("%v, %v", date, ok)
+			}
+		})
+	}
+}
+
+// dated answers with the Date that a clock shows which is that far ahead of the hub's.
+func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", c.Now().Wall.Add(*ahead).UTC().Format(http.TimeFormat))
+		reply(w, "fine")
+	}
+}
+
+// Every request on either connection measures.
+func TestAnswersMeasureTheClock(t *testing.T) {
+	m, clock := newTestMember(t)
+	ahead := 10 * time.Second
+	s := apiServer(t, true, dated(clock, &ahead))
+	c := &connection{member: m}
+	t.Cleanup(c.close)
+	c.use(t.Context(), targetTo(t, accessTo(t, s, "", "token"), nil))
+	m.judge([]time.Duration{time.Second})
+	offset := func() (skew.Interval, bool) { return (Member{live: m}).Clock() }
+	if i, ok := offset(); ok {
+		t.Fatalf("%+v before any answer", i)
+	}
+	get(t, &http.Client{Transport: m.caches}, m.caches, "/")
+	if i, ok := offset(); !ok || i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 1100*time.Millisecond {
+		t.Errorf("after an answer to the caches: %+v, %v", i, ok)
+	}
+	told := m.p.changed.take()
+	if got := (Member{live: m}).Clocks(time.Second).State; got == skew.Beyond {
+		t.Errorf("one answer is not a proof: %v", got)
+	}
+	clock.advance(300 * time.Millisecond)
+	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/")
+	if got := (Member{live: m}).Clocks(time.Second); got.State != skew.Beyond {
+		t.Errorf("after an answer on each connection: %+v", got)
+	}
+	if v, eps := (Member{live: m}).Skewed(); v.State != skew.Beyond || eps != time.Second {
+		t.Errorf("worst: %+v, %v", v, eps)
+	}
+	if again := m.p.changed.take(); len(again) != 1 {
+		t.Errorf("subscribers were told %v, then %v: want the change of the verdict", told, again)
+	}
+	clock.advance(300 * time.Millisecond)
+	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/")
+	if again := m.p.changed.take(); len(again) != 0 {
+		t.Errorf("subscribers were told %v: nothing has changed", again)
+	}
+	c.reset()
+	if i, ok := offset(); ok {
+		t.Errorf("%+v of a cluster that is not there any more", i)
+	}
+}
+
+// The probes of a member measure without being more: they are sent at another moment.
+func TestProbesAim(t *testing.T) {
+	const interval = 5 * time.Second
+	m, c := newTestMember(t)
+	p := &prober{member: m}
+	ahead := 300 * time.Millisecond
+	sent, tolerance := 0, 60*time.Millisecond
+	m.state.track = answered(c, 0, 0)
+	for range 40 * 100 { // 40 s in steps of 10 ms
+		if p.readDue(m.read(), c.Now(), interval) {
+			p.asked = c.Now()
+			sent++
+			got := m.asked()
+			got(&http.Response{StatusCode: 200, Header: http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}}})
+		}
+		c.advance(10 * time.Millisecond)
+	}
+	if sent > 10 {
+		t.Errorf("%d reads in 40 s, want at most one every 4 s", sent)
+	}
+	if i, _ := (Member{live: m}).Clock(); i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 2*tolerance {
+		t.Errorf("measured %+v after %d reads, want %v and about %v around it", i, sent, ahead, tolerance)
+	}
+}
+
+func TestWhenARenewalWasAdmitted(t *testing.T) {
+	at := func(seconds int64) *metav1.Time { return ptr.To(metav1.NewTime(time.Unix(seconds, 0))) }
+	entry := func(seconds int64, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: at(seconds), FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	const renewed, labelled = `{"f:spec":{"f:renewTime":{}}}`, `{"f:metadata":{"f:labels":{}}}`
+	for name, tc := range map[string]struct {
+		fields []metav1.ManagedFieldsEntry
+		want   int64
+	}{
+		"nobody noted it":           {nil, 0},
+		"by the renewal":            {[]metav1.ManagedFieldsEntry{entry(5, renewed)}, 5},
+		"not by what came later":    {[]metav1.ManagedFieldsEntry{entry(5, renewed), entry(9, labelled)}, 5},
+		"by the latest renewal":     {[]metav1.ManagedFieldsEntry{entry(7, renewed), entry(5, renewed)}, 7},
+		"not by one without a time": {[]metav1.ManagedFieldsEntry{{FieldsV1: metav1.NewFieldsV1(renewed)}}, 0},
+		"not by one without fields": {[]metav1.ManagedFieldsEntry{{Time: at(5)}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := admitted(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.fields}})
+			if tc.want == 0 && !got.IsZero() || tc.want != 0 && got.Unix() != tc.want {
+				t.Errorf("%v, want second %d", got, tc.want)
+			}
+		})
+	}
+}
