@@ -10,7 +10,7 @@ import (
 )
 
 // all returns the mutants of all tables.
-func all() []mutant { return slices.Concat(expiry) }
+func all() []mutant { return slices.Concat(expiry, handover) }
 
 // mutant is one deliberate breakage.
 type mutant struct {

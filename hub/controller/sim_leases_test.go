@@ -199,8 +199,12 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 	}
 	return call(a.p, &a.server.machine, a.list, func() (*coordinationv1.LeaseList, error) {
 		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}
-		for _, key := range sortedKeys(a.server.leases) {
-			if l := a.server.leases[key]; match(l) {
+		state := a.server.leases
+		if o.ResourceVersion != "" { // from a cache, with whatever version
+			state = a.server.then(a.p.w.now - a.p.w.between(0, a.p.w.timings.Duration))
+		}
+		for _, key := range sortedKeys(state) {
+			if l := state[key]; match(l) {
 				list.Items = append(list.Items, *l)
 			}
 		}
@@ -209,6 +213,20 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 }
 
 func managed(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
+
+// then is the state at an earlier time, as far as the server remembers.
+func (s *leaseServer) then(at time.Duration) map[types.NamespacedName]*coordinationv1.Lease {
+	state := map[types.NamespacedName]*coordinationv1.Lease{}
+	for _, c := range s.log {
+		if c.at > at {
+			break
+		}
+		if state[c.key] = c.lease; c.lease == nil {
+			delete(state, c.key)
+		}
+	}
+	return state
+}
 
 // watcher is an informer on the managed Leases of a server, or on others.
 type watcher struct {

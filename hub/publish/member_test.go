@@ -164,7 +164,10 @@ func (n *inNamespace) Update(ctx context.Context, obj *coordinationv1.Lease, _ m
 		case old.UID != obj.UID || old.ResourceVersion != obj.ResourceVersion:
 			return nil, apierrors.NewConflict(leases, obj.Name, errors.New("out of date"))
 		}
-		return n.store(key, obj), nil
+		if obj = n.store(key, obj); obj.DeletionTimestamp != nil && len(obj.Finalizers) == 0 {
+			delete(n.leases, key)
+		}
+		return obj, nil
 	})
 }
 
@@ -179,6 +182,12 @@ func (n *inNamespace) Delete(ctx context.Context, name string, o metav1.DeleteOp
 			return nil, apierrors.NewNotFound(leases, name)
 		case old.UID != *o.Preconditions.UID || old.ResourceVersion != *o.Preconditions.ResourceVersion:
 			return nil, apierrors.NewConflict(leases, name, errors.New("out of date"))
+		}
+		if len(old.Finalizers) > 0 {
+			old = old.DeepCopy()
+			old.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			n.store(key, old)
+			return nil, nil
 		}
 		delete(n.leases, key)
 		return old, nil
@@ -198,6 +207,7 @@ func (n *inNamespace) List(ctx context.Context, o metav1.ListOptions) (*coordina
 				list.Items = append(list.Items, *obj.DeepCopy())
 			}
 		}
+		list.ResourceVersion = strconv.Itoa(n.version)
 		return nil, nil
 	})
 	return list, err

@@ -1,0 +1,219 @@
+package publish
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// registered is the registration of a reader of all namespaces, confirmed at zero for 15 s.
+func registered(name string, version int, changes ...func(*lease.Registration)) *coordinationv1.Lease {
+	r := lease.Registration{Identity: name, Account: "system:serviceaccount:pods:" + name, Confirmed: zero, Duration: 15 * second}
+	for _, change := range changes {
+		change(&r)
+	}
+	l := &coordinationv1.Lease{}
+	l.Namespace, l.Name, l.UID, l.ResourceVersion = "pods", name, types.UID(name), strconv.Itoa(version)
+	if err := wire.WriteRegistration(r, l); err != nil {
+		panic(err)
+	}
+	return l
+}
+
+func released(namespace string, epoch int64) func(*lease.Registration) {
+	return func(r *lease.Registration) { r.Released = map[string]int64{namespace: epoch} }
+}
+
+func following(namespaces ...string) func(*lease.Registration) {
+	return func(r *lease.Registration) { r.Namespaces = namespaces }
+}
+
+func confirmed(seconds float64) func(*lease.Registration) {
+	return func(r *lease.Registration) { r.Confirmed = wall(seconds) }
+}
+
+// torn is a registration that cannot be read.
+func torn(l *coordinationv1.Lease) *coordinationv1.Lease {
+	l.Annotations[v1alpha1.ReaderReleasedAnnotation] = "{"
+	return l
+}
+
+// listed takes in a list as of a version.
+func (r *roll) listed(version int, ls ...*coordinationv1.Lease) {
+	asked := r.asked
+	r.listedAfter(asked, version, ls...)
+}
+
+func (r *roll) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
+	var items []coordinationv1.Lease
+	for _, l := range ls {
+		items = append(items, *l)
+	}
+	r.list(items, strconv.Itoa(version), asked, at(0))
+}
+
+// Epoch 20 of ns was revoked; all who follow it must have released it.
+func TestRoll(t *testing.T) {
+	for name, test := range map[string]struct {
+		do   func(*roll)
+		done bool
+	}{
+		"all have released": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, released("ns", 21)))
+		}, true},
+		"one has not": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2))
+		}, false},
+		"a release of an earlier epoch is none": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("ns", 19)))
+		}, false},
+		"nor is one of another namespace": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("other", 20)))
+		}, false},
+		"an empty list decides nothing": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10)
+		}, false},
+		"nor does a list of those that follow other namespaces": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, following("other"), released("other", 20)))
+		}, false},
+		"those that follow other namespaces need not release": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, following("other")))
+		}, true},
+		"a list that was begun before the question decides nothing": {func(r *roll) {
+			before := r.asked
+			r.ask(keyOf("ns"), 20)
+			r.listedAfter(before, 10, registered("a", 1, released("ns", 20)))
+		}, false},
+		"nor do registrations that a watch shows": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.see(registered("a", 1, released("ns", 20)), at(0))
+		}, false},
+		"a registration that cannot be read has released nothing": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("ns", 20)), torn(registered("b", 2, released("ns", 20))))
+		}, false},
+		"whoever registers after the list need not release": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1))
+			r.listed(20, registered("a", 12, released("ns", 20)), registered("b", 11))
+		}, true},
+		"a watch tells of releases": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1))
+			r.see(registered("a", 11, released("ns", 20)), at(0))
+		}, true},
+		"even before the list": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.see(registered("a", 11, released("ns", 20)), at(0))
+			r.listed(10, registered("a", 1))
+		}, true},
+		"an older version than the one that is known takes nothing back": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.see(registered("a", 11, released("ns", 20)), at(0))
+			r.see(registered("a", 1), at(0))
+			r.listed(12, registered("a", 11, released("ns", 20)))
+		}, true},
+		"a registration whose end a watch shows has released": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1))
+			r.gone("a")
+		}, true},
+		"one that is merely missing from a list has not": {func(r *roll) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1))
+			r.listed(20, registered("b", 15, released("ns", 20)))
+		}, false},
+		"not even from the first list": {func(r *roll) {
+			r.see(registered("a", 1), at(0))
+			r.ask(keyOf("ns"), 20)
+			r.listed(20, registered("b", 15, released("ns", 20)))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoll()
+			test.do(&r)
+			done := r.answered()
+			if got := len(done) == 1 && done[0].copy == keyOf("ns") && done[0].epoch == 20; got != test.done || len(done) > 1 {
+				t.Errorf("answered: %v, want %v", len(done), test.done)
+			}
+			if again := r.answered(); len(again) > 0 {
+				t.Error("a question was answered twice")
+			}
+		})
+	}
+}
+
+func TestRollNamesTheSilent(t *testing.T) {
+	r := newRoll()
+	r.ask(keyOf("ns"), 20)
+	r.listed(10, registered("b", 1), registered("a", 2), registered("c", 3, released("ns", 20)))
+	r.answered()
+	if got := r.drop(types.NamespacedName{Namespace: "ns", Name: "other"}); got != nil || !r.open() {
+		t.Errorf("the question of another copy was dropped: %v", got)
+	}
+	if got := fmt.Sprint(r.drop(keyOf("ns"))); got != "[pods/a pods/b]" || r.open() {
+		t.Errorf("silent are %s", got)
+	}
+}
+
+// A registration that was confirmed at zero for 15 s, with an ε of 1 s.
+func TestRollKnowsTheDead(t *testing.T) {
+	for name, test := range map[string]struct {
+		obj  *coordinationv1.Lease
+		seen float64
+		now  lease.Reading
+		want []string
+	}{
+		"not before its end":                                                {registered("a", 1), 0, at(15), nil},
+		"nor before ε is over too":                                          {registered("a", 1), 0, at(15.9), nil},
+		"then it is":                                                        {registered("a", 1), 0, at(16), []string{"a"}},
+		"a wall clock stepped forward kills nobody":                         {registered("a", 1), 0, lease.Reading{Wall: wall(1000), Boot: at(15.9).Boot}, nil},
+		"nor does one that was wrong when it was first seen":                {registered("a", 1), 10, at(25.9), nil},
+		"nor one stepped back":                                              {registered("a", 1), 0, lease.Reading{Wall: wall(15.9), Boot: at(1000).Boot}, nil},
+		"one confirmed in the future lives":                                 {registered("a", 1, confirmed(1000)), 0, at(500), nil},
+		"one that cannot be read is kept for the longest that there is":     {torn(registered("a", 1)), 0, at(3600), nil},
+		"and no longer, so that nobody blocks a namespace for ever with it": {torn(registered("a", 1)), 0, at(3601), []string{"a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRoll()
+			r.see(test.obj, at(test.seen))
+			var got []string
+			for _, l := range r.dead(test.now, second) {
+				got = append(got, l.Name)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("dead are %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// One that is missing may have been confirmed until it was missed.
+func TestRollForgetsTheMissing(t *testing.T) {
+	r := newRoll()
+	r.see(registered("a", 1), at(0))
+	r.list(nil, "10", 0, at(10))
+	for _, test := range []struct {
+		seconds float64
+		known   int
+	}{{25.9, 1}, {26, 0}} {
+		if dead := r.dead(at(test.seconds), second); len(dead) > 0 || len(r.entries) != test.known {
+			t.Errorf("after %v s: %d dead, %d known", test.seconds, len(dead), len(r.entries))
+		}
+	}
+}
