@@ -335,7 +335,7 @@ func (s *leaseServer) copyKeys() (keys []types.NamespacedName) {
 func (m *member) watchReaders(p *proc, lateness float64, seen func(*coordinationv1.Lease), ended func(types.UID)) {
 	wt := m.watcher(p, lateness, isRegistration)
 	wt.seen, wt.readers = seen, true
-	wt.gone = func(key types.NamespacedName) {
+	wt.gone = func(types.NamespacedName) {
 		if !wt.replacing {
 			ended(wt.last.UID)
 		}
