@@ -18,6 +18,8 @@ const (
 	NewTerm Reason = "NewTerm"
 	// Adopted: a lost record was raised again from sealed copies; no leader changed.
 	Adopted Reason = "Adopted"
+	// Moved: the record came from another hub, and its copies are not all taken yet.
+	Moved Reason = "Moved"
 	// Resumed: the leader answered again before its term was closed.
 	Resumed Reason = "Resumed"
 	// NoCandidate: no cluster is eligible, so nobody leads.

@@ -20,7 +20,8 @@ const (
 	// ClusterAnnotation on a copy names the member that the copy lives in, as
 	// `<cluster>.<fleet>`. A reader leads iff holderIdentity equals it.
 	ClusterAnnotation = "leasecast.dev/cluster"
-	// HubAnnotation on a copy names the hub that wrote it.
+	// HubAnnotation names the hub that writes a copy or a record. It is empty on those that
+	// their hub has let go of because the Clusters have moved to another one.
 	HubAnnotation = "leasecast.dev/hub"
 	// SealAnnotation on a copy is a MAC over all that the copy says.
 	SealAnnotation = "leasecast.dev/seal"

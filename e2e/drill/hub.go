@@ -53,14 +53,7 @@ func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Serve
 func (d *Drill) StartHub() (*Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	name := fmt.Sprintf("hub-%d", len(d.hubs)+1)
-	p, err := StartProcess(name, filepath.Join(d.dir, name+".log"), d.programs.Hub,
-		"--kubeconfig="+d.hubKubeconfig,
-		"--namespace="+HubNamespace,
-		"--fleet-namespaces="+FleetNamespace,
-		"--metrics-address=0",
-		"--probe-address=0",
-	)
+	p, err := startHub(fmt.Sprintf("hub-%d", len(d.hubs)+1), d.dir, d.programs, d.hubKubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -68,16 +61,32 @@ func (d *Drill) StartHub() (*Process, error) {
 	return p, nil
 }
 
+// startHub starts a hub process.
+func startHub(name, dir string, programs Programs, kubeconfig string) (*Process, error) {
+	return StartProcess(name, filepath.Join(dir, name+".log"), programs.Hub,
+		"--kubeconfig="+kubeconfig,
+		"--namespace="+HubNamespace,
+		"--fleet-namespaces="+FleetNamespace,
+		"--metrics-address=0",
+		"--probe-address=0",
+	)
+}
+
 // AwaitElected returns when one of the hub's replicas has been elected.
 func (d *Drill) AwaitElected(ctx context.Context) error {
 	return d.Await(ctx, electionPatience, "a hub process is elected", func(ctx context.Context) error {
-		election := &coordinationv1.Lease{}
-		if err := d.hub.Get(ctx, client.ObjectKey{Namespace: HubNamespace, Name: HubName}, election); err != nil {
-			return err
-		}
-		if holder := ptr.Deref(election.Spec.HolderIdentity, ""); strings.TrimSpace(holder) == "" {
-			return errors.New("nobody holds the election")
-		}
-		return nil
+		return elected(ctx, d.hub)
 	})
+}
+
+// elected returns an error if no hub process holds the election of a management cluster.
+func elected(ctx context.Context, hub client.Client) error {
+	election := &coordinationv1.Lease{}
+	if err := hub.Get(ctx, client.ObjectKey{Namespace: HubNamespace, Name: HubName}, election); err != nil {
+		return err
+	}
+	if holder := ptr.Deref(election.Spec.HolderIdentity, ""); strings.TrimSpace(holder) == "" {
+		return errors.New("nobody holds the election")
+	}
+	return nil
 }

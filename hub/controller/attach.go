@@ -84,10 +84,10 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 	var p *publish.Publisher
 	err := wait.PollUntilContextCancel(ctx, guardRetry, true, func(ctx context.Context) (bool, error) {
 		var ok bool
-		if m, ok = c.Fleet.Member(key); !ok || !m.Pinned || m.UID == "" {
+		if m, ok = c.Fleet.Member(key); !ok || m.UID == "" || !m.Pinned && !m.DeleteForMove {
 			return false, nil
 		}
-		s, err := c.Seals.Load(ctx, key.Fleet)
+		s, err := c.Seals.Refresh(ctx, key.Fleet)
 		if err != nil {
 			logger.Error(err, "The seal of the fleet cannot be used", "reason", "InvalidSeal")
 			return false, nil
@@ -248,11 +248,14 @@ func (c *Controller) noteGuard(a *attachment, err error) (news bool) {
 	return (before == nil) != (err == nil) || errors.Is(before, errUnchecked)
 }
 
-// wake has the work in a member look whether it is leaving.
-func (c *Controller) wake(key fleet.Key) {
+// wake has the work in the members of a fleet look whether they are leaving.
+func (c *Controller) wake(fleetName string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a, ok := c.attached[key]; ok {
+	for key, a := range c.attached {
+		if key.Fleet != fleetName {
+			continue
+		}
 		select {
 		case a.wake <- struct{}{}:
 		default:
@@ -285,7 +288,13 @@ func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) {
 	if _, read := p.Initial(); !ok || !read || !c.Tenure.Holds() {
 		return
 	}
-	if ours, others := p.Left(); now.DeleteForMove || others && !ours {
+	if c.departing(now) {
+		ctx, cancel := context.WithTimeout(ctx, decideTimeout)
+		defer cancel()
+		c.depart(ctx, now, p)
+		return
+	}
+	if ours, others := p.Left(); others && !ours {
 		c.Fleet.Forget(m.Key)
 		return
 	} else if ours {
@@ -302,7 +311,7 @@ func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) {
 // leaving reports whether a member takes no part any more.
 func (c *Controller) leaving(key fleet.Key) bool {
 	m, ok := c.Fleet.Member(key)
-	return !ok || m.Gone || m.PriorityReason == reason.NoPriority
+	return !ok || m.Gone || m.PriorityReason == reason.NoPriority || c.departing(m)
 }
 
 // attachmentOf returns what is known of the work in a member.

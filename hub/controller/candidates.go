@@ -219,6 +219,12 @@ func describe(r election.Record, waiting reason.Reason) string {
 	case election.Retired:
 		return "no policy claims the namespace; the record stays until everything promised has passed"
 	}
+	switch {
+	case waiting == reason.OtherHub:
+		return "another hub writes the copies, so this one decides nothing; see the condition CopiesInPlace"
+	case waiting == reason.Moved:
+		return "the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"
+	}
 	switch r.Reason {
 	case reason.WaitingForBound:
 		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor, r.NotBefore.UTC().Format("15:04:05.000Z"))

@@ -20,9 +20,6 @@ func (c *Controller) claim(v *view, policies []*policy) {
 	for i := range v.members {
 		m := &v.members[i]
 		m.takesPart = v.policy != nil && v.policy.speaksOf(m)
-		if m.DeleteForMove {
-			v.stop = "the Clusters are moving to another hub"
-		}
 	}
 	if v.policy == nil && recorded == "" && v.unread(policies) {
 		// The record that would tell is lost. Nothing is taken away for that: a leader's

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,7 +74,8 @@ type Controller struct {
 	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus // the records as this tenure knows them
 	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
-	problems map[fleet.Key]fleet.Problem // of each Cluster, the one that an event told of
+	moved    map[types.NamespacedName]time.Time // when a record was last seen to be another hub's
+	problems map[fleet.Key]fleet.Problem        // of each Cluster, the one that an event told of
 }
 
 // engagement is a member that the manager has engaged.
@@ -101,6 +103,7 @@ func New(o Options) *Controller {
 		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus{},
 		highest:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},
+		moved:    map[types.NamespacedName]time.Time{},
 		problems: map[fleet.Key]fleet.Problem{},
 	}
 }

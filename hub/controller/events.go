@@ -25,7 +25,7 @@ const listTimeout = 5 * time.Second
 // tells the owner of a Cluster what is wrong with it.
 func (c *Controller) memberChanged(key fleet.Key) {
 	c.fleetChanged(key.Fleet)
-	c.wake(key)
+	c.wake(key.Fleet)
 	c.tell(key)
 }
 

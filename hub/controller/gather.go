@@ -29,8 +29,13 @@ type view struct {
 	losers  []*policy
 	members []memberView
 	state   election.State
-	// stop says that nothing at all is to be decided, and why.
-	stop string
+	// moved says that the record is another hub's; edited, that somebody who is no hub has
+	// changed it; vanished, that it was deleted so.
+	moved, edited, vanished bool
+	// stop says that nothing at all is to be decided, and why; standing, that nevertheless
+	// what stands is renewed.
+	stop     string
+	standing bool
 }
 
 // memberView is what is known of one member, for one namespace.
@@ -80,10 +85,13 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 		v.members = append(v.members, mv)
 	}
 	c.claim(v, policies)
+	if err := c.heedMove(ctx, v); err != nil {
+		return nil, err
+	}
 	if v.stop != "" {
 		return v, nil
 	}
-	seal, err := c.Seals.Load(ctx, key.Namespace)
+	seal, err := c.Seals.Find(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -141,8 +149,8 @@ func (c *Controller) fold(v *view) {
 				continue
 			}
 			s.Highest = max(s.Highest, cp.Epoch)
-			if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Standing == nil || cp.Epoch > s.Standing.Term.Epoch) {
-				s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term}
+			if !v.moved {
+				v.stand(m, cp)
 			}
 		}
 		leads := m.Name == s.Record.Leader
@@ -157,6 +165,7 @@ func (c *Controller) fold(v *view) {
 			s.OtherHub = true
 		}
 	}
+	c.foldMove(v)
 	if v.policy != nil {
 		s.MostUnreachable = mostUnreachable(v.members, v.policy.thresholds.UnreachableAfter)
 	}
@@ -171,6 +180,14 @@ func (c *Controller) judge(v *view, m *memberView) {
 	m.clocks = c.sight.clocks(m.Member, v.policy.election.Timings.Skew)
 	if m.Name == v.state.Record.Leader {
 		v.state.Behind = m.clocks.Behind()
+	}
+}
+
+// stand takes in a sealed copy that may be the standing term.
+func (v *view) stand(m *memberView, cp lease.Copy) {
+	s := &v.state
+	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Standing == nil || cp.Epoch > s.Standing.Term.Epoch) {
+		s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term}
 	}
 }
 

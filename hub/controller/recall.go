@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -21,10 +19,9 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	c.mu.Unlock()
 	switch changed := ok && (v.found == nil || differs(v.found, &known)); {
 	case changed && c.Elected(ctx): // a later tenure takes the election before it writes: asked for live, after the record
-		log.FromContext(ctx).Info("A record that was edited or deleted is put right",
-			"namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", "RecordEdited")
-		if v.object == nil {
-			v.object = newRecord(v)
+		v.edited = true
+		if v.vanished = v.object == nil; v.vanished {
+			v.object = c.newRecord(v)
 		}
 		known.DeepCopyInto(&v.object.Status)
 	case v.found != nil:
@@ -32,6 +29,7 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	default:
 		c.forget(v.key)
 	}
+	v.moved = c.fromElsewhere(v.object)
 	if v.object != nil {
 		v.state.Record = recordOf(&v.object.Status)
 	}

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -42,7 +43,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	if v.stop != "" {
 		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", v.stop)
-		c.hold(v)
+		if !v.standing {
+			c.hold(v)
+		}
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	cs, after := v.candidates()
@@ -55,6 +58,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	c.assign(v, d)
 	c.noteClaim(v)
+	if err := c.takeOver(ctx, v, d); err != nil {
+		return reconcile.Result{}, err
+	}
 	if d.Gone {
 		return reconcile.Result{}, c.finish(ctx, v)
 	}
@@ -104,7 +110,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 	}
 	object := v.object
 	if object == nil {
-		object = newRecord(v)
+		object = c.newRecord(v)
 	}
 	fillStatus(v, d, cs, &object.Status, c.now().Wall)
 	if v.found != nil && !differs(v.found, &object.Status) {
@@ -118,6 +124,10 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 	}
 	if !c.Tenure.Holds() {
 		return fmt.Errorf("record %s: the right to write is lost", v.key)
+	}
+	if v.edited {
+		log.FromContext(ctx).Info("A record that was edited or deleted is put right",
+			"namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", "RecordEdited")
 	}
 	if err := c.write(ctx, v, object); err != nil {
 		return err
@@ -193,7 +203,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 			continue
 		}
 		for _, other := range m.publisher.CopiesOf(v.key.Name) {
-			if other != name {
+			if other != name && !v.moved {
 				m.publisher.Assign(other, lease.Assignment{Role: lease.Absent}, timings)
 			}
 		}
@@ -235,19 +245,27 @@ func (c *Controller) finish(ctx context.Context, v *view) error {
 	if err = client.IgnoreNotFound(err); err != nil {
 		return fmt.Errorf("delete record %s: %w", v.key, err)
 	}
-	c.ledger.Forget(v.key)
-	c.mu.Lock()
-	delete(c.granted, v.key)
-	delete(c.highest, v.key)
-	delete(c.claims, v.key)
-	c.mu.Unlock()
+	c.drop(v.key)
 	return nil
 }
 
+// drop forgets all about a namespace of which nothing is left.
+func (c *Controller) drop(key types.NamespacedName) {
+	c.forget(key)
+	c.ledger.Forget(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.granted, key)
+	delete(c.highest, key)
+	delete(c.claims, key)
+	delete(c.moved, key)
+}
+
 // newRecord is the record of a namespace that had none.
-func newRecord(v *view) *v1alpha1.NamespaceLeader {
+func (c *Controller) newRecord(v *view) *v1alpha1.NamespaceLeader {
 	o := &v1alpha1.NamespaceLeader{}
 	o.Namespace, o.Name = v.key.Namespace, v.key.Name
 	o.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.MoveLabel: ""}
+	o.Annotations = map[string]string{v1alpha1.HubAnnotation: c.HubID}
 	return o
 }

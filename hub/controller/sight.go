@@ -27,6 +27,8 @@ type sight interface {
 	health(m fleet.Member, th health.Thresholds) health.Verdict
 	// clocks judges the clocks of a member now, under the ε of a policy.
 	clocks(m fleet.Member, eps time.Duration) skew.Verdict
+	// move tells, live, whether the Clusters of a fleet are as during or after a move.
+	move(ctx context.Context, fleetName string) (fleet.Move, error)
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
 }
@@ -44,6 +46,10 @@ func (f fleetSight) synced() bool {
 }
 
 func (f fleetSight) members(fleetName string) []fleet.Member { return f.Members(fleetName) }
+
+func (f fleetSight) move(ctx context.Context, fleetName string) (fleet.Move, error) {
+	return f.Move(ctx, fleetName)
+}
 
 func (fleetSight) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
 

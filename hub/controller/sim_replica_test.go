@@ -134,6 +134,8 @@ func (s *simSight) clocks(fleet.Member, time.Duration) skew.Verdict {
 	return skew.Verdict{State: skew.Within}
 }
 
+func (s *simSight) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
+
 func (s *simSight) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	if ns := s.contact(m).spaces[name]; ns != nil {
 		return ns, nil

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func cut(s string, n int) string {
 // ready says whether a leader is granted and its copy has been written. Once True it
 // stays so for the term: a renewal that is late is no news.
 func ready(v *view, d election.Decision) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(d.Record.Reason), Message: describe(d.Record, d.Waiting)}
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(cmp.Or(d.Record.Reason, d.Waiting, reason.NoCandidate)), Message: describe(d.Record, d.Waiting)}
 	if d.Record.Phase != election.Leading {
 		return c
 	}

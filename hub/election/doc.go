@@ -34,6 +34,7 @@
 //   - replace.go: rules 9, 10, 11 and 12, when a leader must go, and when it must not;
 //   - revoke.go: rules 4 and 5, when a term ends by the word of its readers;
 //   - grant.go: rule 7, the new term and its epoch;
+//   - moved.go: rules 6, 8 and 11, what came from another hub;
 //   - raise.go: rule 6, what sealed copies tell a tenure whose record is old or lost;
 //   - next.go: the phases;
 //   - assign.go: rules 2 and 3, what each member's copy has to be.

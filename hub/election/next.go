@@ -13,6 +13,9 @@ import (
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
 	cs := slices.Clone(candidates)
 	Rank(cs)
+	if s.Moved && p != nil && len(cs) > 0 {
+		return moved(now, *p, s, cs)
+	}
 	if s.OtherHub {
 		// Another hub leads here: whatever this one thinks, it deposes nobody.
 		return Decision{Record: s.Record, Waiting: reason.OtherHub}

@@ -14,9 +14,7 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 	if st == nil || !st.Term.Live(now.Wall) {
 		return s.Record, false
 	}
-	// Where nobody leads, the epoch may have been raised by the copy of a follower already.
-	vacant := s.Record.Phase == Vacant && st.Term.Epoch == s.Record.Epoch
-	if st.Term.Epoch <= s.Record.Epoch && !vacant {
+	if st.Term.Epoch < s.Record.Epoch || st.Term.Epoch == s.Record.Epoch && !knowsBetter(s) {
 		return s.Record, false
 	}
 	return Record{
@@ -31,4 +29,19 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		Next:      next(cs, st.Cluster),
 		Heeded:    heed(s.Record, cs, true),
 	}, true
+}
+
+// knowsBetter reports whether the standing copy is to be believed although the record has its
+// epoch already.
+func knowsBetter(s State) bool {
+	switch r := s.Record; {
+	case r.Phase == Vacant:
+		return true // the epoch may have been raised by the copy of a follower
+	case s.Moved:
+		return r.Phase != Leading // nothing was decided since it came from the other hub
+	default:
+		// An epoch is granted to one cluster only, so somebody has edited the record before this
+		// tenure began.
+		return r.Leader != s.Standing.Cluster && !s.Mine
+	}
 }

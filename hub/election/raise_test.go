@@ -17,6 +17,11 @@ func standing(cluster string, epoch int64, stamp float64) *election.Standing {
 	}}
 }
 
+func mine(s election.State) election.State {
+	s.Mine = true
+	return s
+}
+
 // Rule 6: a sealed copy that is newer than the record raises it, and a live one names the holder.
 func TestRaise(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
@@ -46,8 +51,20 @@ func TestRaise(t *testing.T) {
 		"but says that the recorded term is over": {
 			now: at(14), state: state(stale, standing("west", 30, -1)), among: among, want: "close",
 		},
-		"a copy of the recorded epoch raises nothing": {
-			now: at(2), state: state(stale, standing("west", epoch, -1)), among: among, want: "Leading east 20 Elected next west persist",
+		"a copy of the recorded term raises nothing": {
+			now: at(2), state: state(stale, standing("east", epoch, -1)), among: among, want: "Leading east 20 Elected next west persist",
+		},
+		"nor does it end the draining of that term": {
+			now: at(2), state: state(record(election.Draining, "east"), standing("east", epoch, -1)), among: among, want: "close",
+		},
+		"a record that names another leader of the same epoch was edited": {
+			now: at(2), state: state(stale, standing("west", epoch, -1)), among: among, want: "Leading west 20 Adopted next east persist",
+		},
+		"also when its draining has begun since": {
+			now: at(2), state: state(record(election.Draining, "east"), standing("west", epoch, -1)), among: among, want: "Leading west 20 Adopted next east persist",
+		},
+		"but not one that this tenure has granted": {
+			now: at(2), state: mine(state(stale, standing("west", epoch, -1))), among: among, want: "Leading east 20 Elected next west persist",
 		},
 		"nor does an older one": {
 			now: at(2), state: state(stale, standing("west", epoch-1, -1)), among: among, want: "Leading east 20 Elected next west persist",

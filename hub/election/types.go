@@ -137,6 +137,9 @@ type State struct {
 	// Behind is how far the leader's clocks may lie behind the hub's, if they were measured to
 	// lie further behind than ε: for so long its readers may go on after their deadline.
 	Behind time.Duration
+	// Moved says that the record came from another hub, and that its copies have not been
+	// taken yet.
+	Moved bool
 	// OtherHub says that another hub writes copies of this namespace.
 	OtherHub bool
 	// MostUnreachable says that most clusters became unreachable within one window.

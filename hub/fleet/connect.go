@@ -96,7 +96,12 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	case c.mayLeave(s, now):
 		return c.leave(ctx, s)
 	case s.spec.moved, nameProblem(c.key) != "":
-		// The other hub is at work already, or there is nothing to do.
+		// The other hub is at work already, or there is nothing to do. A replica that has just been
+		// elected may have to let go of what its predecessor had not.
+		if err := c.engage(ctx); err != nil {
+			c.fail(ctx, err)
+			return retry, false
+		}
 		return c.untilForgotten(s, now), false
 	}
 	if !c.adopt(ctx, s) {

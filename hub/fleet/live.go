@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -124,12 +125,13 @@ func (m *member) update(s spec) {
 	}
 }
 
-// gone takes in that the Cluster does not exist any more. What it said last stays known.
-func (m *member) gone() {
+// gone takes in that the Cluster does not exist any more. What it said last stays known. moved is the
+// UID of a Cluster of this name that has moved to another hub.
+func (m *member) gone(moved types.UID) {
 	m.mu.Lock()
 	s := m.state.spec
 	m.mu.Unlock()
-	s.gone = true
+	s.gone, s.moved = true, s.moved || moved != "" && moved == s.uid
 	m.update(s)
 }
 

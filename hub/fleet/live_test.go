@@ -159,7 +159,7 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 		{"a new label", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, true},
 		{"the same objects", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, false},
 		{"a new problem", func() { m.note(func(s *state) { s.kubeconfig = Problem{reason.NoKubeconfig, ""} }) }, true},
-		{"the Cluster is gone", m.gone, true},
+		{"the Cluster is gone", func() { m.gone("") }, true},
 	} {
 		c.advance(time.Second / 10)
 		step.do()

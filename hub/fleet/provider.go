@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -66,6 +67,7 @@ type Provider struct {
 
 	mu          sync.Mutex
 	members     map[Key]*member
+	moved       map[Key]types.UID // the Clusters that were last seen to be moving away
 	indexes     []index
 	subscribers map[int]func(Key)
 	nextID      int
@@ -97,6 +99,7 @@ func New(o Options) *Provider {
 		changed:     newInbox(),
 		synced:      make(chan struct{}),
 		members:     map[Key]*member{},
+		moved:       map[Key]types.UID{},
 		subscribers: map[int]func(Key){},
 		interval:    defaultInterval,
 		timeout:     defaultTimeout,

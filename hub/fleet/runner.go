@@ -92,6 +92,7 @@ func (r runner) enqueue(obj any) {
 	switch o := obj.(type) {
 	case *clusterv1.Cluster:
 		k = Key{Fleet: o.Namespace, Name: o.Name}
+		r.noteMove(k, o)
 	case *corev1.Secret:
 		name, ok := strings.CutSuffix(o.Name, kubeconfigSuffix)
 		if !ok || name == "" {
@@ -106,17 +107,29 @@ func (r runner) enqueue(obj any) {
 	}
 }
 
+// noteMove remembers that a Cluster is moving to another hub. The move annotates and deletes it
+// within milliseconds: whoever looks into the cache after that finds nothing.
+func (r runner) noteMove(k Key, c *clusterv1.Cluster) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, moved := c.Annotations[deleteForMove]; moved {
+		r.moved[k] = c.UID
+	} else if r.moved[k] != c.UID {
+		delete(r.moved, k)
+	}
+}
+
 // sync tells a member what the hub's objects say, and starts it if it is a new one. It reads the
 // cache only.
 func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	r.mu.Lock()
-	m := r.members[k]
+	m, moved := r.members[k], r.moved[k]
 	r.mu.Unlock()
 	s, err := r.readHub(ctx, k)
 	switch {
 	case apierrors.IsNotFound(err):
 		if m != nil {
-			m.gone()
+			m.gone(moved)
 		}
 		return
 	case err != nil:

@@ -41,6 +41,9 @@ type Facts struct {
 	// Released is the epoch of the term that was revoked here and that all readers have
 	// released since, or zero.
 	Released int64
+	// Marked says that the copy carries the mark of this hub, Unmarked that it is sealed with
+	// the key of this hub and carries no hub's mark: see Publisher.Depart.
+	Marked, Unmarked bool
 	// Problem says what is in the way, if anything; Message says it in words.
 	Problem reason.Reason
 	Message string
@@ -115,6 +118,7 @@ type lane struct {
 	conflicts int           // in a row
 	loose     time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
 	parked    bool          // waits until the member is heard of
+	departed  bool          // the mark of this hub goes, and nothing is stamped any more
 	lookAgain time.Duration // boot reading from when on a blocked lane reads again
 	facts     Facts
 	told      Facts // what the controller was told last, without the message
@@ -148,7 +152,9 @@ func (l *lane) assign(a lease.Assignment, t Timings) {
 	if !same || !a.Fresh.Equal(l.want.Fresh) {
 		l.facts.InPlace, l.facts.Refused, l.facts.Lost, l.facts.Fresh = false, false, false, a.Fresh
 		l.facts.Released = 0
+		marked, unmarked := l.told.Marked, l.told.Unmarked
 		l.told = l.facts.wordless()
+		l.told.Marked, l.told.Unmarked = marked, unmarked
 	}
 	l.want, l.timings = a, t
 }
@@ -214,6 +220,7 @@ func (l *lane) doubt() { l.known.read = false }
 // a request under way leaves them as they are.
 func (l *lane) next(now lease.Reading, may, answered bool) step {
 	l.burn(now)
+	l.noteMark()
 	before := l.facts
 	l.facts.InPlace, l.facts.Problem, l.facts.Message = false, "", ""
 	s := l.decide(now, may, answered)
@@ -226,6 +233,8 @@ func (l *lane) next(now lease.Reading, may, answered bool) step {
 
 func (l *lane) decide(now lease.Reading, may, answered bool) step {
 	switch {
+	case l.departed:
+		return l.depart(may)
 	case l.want.Role == lease.Hold:
 		if l.known.read {
 			l.blocked() // somebody else's copy is told of, whatever is wanted here
@@ -299,7 +308,7 @@ func (l *lane) blocked() bool {
 // follow sees to it that the copy names somebody else.
 func (l *lane) follow(now lease.Reading) step {
 	c := l.known.copy
-	if l.known.sealed && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
+	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
 		l.facts.InPlace, l.facts.Refused = true, false
 		return l.untilSeen(now)
 	}
@@ -333,8 +342,8 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	stands := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
 	switch {
 	case stands:
-		l.facts.InPlace = l.known.labelled
-		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.known.labelled {
+		l.facts.InPlace = l.known.labelled && l.marked()
+		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.facts.InPlace {
 			// Not for longer than r: the wall clock may be put right before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
@@ -376,6 +385,9 @@ func (l *lane) write(term lease.Term) step {
 	c := lease.Copy{
 		Term: term, Namespace: l.namespace, Name: l.name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
+	}
+	if l.departed {
+		c.Hub = ""
 	}
 	s := step{action: create, lease: &coordinationv1.Lease{}}
 	if old := l.known.lease; old != nil {

@@ -73,6 +73,7 @@ type Publisher struct {
 	roll        roll
 	rollPause   time.Duration // until readers are asked again
 	skew        time.Duration // the largest ε of any copy
+	departed    bool          // see Depart
 }
 
 // New returns a Publisher without assignments.
@@ -259,7 +260,8 @@ func (p *Publisher) lane(key types.NamespacedName) *lane {
 	if !ok {
 		l = &lane{
 			namespace: key.Namespace, name: key.Name,
-			self: self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
+			self:     self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
+			departed: p.departed,
 		}
 		p.lanes[key] = l
 	}

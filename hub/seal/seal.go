@@ -64,11 +64,40 @@ func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 	if seal, ok := s.cached(fleet); ok {
 		return seal, nil
 	}
+	return s.read(ctx, fleet, true)
+}
+
+// Find is Load, but makes none: without a Secret it returns the zero Seal. A hub that
+// has not reached a cluster of the fleet yet may be the target of a move that has not
+// brought the Secret so far.
+func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
+	if seal, ok := s.cached(fleet); ok {
+		return seal, nil
+	}
+	return s.read(ctx, fleet, false)
+}
+
+// Refresh is Load, but asks again what the Secret says. A move replaces a Secret that was
+// left over from another fleet. One that was deleted is replaced by what is in use.
+func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
+	known, ok := s.cached(fleet)
+	seal, err := s.read(ctx, fleet, !ok)
+	if err == nil && len(seal.Key) == 0 {
+		return known, nil
+	}
+	return seal, err
+}
+
+// read asks what the Secret says, and makes it if it is missing and that is asked for.
+func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
 	if apierrors.IsNotFound(err) {
+		if !create {
+			return Seal{}, nil
+		}
 		key := make([]byte, keySize)
 		_, _ = rand.Read(key) // never fails
 		secret = *secretOf(fleet, Seal{Key: key})
@@ -140,7 +169,9 @@ func (s *Store) cached(fleet string) (Seal, bool) {
 func (s *Store) keep(fleet string, seal Seal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seal.Largest = max(seal.Largest, s.seals[fleet].Largest) // calls may end in any order
+	if known := s.seals[fleet]; bytes.Equal(known.Key, seal.Key) {
+		seal.Largest = max(seal.Largest, known.Largest) // calls may end in any order
+	}
 	s.seals[fleet] = seal
 }
 

@@ -100,6 +100,25 @@ func (s *server) secret() *corev1.Secret {
 	return o
 }
 
+// edit changes the Secret as somebody else does.
+func (s *server) edit(changes ...func(*corev1.Secret)) {
+	s.t.Helper()
+	o := s.secret()
+	for _, change := range changes {
+		change(o)
+	}
+	if err := s.Update(s.context(), o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) remove() {
+	s.t.Helper()
+	if err := s.Delete(s.context(), s.secret()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *server) loads(store *seal.Store) seal.Seal {
 	s.t.Helper()
 	got, err := store.Load(s.t.Context(), fleet)

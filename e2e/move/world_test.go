@@ -1,0 +1,257 @@
+// Package move proves that a fleet can go from one management cluster to another without anyone
+// noticing: two management clusters with a hub process each, under the RBAC of config/; three
+// members whose guestbooks act all the time; and the real clusterctl.
+//
+// What is shown here rests on the marks of hubs on the copies. A hub that sees its Clusters go
+// takes its mark off their copies, and writes there no more; the other hub takes over what
+// carries no mark, by compare-and-swap. Where a mark is left, it waits, and says OtherHub.
+package move
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+const (
+	// assetsVariable names the folder of clusterctl.
+	assetsVariable = "CAPI_ASSETS"
+	// patience bounds the wait for something that takes no time by the protocol.
+	patience = time.Minute
+	// toolTimeout bounds a call of clusterctl, which tries again what fails for minutes.
+	toolTimeout = 2 * time.Minute
+)
+
+// leaders are the namespaces and who leads them. In depot that is not the best cluster: the namespace
+// came to east when west led it.
+var leaders = map[string]string{"shop": "east", "bank": "west", "mail": "south", "depot": "west"}
+
+// stage is what the tests share, one after the other.
+var stage *world
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "leasecast-move-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	d, err := drill.Start(ctx, drill.Options{
+		Timings:  drill.Default,
+		ActEvery: 100 * time.Millisecond,
+		Dir:      dir,
+		Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+		Members: []drill.Member{
+			{Name: "east", Priority: 100, Namespaces: []string{"shop"}},
+			{Name: "west", Priority: 50, Namespaces: []string{"shop", "bank", "depot"}},
+			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail", "depot"}},
+		},
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code, err := 1, error(nil)
+	second, err := d.StartSecond(ctx)
+	if err == nil {
+		stage = &world{d: d, second: second, dir: dir}
+		code = m.Run()
+		err = second.Stop()
+	}
+	if err = errors.Join(err, d.Stop()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if code == 0 {
+		_ = os.RemoveAll(dir)
+	} else {
+		fmt.Fprintln(os.Stderr, "logs and acts are in", dir)
+	}
+	return code
+}
+
+// world is the fleet and two management clusters.
+type world struct {
+	d      *drill.Drill
+	second *drill.Second
+	dir    string
+}
+
+// site is one of the two management clusters.
+type site struct {
+	name   string
+	client client.WithWatch
+	fleet  *fleet.Fleet
+}
+
+func (w *world) sites() (first, second site) {
+	return site{"first", w.d.HubClient(), w.d.Fleet}, site{"second", w.second.Client(), w.second.Fleet}
+}
+
+// led returns when the records at a site and the leaders' copies say who leads, all marked by that
+// site's hub, and returns the epochs.
+func (w *world) led(t *testing.T, at site) map[string]int64 {
+	t.Helper()
+	hub := w.hubID(t, at)
+	epochs := map[string]int64{}
+	await(t, patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
+		for namespace, leader := range leaders {
+			r := &v1alpha1.NamespaceLeader{}
+			if err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r); err != nil {
+				return err
+			}
+			if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || r.Annotations[v1alpha1.HubAnnotation] != hub {
+				return fmt.Errorf("%s: leader %q, phase %q, reason %s, hub %s: %s", namespace, s.Leader, s.Phase, s.Reason, r.Annotations[v1alpha1.HubAnnotation], s.Message)
+			}
+			c, err := w.copy(ctx, leader, namespace)
+			if err != nil {
+				return err
+			}
+			if !c.LeadsHere() || c.Epoch != r.Status.Epoch || c.Hub != hub || !c.Live(drill.Now().Wall) {
+				return fmt.Errorf("%s: the copy in %s is %+v, the record has epoch %d", namespace, leader, c, r.Status.Epoch)
+			}
+			epochs[namespace] = c.Epoch
+		}
+		return nil
+	})
+	return epochs
+}
+
+// copy reads a copy.
+func (w *world) copy(ctx context.Context, member, namespace string) (lease.Copy, error) {
+	l := &coordinationv1.Lease{}
+	err := w.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
+	c, _ := wire.Read(l)
+	return c, err
+}
+
+// hubID is the mark of the hub at a site.
+func (w *world) hubID(t *testing.T, at site) string {
+	t.Helper()
+	ns := &corev1.Namespace{}
+	must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
+	return string(ns.UID)
+}
+
+// begin waits for the leaders, who lead already but at the very first time.
+func (w *world) begin(t *testing.T, at site) map[string]int64 {
+	t.Helper()
+	await(t, patience, "west leads depot", func(ctx context.Context) error {
+		c, err := w.copy(ctx, "west", "depot")
+		if err == nil && !c.LeadsHere() {
+			err = fmt.Errorf("it is led by %q", c.Holder)
+		}
+		return err
+	})
+	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
+	must(t, client.IgnoreAlreadyExists(w.d.MemberClient("east").Create(t.Context(), depot)))
+	await(t, patience, "east follows in depot", func(ctx context.Context) error {
+		_, err := w.copy(ctx, "east", "depot")
+		return err
+	})
+	return w.led(t, at)
+}
+
+// provisioned says of the Clusters at a site what clusterctl demands of those that it moves, and what Cluster API
+// says of them once they are.
+func provisioned(t *testing.T, at site) {
+	t.Helper()
+	for _, c := range clusters(t, at) {
+		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
+			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+		})
+		must(t, at.client.Status().Update(t.Context(), &c))
+	}
+}
+
+func clusters(t *testing.T, at site) []clusterv1.Cluster {
+	t.Helper()
+	list := &clusterv1.ClusterList{}
+	must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+	return list.Items
+}
+
+// clusterctl runs the real program on the two sites.
+func (w *world) clusterctl(t *testing.T, from, to site) {
+	t.Helper()
+	assets := os.Getenv(assetsVariable)
+	if assets == "" {
+		t.Fatalf("%s is not set: it must name the folder of clusterctl, which `make capi` builds", assetsVariable)
+	}
+	dir := t.TempDir()
+	files := map[string]string{"config.yaml": "providers: []\n"}
+	for _, s := range []site{from, to} {
+		content, err := s.fleet.Hub().Kubeconfig()
+		must(t, err)
+		files[s.name] = string(content)
+	}
+	for name, content := range files {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move", "--namespace="+drill.FleetNamespace, "-v=1",
+		"--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, from.name), "--to-kubeconfig="+filepath.Join(dir, to.name))
+	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("clusterctl: %v\n%s", err, bytes.TrimSpace(out))
+	}
+	t.Logf("clusterctl:\n%s", bytes.TrimSpace(out))
+}
+
+// left lists what of a fleet is left at a site.
+func left(t *testing.T, at site) (names []string) {
+	t.Helper()
+	for _, list := range []client.ObjectList{
+		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
+	} {
+		must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+		must(t, meta.EachListItem(list, func(o runtime.Object) error {
+			names = append(names, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
+			return nil
+		}))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func await(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	if err := stage.d.Await(t.Context(), limit, what, condition); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

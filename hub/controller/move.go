@@ -1,0 +1,193 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// fromElsewhere reports whether the record was made by another hub: it came by a move, or
+// is a copy, or this hub has let go of it.
+func (c *Controller) fromElsewhere(o *v1alpha1.NamespaceLeader) bool {
+	if o == nil {
+		return false
+	}
+	mark, ok := o.Annotations[v1alpha1.HubAnnotation]
+	return ok && mark != c.HubID
+}
+
+// heedMove stops a decision that a move makes meaningless, on either side of it.
+func (c *Controller) heedMove(ctx context.Context, v *view) error {
+	switch {
+	case slices.ContainsFunc(v.members, func(m memberView) bool { return m.DeleteForMove }):
+		v.stop = "the Clusters are moving to another hub"
+	case v.stop != "":
+	case v.moved && v.policy == nil:
+		v.stop, v.standing = "the record came from another hub, and no policy claims the namespace yet", true
+	case v.vanished, v.found == nil && v.allPaused(), v.policy == nil && c.managed(v):
+		move, err := c.sight.move(ctx, v.key.Namespace)
+		switch {
+		case err != nil:
+			return err
+		case move == fleet.Moving:
+			v.stop, v.standing = "all Clusters are paused, as in a move: that a record or its policy is gone means nothing", true
+		case move == fleet.MovedAway:
+			v.stop = "the Clusters have moved to another hub"
+			if v.found == nil {
+				c.drop(v.key)
+			}
+		}
+	}
+	return nil
+}
+
+// allPaused reports whether a cache shows all Clusters of the fleet paused.
+func (v *view) allPaused() bool {
+	return len(v.members) > 0 && !slices.ContainsFunc(v.members, func(m memberView) bool { return !m.Paused })
+}
+
+// managed reports whether the namespace has, or had until now, a record that means something.
+func (c *Controller) managed(v *view) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return v.found == nil && c.highest[v.key] > 0 || v.found != nil && v.state.Record.Phase != "" && v.state.Record.Phase != election.Retired
+}
+
+// foldMove puts together what is known of a namespace that came from another hub.
+//
+// That hub can have stamped until now, as long as it has not let go of the copies, and that this
+// hub has not seen all of them.
+func (c *Controller) foldMove(v *view) {
+	now := c.now().Wall
+	c.mu.Lock()
+	if v.moved {
+		c.moved[v.key] = now
+	}
+	until := c.moved[v.key]
+	c.mu.Unlock()
+	s := &v.state
+	if s.Moved = v.moved; until.After(s.Tenure.Inherited) {
+		s.Tenure.Inherited = until
+	}
+	if !v.moved {
+		return
+	}
+	for i := range v.members {
+		m := &v.members[i]
+		if m.publisher == nil {
+			continue
+		}
+		for _, key := range m.publisher.CopiesOf(v.key.Name) {
+			f := m.publisher.Facts(key)
+			if f.Problem == reason.OtherHub {
+				s.OtherHub = true
+			}
+			if cp, ok := m.publisher.Found(key); ok && (f.Unmarked || f.Marked) {
+				s.Highest = max(s.Highest, cp.Epoch)
+				v.stand(m, cp)
+			}
+		}
+	}
+}
+
+// takeOver makes the record this hub's once its copies are. From then on it is one like any
+// other.
+func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision) error {
+	if !v.moved || v.object == nil || d.Persist || !v.taken() {
+		return nil
+	}
+	object := v.object.DeepCopy()
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.HubAnnotation, c.HubID)
+	switch err := c.client.Update(ctx, object); {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // the event of the other writer brings it back
+	case err != nil:
+		return fmt.Errorf("take over record %s: %w", v.key, err)
+	}
+	log.FromContext(ctx).Info("A record of another hub was taken over", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
+		"leader", v.state.Record.Leader, "epoch", v.state.Record.Epoch, "from", v.object.Annotations[v1alpha1.HubAnnotation], "reason", reason.Moved)
+	return nil
+}
+
+// taken reports whether the copies are this hub's: that of the leader or, where nobody leads,
+// all.
+func (v *view) taken() bool {
+	r := v.state.Record
+	switch {
+	case r.Phase == election.Leading:
+		return slices.ContainsFunc(v.members, func(m memberView) bool { return m.Name == r.Leader && m.facts.Marked && m.facts.InPlace })
+	case r.Phase != election.Vacant || r.Reason != reason.Moved:
+		return false
+	}
+	return !slices.ContainsFunc(v.members, func(m memberView) bool { return m.takesPart && !v.takenIn(&m) })
+}
+
+// takenIn reports whether nothing in a member is another hub's, or may be.
+func (v *view) takenIn(m *memberView) bool {
+	switch {
+	case !m.isRead || m.publisher == nil:
+		return false
+	case m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating:
+		return true
+	case v.state.Record.Epoch == 0:
+		return len(m.publisher.CopiesOf(v.key.Name)) == 0
+	}
+	return m.facts.Marked && m.facts.InPlace
+}
+
+// departing reports whether a member moves to another hub. The Clusters of a fleet move together, and
+// with the first that is deleted all others are let go of: until the last one is gone,
+// its terms may have lapsed.
+func (c *Controller) departing(m fleet.Member) bool {
+	return m.DeleteForMove || m.Paused && slices.ContainsFunc(c.Fleet.Members(m.Fleet), func(m fleet.Member) bool { return m.DeleteForMove })
+}
+
+// depart lets go of a member that has moved to another hub: of what is left of the fleet's records
+// first, because should this hub ever find one again, it is not its own any more. The copies stand, as
+// they are.
+//
+// As long as a Cluster of the fleet is left, those that are gone tell that they all move.
+func (c *Controller) depart(ctx context.Context, m fleet.Member, p *publish.Publisher) {
+	if err := c.disown(ctx, m.Fleet); err != nil {
+		log.FromContext(ctx).V(1).Info("Records not let go of yet", "fleet", m.Fleet, "err", err.Error())
+		return
+	}
+	stays := func(m fleet.Member) bool { return !m.Gone }
+	if p.Depart() && !slices.ContainsFunc(c.Fleet.Members(m.Fleet), stays) {
+		c.Fleet.Forget(m.Key)
+	}
+}
+
+// disown takes the mark of this hub off all records of a fleet that there are.
+func (c *Controller) disown(ctx context.Context, fleetName string) error {
+	var list v1alpha1.NamespaceLeaderList
+	if err := c.client.List(ctx, &list, client.InNamespace(fleetName)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if c.fromElsewhere(o) {
+			continue
+		}
+		changed := o.DeepCopy()
+		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.HubAnnotation, "")
+		patch := client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})
+		if err := c.client.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package election
+
+import (
+	"slices"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// moved decides on a record that came from another hub, as by clusterctl move. Until the
+// copies are this hub's, nobody is deposed and nobody is granted anything: the other hub
+// may still be at work, and only it can say that it is not, on the copies themselves.
+//
+// A live copy that it has let go of is the standing term, and the record follows it. Where
+// nothing stands, every copy is taken, each by compare-and-swap, so that of two hubs that
+// find the same copies one is left without.
+func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
+	if r, ok := raise(now, p, s, cs); ok {
+		return Decision{Record: r, Persist: true, Waiting: reason.Moved}
+	}
+	switch {
+	case s.OtherHub:
+		return Decision{Record: s.Record, Waiting: reason.OtherHub}
+	case s.Record.Phase == Leading && !s.CopyLost:
+		return Decision{Record: s.Record, Waiting: reason.Moved}
+	case slices.ContainsFunc(cs, func(c Candidate) bool { return c.Fitness == Unknown }):
+		return Decision{Record: s.Record, Waiting: reason.WaitingForClusters}
+	case !s.Sent.Closed:
+		return Decision{Record: s.Record, Close: true}
+	}
+	r := Record{
+		Epoch: max(s.Record.Epoch, s.Highest), Phase: Vacant, Reason: reason.Moved, Since: now.Wall,
+		Duration: max(longest(s), p.Timings.Duration), LeaseName: p.LeaseName, Heeded: heed(s.Record, cs, false),
+	}
+	if s.Record.Phase == r.Phase && s.Record.Reason == r.Reason {
+		r.Since = s.Record.Since
+	}
+	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.Moved}
+}

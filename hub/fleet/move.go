@@ -1,0 +1,69 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// Move is how far clusterctl move has come with a fleet.
+type Move int
+
+const (
+	// Stays: the fleet does not move.
+	Stays Move = iota
+	// Moving: all Clusters are as the move has them from its beginning to its end: paused, being
+	// deleted because they live in another hub now, or gone after that.
+	Moving
+	// MovedAway: the fleet had Clusters, and all have gone to another hub.
+	MovedAway
+)
+
+// Move asks the hub's API server how far a move has come. It deletes what it moves in any order. So
+// whoever misses an object should ask before anything is concluded from that: the
+// pause came first, whatever a cache shows.
+func (p *Provider) Move(ctx context.Context, fleet string) (Move, error) {
+	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	defer cancel()
+	var list clusterv1.ClusterList
+	err := p.mgr.GetLocalManager().GetAPIReader().List(ctx, &list, client.InNamespace(fleet), client.HasLabels{v1alpha1.PriorityLabel})
+	if err != nil {
+		return Stays, fmt.Errorf("list the Clusters of %s: %w", fleet, err)
+	}
+	specs := make([]spec, 0, len(list.Items))
+	for i := range list.Items {
+		specs = append(specs, readSpec(&list.Items[i], nil))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := false
+	for k := range p.moved {
+		left = left || k.Fleet == fleet
+	}
+	for k, m := range p.members {
+		if s := m.read().spec; k.Fleet == fleet && s.gone {
+			specs = append(specs, s)
+		}
+	}
+	return judgeMove(specs, left), nil
+}
+
+// judgeMove judges by the Clusters of a fleet. left says that some have moved away.
+func judgeMove(specs []spec, left bool) Move {
+	for _, s := range specs {
+		if !s.paused && !s.moved {
+			return Stays
+		}
+	}
+	switch {
+	case len(specs) > 0:
+		return Moving
+	case left:
+		return MovedAway
+	}
+	return Stays
+}

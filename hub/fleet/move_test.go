@@ -1,0 +1,31 @@
+package fleet
+
+import "testing"
+
+// The Clusters of a fleet move together: one that is neither paused nor gone to another hub tells that they do not.
+func TestJudgeMove(t *testing.T) {
+	paused, moved, gone, well := spec{paused: true}, spec{moved: true}, spec{gone: true}, spec{}
+	pausedAndGone := spec{paused: true, gone: true}
+	for name, tc := range map[string]struct {
+		specs []spec
+		left  bool
+		want  Move
+	}{
+		"all are paused":                         {[]spec{paused, paused}, false, Moving},
+		"the first is being deleted":             {[]spec{paused, moved}, true, Moving},
+		"the last is being deleted":              {[]spec{moved}, true, Moving},
+		"one that was paused is gone":            {[]spec{paused, pausedAndGone}, false, Moving},
+		"all are gone":                           {nil, true, MovedAway},
+		"one is not paused":                      {[]spec{paused, well}, false, Stays},
+		"one was deleted that was never paused":  {[]spec{paused, gone}, false, Stays},
+		"one came after the others had moved":    {[]spec{well}, true, Stays},
+		"no Clusters: that decides nothing":      {nil, false, Stays},
+		"nothing moves where everything is well": {[]spec{well, well}, false, Stays},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := judgeMove(tc.specs, tc.left); got != tc.want {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package publish
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// Depart takes the mark of this hub off every copy in the member, for good: whatever is
+// assigned afterwards changes nothing. The terms stay as they are. It reports whether all
+// that is known of the member carries another mark or none; call it until it does.
+//
+// After it returns, no stamp is drawn any more. A copy without a mark is the word of this
+// hub that it has done so, in the one place where another hub can take the word and make it
+// its own by compare-and-swap.
+func (p *Publisher) Depart() (done bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done = p.isRead
+	for key, l := range p.lanes {
+		if !l.departed {
+			l.departed = true
+			p.Queue.Add(key)
+		}
+		done = done && l.known.read && !l.marked()
+	}
+	p.departed = true
+	return done
+}
+
+// Found returns the sealed copy of that name as it is known now, and false if there is none.
+func (p *Publisher) Found(key types.NamespacedName) (lease.Copy, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, ok := p.lanes[key]
+	if !ok || l.known.lease == nil || !l.known.sealed {
+		return lease.Copy{}, false
+	}
+	return l.known.copy, true
+}
+
+// marked reports whether the copy is known to be this hub's.
+func (l *lane) marked() bool {
+	return l.known.lease != nil && l.known.sealed && l.known.copy.Hub == l.self.hub
+}
+
+// noteMark says whose the copy is. While that is in doubt, what was known of it stays.
+func (l *lane) noteMark() {
+	if !l.known.read {
+		return
+	}
+	l.facts.Marked = l.marked()
+	l.facts.Unmarked = l.known.lease != nil && l.known.sealed && l.known.copy.Hub == ""
+}
+
+// depart takes the mark of this hub off the copy. The stamp stays that of the last renewal:
+// this promises nothing.
+func (l *lane) depart(may bool) step {
+	switch {
+	case !may:
+		return step{after: pauseSilent}
+	case !l.known.read:
+		return step{action: read}
+	case l.marked():
+		return l.write(l.known.copy.Term)
+	}
+	return step{}
+}

@@ -1,0 +1,122 @@
+package publish
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// by is a copy with the mark of another hub, or none.
+func by(hub string) func(*lease.Copy) { return func(c *lease.Copy) { c.Hub = hub } }
+
+// mark fails the test unless the copy in the member carries this mark and a seal.
+func (r *rig) mark(want string) *rig {
+	r.t.Helper()
+	if c, seal := wire.Read(r.there); c.Hub != want || !lease.Sealed(testKey, c, seal) {
+		r.t.Fatalf("the copy carries the mark %q, want %q, sealed", c.Hub, want)
+	}
+	return r
+}
+
+// marks fails the test unless the facts say so of the mark.
+func (r *rig) marks(ours, none bool) *rig {
+	r.t.Helper()
+	if f := r.lane.facts; f.Marked != ours || f.Unmarked != none {
+		r.t.Fatalf("marked %v, unmarked %v, want %v, %v", f.Marked, f.Unmarked, ours, none)
+	}
+	return r
+}
+
+// Rule 11: the hub that its Clusters leave says on the copies that it has stopped, and leaves the terms as they are.
+func TestDepart(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"a leader's copy keeps its term and its stamp": func(r *rig) {
+			r.leads().marks(false, false)
+			r.lane.departed = true
+			r.at(4).next("update east 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
+		},
+		"and is not renewed any more": func(r *rig) {
+			r.leads()
+			r.lane.departed = true
+			r.at(4).next("update east 20 stamp 0s for 15s").answered()
+			r.assign(lease.Lead, term("east", 20), first)
+			r.at(9).next("wait")
+		},
+		"a follower's copy, too": func(r *rig) {
+			r.follows().marks(true, false)
+			r.lane.departed = true
+			r.at(4).next("update west 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
+		},
+		"one of which nothing is known is read first": func(r *rig) {
+			r.follows()
+			r.lane.departed = true
+			r.lane.doubt()
+			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+		},
+		"one that the other hub has taken is left alone": func(r *rig) {
+			r.follows()
+			r.put(copyOf(stamped(0, term("west", 20)), by("another")), testKey)
+			r.lane.departed = true
+			r.next("update west 20 stamp 0s for 15s").settled(r.carry()).next("read").answered().next("wait").mark("another")
+		},
+		"one that is not sealed is no copy of ours": func(r *rig) {
+			r.put(copyOf(stamped(0, term("west", 20))), lease.Key("another key for tests of 32 byte"))
+			r.lane.departed = true
+			r.next("read").answered().next("wait")
+		},
+		"what is not there is not made": func(r *rig) {
+			r.assign(lease.Lead, term("east", 20), first)
+			r.lane.departed = true
+			r.next("read").answered().next("wait")
+		},
+		"without the right to write nothing is written": func(r *rig) {
+			r.follows()
+			r.lane.departed, r.may = true, false
+			r.next("wait " + pauseSilent.String())
+		},
+	})
+}
+
+// Rule 8: what carries no mark is taken by compare-and-swap; what carries another's is not.
+func TestTakingOver(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"a leader's copy is renewed at once, with our mark": func(r *rig) {
+			r.put(copyOf(stamped(-1, term("east", 20)), by("")), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").marks(false, true)
+			r.answered().next("wait "+firstRenewal(r).String()).marks(true, false).mark("hub")
+		},
+		"but not one that has lapsed": func(r *rig) {
+			r.put(copyOf(stamped(-15, term("east", 20)), by("")), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"nor one that somebody was faster to take": func(r *rig) {
+			r.put(copyOf(stamped(-1, term("east", 20)), by("")), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s")
+			r.put(copyOf(stamped(0, term("east", 20)), by("another")), testKey)
+			r.settled(r.carry()).next("read").answered().next("wait " + recheck.String()).facts(Facts{Problem: reason.OtherHub})
+		},
+		"a follower's copy is written anew": func(r *rig) {
+			r.put(copyOf(stamped(-1, term("west", 20)), by("")), testKey)
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").marks(true, false).mark("hub")
+		},
+		"a mark that somebody has taken off without the key is put back": func(r *rig) {
+			r.follows()
+			r.edit(func(l *coordinationv1.Lease) { l.Annotations["leasecast.dev/hub"] = "" })
+			r.show()
+			r.next("update west 20 stamp 0s for 15s").answered().mark("hub")
+		},
+		"the mark of a hub with our key stops us as any other": func(r *rig) {
+			r.put(copyOf(stamped(-1, term("east", 20)), by("another")), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait " + recheck.String()).facts(Facts{Problem: reason.OtherHub})
+		},
+	})
+}
