@@ -15,4 +15,30 @@
 //   - seal: what copies are sealed with.
 //
 // The other side, the readers, is package member.
+//
+// # A fleet that moves to another hub
+//
+// clusterctl move pauses the Clusters, makes copies of all objects on the target, without
+// their status, and deletes them on the source, in any order, each with the annotation
+// delete-for-move. From the second step on two hubs see the same members, and only the
+// members can tell each of them what the other one does. So the mark of a hub on a copy is
+// the right to write it, and it passes by compare-and-swap:
+//
+//   - The source renews what stands until its first Cluster is annotated. That an object is
+//     gone means nothing to it while all Clusters are paused (fleet.Move). Then it takes its
+//     mark off the records that are left, so that it never again takes them for its own, closes
+//     the source of stamps, and takes its mark off every copy. The terms stay as they are
+//     (publish.Depart). A standby that is elected in the middle goes on with that.
+//   - The target knows a record of another hub by the mark on it. It grants nothing and deposes
+//     nobody there (election, moved.go). It waits and says OtherHub as long as it sees the other
+//     hub's mark on a copy. A live copy without a mark is the standing term: the record follows it,
+//     and the next renewal puts the mark of this hub on the copy. Where nothing stands, the copies
+//     of all members are taken. Then the record gets the mark of this hub, and is one like any other.
+//
+// So the leader, its term and its epoch stay. Two hubs that find the same copies, as when
+// objects were copied by hand or from a backup, never both have the mark on the one copy that counts:
+// one says OtherHub. If the source dies before it has let go, and never comes back, its marks stay and the
+// terms end at their deadlines: delete the copies in the members (label leasecast.dev/managed) to say that it
+// is gone. What this cannot tell apart is a management cluster that was restored beside itself,
+// because its kube-system has the same UID: do not run both.
 package hub

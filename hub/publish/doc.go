@@ -20,6 +20,8 @@
 //     nothing is promised.
 //   - Every stamp is entered in the Ledger before it is sent. The Ledger outlives the
 //     Publishers, because a promise outlives the connection it was sent over.
+//   - A hub that its Clusters leave takes its mark off their copies, and stamps nothing any
+//     more. A sealed copy without a mark is free to be taken, by compare-and-swap.
 //   - A Lease that nobody of us made, another hub's copy, and a copy that says it
 //     belongs to another member are never overwritten: they are reported.
 package publish
