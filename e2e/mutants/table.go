@@ -1,30 +1,27 @@
 package main
 
 const (
-	readerGo  = "api/lease/reader.go"
-	termGo    = "api/lease/term.go"
-	assignGo  = "hub/election/assign.go"
-	boundGo   = "hub/election/bound.go"
-	nextGo    = "hub/election/next.go"
-	grantGo   = "hub/election/grant.go"
-	raiseGo   = "hub/election/raise.go"
-	laneGo    = "hub/publish/lane.go"
-	ledgerGo  = "hub/publish/ledger.go"
-	publishGo = "hub/publish/publisher.go"
-	gatherGo  = "hub/controller/gather.go"
-	claimGo   = "hub/controller/claim.go"
-	decideGo  = "hub/controller/reconcile.go"
-	recallGo  = "hub/controller/recall.go"
-	tenureGo  = "hub/tenure/tenure.go"
+	readerGo     = "api/lease/reader.go"
+	termGo       = "api/lease/term.go"
+	assignGo     = "hub/election/assign.go"
+	boundGo      = "hub/election/bound.go"
+	nextGo       = "hub/election/next.go"
+	grantGo      = "hub/election/grant.go"
+	raiseGo      = "hub/election/raise.go"
+	laneGo       = "hub/publish/lane.go"
+	ledgerGo     = "hub/publish/ledger.go"
+	publishGo    = "hub/publish/publisher.go"
+	gatherGo     = "hub/controller/gather.go"
+	candidatesGo = "hub/controller/candidates.go"
+	claimGo      = "hub/controller/claim.go"
+	decideGo     = "hub/controller/reconcile.go"
+	recallGo     = "hub/controller/recall.go"
+	tenureGo     = "hub/tenure/tenure.go"
 )
 
 // expiry are the mutants of the rules under which only expiry ends a term, ordered by the
-// protocol's rules. Those of acknowledged handover come with
-// it, and so do the reader's epoch floor, the UID in an update and the epoch in what
-// counts as standing: as long as only expiry ends a term, a copy of an earlier epoch has
-// expired whenever a later one can be seen, and one that a late update makes again
-// promises nothing that was not counted. A source of stamps that a decision does not close
-// is closed by the assignment that follows, and the bound is counted anew after that.
+// protocol's rules. A source of stamps that a decision does not close is closed by the
+// assignment that follows, and the bound is counted anew after that.
 var expiry = []mutant{
 	// Reader's rule.
 	{"reader: stamps of the future are believed", simulation, []edit{{readerGo, ", c.Renewed.After(now.Wall.Add(r.Skew)):", ":"}}},
@@ -59,6 +56,7 @@ var expiry = []mutant{
 		"	if err := c.client.Status().Update(ctx, object); err != nil {", "	object.ResourceVersion = \"\"\n	if err := c.client.Status().Update(ctx, object); err != nil {"}}},
 	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if !c.settled(asked) {", "	if false {"}}},
 	{"2: the word of a later tenure counts as an edit", simulation, []edit{{recallGo, "case changed && c.Elected(ctx):", "case changed:"}}},
+	{"2: a longer D is promised before the seal remembers it", simulation, []edit{{decideGo, "	if d.Record.Duration > v.state.Record.Duration || grants {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", simulation, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
 		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},
@@ -67,6 +65,7 @@ var expiry = []mutant{
 	{"3: an expired copy is renewed", simulation, []edit{{laneGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
 	{"3: first copy written by another tenure", simulation, []edit{{laneGo, "l.stampedEpoch == l.want.Term.Epoch || !l.want.First:", "l.stampedEpoch == l.want.Term.Epoch:"}}},
 	{"3: an unsealed copy is believed", simulation, []edit{{laneGo, "c, lease.Sealed(l.self.key, c, seal), wire", "c, true, wire"}}},
+	{"3: no member compare-and-swap", simulation, []edit{{publishGo, "	case update:\n", "	case update:\n		if found, err := api.Get(ctx, key.Name, metav1.GetOptions{}); err == nil {\n			s.lease.UID, s.lease.ResourceVersion = found.UID, found.ResourceVersion\n		}\n"}}},
 
 	// Rule 4.
 	{"4: renew while draining", simulation, []edit{{assignGo, "a.Role = lease.Hold // a draining record forbids renewal by every replica", "a.Role = lease.Lead"}}},
@@ -95,24 +94,28 @@ var expiry = []mutant{
 	{"6: no takeover assumption", simulation, []edit{{boundGo, "	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := bound{}\n	if !s.Sent"}}},
 	{"6: the predecessor stamped only until its last renewal", simulation, []edit{{tenureGo,
 		"return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))", "return r.RenewTime.Time"}}},
-	{"6: takeover clock read before acquiring", simulation, []edit{
-		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
 	{"6: a missing election Lease promises nothing", simulation, []edit{{tenureGo, "return started.Wall.Add(t.h) // missing", "return started.Wall.Add(-time.Minute) // missing"}}},
 	{"6: no D of the record is added", simulation, []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
+	{"6: an empty record grants at once", simulation, []edit{{nextGo, "	case !b.passed(now):\n		wait, why", "	case !s.Record.Lost() && !b.passed(now):\n		wait, why"}}},
 	{"6: the largest D is forgotten", simulation, []edit{{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"}}},
 	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
 		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
 	{"6: an expired copy raises the record", simulation, []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
 	{"6: copies without a leader here raise the record", simulation, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
+	{"6: a holder that was edited away counts as a release", simulation, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Equal(&r.RenewTime):", "case r.HolderIdentity == \"\":"}}},
 
 	// Rule 7.
+	{"7: epochs do not start from the minutes", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
 	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
 	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "			s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, ", s.Record.Epoch)\n	s.Highest = c.highest[v.key]", ")\n	s.Highest = c.granted[v.key]"}}},
 	{"7: a record goes before its bound", simulation, []edit{{nextGo,
 		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},
 	{"7: a record goes before the minutes have caught up", simulation, []edit{{nextGo, "; ahead > 0 {", "; ahead > 1<<40 {"}}},
+
+	// Rule 13.
+	{"13: a cluster without the namespace may lead", simulation, []edit{{candidatesGo, "	case m.namespace == nil || v.policy == nil || !v.policy.matches(v.key.Name, m.namespace.Labels):\n		return election.Unfit,", "	case m.namespace == nil:\n		return election.Fit,"}}},
 
 	// What the simulation found once.
 	{"a vacant record names a leader", simulation, []edit{{assignGo, "if r.Leader != \"\" && r.Phase != Vacant {", "if r.Leader != \"\" {"}}},

@@ -56,7 +56,6 @@ func (r result) String() string {
 func (t *trial) try(ctx context.Context, number int, m mutant) (result, error) {
 	r := result{Name: m.name, By: m.by.pkg + " " + m.by.run}
 	began := time.Now()
-	defer func() { r.Seconds = time.Since(began).Seconds() }()
 	dir := filepath.Join(t.dir, strconv.Itoa(number))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return r, err
@@ -67,26 +66,27 @@ func (t *trial) try(ctx context.Context, number int, m mutant) (result, error) {
 		return r, err
 	}
 	binary := filepath.Join(dir, "tests")
-	if err := build(ctx, m.by, binary, "-overlay", overlay); err != nil {
-		return r, err
+	text, failed, err := "", false, build(ctx, m.by, binary, "-overlay", overlay)
+	if err == nil {
+		text, failed, err = t.run(ctx, m.by, binary)
 	}
-	text, failed, err := t.run(ctx, m.by, binary)
-	switch {
-	case errors.Is(err, errSlow):
-		r.How = err.Error()
-		return r, nil
-	case err != nil:
-		return r, err
-	case !failed && m.by == simulation:
-		r.How = fmt.Sprintf("%d seeds", t.seeds)
-	case !failed:
-		r.How = r.By
-	default:
-		r.Killed, r.How = true, reason(text)
+	if failed {
 		err = t.innocent(ctx, m.by, text)
 	}
 	r.Seconds = time.Since(began).Seconds()
-	return r, err
+	switch {
+	case ctx.Err() != nil:
+		return r, ctx.Err()
+	case err != nil: // the others may still be tried
+		r.How = err.Error()
+	case failed:
+		r.Killed, r.How = true, reason(m.by, text)
+	case m.by == simulation:
+		r.How = fmt.Sprintf("%d seeds", t.seeds)
+	default:
+		r.How = r.By
+	}
+	return r, nil
 }
 
 // build compiles tests, without what only debuggers read.
@@ -170,8 +170,8 @@ var (
 )
 
 // reason is the first thing that the tests complained of.
-func reason(text string) string {
-	if seed := bySeed.FindString(text); seed != "" {
+func reason(of tests, text string) string {
+	if seed := bySeed.FindString(text); seed != "" && of == simulation {
 		seed, _, _ = strings.Cut(seed, " (replay")
 		return seed
 	}

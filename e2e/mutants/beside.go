@@ -1,0 +1,88 @@
+package main
+
+// What has to notice the mutants of rules that the simulation does not reach, or by which
+// no two clusters lead at once: the tests beside the code. Those on real API servers and
+// the small simulation are left out, because none of these need them.
+var (
+	readerTests   = tests{"./api/lease", "^Test"}
+	electionTests = tests{"./hub/election", "^Test[^S]"}
+	publishTests  = tests{"./hub/publish", "^Test[^O]"}
+	tenureTests   = tests{"./hub/tenure", "^Test(Deadline|Release|Inherited|Doubt|ATenure)"}
+	pinTests      = tests{"./hub/fleet", "^Test(Judge|Owners)$"}
+)
+
+const (
+	replaceGo  = "hub/election/replace.go"
+	rankGo     = "hub/election/rank.go"
+	typesGo    = "hub/election/types.go"
+	identityGo = "hub/fleet/identity.go"
+)
+
+// beside are the mutants of rules that keep a leader where it is, choose the next one, or
+// count only after two faults at once. As long as only expiry ends a term, the reader's
+// epoch floor is among them, and so is the UID in an update: a copy of an earlier epoch
+// has expired whenever a later one can be seen, and one that a late update makes again
+// promises nothing that was not counted.
+//
+// There are none of locks and their stop time, of managedFields and of what else
+// fencing.md asks for: these do not exist yet.
+var beside = []mutant{
+	// Reader's rule.
+	{"reader: an epoch below the highest seen is believed", readerTests, []edit{{readerGo, "	case c.Epoch < r.highest, ", "	case "}}},
+	{"reader: an absurd epoch is believed", readerTests, []edit{{readerGo, ", !PlausibleEpoch(now.Wall, c.Epoch), ", ", "}}},
+	{"reader: what was permitted outlives the Lease", readerTests, []edit{{readerGo, "func (r *Reader) Gone() { r.current = Permit{} }", "func (r *Reader) Gone() {}"}}},
+	{"reader: what was permitted outlives another holder", readerTests, []edit{{readerGo, "		r.current = Permit{}\n		return r.current", "		return r.current"}}},
+
+	// Rule 1.
+	{"1: the monotonic half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Wall.Before(t.wall)"}}},
+	{"1: the wall clock's half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Boot < t.boot"}}},
+	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "sent.Boot + t.h"}}},
+	{"1: a tenure taken back from a replica with as many transitions goes on", tenureTests, []edit{{tenureGo, " && asStored(r.AcquireTime).Equal(t.acquired)", ""}}},
+
+	// Rule 3.
+	{"3: a renewal makes a Lease that was deleted", publishTests, []edit{{publishGo, "	case update:\n", "	case update:\n		s.lease.UID = \"\"\n"}}},
+	{"3: the stamp is not held", publishTests, []edit{{laneGo, "	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):\n", "	case false:\n"}}},
+	{"3: a silent member is stamped for", publishTests, []edit{{laneGo, "	if !answered {\n", "	if false {\n"}}},
+
+	// Rule 6.
+	{"6: takeover clock read before acquiring", tenureTests, []edit{
+		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
+	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall):", ":"}}},
+	{"6: an election made anew tells of what was before it", tenureTests, []edit{{tenureGo, "case r.LeaderTransitions == 0 && ", "case false && "}}},
+	{"6: the election's longer duration is ignored", tenureTests, []edit{{tenureGo, "max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second)", "t.h"}}},
+	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && stamp.After(t.inherited) {", "	if false {"}}},
+	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
+
+	// Rule 7.
+	{"7: a poisoned copy is overwritten", publishTests, []edit{{laneGo, "		if l.known.copy.Epoch > c.Epoch {", "		if false {"}}},
+	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{laneGo, "		l.facts.Burnt = max(l.facts.Burnt, c.Epoch)\n", ""}}},
+
+	// Rule 8.
+	{"8: another hub leads, and is deposed", electionTests, []edit{{nextGo, "	if s.OtherHub {", "	if false {"}}},
+	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
+
+	// Rule 9.
+	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
+	{"9: an empty list of members decides", electionTests, []edit{{nextGo, "	if len(cs) == 0 {", "	if false {"}}},
+
+	// Rule 10.
+	{"10: a hub that is cut off fails over", electionTests, []edit{{replaceGo, "	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {", "	if false {"}}},
+	{"10: a successor need not be written first", electionTests, []edit{{nextGo, "	case !c.Prepared && c.Name != r.Leader", "	case false && c.Name != r.Leader"}}},
+	{"10: a successor that cannot be written leads", electionTests, []edit{{rankGo, "return c.Fitness == Fit && !c.Refused", "return c.Fitness == Fit"}}},
+
+	// Rule 11.
+	{"11: a paused cluster is newly chosen", electionTests, []edit{{rankGo, "return c.Fitness == Fit && !c.Refused", "return (c.Fitness == Fit || c.Fitness == KeepsOnly) && !c.Refused"}}},
+	{"11: a paused leader is deposed", electionTests, []edit{{replaceGo, "	case KeepsOnly, Fit:\n", "	case KeepsOnly:\n		return reason.Paused\n	case Fit:\n"}}},
+
+	// Rule 12.
+	{"12: recovery alone moves a leader", electionTests, []edit{{replaceGo, "return lowered || !ok || c.Priority > before", "return true || lowered || !ok || c.Priority > before"}}},
+	{"12: a lowered priority moves nothing", electionTests, []edit{{replaceGo, "return lowered || !ok", "return false && lowered || !ok"}}},
+	{"12: a raised priority moves nothing", electionTests, []edit{{replaceGo, "!ok || c.Priority > before", "!ok || false && c.Priority > before"}}},
+	{"12: a tie moves a leader", electionTests, []edit{{replaceGo, "c.Priority <= holder.Priority", "c.Priority < holder.Priority"}}},
+	{"12: ties go by anything", electionTests, []edit{{rankGo, "cmp.Compare(a.Name, b.Name)", "cmp.Compare(b.Name, a.Name)"}}},
+
+	// Rule 14.
+	{"14: another UID behind a name is taken for the pinned one", pinTests, []edit{{identityGo, "	case pin != \"\" && found != pin:", "	case false:"}}},
+	{"14: one UID behind two names belongs to the later", pinTests, []edit{{identityGo, "compareClaims(c, best) < 0", "compareClaims(c, best) > 0"}}},
+	{"14: a copy of another cluster is overwritten", publishTests, []edit{{laneGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
+}
