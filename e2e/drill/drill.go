@@ -48,7 +48,8 @@ type Options struct {
 	Timings lease.Timings
 	// ActEvery is the time between two acts of a guestbook that may act. Zero: there are no guestbooks.
 	ActEvery time.Duration
-	// Register has the guestbooks register as readers that say when they have stopped.
+	// Register has the guestbooks register as readers that say when they have stopped, and the
+	// policy rely on it.
 	Register bool
 	// Dir gets the logs, the act logs and the kubeconfigs of the processes. It is made if need be.
 	Dir string
@@ -197,9 +198,14 @@ func policy(o Options) *v1alpha1.LeadershipPolicy {
 			namespaces[namespace] = true
 		}
 	}
+	handover := v1alpha1.HandoverExpiry
+	if o.Register {
+		handover = v1alpha1.HandoverAcknowledged
+	}
 	return &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: PolicyName},
 		Spec: v1alpha1.LeadershipPolicySpec{
+			Handover:   handover,
 			Namespaces: v1alpha1.NamespaceSelection{Names: slices.Sorted(maps.Keys(namespaces))},
 			Timings: v1alpha1.Timings{
 				LeaseDurationSeconds: int32(o.Timings.Duration / time.Second),
