@@ -1,0 +1,210 @@
+// Package handover holds the tests of planned changes between clusters whose readers say when they have
+// stopped: real API servers, a hub process under the RBAC of config/, and guestbooks that register.
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+const (
+	namespace = "shop"
+	// patience bounds the wait for something that takes a term at most.
+	patience = 90 * time.Second
+	// noBound is less than the shortest wait for a term to run out under the default timings, D - r + ε,
+	// and more than a loaded machine adds to a handover.
+	noBound = 8 * time.Second
+	// slack is what such a machine may add to the bound.
+	slack = 10 * time.Second
+	// h is the duration of the hub's election.
+	h = 6 * time.Second
+)
+
+// stage is a drill between east and west, of which one leads.
+type stage struct {
+	*drill.Drill
+	t      *testing.T
+	copies map[string]*drill.Watch[*coordinationv1.Lease]
+	leader string
+	raised int
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "leasecast-handover-")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	d, err := drill.Start(ctx, drill.Options{
+		Timings: drill.Default, ActEvery: 20 * time.Millisecond, Register: true, Dir: dir, Progress: func(line string) { t.Log(line) },
+		Members: []drill.Member{
+			{Name: "east", Priority: 100, Namespaces: []string{namespace}},
+			{Name: "west", Priority: 50, Namespaces: []string{namespace}},
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Log("logs and acts are in", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	})
+	s := &stage{Drill: d, t: t, copies: map[string]*drill.Watch[*coordinationv1.Lease]{}, raised: 1000}
+	for _, name := range []string{"east", "west"} {
+		w, err := d.WatchCopies(t.Context(), name)
+		must(t, err)
+		t.Cleanup(w.Stop)
+		s.copies[name] = w
+	}
+	first, err := d.AwaitAct(t.Context(), patience, "the first leader acts", func(drill.Act) bool { return true })
+	must(t, err)
+	s.leader = first.Cluster
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stage) other() string {
+	if s.leader == "east" {
+		return "west"
+	}
+	return "east"
+}
+
+// begin raises the other cluster above the leader.
+func (s *stage) begin() {
+	s.t.Helper()
+	must(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
+	s.raised++
+	must(s.t, s.SetPriority(s.t.Context(), s.other(), s.raised))
+}
+
+// end waits until the other cluster acts, checks that no two ever acted together, and
+// returns how long nobody acted and when the other one began.
+func (s *stage) end() (gap, began time.Duration) {
+	s.t.Helper()
+	changes := len(s.changes())
+	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts", func(drill.Act) bool { return len(s.changes()) > changes })
+	must(s.t, err)
+	all := s.changes()
+	last := all[len(all)-1]
+	if last.To != s.other() {
+		s.t.Fatalf("%s acts after %s", last.To, last.From)
+	}
+	s.leader = last.To
+	return last.Gap(), last.First
+}
+
+func (s *stage) changes() []drill.Change {
+	s.t.Helper()
+	acts, err := s.Acts()
+	must(s.t, err)
+	verdicts := drill.Judge(acts)
+	for _, breach := range drill.Breaches(verdicts) {
+		s.t.Fatal(breach)
+	}
+	if len(verdicts) == 0 {
+		return nil
+	}
+	return verdicts[0].Changes
+}
+
+// revoked waits until the record says that the leader was told to stop, and its copy too.
+func (s *stage) revoked() {
+	s.t.Helper()
+	must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
+		r, err := s.Record(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		if r.Status.Phase != v1alpha1.PhaseDraining || r.Status.RevokedEpoch == 0 {
+			return fmt.Errorf("phase %s, revoked epoch %d: %s", r.Status.Phase, r.Status.RevokedEpoch, r.Status.Message)
+		}
+		seen := s.copies[s.leader].Seen()
+		if l := seen[len(seen)-1].Object; *l.Spec.HolderIdentity != "" {
+			return errors.New("the copy names " + *l.Spec.HolderIdentity)
+		}
+		return nil
+	}))
+}
+
+// ranOut fails the test unless the next term began when the last stamp of the old leader had run out, and soon after.
+func (s *stage) ranOut(old string, began, more time.Duration) {
+	s.t.Helper()
+	stamp, ok := drill.LastStamp(s.copies[old].Seen(), namespace, began)
+	if !ok {
+		s.t.Fatalf("no copy let %s act", old)
+	}
+	bound := s.Timings.Duration + s.Timings.Skew
+	if waited := began - stamp; waited < bound || waited > bound+more+slack {
+		s.t.Errorf("%s began %v after the last stamp of %s, want between %v and %v", s.leader, waited, old, bound, bound+more+slack)
+	}
+}
+
+func TestHandover(t *testing.T) {
+	s := newStage(t)
+	run := func(name string, f func(*stage)) bool {
+		return t.Run(name, func(t *testing.T) {
+			s.t = t
+			f(s)
+		})
+	}
+	for _, test := range []struct {
+		name string
+		do   func(*stage)
+	}{
+		{"a planned change needs no term to run out", func(s *stage) {
+			for range 6 {
+				s.begin()
+				gap, _ := s.end()
+				s.t.Logf("nobody acted for %v", gap)
+				if gap > noBound {
+					s.t.Errorf("nobody acted for %v", gap)
+				}
+			}
+		}},
+		{"a hub that dies when it has told the leader to stop leaves the rest to the term", func(s *stage) {
+			old := s.leader
+			book := s.Guestbook(old)
+			must(s.t, book.Pause())
+			s.begin()
+			s.revoked()
+			hubs := s.Hubs()
+			must(s.t, hubs[len(hubs)-1].Kill())
+			must(s.t, book.Resume())
+			_, err := s.StartHub()
+			must(s.t, err)
+			_, began := s.end()
+			s.ranOut(old, began, 2*h)
+		}},
+		{"a reader that died costs what is left of the term, and no more", func(s *stage) {
+			old := s.leader
+			must(s.t, s.Guestbook(old).Kill())
+			s.begin()
+			_, began := s.end()
+			s.ranOut(old, began, 0)
+		}},
+	} {
+		if !run(test.name, test.do) {
+			break
+		}
+	}
+}
