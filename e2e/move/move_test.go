@@ -1,37 +1,119 @@
 package move
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/drill"
 )
 
-// TestAMoveIsInvisible: clusterctl move takes a fleet to the other hub, which runs already, and back to
-// the first. No term lapses, no leader changes, no epoch does; guestbooks go on.
+// TestAMoveIsInvisible: clusterctl move takes a fleet to a hub that runs already. No term lapses, no
+// leader changes, no epoch does; guestbooks go on.
 func TestAMoveIsInvisible(t *testing.T) {
-	from, to := stage.sites()
-	epochs := stage.begin(t, from)
-	for range 2 {
-		provisioned(t, from)
-		v := look(t, stage)
-		before := drill.Now().Boot
-		stage.clusterctl(t, from, to)
-		moved := drill.Now().Boot
-		for namespace, epoch := range stage.led(t, to) {
-			if epoch != epochs[namespace] {
-				t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
+	first, second := stage.sites()
+	epochs := stage.begin(t, first)
+	stage.moves(t, first, second, epochs)
+}
+
+// TestTwoHubsWithTheSameClusters: the objects are copied to the first hub, whose fleet has moved away, while
+// the second one is at work, as when a move stops in the middle. The one that marks the copies goes on, also after a
+// kill; the other says OtherHub. Then the move comes to its end.
+func TestTwoHubsWithTheSameClusters(t *testing.T) {
+	first, second := stage.sites()
+	epochs := stage.led(t, second)
+	v := look(t, stage)
+	duplicate(t, second, first)
+	stage.saysOtherHub(t, first)
+	v.settled()
+	v.unbroken(epochs)
+	t.Logf("with two hubs the longest pause between two acts was %.2f s", v.undisturbed().Seconds())
+
+	must(t, stage.second.Kill())
+	must(t, stage.second.StartHub())
+	after := stage.led(t, second)
+	for namespace, epoch := range after {
+		if epoch < epochs[namespace] {
+			t.Errorf("%s: epoch %d after %d", namespace, epoch, epochs[namespace])
+		}
+	}
+	stage.saysOtherHub(t, first)
+	v.markedBy(stage.hubID(t, second))
+	v.harmless()
+	t.Logf("killed and restarted: epochs were %v, are %v", epochs, after)
+	stage.moves(t, second, first, after)
+}
+
+// moves runs clusterctl, and fails the test if anybody but the hubs could have noticed.
+func (w *world) moves(t *testing.T, from, to site, epochs map[string]int64) {
+	t.Helper()
+	provisioned(t, from)
+	v := look(t, w)
+	before := drill.Now().Boot
+	w.clusterctl(t, from, to)
+	moved := drill.Now().Boot
+	for namespace, epoch := range w.led(t, to) {
+		if epoch != epochs[namespace] {
+			t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
+		}
+	}
+	t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' copies are those of the %s hub",
+		(moved - before).Seconds(), (drill.Now().Boot - moved).Seconds(), to.name)
+	v.markedBy(w.hubID(t, to))
+	v.settled()
+	if names := left(t, from); len(names) > 0 {
+		t.Errorf("left at the %s site: %v", from.name, names)
+	}
+	t.Logf("the closest renewal came %.1f s before the end of its term; the longest pause between two acts was %.2f s",
+		v.unbroken(epochs).Seconds(), v.undisturbed().Seconds())
+}
+
+// duplicate copies the objects of a fleet to another site, as a backup does.
+func duplicate(t *testing.T, from, to site) {
+	t.Helper()
+	for _, list := range []client.ObjectList{
+		&corev1.SecretList{}, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}, &clusterv1.ClusterList{},
+	} {
+		must(t, from.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+		objects, err := meta.ExtractList(list)
+		must(t, err)
+		for _, o := range objects {
+			object := o.(client.Object)
+			object.SetResourceVersion("")
+			object.SetUID("")
+			object.SetOwnerReferences(nil)
+			object.SetManagedFields(nil)
+			must(t, to.client.Create(t.Context(), object))
+		}
+	}
+}
+
+// saysOtherHub returns when the hub at a site tells of each namespace that another hub writes there, and that
+// it leads nothing.
+func (w *world) saysOtherHub(t *testing.T, at site) {
+	t.Helper()
+	await(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
+		for namespace := range leaders {
+			r := &v1alpha1.NamespaceLeader{}
+			if err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r); err != nil {
+				return err
+			}
+			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionCopiesInPlace)
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(reason.OtherHub) {
+				return fmt.Errorf("%s: condition %+v", namespace, c)
+			}
+			if r.Status.Phase != "" || r.Annotations[v1alpha1.HubAnnotation] == w.hubID(t, at) {
+				return fmt.Errorf("%s: phase %s of the hub %s", namespace, r.Status.Phase, r.Annotations[v1alpha1.HubAnnotation])
 			}
 		}
-		t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' copies are those of the %s hub",
-			(moved - before).Seconds(), (drill.Now().Boot - moved).Seconds(), to.name)
-		v.markedBy(stage.hubID(t, to))
-		v.settled()
-		if names := left(t, from); len(names) > 0 {
-			t.Errorf("left at the %s site: %v", from.name, names)
-		}
-		closest := v.unbroken(epochs)
-		t.Logf("the closest renewal came %.1f s before the end of its term; the longest pause between two acts was %.2f s",
-			closest.Seconds(), v.undisturbed().Seconds())
-		from, to = to, from
-	}
+		return nil
+	})
 }
