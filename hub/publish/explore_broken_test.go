@@ -1,0 +1,90 @@
+package publish
+
+import "testing"
+
+// breakage is what is broken around the real code, or in what it is told. Deliberate breakages of the code itself are
+// in e2e/mutants.
+type breakage struct {
+	noSkew               bool // the bound is counted without ε
+	stampsNotCounted     bool // nor with what this tenure has stamped
+	noBootForHub         bool // nor by the clock that never steps
+	nothingInherited     bool // nor with what earlier tenures can have stamped
+	lastRenewalInherited bool // or only until they renewed their election last
+	boundTrusted         bool // the bound is the one in the record, whoever wrote it
+	drainingRenews       bool // a draining record lets the leader be renewed
+	noDeadline           bool // a tenure stamps for ever
+	stampAfterCheck      bool // a stamp is drawn two ticks after the right to it was checked
+	writeBeforeRecord    bool // members are written to before the record is
+	noRecordSwap         bool // the record is written without compare-and-swap
+	noBootForReaders     bool // a reader looks at its wall clock only
+	frozenAgain          bool // a reader freezes again what it is shown again
+	byObservation        bool // a reader counts from when it saw a copy
+}
+
+// broken is a scope in which a breakage must be found.
+type broken struct {
+	breakage
+	ticks, faults int
+	steps         bool
+	without       []what
+	anyOrder      bool
+	wide          bool // too much for every day
+}
+
+// What a breakage that only shows under one kind of fault has no use for.
+var (
+	onlyStalls  = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
+	onlyRulings = []what{stalls, crashes, drops, lost}
+)
+
+var breakages = map[string]broken{
+	"rule 1: a tenure has no deadline":                            {breakage: breakage{noDeadline: true}, ticks: 7, faults: 1, without: onlyStalls, wide: true},
+	"rule 1: stamp after check":                                   {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
+	"rule 2: members are written to before the record":            {breakage: breakage{writeBeforeRecord: true}, ticks: 16, faults: 2, without: onlyRulings, anyOrder: true, wide: true},
+	"rule 2: the record is written without compare-and-swap":      {breakage: breakage{noRecordSwap: true}, ticks: 16, faults: 2, without: onlyRulings, anyOrder: true, wide: true},
+	"rule 4: a draining record renews, by the bound it was given": {breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6},
+	"rule 4: another tenure's bound is trusted":                   {breakage: breakage{boundTrusted: true}, ticks: 9, faults: 2, without: onlyRulings, wide: true},
+	"rule 5: no ε":                                             {breakage: breakage{noSkew: true}, ticks: 6},
+	"rule 5: stamps are not counted":                           {breakage: breakage{stampsNotCounted: true}, ticks: 6},
+	"rule 5: the monotonic half is dropped":                    {breakage: breakage{noBootForHub: true}, ticks: 6, steps: true},
+	"rule 6: nothing is inherited":                             {breakage: breakage{nothingInherited: true}, ticks: 6, faults: 1},
+	"rule 6: an earlier tenure stamped until its last renewal": {breakage: breakage{lastRenewalInherited: true}, ticks: 4, faults: 1, without: onlyStalls},
+	"reader: the monotonic half is dropped":                    {breakage: breakage{noBootForReaders: true}, ticks: 6},
+	"reader: what remains is frozen again by a re-delivery":    {breakage: breakage{frozenAgain: true}, ticks: 6},
+	"reader: by observation alone":                             {breakage: breakage{byObservation: true}, ticks: 6},
+}
+
+// scope is the narrowest in which the breakage shows: the clock of the replica that grants is ahead.
+func (b broken) scope(name string) scope {
+	s := narrow(name, 1, 0)
+	if b.faults > 0 {
+		s = narrow(name, 0, 1)
+	}
+	s.ticks, s.faults, s.steps, s.without = b.ticks, b.faults, b.steps, b.without
+	s.anyOrder, s.broken = b.anyOrder, b.breakage
+	return s
+}
+
+// TestTheExplorationFindsWhatIsBroken: an exploration that finds nothing says something only if it can find it.
+func TestTheExplorationFindsWhatIsBroken(t *testing.T) {
+	for name, b := range breakages {
+		if b.wide {
+			continue
+		}
+		t.Run(name, func(t *testing.T) { mustFind(t, name, b) })
+	}
+}
+
+// mustFind explores a breakage and prints the shortest trace to where it shows.
+func mustFind(t *testing.T, name string, b broken) findings {
+	t.Helper()
+	f, err := newExplorer(b.scope(name)).explore(exploreMost)
+	if err != nil {
+		t.Error(err)
+	}
+	if f.violation == "" {
+		t.Errorf("not found in %v", f)
+	}
+	t.Logf("%s: found at depth %d after %d states: %s\n  %s", name, f.Depth, f.States, f.violation, f.story())
+	return f
+}

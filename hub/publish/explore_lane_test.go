@@ -1,0 +1,249 @@
+package publish
+
+import (
+	"strconv"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// What the Publisher and a member's API server do around a real lane.
+
+// read has a replica read the copy of a member at the start of its tenure, as Publisher.ReadAll and the
+// controller's fold do.
+func (e *explorer) read(s *scene, x, m int) *scene {
+	r := s.replicas[x]
+	if r.tenure == nil || r.isRead[m] || !e.anyOrder && m+1 < e.sites && !r.isRead[m+1] {
+		return nil
+	}
+	n := s.clone()
+	r = n.change(x)
+	r.isRead[m] = true
+	obj := s.sites[m].copy
+	if obj == nil {
+		return e.idle(n, x)
+	}
+	l := *r.lanes[m]
+	l.know(obj)
+	l.known.shown = true
+	l.blocked()
+	r.lanes[m] = &l
+	if c := l.known.copy; l.known.sealed {
+		r.highest = max(r.highest, c.Epoch)
+		if c.LeadsHere() && (r.standing == nil || c.Epoch > r.standing.Term.Epoch) {
+			r.standing = &election.Standing{Cluster: siteNames[m], Term: c.Term}
+		}
+		if c.Renewed.After(r.right.doubt) {
+			r.right.doubt = c.Renewed
+			r.tenure = r.right.tenure(x)
+		}
+	}
+	return e.idle(n, x)
+}
+
+// work has a lane send its next write, if it has one.
+func (e *explorer) work(s *scene, x, m int) *scene {
+	r := s.replicas[x]
+	if r.tenure == nil || !r.isRead[m] || r.out[m] != nil {
+		return nil
+	}
+	now := s.at(r.wrong)
+	l, may := *r.lanes[m], e.mayStamp(s, r)
+	if e.broken.stampAfterCheck {
+		may = r.tenure.MayStamp(reading(s.now-2, r.wrong)) // two ticks before the stamp is drawn
+	}
+	st := l.next(now, may, true)
+	if st.action == idle || st.action == read {
+		return nil
+	}
+	n := s.clone()
+	r = n.change(x)
+	r.lanes[m] = &l
+	if st.promis > 0 {
+		r.promise = enter(r.promise, l.want.Term.Epoch, st.stamp, st)
+	}
+	r.out[m] = &posted{step: st, sent: s.now}
+	if st.promis == 0 && !e.slowAnswers {
+		return e.arrives(n, x, m)
+	}
+	return n
+}
+
+var exploredLeases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// idle has every lane of a replica that has nothing to write say so, and read what it has to, as a Publisher does
+// without delay.
+func (e *explorer) idle(s *scene, x int) *scene {
+	r := s.replicas[x]
+	if r.tenure == nil {
+		return s
+	}
+	may := e.mayStamp(s, r)
+	for m := range e.sites {
+		if !r.isRead[m] || r.out[m] != nil {
+			continue
+		}
+		l := *r.lanes[m]
+		st := l.next(s.at(r.wrong), may, true)
+		if st.action == read {
+			obj, err := s.sites[m].copy, error(nil)
+			if obj == nil {
+				err = apierrors.NewNotFound(exploredLeases, "leasecast")
+			}
+			l.settle(st, obj, err)
+			l.known.shown = obj != nil // by the watch, as soon as it is known
+			again := l
+			if again.next(s.at(r.wrong), may, true).action == idle {
+				l = again
+			}
+		} else if st.action != idle {
+			continue
+		}
+		r = s.change(x)
+		r.lanes[m] = &l
+	}
+	return s
+}
+
+// arrives carries out a lane's write.
+func (e *explorer) arrives(s *scene, x, m int) *scene {
+	w := s.replicas[x].out[m]
+	if w == nil || w.settled {
+		return nil
+	}
+	n := s.clone()
+	settled := *w
+	settled.settled = true
+	settled.obj, settled.err = e.write(n, m, w.step)
+	n.change(x).out[m] = &settled
+	if e.slowAnswers {
+		return n
+	}
+	return e.answers(n, x, m)
+}
+
+// write is a member's API server, with its compare-and-swap.
+func (e *explorer) write(s *scene, m int, st step) (*coordinationv1.Lease, error) {
+	old := s.sites[m].copy
+	same := old != nil && old.UID == st.lease.UID && old.ResourceVersion == st.lease.ResourceVersion
+	switch {
+	case st.action == create && old != nil:
+		return nil, apierrors.NewAlreadyExists(exploredLeases, "leasecast")
+	case st.action != create && old == nil:
+		return nil, apierrors.NewNotFound(exploredLeases, "leasecast")
+	case st.action != create && !same:
+		return nil, apierrors.NewConflict(exploredLeases, "leasecast", errTimeout)
+	case st.action == remove:
+		panic("the exploration has no poisoned copies")
+	}
+	c := s.changeSite(m)
+	c.version++
+	obj := *st.lease // what it points to is never changed
+	obj.UID, obj.ResourceVersion = "copy", strconv.Itoa(c.version)
+	c.copy = &obj
+	said, _ := wire.Read(&obj)
+	c.seen = addSight(c.seen, said, e.sights)
+	if c.late != nil && !e.alive(c, c.late) {
+		c.late = nil // it can never be carried out any more
+	}
+	return &obj, nil
+}
+
+// alive reports whether a write can still be carried out.
+func (e *explorer) alive(c *site, w *posted) bool {
+	if c.copy == nil {
+		return w.step.action == create
+	}
+	return w.step.action == update && w.step.lease.ResourceVersion == c.copy.ResourceVersion
+}
+
+// answers settles a lane's write.
+func (e *explorer) answers(s *scene, x, m int) *scene {
+	w := s.replicas[x].out[m]
+	if w == nil || !w.settled {
+		return nil
+	}
+	n := s.clone()
+	r := n.change(x)
+	l := *r.lanes[m]
+	l.settle(w.step, w.obj, w.err)
+	if w.err == nil && l.known.read {
+		l.known.shown = true
+	}
+	r.lanes[m], r.out[m] = &l, nil
+	return e.idle(n, x)
+}
+
+// drop sends a write that promises nothing, and gets lost. The others are under way before they do.
+func (e *explorer) drop(s *scene, x, m int) *scene {
+	if e.slowAnswers || s.faults >= e.faults {
+		return nil
+	}
+	e.slowAnswers = true
+	n := e.work(s, x, m)
+	e.slowAnswers = false
+	if n == nil || n.replicas[x].out[m].step.promis > 0 {
+		return nil
+	}
+	return e.lost(n, x, m)
+}
+
+// lost is a write of which the lane never hears. It may still arrive.
+func (e *explorer) lost(s *scene, x, m int) *scene {
+	w := s.replicas[x].out[m]
+	if w == nil || s.faults >= e.faults {
+		return nil
+	}
+	n := s.clone()
+	e.leave(n, m, w)
+	r := n.change(x)
+	l := *r.lanes[m]
+	l.settle(w.step, nil, errTimeout)
+	r.lanes[m], r.out[m] = &l, nil
+	n.faults++
+	return e.idle(n, x)
+}
+
+// leave leaves a write to arrive late, if it can be carried out then.
+func (e *explorer) leave(s *scene, m int, w *posted) {
+	if w == nil || w.settled {
+		return
+	}
+	c := s.changeSite(m)
+	if e.alive(c, w) {
+		c.late = w
+	}
+}
+
+// lateWrite carries out a write that nobody waits for any more.
+func (e *explorer) lateWrite(s *scene, m int) *scene {
+	w := s.sites[m].late
+	if w == nil {
+		return nil
+	}
+	n := s.clone()
+	n.changeSite(m).late = nil
+	_, _ = e.write(n, m, w.step)
+	return n
+}
+
+// shows has a replica's watch tell a lane of a copy that it does not know.
+func (e *explorer) shows(s *scene, x, m int) *scene {
+	r, obj := s.replicas[x], s.sites[m].copy
+	if !e.watch || r.tenure == nil || !r.isRead[m] || obj == nil {
+		return nil
+	}
+	if k := r.lanes[m].known; k.lease != nil && k.lease.ResourceVersion == obj.ResourceVersion {
+		return nil
+	}
+	n := s.clone()
+	r = n.change(x)
+	l := *r.lanes[m]
+	l.observe(obj)
+	r.lanes[m] = &l
+	return e.idle(n, x)
+}

@@ -1,0 +1,199 @@
+package publish
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// The exploration looks at everything that can happen to one namespace at a small scale: two replicas of the hub, two or
+// three members, two terms, and time that goes in ticks. It calls the real election.Next and Assign, the real
+// lanes with their settling of answers, the real Ledger, the real Tenure and the real lease.Reader. Around them it
+// models what the controller does between them (gather, decide, persist, assign), the API servers with their
+// compare-and-swap, and a network that delays, loses and carries out late.
+//
+// # What is a state
+//
+// The record and its version; the hub's election; of each replica its tenure, what it has sent and granted, what it
+// read at its start, its lanes and the requests that it has under way; of each member its copy, a write that nobody
+// waits for any more, and the copies that a reader may still see. Two states that differ by the time alone, or by
+// which replica is which, are one (explore_key_test.go).
+//
+// # What can happen
+//
+// Any process may do any of its next steps at any time, or none for as long as it likes, so that a pause needs no step
+// of its own; the steps are in explore_moves_test.go. A write is sent, and carried out and answered at any time up to τ
+// after that, or lost: then it may still be carried out whenever later. What an answer that is late would tell is what a
+// lane knows when it has been overtaken. Crashes, stalls and releases of a tenure, and losses, are counted as faults.
+//
+// Readers do not act on the hub, so they need no state: in every state every reader that there can be is asked, with
+// any lag, restarted, by any of the clocks (explore_readers_test.go).
+//
+// # What is left out
+//
+// Clocks are wrong by a constant out of -ε/2, 0 and ε/2 (the two extremes where ε is a tick), but for the steps that a
+// scope names. The hub's election is renewed every tick until it stalls, and after a tenure another replica has the next
+// one. A copy is read as soon as a lane has to, a lane that has nothing to write says so at once, and a write that
+// promises nothing is answered at once or lost, except where answers are slow. At most one write that nobody waits for
+// lies before each server. Nobody edits or deletes anything by hand, etcd is not restored, D does not change, nobody
+// registers, and the controller's memory of its own records (recall) is not there: the simulations of hub/election and
+// hub/controller have these. How far a scope goes is said with it; only a closed one says something of all time.
+const (
+	unit          = time.Second // a tick: D has to be whole seconds
+	exploredRenew = 1
+	exploredTau   = 1
+	exploredH     = 2
+)
+
+// origin is when the explored world begins, off the minute that epochs count from.
+var origin = zero.Add(20 * unit)
+
+const (
+	replicas = 2
+	sites    = 3 // at most
+)
+
+var siteNames = [sites]string{"east", "south", "west"}
+
+// scene is one state. What it points to is never changed: a step copies what it changes.
+type scene struct {
+	now      int // true time, in ticks
+	record   *election.Record
+	version  int
+	election ballot
+	replicas [replicas]*replica
+	sites    [sites]*site // those beyond the scope's are nil
+	late     *ruling      // a write of the record that nobody waits for any more
+	acted    int64        // the highest epoch that anybody may have acted in
+	actor    int          // the member where that was
+	faults   int          // how many crashes, losses and releases there were
+}
+
+// ballot is the Lease of the hub's election.
+type ballot struct {
+	holder      int // -1: nobody
+	renewed     time.Time
+	released    bool
+	transitions int
+	changed     int // when, in true time
+}
+
+// replica is one process of the hub.
+type replica struct {
+	wrong    int // how far its wall clock is ahead, in ticks
+	tenure   *tenure.Tenure
+	right    right // what the tenure was made from
+	stalled  bool  // its renewals of the election get lost
+	promise  Promise
+	granted  int64
+	highest  int64
+	standing *election.Standing
+	isRead   [sites]bool
+	lanes    [sites]*lane
+	out      [sites]*posted
+	ruling   *ruling
+}
+
+// site is a member.
+type site struct {
+	copy    *coordinationv1.Lease
+	version int
+	seen    []sight // the copies that a reader may still be shown, oldest first
+	late    *posted
+}
+
+// sight is a copy as a reader sees it.
+type sight = lease.Copy
+
+// posted is a write of a lane.
+type posted struct {
+	step    step
+	sent    int  // when, in true time
+	settled bool // the server has answered
+	obj     *coordinationv1.Lease
+	err     error
+}
+
+// ruling is a write of the record.
+type ruling struct {
+	record  *election.Record
+	base    int
+	sent    int // when, in true time
+	grants  bool
+	settled bool // the server has answered
+	done    bool
+}
+
+// scope bounds an exploration.
+type scope struct {
+	name    string
+	d, skew int // D and ε in ticks
+	sites   int
+	ticks   int // the depth
+	terms   int // how many epochs
+	faults  int
+	// wrong is by how many ticks the clocks of the replicas are ahead of the slowest clock that there may be.
+	wrong [replicas]int
+	// start is where it begins: see the functions that make scenes.
+	start func(*explorer) *scene
+	// The steps that a wide scope has and a narrow one spares.
+	sights      int  // how many copies of one term a reader may still be shown
+	anyOrder    bool // a new tenure reads members in any order, not those of lower rank first
+	slowAnswers bool // an answer is under way for a while
+	steps       bool // a replica decides by a wall clock that is stepped forward, and is put right before it stamps
+	watch       bool // lanes are told of what other replicas wrote
+	without     []what
+	broken      breakage
+}
+
+func (s *scene) clone() *scene {
+	c := *s
+	return &c
+}
+
+// at is what a process with such a clock reads now.
+func (s *scene) at(wrong int) lease.Reading { return reading(s.now, wrong) }
+
+func reading(now, wrong int) lease.Reading {
+	return lease.Reading{
+		Wall: origin.Add(time.Duration(now+wrong) * unit),
+		Boot: time.Duration(1000+now) * unit,
+	}
+}
+
+// change returns a copy of a replica to be changed.
+func (s *scene) change(x int) *replica {
+	c := *s.replicas[x]
+	s.replicas[x] = &c
+	return &c
+}
+
+// changeSite returns a copy of a member to be changed.
+func (s *scene) changeSite(m int) *site {
+	c := *s.sites[m]
+	s.sites[m] = &c
+	return &c
+}
+
+func (s *scene) identity(m int) string { return lease.Identity(siteNames[m], fleetName) }
+
+// mayStamp asks the tenure.
+func (e *explorer) mayStamp(s *scene, r *replica) bool {
+	if r.tenure == nil {
+		return false
+	}
+	return e.broken.noDeadline || r.tenure.MayStamp(s.at(r.wrong))
+}
+
+// sent is what the tenure has promised.
+func (e *explorer) sent(r *replica, closed bool) election.Sent {
+	p := r.promise
+	if e.broken.stampsNotCounted {
+		p = Promise{Settled: true}
+	}
+	return election.Sent{Until: p.Until, BootUntil: p.BootUntil, Settled: p.Settled, Closed: closed}
+}

@@ -1,0 +1,184 @@
+package publish
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// explorer looks at every state of a scope, breadth first, so that the first violation has the shortest trace.
+type explorer struct {
+	scope
+	firstEpoch int64
+	asked      map[string]acts
+	buffer     []byte
+	seeds      [2]maphash.Seed
+
+	index  map[key]struct{}
+	parent []int32
+	by     []move
+}
+
+// findings is what an exploration found.
+type findings struct {
+	States      int  `json:"states"`
+	Transitions int  `json:"transitions"`
+	Depth       int  `json:"depth"`
+	Ticks       int  `json:"ticks"`
+	Closed      bool `json:"closed"` // nothing new came any more, however much time passed
+	violation   string
+	trace       []string
+}
+
+func (f findings) end() string {
+	if f.Closed {
+		return "closed"
+	}
+	return "open"
+}
+
+func (f findings) story() string { return strings.Join(f.trace, "\n  ") }
+
+func newExplorer(sc scope) *explorer {
+	return &explorer{
+		scope: sc, firstEpoch: lease.NextEpoch(origin, 0),
+		asked: map[string]acts{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		index: map[key]struct{}{},
+	}
+}
+
+// node is a state that is still to be looked at, and its number.
+type node struct {
+	s  *scene
+	id int32
+}
+
+// explore looks at every state. It stops at the first violation, or when there are more than limit states.
+func (e *explorer) explore(limit int) (findings, error) {
+	root := e.start(e)
+	var f findings
+	if f.violation = e.judge(root); f.violation != "" {
+		return f, nil
+	}
+	moves := e.allMoves()
+	layer := []node{{root, e.add(e.key(root), -1, move{})}}
+	f.Closed = true
+	for ; len(layer) > 0; f.Depth++ {
+		var next []node
+		for i, n := range layer {
+			layer[i].s = nil // the garbage collector may have it
+			f.Ticks = max(f.Ticks, n.s.now)
+			f.Closed = f.Closed && n.s.now < e.ticks
+			for _, mv := range moves {
+				s := e.do(n.s, mv)
+				if s == nil {
+					continue
+				}
+				f.Transitions++
+				wrong := e.judge(s)
+				k := e.key(s)
+				_, old := e.index[k]
+				if old && wrong == "" {
+					continue
+				}
+				if old {
+					k = key{} // a violation needs a number of its own to be traced
+				}
+				id := e.add(k, n.id, mv)
+				if wrong != "" {
+					f.States, f.Depth, f.violation, f.trace = len(e.by), f.Depth+1, wrong, e.trace(root, id)
+					return f, nil
+				}
+				next = append(next, node{s, id})
+			}
+			if len(e.by) > limit {
+				return f, fmt.Errorf("scope %s has more than %d states", e.name, limit)
+			}
+		}
+		layer = next
+	}
+	f.States = len(e.by)
+	return f, nil
+}
+
+// add notes a state and how it was reached.
+func (e *explorer) add(k key, parent int32, by move) int32 {
+	e.index[k] = struct{}{}
+	e.parent = append(e.parent, parent)
+	e.by = append(e.by, by)
+	return int32(len(e.by) - 1)
+}
+
+// trace tells how a state was reached.
+func (e *explorer) trace(root *scene, id int32) []string {
+	var path []move
+	for ; e.parent[id] >= 0; id = e.parent[id] {
+		path = append(path, e.by[id])
+	}
+	lines := []string{fmt.Sprintf("— 0 s — D %d s, ε %d s, h %d s; clocks ahead of the slowest: hub A %+d s, hub B %+d s; the record: %s",
+		e.d, e.skew, exploredH, e.wrong[0], e.wrong[1], e.sayRecord(root.record))}
+	s := root
+	for i := len(path) - 1; i >= 0; i-- {
+		after := e.do(s, path[i])
+		_ = e.judge(after)
+		lines = append(lines, e.say(path[i], s, after))
+		s = after
+	}
+	return lines
+}
+
+func clockOf(t time.Time) string {
+	if t.IsZero() {
+		return "—"
+	}
+	return fmt.Sprintf("%+gs", t.Sub(origin).Seconds())
+}
+
+// cold is a hub that has never done anything.
+func cold(e *explorer) *scene {
+	s := &scene{record: &election.Record{}, election: ballot{holder: -1, released: true, renewed: origin.Add(-time.Hour), changed: -1000}}
+	for x := range replicas {
+		s.replicas[x] = &replica{wrong: e.wrong[x]}
+	}
+	for m := range e.scope.sites {
+		s.sites[m] = &site{}
+	}
+	return s
+}
+
+// settled is a tenure of A in which the best member leads and every copy is in place.
+func settled(e *explorer) *scene {
+	s := cold(e)
+	for range 200 {
+		var n *scene
+		for _, w := range []what{wins, reads, rulingArrives, rulingAnswers, arrives, answers, works, decidesFit} {
+			for m := range uint8(e.scope.sites) {
+				if n == nil {
+					n = e.do(s, move{what: w, m: m})
+				}
+				if n != nil && e.key(n) == e.key(s) {
+					n = nil // nothing came of it
+				}
+			}
+		}
+		if n == nil {
+			return s
+		}
+		s = n
+	}
+	panic("it does not settle")
+}
+
+// unrecorded is a settled world whose hub is another, as after a move: the record and the election are lost, and
+// the copies still stand.
+func unrecorded(e *explorer) *scene {
+	s, c := settled(e), cold(e)
+	s.replicas, s.election, s.record = c.replicas, c.election, c.record
+	s.election.released = false // there is no Lease of the election
+	s.version++
+	return s
+}
