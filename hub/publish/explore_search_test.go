@@ -150,8 +150,8 @@ func cold(e *explorer) *scene {
 	return s
 }
 
-// settled is a tenure of A in which the best member leads and every copy is in place.
-func settled(e *explorer) *scene {
+// inOrder is a tenure of A in which the best member leads and every copy is in place.
+func inOrder(e *explorer) *scene {
 	s := cold(e)
 	for range 200 {
 		var n *scene
@@ -176,7 +176,7 @@ func settled(e *explorer) *scene {
 // unrecorded is a settled world whose hub is another, as after a move: the record and the election are lost, and
 // the copies still stand.
 func unrecorded(e *explorer) *scene {
-	s, c := settled(e), cold(e)
+	s, c := inOrder(e), cold(e)
 	s.replicas, s.election, s.record = c.replicas, c.election, c.record
 	s.election.released = false // there is no Lease of the election
 	s.version++

@@ -29,7 +29,7 @@ const exploreMost = 6_000_000
 // the replicas are given as ticks ahead of the slowest one.
 func narrow(name string, a, b int) scope {
 	return scope{
-		name: name, d: 4, skew: 1, sites: 2, ticks: 40, terms: 2, sights: 1, wrong: [replicas]int{a, b}, start: settled,
+		name: name, d: 4, skew: 1, sites: 2, ticks: 40, terms: 2, sights: 1, wrong: [replicas]int{a, b}, start: inOrder,
 	}
 }
 
