@@ -43,7 +43,14 @@ func TestOnlyRequestsOfTheComparedCountAndOnlyThoseOfTheWindow(t *testing.T) {
 			}
 		})
 	}
-	if got, want := byVerb([]fleet.Request{{Verb: "update"}, {Verb: "get"}, {Verb: "update"}}), "1 get, 2 update"; got != want {
+	got := inKinds([]fleet.Request{
+		{Verb: "update", URI: "/apis/coordination.k8s.io/v1/namespaces/shop/leases/leasecast?timeout=3s"},
+		{Verb: "get", URI: "/api/v1/namespaces/kube-system"},
+		{Verb: "list", URI: "/apis/coordination.k8s.io/v1/leases?limit=500"},
+		{Verb: "get", URI: "/readyz"},
+		{Verb: "update", URI: "/apis/coordination.k8s.io/v1/namespaces/ledger/leases/leasecast"},
+	})
+	if want := "2 update leases, 1 get /readyz, 1 get namespaces, 1 list leases"; got != want {
 		t.Errorf("in words %q, want %q", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -37,7 +38,7 @@ func countRequests(ctx context.Context, b *bench, servers []*fleet.Server) (perS
 			return 0, err
 		}
 		requests = within(requests, from, to)
-		b.say(fmt.Sprintf("%s: %.2f requests a second: %s", s.Name(), float64(len(requests))/requestsWindow.Seconds(), byVerb(requests)))
+		b.say(fmt.Sprintf("%s: %.2f requests a second: %s", s.Name(), float64(len(requests))/requestsWindow.Seconds(), inKinds(requests)))
 		all = append(all, requests...)
 	}
 	return float64(len(all)) / requestsWindow.Seconds(), nil
@@ -62,15 +63,35 @@ func counts(r fleet.Request) bool {
 		r.Agent != rest.DefaultKubernetesUserAgent()
 }
 
-// byVerb sums requests up for a person.
-func byVerb(requests []fleet.Request) string {
+// inKinds sums requests up for a person, the most frequent first.
+func inKinds(requests []fleet.Request) string {
 	counts := map[string]int{}
 	for _, r := range requests {
-		counts[r.Verb]++
+		counts[r.Verb+" "+resource(r.URI)]++
 	}
-	var parts []string
-	for _, verb := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf("%d %s", counts[verb], verb))
+	kinds := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b))
+	})
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%d %s", counts[kind], kind)
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(kinds, ", ")
+}
+
+// resource is the resource that a path of an API server names, or the path if it names none.
+func resource(uri string) string {
+	path, _, _ := strings.Cut(uri, "?")
+	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	switch {
+	case parts[0] == "api" && len(parts) > 2:
+		parts = parts[2:]
+	case parts[0] == "apis" && len(parts) > 3:
+		parts = parts[3:]
+	default:
+		return path
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	return parts[0]
 }
