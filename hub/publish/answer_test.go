@@ -208,6 +208,14 @@ func TestWatch(t *testing.T) {
 			r.follows().show()
 			r.next("wait").facts(Facts{InPlace: true})
 		},
+		"unless it says something else: the member was restored, and gives versions a second time": func(r *rig) {
+			r.follows()
+			uid, version := r.there.UID, r.there.ResourceVersion
+			r.put(copyOf(stamped(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
+			r.there.ResourceVersion = version
+			r.show()
+			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+		},
 		"another object of that name is settled by a read": func(r *rig) {
 			r.follows()
 			r.put(copyOf(stamped(-2, term("west", 20))), lease.Key("no key"))
@@ -312,24 +320,30 @@ func (r *rig) news(want bool) {
 	}
 }
 
-// Terms that began together do not stay together.
-func TestFirstRenewalsAreSpread(t *testing.T) {
+// Terms that began together do not stay together, and renewals neither drift nor are ever further apart than r.
+func TestRenewalsAreSpread(t *testing.T) {
+	const tenth = 500 * time.Millisecond
 	buckets := map[time.Duration]int{}
 	for _, ns := range namespaces(1000) {
 		l := &lane{namespace: ns, timings: Timings{Renew: 5 * second}}
-		due := l.due(copyOf(stamped(0, term("east", 20)))).Sub(zero)
-		if due < 5*second/4 || due >= 5*second {
+		first := l.due(copyOf(stamped(0, term("east", 20))))
+		if due := first.Sub(zero); due <= 0 || due > 5*second {
 			t.Fatalf("%s is due after %v", ns, due)
 		}
-		buckets[due/(375*time.Millisecond)]++ // a tenth of the spread
-		renewed := copyOf(stamped(5, term("east", 20)))
-		if next := l.due(renewed).Sub(renewed.Renewed); next != 5*second {
-			t.Fatalf("%s is due again after %v", ns, next)
+		buckets[first.Sub(zero)/tenth]++
+		for late, want := range map[time.Duration]time.Duration{
+			0: 5 * second, time.Microsecond: 5*second - time.Microsecond, 4 * second: second, 7 * second: 3 * second,
+		} {
+			renewed := copyOf(term("east", 20))
+			renewed.Renewed = first.Add(late)
+			if next := l.due(renewed).Sub(renewed.Renewed); next != want {
+				t.Fatalf("%s, renewed %v late, is due again after %v, want %v", ns, late, next, want)
+			}
 		}
 	}
-	for b, n := range buckets {
-		if n > 200 {
-			t.Errorf("%d of 1000 are due in one tenth, %v", n, b)
+	for b := range time.Duration(10) {
+		if n := buckets[b]; n < 50 || n > 150 {
+			t.Errorf("%d of 1000 are due in one tenth, from %v on", n, b*tenth)
 		}
 	}
 }

@@ -2,9 +2,11 @@ package publish
 
 import (
 	"hash/fnv"
+	"maps"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -159,25 +161,32 @@ func (l *lane) assign(a lease.Assignment, t Timings) {
 	l.want, l.timings = a, t
 }
 
-// observe takes in a copy as a watch showed it. The version that is known is no news.
-// An older one may be late or, if the member's etcd was restored, the present one: that
-// is for a read to say, and so is which of two objects of one name is the newer.
+// observe takes in a copy as a watch showed it. The version that is known is no news, if it
+// says what is known. An older one may be late or, if the member's etcd was restored, the
+// present one: that is for a read to say, and so is which of two objects of one name, or of
+// one version, is the newer.
 func (l *lane) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
-	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion {
+	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && says(k, obj) {
 		l.known.shown, l.lookAgain = true, 0
 		return
 	}
 	l.seen++
 	if k != nil {
 		newer, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion)
-		if k.UID != obj.UID || err != nil || newer < 0 {
+		if k.UID != obj.UID || err != nil || newer <= 0 {
 			l.doubt()
 			return
 		}
 	}
 	l.know(obj)
 	l.known.shown, l.lookAgain = true, 0
+}
+
+// says reports whether two objects of one version say the same. They do, unless the member's
+// etcd was restored: then it gives versions a second time.
+func says(a, b *coordinationv1.Lease) bool {
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
 // gone takes in that a watch no longer shows the copy. The watch shows labelled Leases
@@ -366,16 +375,17 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	return s
 }
 
-// due is when a standing copy is to be renewed: r after its stamp. The first renewal
-// of a term comes earlier by a share of r that the namespace decides, so that terms
-// which began together do not stay together.
+// due is when a standing copy is to be renewed: no later than r after its stamp, at instants
+// r apart that the namespace decides. So terms that began together, or that a tenure took
+// over together, do not stay together: renewals come evenly, and most find that the member
+// has just answered another.
 func (l *lane) due(c lease.Copy) time.Time {
-	if c.Renewed.Sub(c.Acquired) < l.timings.Renew/2 {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(l.namespace))
-		return c.Renewed.Add(l.timings.Renew/4 + time.Duration(h.Sum32()%1000)*l.timings.Renew*3/4000)
-	}
-	return c.Renewed.Add(l.timings.Renew)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(l.namespace))
+	every := max(1, l.timings.Renew.Microseconds()) // no finer than a stamp
+	shift := int64(h.Sum64() % uint64(every))
+	latest := c.Renewed.UnixMicro() + every
+	return time.UnixMicro(latest - (latest+shift)%every)
 }
 
 // write puts a copy with this term in the place of what is known. A copy

@@ -32,7 +32,7 @@ func edited(r *rig) {
 	r.show()
 }
 
-// firstRenewal is when the first renewal of the lane's namespace is due: early, by a share that the name decides.
+// firstRenewal is when the first renewal of a term is due that began at zero.
 func firstRenewal(r *rig) time.Duration {
 	return r.lane.due(copyOf(stamped(0, term("east", 20)))).Sub(zero)
 }
@@ -61,9 +61,12 @@ func TestRenewal(t *testing.T) {
 			r.next("wait " + firstRenewal(r).String())
 		},
 		"and leaves what is not due yet": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+			r.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait 3s").facts(Facts{InPlace: true})
+			r.at(2).next("read").answered().next("wait 3s").facts(Facts{InPlace: true})
+		},
+		"one that was renewed late is renewed again when it would have been": func(r *rig) {
+			r.leads().at(7).next("update east 20 stamp 7s for 15s promise 22s").answered().next("wait 3s")
 		},
 		"r after its stamp a copy is renewed": func(r *rig) {
 			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").answered()
@@ -100,7 +103,7 @@ func TestRenewal(t *testing.T) {
 			longer := term("east", 20)
 			longer.Duration = 60 * second
 			r.assign(lease.Lead, longer, first)
-			r.at(4).next("update east 20 stamp 4s for 1m0s promise 1m4s")
+			r.at(5).next("update east 20 stamp 5s for 1m0s promise 1m5s")
 		},
 		"a clock that stands back does not stop renewals for longer than r": func(r *rig) {
 			r.leads()

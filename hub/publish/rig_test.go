@@ -18,8 +18,10 @@ import (
 )
 
 // The lane's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The lane is that of
-// namespace ns in cluster east; D is 15 s, r 5 s.
-var zero = time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)
+// namespace ns in cluster east; D is 15 s, r 5 s. At zero, and so every 5 s from then on, a renewal is due.
+var zero = (&lane{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Copy{
+	Term: lease.Term{Renewed: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
+}).UTC()
 
 const second = time.Second
 
