@@ -219,10 +219,10 @@ func describe(r election.Record, waiting reason.Reason) string {
 	case election.Retired:
 		return "no policy claims the namespace; the record stays until everything promised has passed"
 	}
-	switch {
-	case waiting == reason.OtherHub:
+	switch waiting {
+	case reason.OtherHub:
 		return "another hub writes the copies, so this one decides nothing; see the condition CopiesInPlace"
-	case waiting == reason.Moved:
+	case reason.Moved:
 		return "the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"
 	}
 	switch r.Reason {

@@ -20,6 +20,11 @@
 //     nothing is promised.
 //   - Every stamp is entered in the Ledger before it is sent. The Ledger outlives the
 //     Publishers, because a promise outlives the connection it was sent over.
+//   - A term that is revoked ends by compare-and-swap of its live copy (revoke.go). Only when that has
+//     certainly been done, its readers are listed, consistently, and asked whether they
+//     have released the term (roll.go, readers.go). What a member says whose etcd was
+//     restored does not count for a while.
+//   - The registrations of readers that must have stopped acting are removed.
 //   - A hub that its Clusters leave takes its mark off their copies, and stamps nothing any
 //     more. A sealed copy without a mark is free to be taken, by compare-and-swap.
 //   - A Lease that nobody of us made, another hub's copy, and a copy that says it

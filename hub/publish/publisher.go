@@ -369,7 +369,7 @@ func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1
 	back := false
 	switch judge(err) {
 	case answered:
-		back = p.judgePast(s, obj)
+		back = p.judgePast(l, s, obj)
 		p.revoked(key, l, s)
 	case ambiguous:
 		p.unsure(l, s)

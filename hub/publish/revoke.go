@@ -80,8 +80,8 @@ func older(a, b string) bool {
 }
 
 // wentBack reports whether an answer shows an older state than was known when the request
-// was sent.
-func wentBack(s step, obj *coordinationv1.Lease) bool {
+// was sent: a version or, in a sealed copy, a stamp.
+func (l *lane) wentBack(s step, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
 	case obj == nil:
 		return false
@@ -90,18 +90,19 @@ func wentBack(s step, obj *coordinationv1.Lease) bool {
 	case k == nil || k.UID != obj.UID:
 		return false
 	default:
-		c, _ := wire.Read(obj)
-		return older(obj.ResourceVersion, k.ResourceVersion) || c.Epoch == s.before.copy.Epoch && c.Renewed.Before(s.before.copy.Renewed)
+		c, mac := wire.Read(obj)
+		return older(obj.ResourceVersion, k.ResourceVersion) ||
+			c.SameTerm(s.before.copy.Term) && c.Renewed.Before(s.before.copy.Renewed) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
 	}
 }
 
 // judgePast takes in the answer to a step as news of the member's history, and reports
 // whether that went back. The caller holds mu.
-func (p *Publisher) judgePast(s step, obj *coordinationv1.Lease) (back bool) {
+func (p *Publisher) judgePast(l *lane, s step, obj *coordinationv1.Lease) (back bool) {
 	if obj == nil {
 		return false
 	}
-	if back = wentBack(s, obj); back {
+	if back = l.wentBack(s, obj); back {
 		p.wentBack(obj.ResourceVersion)
 	}
 	p.past.shows(obj.ResourceVersion)
