@@ -3,6 +3,7 @@ package member_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -318,5 +319,37 @@ func TestTheAnswerOfAWriteIsReadUnderItsCallersContext(t *testing.T) {
 			t.Error("the body is read on although the caller has given up")
 		}
 		_ = resp.Body.Close()
+	})
+}
+
+// Many namespaces change hands at once when a cluster is drained.
+func TestWhatIsReleasedIsWrittenInOneGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		const many = 200
+		for i := range many {
+			r.say(fmt.Sprint("team-", i), us, 7)
+		}
+		defer r.start(t)()
+		synctest.Wait()
+		r.meet(late) // a write takes longer than the hub for all
+		before := r.written()
+		for i := range many {
+			r.say(fmt.Sprint("team-", i), none, 8)
+			pass(time.Millisecond)
+		}
+		pass(2*slow + time.Second)
+		if got := r.registration(t); len(got.Released) != many {
+			t.Errorf("released %d of %d", len(got.Released), many)
+		}
+		if writes := r.written() - before; writes > 3 {
+			t.Errorf("%d writes for %d releases", writes, many)
+		}
+		r.meet(stored)
+		r.say("team-0", them, 9) // granted, so nobody asks any more
+		pass(confirm)
+		if got := r.registration(t); len(got.Released) != many-1 || got.HasReleased("team-0", 7) {
+			t.Errorf("%d releases are left, want %d", len(got.Released), many-1)
+		}
 	})
 }

@@ -259,7 +259,9 @@ func (t *Terms) end(n *nsState, tm *term, why string) {
 	for o := range tm.open {
 		o.cancel(tm.cause)
 	}
-	n.past[tm] = struct{}{}
+	if t.releases != nil {
+		n.past[tm] = struct{}{}
+	}
 	t.settle(tm)
 	t.announce(n)
 }
