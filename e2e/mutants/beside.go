@@ -5,6 +5,7 @@ package main
 // the small simulation are left out, because none of these need them.
 var (
 	readerTests   = tests{"./api/lease", "^Test"}
+	clockTests    = tests{"./api/lease/clock", "^TestAPause"}
 	electionTests = tests{"./hub/election", "^Test[^S]"}
 	publishTests  = tests{"./hub/publish", "^Test[^O]"}
 	tenureTests   = tests{"./hub/tenure", "^Test(Deadline|Release|Inherited|Doubt|ATenure)"}
@@ -15,6 +16,7 @@ const (
 	replaceGo  = "hub/election/replace.go"
 	rankGo     = "hub/election/rank.go"
 	typesGo    = "hub/election/types.go"
+	clockGo    = "api/lease/clock/clock.go"
 	identityGo = "hub/fleet/identity.go"
 )
 
@@ -32,6 +34,8 @@ var beside = []mutant{
 	{"reader: an absurd epoch is believed", readerTests, []edit{{readerGo, ", !PlausibleEpoch(now.Wall, c.Epoch), ", ", "}}},
 	{"reader: what was permitted outlives the Lease", readerTests, []edit{{readerGo, "func (r *Reader) Gone() { r.current = Permit{} }", "func (r *Reader) Gone() {}"}}},
 	{"reader: what was permitted outlives another holder", readerTests, []edit{{readerGo, "		r.current = Permit{}\n		return r.current", "		return r.current"}}},
+	{"reader: wall read before monotonic", clockTests, []edit{{clockGo, "	before := boottime()\n	now := wallclock()\n", "	now := wallclock()\n	before := boottime()\n"}}},
+	{"reader: readings that a pause came between are kept", clockTests, []edit{{clockGo, "boottime()-before <= tight", "boottime()-before <= time.Hour"}}},
 
 	// Rule 1.
 	{"1: the monotonic half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Wall.Before(t.wall)"}}},

@@ -217,6 +217,19 @@ var allFaults = []fault{
 		w.loseElection()
 		w.after(w.between(10*time.Millisecond, w.h), w.loseElection)
 	}},
+	{name: "the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go", do: func(w *world) {
+		for _, r := range w.replicas {
+			switch {
+			case !r.alive:
+			case r.working: // it renews for as long as it may
+				w.cutAs(r.proc, &w.hub.machine, link{true, true}, 2*w.h)
+			default:
+				r.stopping = true
+			}
+		}
+		w.loseElection()
+		w.after(w.between(w.h/3, w.h), w.drainAll)
+	}},
 	{name: "the Lease of the hub's election is edited", do: func(w *world) { w.editElection() }},
 	{name: "a record is edited", do: func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }, loses: true},
 	{name: "the records are lost", do: func(w *world) { w.loseRecords() }, loses: true},

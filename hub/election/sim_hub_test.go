@@ -148,7 +148,7 @@ func (h *simHub) decide() {
 // persist writes the record by compare-and-swap. The request may be lost, or arrive when nobody waits for it any more.
 func (h *simHub) persist(r election.Record, p election.Policy) {
 	w, was, version := h.w, h.w.record, h.w.version
-	arrives, answered := w.between(0, 100*time.Millisecond), true
+	arrives, answered := w.between(0, 50*time.Millisecond), true
 	if w.faulty && w.chance(15) {
 		arrives, answered = w.between(0, 4*second), false
 	}
@@ -248,7 +248,7 @@ func (l *simLane) send(h *simHub, want lease.Assignment) {
 	w, m := h.w, l.member
 	version := m.version
 	c := &lease.Copy{Term: want.Term, Cluster: lease.Identity(m.name, "fleet")}
-	arrives, answered := w.between(0, 200*time.Millisecond), true
+	arrives, answered := w.between(0, 50*time.Millisecond), true
 	if w.faulty && w.chance(8) {
 		arrives, answered = w.between(0, 5*second), false
 	}

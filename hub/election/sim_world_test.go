@@ -15,7 +15,7 @@ import (
 // goes in ticks; every process has clocks of its own, whose wall clock is wrong by at most ε/2.
 const (
 	tick     = 50 * time.Millisecond
-	simSkew  = 250 * time.Millisecond
+	simSkew  = second
 	simRenew = second
 	simH     = 2 * second
 	timeout  = 500 * time.Millisecond
@@ -89,8 +89,8 @@ type delivery struct {
 }
 
 func newSim(seed uint64) *world {
-	w := &world{r: rand.New(rand.NewPCG(seed, 7)), faulty: true, largest: 3 * second}
-	w.policy = election.Policy{Timings: simTimings(3 * second), LeaseName: "leasecast", FailOverWhenMostUnreachable: w.chance(2)}
+	w := &world{r: rand.New(rand.NewPCG(seed, 7)), faulty: true, largest: 4 * second}
+	w.policy = election.Policy{Timings: simTimings(4 * second), LeaseName: "leasecast", FailOverWhenMostUnreachable: w.chance(2)}
 	for i, name := range []string{"east", "west", "south"} {
 		m := &simMember{name: name, priority: int32(100 - 10*i), fitness: election.Fit, up: true}
 		for range 2 {
@@ -109,7 +109,14 @@ func (w *world) between(least, most time.Duration) time.Duration {
 }
 
 func (w *world) clock() simClock {
-	return simClock{wrong: w.between(-simSkew/2, simSkew/2), since: w.between(0, 1000*second)}
+	c := simClock{wrong: w.between(-simSkew/2, simSkew/2), since: w.between(0, 1000*second)}
+	switch w.r.IntN(4) {
+	case 0:
+		c.wrong = -simSkew / 2
+	case 1:
+		c.wrong = simSkew / 2
+	}
+	return c
 }
 
 func (w *world) read(c simClock) lease.Reading {
@@ -198,7 +205,7 @@ func (w *world) put(m *simMember, c *lease.Copy) {
 	m.copy = c
 	m.version++
 	for _, r := range m.readers {
-		at := w.now + w.between(0, 400*time.Millisecond)
+		at := w.now + w.between(0, 100*time.Millisecond)
 		if w.faulty && w.chance(20) {
 			at += w.between(0, 3*second)
 		}
@@ -242,7 +249,7 @@ func (w *world) fault() {
 	case 10:
 		w.put(m, nil) // somebody deletes the copy
 	case 11:
-		w.policy.Timings = simTimings(time.Duration(3+w.r.IntN(4)) * second)
+		w.policy.Timings = simTimings(time.Duration(4+w.r.IntN(4)) * second)
 		w.hub.ask = w.now
 	case 12: // somebody else writes the record
 		w.version++

@@ -50,13 +50,14 @@ func (s *System) Now() lease.Reading {
 			return lease.Reading{Wall: wall, Boot: c.boot + mono}
 		}
 	}
-	return s.ask()
+	return s.ask(boottime, time.Now)
 }
 
-// ask reads the kernel's clock, and keeps the pair if nothing came between.
-func (s *System) ask() lease.Reading {
+// ask reads the kernel's clock, then the wall clock, and keeps the pair if nothing came
+// between.
+func (s *System) ask(boottime func() time.Duration, wallclock func() time.Time) lease.Reading {
 	before := boottime()
-	now := time.Now()
+	now := wallclock()
 	wall := now.Round(0)
 	if boottime()-before <= tight {
 		s.cal.Store(&calibration{base: now, wall: wall, boot: before})

@@ -37,3 +37,20 @@ func BenchmarkNow(b *testing.B) {
 		s.Now()
 	}
 }
+
+// A process that is paused between the two readings must believe that less time remains, never more.
+func TestAPauseBetweenTheReadingsDelaysTheWallClockOnly(t *testing.T) {
+	base, passed := time.Now(), time.Duration(0)
+	pause := func() time.Duration {
+		passed += time.Second
+		return passed
+	}
+	var s System
+	got := s.ask(pause, func() time.Time { return base.Add(pause()) })
+	if wall := got.Wall.Sub(base.Round(0)); got.Boot >= wall {
+		t.Errorf("Boot was read after %v, Wall after %v", got.Boot, wall)
+	}
+	if s.cal.Load() != nil {
+		t.Error("the pair was kept")
+	}
+}
