@@ -44,6 +44,10 @@ const (
 	toolTimeout = 2 * time.Minute
 )
 
+// timings are those of the default profile, but for D: what stands still because this machine is busy, or
+// because an API server is restored, ends no term.
+var timings = lease.Timings{Duration: 30 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second}
+
 // leaders are the namespaces and who leads them. In depot that is not the best cluster: the namespace
 // came to east when west led it.
 var leaders = map[string]string{"shop": "east", "bank": "west", "mail": "south", "depot": "west"}
@@ -62,7 +66,7 @@ func run(m *testing.M) int {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	d, err := drill.Start(ctx, drill.Options{
-		Timings:  drill.Default,
+		Timings:  timings,
 		ActEvery: 100 * time.Millisecond,
 		Dir:      dir,
 		Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
@@ -121,33 +125,47 @@ func (w *world) led(t *testing.T, at site) map[string]int64 {
 	epochs := map[string]int64{}
 	await(t, patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
-			r := &v1alpha1.NamespaceLeader{}
-			if err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r); err != nil {
-				return err
-			}
-			if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || r.Annotations[v1alpha1.HubAnnotation] != hub {
-				return fmt.Errorf("%s: leader %q, phase %q, reason %s, hub %s: %s", namespace, s.Leader, s.Phase, s.Reason, r.Annotations[v1alpha1.HubAnnotation], s.Message)
-			}
-			c, err := w.copy(ctx, leader, namespace)
+			epoch, err := w.ledBy(ctx, at, hub, namespace, leader)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", namespace, err)
 			}
-			if !c.LeadsHere() || c.Epoch != r.Status.Epoch || c.Hub != hub || !c.Live(drill.Now().Wall) {
-				return fmt.Errorf("%s: the copy in %s is %+v, the record has epoch %d", namespace, leader, c, r.Status.Epoch)
-			}
-			epochs[namespace] = c.Epoch
+			epochs[namespace] = epoch
 		}
 		return nil
 	})
 	return epochs
 }
 
+// ledBy returns the epoch of a namespace, if the record at a site and the leader's copy say so, marked by
+// that site's hub.
+func (w *world) ledBy(ctx context.Context, at site, hub, namespace, leader string) (epoch int64, err error) {
+	r := &v1alpha1.NamespaceLeader{}
+	if err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r); err != nil {
+		return 0, err
+	}
+	if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || r.Annotations[v1alpha1.HubAnnotation] != hub {
+		return 0, fmt.Errorf("leader %q, phase %q, reason %s, hub %s: %s", s.Leader, s.Phase, s.Reason, r.Annotations[v1alpha1.HubAnnotation], s.Message)
+	}
+	c, err := w.copy(ctx, leader, namespace)
+	if err != nil {
+		return 0, err
+	}
+	if !c.LeadsHere() || c.Epoch != r.Status.Epoch || c.Hub != hub || !c.Live(drill.Now().Wall) {
+		return 0, fmt.Errorf("the copy in %s is %+v, the record has epoch %d", leader, c, r.Status.Epoch)
+	}
+	return c.Epoch, nil
+}
+
 // copy reads a copy.
 func (w *world) copy(ctx context.Context, member, namespace string) (lease.Copy, error) {
-	l := &coordinationv1.Lease{}
-	err := w.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
+	l, err := w.lease(ctx, member, namespace)
 	c, _ := wire.Read(l)
 	return c, err
+}
+
+func (w *world) lease(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	return l, w.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
 }
 
 // hubID is the mark of the hub at a site.
