@@ -144,7 +144,7 @@ func (v *view) marks() map[string]int {
 // markedBy returns when all copies carry one mark.
 func (v *view) markedBy(hub string) {
 	v.t.Helper()
-	await(v.t, patience, "all copies are marked by one hub", func(ctx context.Context) error {
+	await(v.t, patience, "all copies are marked by one hub", func(context.Context) error {
 		if n := v.marks(); len(n) != 1 || n[hub] == 0 {
 			return fmt.Errorf("copies by mark: %v, want all of %s", n, hub)
 		}
