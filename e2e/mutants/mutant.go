@@ -10,7 +10,7 @@ import (
 )
 
 // all returns the mutants of all tables.
-func all() []mutant { return slices.Concat(expiry, handover, beside, move, registered) }
+func all() []mutant { return slices.Concat(expiry, handover, beside, move, registered, clocks) }
 
 // mutant is one deliberate breakage.
 type mutant struct {

@@ -75,6 +75,31 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 	}
 }
 
+// lateClocks sees members whose clocks are behind.
+type lateClocks struct {
+	sight
+	behind map[string]time.Duration
+}
+
+func (lateClocks) health(fleet.Member, health.Thresholds) health.Verdict { return health.Verdict{} }
+
+func (s lateClocks) clocks(m fleet.Member, _ time.Duration) skew.Verdict {
+	d := s.behind[m.Name]
+	return skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -d, Hi: -d}}
+}
+
+func TestTheBoundWaitsForTheLeadersClockOnly(t *testing.T) {
+	c := &Controller{sight: lateClocks{behind: map[string]time.Duration{"east": 2 * time.Second, "west": 9 * time.Second}}}
+	v := &view{policy: &policy{}, members: []memberView{measured("east", vague), measured("west", vague)}}
+	v.state.Record.Leader = "east"
+	for i := range v.members {
+		c.judge(v, &v.members[i])
+	}
+	if got := v.state.Behind; got != 2*time.Second {
+		t.Errorf("waits for %v, want the 2s of east", got)
+	}
+}
+
 func TestThePolicySaysWhoseClockIsOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		members []memberView

@@ -295,6 +295,16 @@ func TestVerdictOnHosts(t *testing.T) {
 				w.track.Hosts([]skew.Renewal{{Name: "a", Stamp: w.shows().Add(time.Hour)}}, w.hub())
 				w.answers(2)
 			}, skew.Within, ""},
+		"renewals that take their time, and an edge that tells least": {
+			func(w *world) {
+				a := &host{name: "a", delay: func() time.Duration { return 450 * ms }, offset: -eps + 10*ms}
+				for range 8 {
+					w.pass(30*second + 600*ms - time.Duration(w.shows().Nanosecond())) // admitted at .05
+					w.renew(a)
+					w.track.Hosts([]skew.Renewal{a.last}, w.hub())
+					w.answers(2)
+				}
+			}, skew.Within, ""},
 		"it is put right": {
 			func(w *world) {
 				a := &host{name: "a", delay: quick, offset: 5 * second}
@@ -376,6 +386,27 @@ func TestVerdictOnOtherAPIServers(t *testing.T) {
 				t.Errorf("%+v, want state %v of %q", got, tc.want, tc.clock)
 			}
 		})
+	}
+}
+
+// An API server that renews seldom, and whose renewals are seen only by the next list.
+func TestASlowAPIServerIsNotAccused(t *testing.T) {
+	w := newWorld(7)
+	w.track.Judge(w.hub(), []time.Duration{eps})
+	w.probes(second, 10*second)
+	stamp := w.shows()
+	for range 10 {
+		shown := stamp
+		w.pass(25 * second)
+		stamp = w.shows()
+		w.pass(5 * second)
+		sent := w.hub()
+		w.pass(5 * ms)
+		w.track.Servers([]skew.Renewal{{Name: "apiserver-a", Stamp: shown}}, sent, w.hub())
+		w.answers(2)
+	}
+	if got := w.verdict(eps); got.State != skew.Within {
+		t.Errorf("%+v", got)
 	}
 }
 
