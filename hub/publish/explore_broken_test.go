@@ -14,8 +14,6 @@ type breakage struct {
 	drainingRenews       bool // a draining record lets the leader be renewed
 	noDeadline           bool // a tenure stamps for ever
 	stampAfterCheck      bool // a stamp is drawn two ticks after the right to it was checked
-	writeBeforeRecord    bool // members are written to before the record is
-	noRecordSwap         bool // the record is written without compare-and-swap
 	noBootForReaders     bool // a reader looks at its wall clock only
 	frozenAgain          bool // a reader freezes again what it is shown again
 	byObservation        bool // a reader counts from when it saw a copy
@@ -27,23 +25,16 @@ type broken struct {
 	ticks, faults int
 	steps         bool
 	without       []what
-	anyOrder      bool
 	wide          bool // too much for every day
 }
 
 // What a breakage that only shows under one kind of fault has no use for.
-var (
-	onlyStalls  = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
-	onlyRulings = []what{stalls, crashes, drops, lost}
-)
+var onlyStalls = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
 
 var breakages = map[string]broken{
 	"rule 1: a tenure has no deadline":                            {breakage: breakage{noDeadline: true}, ticks: 7, faults: 1, without: onlyStalls, wide: true},
 	"rule 1: stamp after check":                                   {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
-	"rule 2: members are written to before the record":            {breakage: breakage{writeBeforeRecord: true}, ticks: 16, faults: 2, without: onlyRulings, anyOrder: true, wide: true},
-	"rule 2: the record is written without compare-and-swap":      {breakage: breakage{noRecordSwap: true}, ticks: 16, faults: 2, without: onlyRulings, anyOrder: true, wide: true},
 	"rule 4: a draining record renews, by the bound it was given": {breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6},
-	"rule 4: another tenure's bound is trusted":                   {breakage: breakage{boundTrusted: true}, ticks: 9, faults: 2, without: onlyRulings, wide: true},
 	"rule 5: no ε":                                             {breakage: breakage{noSkew: true}, ticks: 6},
 	"rule 5: stamps are not counted":                           {breakage: breakage{stampsNotCounted: true}, ticks: 6},
 	"rule 5: the monotonic half is dropped":                    {breakage: breakage{noBootForHub: true}, ticks: 6, steps: true},
@@ -61,7 +52,7 @@ func (b broken) scope(name string) scope {
 		s = narrow(name, 0, 1)
 	}
 	s.ticks, s.faults, s.steps, s.without = b.ticks, b.faults, b.steps, b.without
-	s.anyOrder, s.broken = b.anyOrder, b.breakage
+	s.broken = b.breakage
 	return s
 }
 

@@ -66,12 +66,6 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 		record: &d.Record, base: s.version, sent: s.now,
 		grants: d.Record.Phase == election.Leading && d.Record.Epoch != s.record.Epoch && d.Record.Reason != reason.Adopted,
 	}
-	if e.broken.writeBeforeRecord {
-		if r.ruling.grants {
-			r.granted = d.Record.Epoch
-		}
-		e.assign(r, &d.Record)
-	}
 	return e.idle(n, x)
 }
 
@@ -149,12 +143,12 @@ func (e *explorer) rulingArrives(s *scene, x int) *scene {
 
 // rule is the hub's API server.
 func (e *explorer) rule(s *scene, w *ruling) bool {
-	if w.base != s.version && !e.broken.noRecordSwap {
+	if w.base != s.version {
 		return false
 	}
 	s.record = w.record
 	s.version++
-	if s.late != nil && s.late.base != s.version && !e.broken.noRecordSwap {
+	if s.late != nil && s.late.base != s.version {
 		s.late = nil // it can never be carried out any more
 	}
 	return true
