@@ -12,7 +12,6 @@ type breakage struct {
 	lastRenewalInherited bool // or only until they renewed their election last
 	boundTrusted         bool // the bound is the one in the record, whoever wrote it
 	drainingRenews       bool // a draining record lets the leader be renewed
-	noDeadline           bool // a tenure stamps for ever
 	stampAfterCheck      bool // a stamp is drawn two ticks after the right to it was checked
 	noBootForReaders     bool // a reader looks at its wall clock only
 	frozenAgain          bool // a reader freezes again what it is shown again
@@ -32,7 +31,6 @@ type broken struct {
 var onlyStalls = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
 
 var breakages = map[string]broken{
-	"rule 1: a tenure has no deadline":                            {breakage: breakage{noDeadline: true}, ticks: 7, faults: 1, without: onlyStalls, wide: true},
 	"rule 1: stamp after check":                                   {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
 	"rule 4: a draining record renews, by the bound it was given": {breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6},
 	"rule 5: no ε":                                             {breakage: breakage{noSkew: true}, ticks: 6},

@@ -186,7 +186,7 @@ func (e *explorer) mayStamp(s *scene, r *replica) bool {
 	if r.tenure == nil {
 		return false
 	}
-	return e.broken.noDeadline || r.tenure.MayStamp(s.at(r.wrong))
+	return r.tenure.MayStamp(s.at(r.wrong))
 }
 
 // sent is what the tenure has promised.
