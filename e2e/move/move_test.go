@@ -3,6 +3,8 @@ package move
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +51,18 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	v.markedBy(stage.hubID(t, second))
 	v.harmless()
 	t.Logf("killed and restarted: epochs were %v, are %v", epochs, after)
+
+	// The source is lost once more when the move begins. Its standby goes on with whatever is left to do.
+	writer := stage.second.Process
+	must(t, stage.second.StartHub())
+	await(t, patience, "the second hub has a standby", func(context.Context) error {
+		log, err := os.ReadFile(stage.second.Log())
+		if err == nil && strings.Count(string(log), "Credentials in use") < len(stage.d.Fleet.Members()) {
+			err = fmt.Errorf("it is not warm")
+		}
+		return err
+	})
+	must(t, writer.Kill())
 	stage.moves(t, second, first, after)
 }
 

@@ -21,12 +21,29 @@ import (
 // listTimeout bounds a list from a cache.
 const listTimeout = 5 * time.Second
 
+// warmTimeout bounds the look of a standby at a seal.
+const warmTimeout = 2 * time.Second
+
 // memberChanged asks for decisions about everything in the fleet of a member, and
 // tells the owner of a Cluster what is wrong with it.
 func (c *Controller) memberChanged(key fleet.Key) {
 	c.fleetChanged(key.Fleet)
 	c.wake(key.Fleet)
 	c.tell(key)
+	c.warmSeal(key.Fleet)
+}
+
+// warmSeal has a standby know what the copies of a fleet are sealed with. Should it be elected in the middle of a
+// move, the Secret may be gone by then, and without its key no copy can be let go of.
+func (c *Controller) warmSeal(fleetName string) {
+	if c.Tenure.Holds() {
+		return // it loads the seal when it needs it
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), warmTimeout)
+	defer cancel()
+	if _, err := c.Seals.Find(ctx, fleetName); err != nil {
+		log.FromContext(ctx).V(1).Info("The seal is not known yet", "fleet", fleetName, "err", err.Error())
+	}
 }
 
 // tell tells the owner of a Cluster what is wrong with it, once for each reason. A
