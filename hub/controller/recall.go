@@ -18,6 +18,7 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	known, ok := c.recorded[v.key]
 	c.mu.Unlock()
 	switch changed := ok && (v.found == nil || differs(v.found, &known)); {
+	case ok && !changed:
 	case changed && c.Elected(ctx): // a later tenure takes the election before it writes: asked for live, after the record
 		v.edited = true
 		if v.vanished = v.object == nil; v.vanished {

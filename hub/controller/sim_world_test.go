@@ -17,6 +17,14 @@ import (
 // thread, on a heap of events in virtual time. A process's blocking code is a task: a
 // coroutine that leaves whenever it waits for an answer or a timer. Everything that
 // happens follows from the seed.
+//
+// A seed covers 5 to 30 s with faults and about half a minute without, in which what was
+// promised ends and everything has to come right. It has two hub replicas, two or three
+// members with one or two readers each, one or two namespaces, and some of the faults:
+// processes and servers that stop, crash and restart, links cut one way or both, messages
+// lost, late, doubled or answered wrongly, stale lists and late watches, restored and edited
+// members, records and elections, operators' edits, and clocks anywhere within ε, many of
+// them at its limits.
 
 // world is one simulated run.
 type world struct {
