@@ -139,6 +139,12 @@ ASLEEP := 60s
 pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a replica ASLEEP, every step of a handover
 	go test -v -count=1 -timeout 2h ./e2e/pair -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
 
+N := 10
+
+.PHONY: chaos
+chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, seeds SEED and up; writes out/chaos.json
+	$(RUN) ./e2e/chaos -n $(N) -seed $(if $(filter 0,$(SEED)),1,$(SEED)) $(if $(TIMELINES),-timelines)
+
 ##@ Build what the above need (each does so by itself)
 
 .PHONY: k8s

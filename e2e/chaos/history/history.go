@@ -1,0 +1,165 @@
+// Package history is what a reader process of the fault drills tells about itself: a line when it calls the register and a
+// line when that returns. The line of a write also says by what right it was made.
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/chaos/register"
+)
+
+// Line is one line of a history, as JSON. All instants are readings of the boot clock.
+type Line struct {
+	// ID tells the calls of one process apart. A line with a Result belongs to the one without of the same ID.
+	ID int64 `json:"id"`
+	// At is when the line was made: before the call begins, or after it returned.
+	At        time.Duration `json:"at"`
+	Namespace string        `json:"ns,omitempty"`
+	// Right is nil for a read.
+	Right *Right `json:"right,omitempty"`
+	// Result is one of those below, and empty in the line before the call.
+	Result string `json:"result,omitempty"`
+	// State is what is written, or what was read.
+	register.State
+}
+
+// Right is an answer of the reader's rule: yes.
+type Right struct {
+	// The question was asked after Asked and had been answered at Told.
+	Asked time.Duration `json:"asked"`
+	Told  time.Duration `json:"told"`
+	// Left is what the reader was told to have left. It counts from an instant after Asked.
+	Left time.Duration `json:"left"`
+}
+
+// Results.
+const (
+	OK      = "ok"
+	Refused = "refused"
+	Unknown = "unknown" // an error, or a process that died: it may or may not have happened
+)
+
+// Writer appends lines to a file. It is safe for concurrent use.
+type Writer struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// NewWriter returns a Writer whose every line is one Write to out, so that no line of a process that is killed is lost.
+func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
+
+// Write appends a line.
+func (w *Writer) Write(l Line) error {
+	raw, err := json.Marshal(l)
+	if err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, err := w.out.Write(append(raw, '\n')); err != nil {
+		return fmt.Errorf("history: %w", err)
+	}
+	return nil
+}
+
+// Call is a call of the register by a process.
+type Call struct {
+	Line // the line before it
+	// Returned is when it had returned; Pending while that is not known, as of a process that was killed.
+	Returned time.Duration
+	// Result is Unknown while Returned is Pending.
+	Result string
+	// Read is what was read.
+	Read register.State
+}
+
+// Pending is later than everything.
+const Pending = time.Duration(1<<63 - 1)
+
+// File follows the history of one process. It is not safe for concurrent use.
+type File struct {
+	path string
+	read int64         // bytes taken in
+	open map[int64]int // by the ID of a call: its place in calls
+	// calls are in the order of their first lines
+	calls []Call
+}
+
+// Follow follows a file, which need not exist yet.
+func Follow(path string) *File { return &File{path: path, open: map[int64]int{}} }
+
+// Calls returns the calls so far which had not returned before the instant; it forgets the others. A last line that is
+// still being written is left for the next time.
+func (f *File) Calls(since time.Duration) ([]Call, error) {
+	if err := f.takeIn(); err != nil {
+		return nil, fmt.Errorf("history %s: at byte %d: %w", f.path, f.read, err)
+	}
+	kept := f.calls[:0]
+	clear(f.open)
+	for _, c := range f.calls {
+		if c.Returned >= since {
+			if c.Returned == Pending {
+				f.open[c.ID] = len(kept)
+			}
+			kept = append(kept, c)
+		}
+	}
+	f.calls = kept
+	return append([]Call(nil), kept...), nil
+}
+
+func (f *File) takeIn() error {
+	file, err := os.Open(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(f.read, io.SeekStart); err != nil {
+		return err
+	}
+	news, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	for {
+		raw, rest, whole := bytes.Cut(news, []byte{'\n'})
+		if !whole {
+			return nil
+		}
+		var line Line
+		if err := json.Unmarshal(raw, &line); err != nil {
+			return err
+		}
+		if err := f.take(line); err != nil {
+			return err
+		}
+		f.read += int64(len(raw)) + 1
+		news = rest
+	}
+}
+
+func (f *File) take(line Line) error {
+	i, open := f.open[line.ID]
+	switch {
+	case line.Result == "" && !open:
+		f.open[line.ID] = len(f.calls)
+		f.calls = append(f.calls, Call{Line: line, Returned: Pending, Result: Unknown})
+	case line.Result != "" && open:
+		c := &f.calls[i]
+		c.Returned, c.Result, c.Read = line.At, line.Result, line.State
+		delete(f.open, line.ID)
+	default:
+		return fmt.Errorf("line %d, result %q, has no partner", line.ID, line.Result)
+	}
+	return nil
+}

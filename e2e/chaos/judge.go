@@ -1,0 +1,161 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/chaos/history"
+	"github.com/leasecast/leasecast/e2e/chaos/register"
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+// permits are the spans in which readers were told that they may act: from the moment at which a reader had its
+// answer to the deadline that the answer implied. Both ends are on the safe side: at any instant of such a span the
+// reader may act for certain, so that two that overlap are wrong, however long a process slept and wherever.
+//
+// An answer that was over before it had arrived proves nothing and is left out.
+func permits(calls map[string][]history.Call) []drill.Act {
+	var spans []drill.Act
+	for _, member := range slices.Sorted(maps.Keys(calls)) {
+		for _, c := range calls[member] {
+			if c.Right == nil {
+				continue
+			}
+			end := c.Right.Asked + c.Right.Left
+			if end >= c.Right.Told {
+				spans = append(spans, drill.Act{Cluster: member, Namespace: c.Namespace, Epoch: c.Epoch, Begin: c.Right.Told, End: end, What: "permit"})
+			}
+		}
+	}
+	return spans
+}
+
+// Margin is how long, at least, nobody was permitted between one leader's last deadline and the next one's first
+// answer. ok is false if nothing changed.
+func margin(verdicts []drill.Verdict) (least time.Duration, ok bool) {
+	for _, v := range verdicts {
+		for _, c := range v.Changes {
+			if !ok || c.Gap() < least {
+				least, ok = c.Gap(), true
+			}
+		}
+	}
+	return least, ok
+}
+
+// stale are the writes of a term that came after one of a later term, taken or not.
+func stale(writes []register.Write) []register.Write {
+	highest := map[string]int64{}
+	var late []register.Write
+	for _, w := range writes {
+		if w.Epoch < highest[w.Namespace] {
+			late = append(late, w)
+		}
+		highest[w.Namespace] = max(highest[w.Namespace], w.Epoch)
+	}
+	return late
+}
+
+// writer is the member whose reader wrote a value.
+func writer(w register.Write) string {
+	name, _, _ := strings.Cut(w.Value, "-")
+	return name
+}
+
+const (
+	// recently is how old the last act of a reader may be that acts in a namespace.
+	recently = 4 * actEvery
+	// onWaking is how soon after waking a write is one that the pause delayed.
+	onWaking = time.Second
+)
+
+// terms tells, by namespace, in which epoch the readers of a member acted when one of them fell asleep.
+func termsAt(writes []register.Write, member string, asleep time.Duration) map[string]int64 {
+	at := map[string]int64{}
+	for _, w := range writes {
+		if w.Taken && w.At <= asleep && w.At > asleep-recently {
+			delete(at, w.Namespace)
+			if writer(w) == member {
+				at[w.Namespace] = w.Epoch
+			}
+		}
+	}
+	return at
+}
+
+// sleptThrough counts the terms in which a member's reader acted when it fell asleep, and those of them that had a
+// successor who acted before it woke.
+func sleptThrough(writes []register.Write, member string, asleep, woke time.Duration) (led, lost int) {
+	at := termsAt(writes, member, asleep)
+	return len(at), len(succeeded(writes, at, woke))
+}
+
+// succeeded are the namespaces whose term had a successor who acted before the instant.
+func succeeded(writes []register.Write, at map[string]int64, before time.Duration) map[string]bool {
+	lost := map[string]bool{}
+	for _, w := range writes {
+		if epoch, ok := at[w.Namespace]; ok && w.At < before && w.Epoch > epoch {
+			lost[w.Namespace] = true
+		}
+	}
+	return lost
+}
+
+// Slept is what came of readers that were stopped while they led and woke after a successor had acted.
+type Slept struct {
+	// Pauses counts pairs of a pause and a namespace.
+	Pauses int
+	// Unfenced are those of them after which the plain register took a write of the term that was over, Fenced those after
+	// which the fenced one did.
+	Unfenced, Fenced int
+}
+
+func (s *Slept) add(o Slept) {
+	s.Pauses += o.Pauses
+	s.Unfenced += o.Unfenced
+	s.Fenced += o.Fenced
+}
+
+// slept looks at every pause of a reader.
+func slept(writes []register.Write, faults []*Applied) Slept {
+	late := stale(writes)
+	var all Slept
+	for _, f := range faults {
+		if f.Woke == 0 || f.Kind != ReaderPause && f.Kind != Sleeper {
+			continue
+		}
+		for namespace := range succeeded(writes, termsAt(writes, f.Target, f.Began), f.Woke) {
+			all.Pauses++
+			unfenced, fenced := false, false
+			for _, w := range late {
+				if w.Namespace == namespace && writer(w) == f.Target && w.At >= f.Woke && w.At < f.Woke+onWaking {
+					unfenced, fenced = true, fenced || w.Taken
+				}
+			}
+			if unfenced {
+				all.Unfenced++
+			}
+			if fenced {
+				all.Fenced++
+			}
+		}
+	}
+	return all
+}
+
+// worstGap is the longest time between two acts in one namespace.
+func worstGap(writes []register.Write) (worst time.Duration, namespace string) {
+	last := map[string]time.Duration{}
+	for _, w := range writes {
+		if !w.Taken {
+			continue
+		}
+		if was, ok := last[w.Namespace]; ok && w.At-was > worst {
+			worst, namespace = w.At-was, w.Namespace
+		}
+		last[w.Namespace] = w.At
+	}
+	return worst, namespace
+}

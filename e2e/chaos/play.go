@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/chaos/history"
+	"github.com/leasecast/leasecast/e2e/chaos/register"
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+const (
+	// floor is how long a namespace may be without a leader once all faults have ended, by the protocol: a new tenure of the
+	// hub after h, and what the one before may have sent until then.
+	floor = 6*time.Second + 3*time.Second + 250*time.Millisecond
+	// slack is what comes on top: a replica of the hub that has lost its tenure ends, another starts, client-go's elector looks
+	// every 1 to 2.2 seconds, dead connections are found out, on a machine of two cores that does other things too.
+	slack = 20 * time.Second
+	// healing bounds the wait until the hub says of every cluster that it may be chosen: no namespace waits for that.
+	healing = 90 * time.Second
+	// playLimit bounds a schedule.
+	playLimit = 5 * time.Minute
+	// overlap is how far the evidence of a schedule reaches back before it: longer than a permit.
+	overlap = 4 * time.Second
+)
+
+// Outcome is what came of a schedule.
+type Outcome struct {
+	Seed uint64
+	// Began, Over and Ended are boot readings: of the beginning, of the end of the last fault, and of the evidence.
+	Began, Over, Ended time.Duration
+	Faults             []*Applied
+	// Acts counts the writes of readers, Permits the answers on which they acted.
+	Acts, Permits int
+	// Overlaps are pairs of permits that must not be.
+	Overlaps []drill.Breach
+	// Changes counts how often the leader of a namespace changed.
+	Changes int
+	// Margin is the least time between a leader's last deadline and its successor's first permit; 0 without a change.
+	Margin time.Duration
+	// Gap is the longest time without an act in a namespace.
+	Gap          time.Duration
+	GapNamespace string
+	// Recovery is how long after the last fault the last namespace had a leader that acts.
+	Recovery time.Duration
+	// Stuck says which namespaces had none, or what else did not come to rest.
+	Stuck []string
+	// Registers counts the histories that were checked, Unordered names those that no order explains.
+	Registers int
+	Unordered []string
+	Slept     Slept
+	// StaleUnfenced counts the writes of a term that came after one of a later term; StaleFenced those which the fenced
+	// register took.
+	StaleUnfenced, StaleFenced int
+	// HubExits counts replicas of the hub that ended by themselves.
+	HubExits int
+
+	evidence evidence
+}
+
+// evidence is what an outcome is judged by.
+type evidence struct {
+	calls   map[string][]history.Call
+	writes  []register.Write
+	permits []drill.Act
+	elected []election
+}
+
+// election is one sighting of who holds the hub's election.
+type election struct {
+	at     time.Duration
+	holder string
+}
+
+// Failed says whether anything was seen that must not be.
+func (o *Outcome) Failed() bool {
+	return len(o.Overlaps) > 0 || len(o.Stuck) > 0 || len(o.Unordered) > 0 || o.StaleFenced > 0
+}
+
+// play plays a schedule and judges it. An error means that it cannot be judged, and that the stage is broken.
+func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
+	defer cancel()
+	o := &Outcome{Seed: s.Seed, Began: drill.Now().Boot}
+	exits := st.hubExits()
+	o.Faults = make([]*Applied, len(s.Faults))
+	all, faultCtx := errgroup.WithContext(ctx)
+	for i, f := range s.Faults {
+		o.Faults[i] = &Applied{Fault: f}
+		all.Go(func() error {
+			if err := st.playFault(faultCtx, o.Began, o.Faults[i]); err != nil {
+				return fmt.Errorf("%s: %w", f, err)
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return o, err
+	}
+	o.Over = drill.Now().Boot
+	if err := st.recover(ctx, o); err != nil {
+		return o, err
+	}
+	o.HubExits = st.hubExits() - exits
+	return o, errors.Join(st.check(), st.judge(o))
+}
+
+func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) error {
+	if err := pass(ctx, began+a.At-drill.Now().Boot); err != nil {
+		return err
+	}
+	if a.Target == Leader {
+		a.Target = st.leader(a.Namespace)
+	}
+	unlock, err := st.lock(ctx, slices.Sorted(slices.Values(a.locks())))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	a.Began = drill.Now().Boot
+	err = st.apply(ctx, a)
+	a.Ended = drill.Now().Boot
+	return err
+}
+
+// leader is the member that acted last in a namespace.
+func (st *stage) leader(namespace string) string {
+	for _, w := range slices.Backward(st.store.Writes()) {
+		if w.Namespace == namespace && w.Taken {
+			return writer(w)
+		}
+	}
+	return homes(namespace)[0]
+}
+
+// recover waits until all is well again, and notes what does not become so in time.
+func (st *stage) recover(ctx context.Context, o *Outcome) error {
+	err := drill.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
+		if err := st.check(); err != nil {
+			return err
+		}
+		o.Stuck = nil
+		first := firstActs(st.store.Writes(), o.Over)
+		for _, namespace := range allNamespaces() {
+			at, acted := first[namespace]
+			if !acted {
+				o.Stuck = append(o.Stuck, "nobody acts in "+namespace)
+			}
+			o.Recovery = max(o.Recovery, at-o.Over)
+		}
+		if len(o.Stuck) > 0 {
+			return errors.New(o.Stuck[0])
+		}
+		return nil
+	})
+	if ctx.Err() != nil {
+		return err
+	}
+	err = drill.Await(ctx, healing, "all is well", st.well)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err != nil {
+		o.Stuck = append(o.Stuck, err.Error())
+	}
+	// What a reader that has just woken does late is part of the evidence.
+	return pass(ctx, onWaking)
+}
+
+func firstActs(writes []register.Write, after time.Duration) map[string]time.Duration {
+	first := map[string]time.Duration{}
+	for _, w := range writes {
+		if _, ok := first[w.Namespace]; !ok && w.Taken && w.At >= after {
+			first[w.Namespace] = w.At
+		}
+	}
+	return first
+}
+
+// well returns nil if every cluster may be chosen, and every namespace is led.
+func (st *stage) well(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, member := range memberNames() {
+		if err := st.eligible(ctx, member); err != nil {
+			return fmt.Errorf("%s: %w", member, err)
+		}
+	}
+	for _, namespace := range allNamespaces() {
+		r, err := st.d.Record(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		if r.Status.Phase != v1alpha1.PhaseLeading {
+			return fmt.Errorf("%s: phase %s: %s", namespace, r.Status.Phase, r.Status.Message)
+		}
+	}
+	return nil
+}
+
+// judge looks at the evidence.
+func (st *stage) judge(o *Outcome) (err error) {
+	o.Ended = drill.Now().Boot
+	since := o.Began - overlap
+	if o.evidence.calls, err = st.calls(since); err != nil {
+		return err
+	}
+	st.store.Forget(since)
+	writes := st.store.Writes()
+	o.evidence.writes, o.evidence.permits = writes, permits(o.evidence.calls)
+	for _, s := range st.election.Seen() {
+		if s.At.Boot >= since {
+			o.evidence.elected = append(o.evidence.elected, election{s.At.Boot, ptr.Deref(s.Object.Spec.HolderIdentity, "")})
+		}
+	}
+	for _, w := range writes {
+		if w.At >= o.Began {
+			o.Acts++
+		}
+	}
+	o.Permits = len(o.evidence.permits)
+	verdicts := drill.Judge(o.evidence.permits)
+	o.Overlaps = drill.Breaches(verdicts)
+	for _, v := range verdicts {
+		o.Changes += len(v.Changes)
+	}
+	o.Margin, _ = margin(verdicts)
+	o.Gap, o.GapNamespace = worstGap(writes)
+	o.Registers, o.Unordered = linearizable(o.evidence.calls)
+	o.Slept = slept(writes, o.Faults)
+	for _, w := range stale(writes) {
+		o.StaleUnfenced++
+		if w.Taken {
+			o.StaleFenced++
+		}
+	}
+	if o.Permits == 0 {
+		return errors.New("nobody acted: nothing was seen")
+	}
+	return nil
+}
+
+func (st *stage) hubExits() int {
+	n := 0
+	for _, s := range st.hubs {
+		n += s.restarts()
+	}
+	return n
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// report is out/chaos.json.
+type report struct {
+	Schedules int            `json:"schedules"`
+	Faults    int            `json:"faults"`
+	ByKind    map[Kind]tally `json:"faultsByKind"`
+	Acts      int            `json:"acts"`
+	Changes   int            `json:"leaderChanges"`
+	Overlaps  int            `json:"overlaps"`
+	// Margin is the least time between a leader's last deadline and its successor's first permit.
+	Margin   float64 `json:"leastMarginSeconds"`
+	WorstGap float64 `json:"worstGapSeconds"`
+	// Recovery is the longest time from the end of the last fault until every namespace had a leader that acts.
+	Recovery     float64 `json:"worstRecoverySeconds"`
+	Stuck        int     `json:"stuck"`
+	Registers    int     `json:"registersChecked"`
+	Linearizable int     `json:"registersLinearizable"`
+	// ReaderPauses counts pairs of a pause and a namespace: the reader acted there when it was stopped, and woke
+	// after a successor had acted.
+	ReaderPauses int `json:"readerPausesPastTheTerm"`
+	// The next two are of a thousand of these: after how many of them the plain register took a write of the term that was
+	// over, and after how many the fenced one did.
+	StaleUnfenced float64  `json:"staleUnfencedPerThousand"`
+	StaleFencedPT float64  `json:"staleFencedPerThousand"`
+	StaleWrites   int      `json:"staleUnfencedWrites"`
+	StaleFenced   int      `json:"staleFenced"`
+	HubExits      int      `json:"hubReplicasThatGaveUp"`
+	Failed        []string `json:"failedSeeds"`
+	Runs          []run    `json:"runs"`
+
+	slept  Slept
+	margin bool
+}
+
+// tally counts the faults of one kind.
+type tally struct {
+	Played int `json:"played"`
+	// Took counts those whose effect was seen, apart from what readers did.
+	Took int `json:"effectSeen"`
+}
+
+// run is one schedule in the report. Times are seconds from its beginning.
+type run struct {
+	Seed     uint64   `json:"seed"`
+	Verdict  []string `json:"verdict"`
+	Faults   []string `json:"faults"`
+	Changes  int      `json:"leaderChanges"`
+	Margin   float64  `json:"marginSeconds"`
+	Gap      float64  `json:"gapSeconds"`
+	Recovery float64  `json:"recoverySeconds"`
+	Timeline string   `json:"timeline,omitempty"`
+}
+
+func newReport() *report { return &report{ByKind: map[Kind]tally{}, Failed: []string{}, Runs: []run{}} }
+
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
+
+// add takes in an outcome. timeline is the file of its timeline, if there is one.
+func (r *report) add(o *Outcome, timeline string) {
+	r.Schedules++
+	entry := run{
+		Seed: o.Seed, Verdict: o.verdict(), Changes: o.Changes, Margin: seconds(o.Margin), Gap: seconds(o.Gap),
+		Recovery: seconds(o.Recovery), Timeline: timeline,
+	}
+	for _, f := range o.Faults {
+		r.Faults++
+		t := r.ByKind[f.Kind]
+		t.Played++
+		if f.Took {
+			t.Took++
+		}
+		r.ByKind[f.Kind] = t
+		entry.Faults = append(entry.Faults, fmt.Sprintf("%s: %s", f.Fault, f.Effect))
+	}
+	r.Acts += o.Acts
+	r.Changes += o.Changes
+	r.Overlaps += len(o.Overlaps)
+	if o.Changes > 0 && (!r.margin || seconds(o.Margin) < r.Margin) {
+		r.Margin, r.margin = seconds(o.Margin), true
+	}
+	r.WorstGap = max(r.WorstGap, seconds(o.Gap))
+	r.Recovery = max(r.Recovery, seconds(o.Recovery))
+	r.Stuck += len(o.Stuck)
+	r.Registers += o.Registers
+	r.Linearizable += o.Registers - len(o.Unordered)
+	r.slept.add(o.Slept)
+	r.ReaderPauses = r.slept.Pauses
+	if n := r.slept.Pauses; n > 0 {
+		r.StaleUnfenced = math.Round(1000 * float64(r.slept.Unfenced) / float64(n))
+		r.StaleFencedPT = math.Round(1000 * float64(r.slept.Fenced) / float64(n))
+	}
+	r.StaleWrites += o.StaleUnfenced
+	r.StaleFenced += o.StaleFenced
+	r.HubExits += o.HubExits
+	if o.Failed() {
+		r.Failed = append(r.Failed, fmt.Sprint(o.Seed))
+	}
+	r.Runs = append(r.Runs, entry)
+}
+
+// verdict says what is wrong, a line each.
+func (o *Outcome) verdict() []string {
+	lines := []string{}
+	for _, b := range o.Overlaps {
+		lines = append(lines, b.String())
+	}
+	lines = append(lines, o.Stuck...)
+	for _, namespace := range o.Unordered {
+		lines = append(lines, "the history of the register of "+namespace+" is not linearizable")
+	}
+	if o.StaleFenced > 0 {
+		lines = append(lines, fmt.Sprintf("the fenced register took %d writes of a term that was over", o.StaleFenced))
+	}
+	return lines
+}
+
+func (r *report) write(file string) error {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}
+
+// summary is for the end of a run.
+func (r *report) summary() string {
+	var out strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	line("%d schedules, %d faults, %d acts, %d changes of leader", r.Schedules, r.Faults, r.Acts, r.Changes)
+	line("  %-26s %7s %12s", "kind of fault", "played", "effect seen")
+	for _, k := range slices.Sorted(maps.Keys(r.ByKind)) {
+		line("  %-26s %7d %12d", k, r.ByKind[k].Played, r.ByKind[k].Took)
+	}
+	line("overlaps                               %d   (least margin between two leaders: %.3f s)", r.Overlaps, r.Margin)
+	line("stuck                                  %d   (worst recovery %.1f s, limit %.1f s; worst gap %.1f s)", r.Stuck, r.Recovery, (floor + slack).Seconds(), r.WorstGap)
+	line("histories linearizable                 %d of %d", r.Linearizable, r.Registers)
+	line("reader stopped past its term           %d times; a write of the term that was over then reached", r.ReaderPauses)
+	line("    a store that does not fence        %.0f in a thousand times", r.StaleUnfenced)
+	line("    a store that fences by the epoch   %.0f in a thousand times", r.StaleFencedPT)
+	if len(r.Failed) > 0 {
+		line("FAILED seeds                           %s", strings.Join(r.Failed, " "))
+	}
+	return out.String()
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/e2e/chaos/history"
+	"github.com/leasecast/leasecast/e2e/chaos/register"
+	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+// startLimit bounds the start of a fleet, with the building of our own programs.
+const startLimit = 5 * time.Minute
+
+// readerRules are all that a reader may do.
+var readerRules = []rbacv1.PolicyRule{
+	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
+}
+
+// stage is a fleet on which schedules are played, one after the other.
+type stage struct {
+	d        *drill.Drill
+	store    *register.Server
+	election *drill.Watch[*coordinationv1.Lease]
+	hubs     map[string]*slot
+	readers  map[string]*slot
+	dir      string
+	program  string // the reader
+
+	running context.Context // ends with the stage
+	stop    context.CancelFunc
+
+	locks map[string]chan struct{} // a token each, while nobody has the lock
+
+	mu        sync.Mutex
+	histories map[string][]*told // by member
+	counter   int                // for names and priorities that nobody had before
+}
+
+// start puts everything on stage. After an error nothing is left running.
+func start(ctx context.Context, dir string, progress func(string)) (st *stage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
+	}
+	d, err := drill.Start(ctx, drill.Options{Members: cast, Timings: drill.Fast, Dir: dir, Progress: progress})
+	if err != nil {
+		return nil, err
+	}
+	st = &stage{
+		d: d, dir: dir, hubs: map[string]*slot{}, readers: map[string]*slot{},
+		histories: map[string][]*told{}, locks: map[string]chan struct{}{}, counter: 1000,
+	}
+	st.running, st.stop = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.close())
+		}
+	}()
+	if st.store, err = register.Serve(&clock.System{}); err != nil {
+		return nil, err
+	}
+	st.program = filepath.Join(dir, "reader")
+	build := exec.CommandContext(ctx, "go", "build", "-o", st.program, "github.com/leasecast/leasecast/e2e/chaos/reader")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the reader: %w: %s", err, out)
+	}
+	for _, m := range cast {
+		if err := st.addReader(ctx, m.Name); err != nil {
+			return nil, err
+		}
+	}
+	for i, name := range hubReplicas {
+		var first *drill.Process
+		if i == 0 {
+			first = d.Hubs()[0]
+		}
+		if st.hubs[name], err = newSlot(st.running, name, true, first, func(int) (*drill.Process, error) { return d.StartHub() }); err != nil {
+			return nil, err
+		}
+	}
+	st.election, err = drill.Observe(ctx, d.HubClient(), &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(drill.HubNamespace))
+	return st, err
+}
+
+// addReader gives a reader an account in its member, and starts it.
+func (st *stage) addReader(ctx context.Context, member string) error {
+	server := st.d.Fleet.Member(member)
+	config, err := server.ServiceAccountConfig(ctx, "readers", "reader", readerRules)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := fleet.Kubeconfig(member, config)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(st.readerKubeconfig(member), kubeconfig, 0o600); err != nil {
+		return err
+	}
+	st.readers[member], err = newSlot(st.running, member+" reader", false, nil, func(generation int) (*drill.Process, error) {
+		return st.startReader(member, fmt.Sprintf("%s-%d", member, generation))
+	})
+	return err
+}
+
+func (st *stage) readerKubeconfig(member string) string {
+	return filepath.Join(st.dir, "reader-"+member+".kubeconfig")
+}
+
+// startReader starts a process whose values begin with the name: the member's, a dash and something that is its own.
+func (st *stage) startReader(member, name string, more ...string) (*drill.Process, error) {
+	file := filepath.Join(st.dir, name+".history")
+	p, err := drill.StartProcess("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program, append([]string{
+		"-kubeconfig=" + st.readerKubeconfig(member),
+		"-namespaces=" + strings.Join(namespacesOf(member), ","),
+		"-register=" + st.store.URL(),
+		"-history=" + file,
+		"-name=" + name,
+		"-every=" + actEvery.String(),
+		"-work=" + work.String(),
+		"-max-clock-skew=" + drill.Fast.Skew.String(),
+	}, more...)...)
+	if err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.histories[member] = append(st.histories[member], &told{history.Follow(file), file, p})
+	return p, nil
+}
+
+// told is the history of one process.
+type told struct {
+	*history.File
+	path    string
+	process *drill.Process
+}
+
+// calls returns, by member, what its readers called and had not returned before the instant. What a reader left open
+// that was killed before, took effect then or never will.
+func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	all := map[string][]history.Call{}
+	for member, histories := range st.histories {
+		var kept []*told
+		for _, h := range histories {
+			dead := false
+			select {
+			case <-h.process.Ended():
+				dead = true
+			default:
+			}
+			calls, err := h.Calls(since)
+			if err != nil {
+				return nil, err
+			}
+			calls = slices.DeleteFunc(calls, func(c history.Call) bool { return dead && c.Returned == history.Pending && c.At < since })
+			all[member] = append(all[member], calls...)
+			if dead && len(calls) == 0 {
+				if err := os.Remove(h.path); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			kept = append(kept, h)
+		}
+		st.histories[member] = kept
+	}
+	return all, nil
+}
+
+// number is one that nobody had before.
+func (st *stage) number() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.counter++
+	return st.counter
+}
+
+// lock takes the locks, which are in one order for all, and returns what gives them back.
+func (st *stage) lock(ctx context.Context, names []string) (unlock func(), err error) {
+	var taken []chan struct{}
+	unlock = func() {
+		for _, l := range taken {
+			l <- struct{}{}
+		}
+	}
+	for _, name := range names {
+		st.mu.Lock()
+		l, ok := st.locks[name]
+		if !ok {
+			l = make(chan struct{}, 1)
+			l <- struct{}{}
+			st.locks[name] = l
+		}
+		st.mu.Unlock()
+		select {
+		case <-l:
+			taken = append(taken, l)
+		case <-ctx.Done():
+			unlock()
+			return nil, context.Cause(ctx)
+		}
+	}
+	return unlock, nil
+}
+
+// server is that of a member or the hub's.
+func (st *stage) server(name string) *fleet.Server {
+	if name == hubServer {
+		return st.d.Fleet.Hub()
+	}
+	return st.d.Fleet.Member(name)
+}
+
+// slots are the places of all our processes.
+func (st *stage) slots() []*slot {
+	var all []*slot
+	for _, name := range hubReplicas {
+		all = append(all, st.hubs[name])
+	}
+	for _, name := range memberNames() {
+		all = append(all, st.readers[name])
+	}
+	return all
+}
+
+// check returns an error if a process ended as it must not.
+func (st *stage) check() error {
+	var errs []error
+	for _, s := range st.slots() {
+		errs = append(errs, s.check())
+	}
+	return errors.Join(errs...)
+}
+
+// close ends everything and returns when all is gone.
+func (st *stage) close() error {
+	st.stop()
+	for _, s := range st.slots() {
+		if s != nil {
+			<-s.done
+		}
+	}
+	var errs []error
+	if st.election != nil {
+		st.election.Stop()
+	}
+	errs = append(errs, st.d.Stop())
+	if st.store != nil {
+		errs = append(errs, st.store.Close())
+	}
+	return errors.Join(errs...)
+}
