@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -29,10 +30,29 @@ func permits(calls map[string][]history.Call) []drill.Act {
 			}
 		}
 	}
-	return spans
+	return join(spans)
 }
 
-// Margin is how long, at least, nobody was permitted between one leader's last deadline and the next one's first
+// join makes one span of those of one term in one cluster that touch, as those of a term that is renewed in time do.
+func join(spans []drill.Act) []drill.Act {
+	slices.SortStableFunc(spans, func(a, b drill.Act) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Begin, b.Begin))
+	})
+	var joined []drill.Act
+	for _, s := range spans {
+		if n := len(joined); n > 0 {
+			last := &joined[n-1]
+			if last.Namespace == s.Namespace && last.Cluster == s.Cluster && last.Epoch == s.Epoch && last.End >= s.Begin {
+				last.End = max(last.End, s.End)
+				continue
+			}
+		}
+		joined = append(joined, s)
+	}
+	return joined
+}
+
+// margin is how long, at least, nobody was permitted between one leader's last deadline and the next one's first
 // answer. ok is false if nothing changed.
 func margin(verdicts []drill.Verdict) (least time.Duration, ok bool) {
 	for _, v := range verdicts {
@@ -71,7 +91,7 @@ const (
 	onWaking = time.Second
 )
 
-// terms tells, by namespace, in which epoch the readers of a member acted when one of them fell asleep.
+// termsAt tells, by namespace, in which epoch the readers of a member acted when one of them fell asleep.
 func termsAt(writes []register.Write, member string, asleep time.Duration) map[string]int64 {
 	at := map[string]int64{}
 	for _, w := range writes {
@@ -158,4 +178,21 @@ func worstGap(writes []register.Write) (worst time.Duration, namespace string) {
 		last[w.Namespace] = w.At
 	}
 	return worst, namespace
+}
+
+// recovery is how long after the instant the last namespace had a leader that acts. stuck names those that had none.
+func recovery(writes []register.Write, over time.Duration) (last time.Duration, stuck []string) {
+	first := map[string]time.Duration{}
+	for _, w := range writes {
+		if _, ok := first[w.Namespace]; !ok && w.Taken && w.At >= over {
+			first[w.Namespace] = w.At
+			last = max(last, w.At-over)
+		}
+	}
+	for _, namespace := range allNamespaces() {
+		if _, acted := first[namespace]; !acted {
+			stuck = append(stuck, "nobody acts in "+namespace)
+		}
+	}
+	return last, stuck
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"sort"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -13,8 +16,12 @@ import (
 	"github.com/leasecast/leasecast/e2e/chaos/register"
 )
 
-// checkLimit bounds the check of one history.
-const checkLimit = time.Minute
+const (
+	// checkLimit bounds the check of one history.
+	checkLimit = time.Minute
+	// reading is how far two processes may be apart that read the boot clock at once: see clock.System.
+	reading = 50 * time.Microsecond
+)
 
 // fenced is what the model knows of a fenced register. At the beginning of a history that is nothing.
 type fenced struct {
@@ -56,7 +63,8 @@ var model = porcupine.Model{
 }
 
 // operations turns calls into histories of one register each. What has no known result may take effect at any later
-// time, or never; a read that has none says nothing.
+// time, or never; a read that has none says nothing. Calls that follow each other more closely than the clock can be read count as
+// concurrent.
 func operations(calls map[string][]history.Call) map[string][]porcupine.Operation {
 	all := map[string][]porcupine.Operation{}
 	for client, member := range slices.Sorted(maps.Keys(calls)) {
@@ -65,8 +73,8 @@ func operations(calls map[string][]history.Call) map[string][]porcupine.Operatio
 				ClientId: client,
 				Input:    input{c.Right != nil, c.State},
 				Output:   output{c.Result, c.Read},
-				Call:     int64(c.At),
-				Return:   int64(c.Returned),
+				Call:     int64(c.At - reading),
+				Return:   int64(c.Returned + reading),
 			}
 			if c.Result == history.Unknown {
 				if c.Right == nil {
@@ -80,14 +88,71 @@ func operations(calls map[string][]history.Call) map[string][]porcupine.Operatio
 	return all
 }
 
-// linearizable checks the history of each register, and returns those of the namespaces for which no order explains
-// it, or none was found in time.
-func linearizable(calls map[string][]history.Call) (checked int, wrong []string) {
+// linearizable checks the history of each register. wrong says, for each of the namespaces for which no order explains it, or
+// none was found in time, what stands at the end of its shortest beginning that is wrong. The histories end at an
+// instant before they were collected: of what came later, one reader may have told already and another not yet.
+func linearizable(calls map[string][]history.Call, end time.Duration) (checked int, wrong []string) {
 	all := operations(calls)
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {
-		if porcupine.CheckOperationsTimeout(model, all[namespace], checkLimit) != porcupine.Ok {
-			wrong = append(wrong, namespace)
+		if ops := until(all[namespace], int64(end)); porcupine.CheckOperationsTimeout(model, ops, checkLimit) != porcupine.Ok {
+			wrong = append(wrong, namespace+": "+explain(ops))
 		}
 	}
 	return len(all), wrong
+}
+
+// explain tells the last calls of the shortest beginning of a history that is not linearizable.
+func explain(ops []porcupine.Operation) string {
+	const told = 6
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	n := sort.Search(len(ops), func(n int) bool {
+		return porcupine.CheckOperationsTimeout(model, until(ops, ops[n].Return), checkLimit) != porcupine.Ok
+	})
+	var last []string
+	for _, op := range ops[max(0, n-told+1):min(n+1, len(ops))] {
+		last = append(last, fmt.Sprintf("%v from %d to %d ns", model.DescribeOperation(op.Input, op.Output), op.Call, op.Return))
+	}
+	// A value that was read too early is easier to understand beside its writing.
+	for _, op := range ops {
+		if n < len(ops) && op.Input.(input).write && op.Input.(input).State == ops[n].Output.(output).State {
+			last = append(last, fmt.Sprintf("that was written from %d to %d ns", op.Call, op.Return))
+		}
+	}
+	return strings.Join(last, "; ")
+}
+
+// until is what was known of a history at an instant: what had not returned has no result.
+func until(ops []porcupine.Operation, instant int64) []porcupine.Operation {
+	var known []porcupine.Operation
+	for _, op := range ops {
+		switch write := op.Input.(input).write; {
+		case op.Return <= instant:
+			known = append(known, op)
+		case op.Call <= instant && write:
+			op.Output, op.Return = output{result: history.Unknown}, math.MaxInt64
+			known = append(known, op)
+		}
+	}
+	return known
+}
+
+// clockError is how far, at least, a reader's clock was off: by how much the instant at which the store saw a write lies outside
+// of the call, as the reader dates it. Evidence is worth nothing when that is much.
+func clockError(calls map[string][]history.Call, writes []register.Write) (worst time.Duration, member string) {
+	seen := map[string]time.Duration{}
+	for _, w := range writes {
+		seen[w.Value] = w.At
+	}
+	for _, m := range slices.Sorted(maps.Keys(calls)) {
+		for _, c := range calls[m] {
+			at, ok := seen[c.Value]
+			if !ok || c.Right == nil || c.Result == history.Unknown {
+				continue
+			}
+			if off := max(c.At-at, at-c.Returned); off > worst {
+				worst, member = off, m
+			}
+		}
+	}
+	return worst, member
 }

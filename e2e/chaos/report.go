@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/drill"
 )
 
 // report is out/chaos.json.
@@ -114,17 +116,29 @@ func (r *report) add(o *Outcome, timeline string) {
 // verdict says what is wrong, a line each.
 func (o *Outcome) verdict() []string {
 	lines := []string{}
+	if o.Unsound != "" {
+		lines = append(lines, o.Unsound)
+	}
 	for _, b := range o.Overlaps {
-		lines = append(lines, b.String())
+		lines = append(lines, relative(b, o.Began).String())
 	}
 	lines = append(lines, o.Stuck...)
-	for _, namespace := range o.Unordered {
-		lines = append(lines, "the history of the register of "+namespace+" is not linearizable")
+	for _, what := range o.Unordered {
+		lines = append(lines, "a register is not linearizable: "+what)
 	}
 	if o.StaleFenced > 0 {
 		lines = append(lines, fmt.Sprintf("the fenced register took %d writes of a term that was over", o.StaleFenced))
 	}
 	return lines
+}
+
+// relative counts the times of a breach from an instant.
+func relative(b drill.Breach, began time.Duration) drill.Breach {
+	for _, a := range []*drill.Act{&b.Earlier, &b.Later} {
+		a.Begin -= began
+		a.End -= began
+	}
+	return b
 }
 
 func (r *report) write(file string) error {

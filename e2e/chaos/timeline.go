@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/chaos/history"
-	"github.com/leasecast/leasecast/e2e/drill"
 )
 
 //go:embed timeline.html.tmpl
@@ -220,7 +219,10 @@ func (d *drawing) namespace(o *Outcome, namespace string, y float64) float64 {
 				d.box(f.Began, f.Ended, y+1, laneRow-2, "shadow "+family(f.Kind), string(f.Kind)+" of "+member, "")
 			}
 		}
-		for _, s := range spans(o.evidence.permits, member, namespace) {
+		for _, s := range o.evidence.permits {
+			if s.Cluster != member || s.Namespace != namespace {
+				continue
+			}
 			title := fmt.Sprintf("%s could act in epoch %d from %.3f s to %.3f s", member, s.Epoch, (s.Begin - o.Began).Seconds(), (s.End - o.Began).Seconds())
 			d.box(s.Begin, s.End, y+3, laneRow-6, "permit", title, fmt.Sprint(s.Epoch))
 		}
@@ -229,7 +231,7 @@ func (d *drawing) namespace(o *Outcome, namespace string, y float64) float64 {
 	}
 	for _, b := range o.Overlaps {
 		if b.Later.Namespace == namespace {
-			d.box(b.Later.Begin, max(b.Later.Begin, min(b.Earlier.End, b.Later.End)), top, y-top, "overlap", b.String(), "")
+			d.box(b.Later.Begin, max(b.Later.Begin, min(b.Earlier.End, b.Later.End)), top, y-top, "overlap", relative(b, o.Began).String(), "")
 		}
 	}
 	return y
@@ -251,20 +253,4 @@ func (d *drawing) acts(o *Outcome, member, namespace string, y float64) {
 			d.box(c.At, c.At, y+1, laneRow-2, "act refused", fmt.Sprintf("a write in epoch %d at %.3f s: the fenced register refused it", c.Epoch, (c.At-o.Began).Seconds()), "")
 		}
 	}
-}
-
-// spans joins the permits of one member in one namespace that belong to one term and touch.
-func spans(permits []drill.Act, member, namespace string) []drill.Act {
-	var joined []drill.Act
-	for _, p := range permits {
-		if p.Cluster != member || p.Namespace != namespace {
-			continue
-		}
-		if n := len(joined); n > 0 && joined[n-1].Epoch == p.Epoch && joined[n-1].End >= p.Begin {
-			joined[n-1].End = max(joined[n-1].End, p.End)
-			continue
-		}
-		joined = append(joined, p)
-	}
-	return joined
 }

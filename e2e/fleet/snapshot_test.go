@@ -25,8 +25,8 @@ func newConfigMap(t *testing.T, c *kubernetes.Clientset, name string) *corev1.Co
 	return object
 }
 
-// writeAlot is for versions that a start of the server does not reach, which writes some things itself.
-func writeAlot(t *testing.T, c *kubernetes.Clientset, name string) *corev1.ConfigMap {
+// writeALot is for versions that a start of the server does not reach, which writes some things itself.
+func writeALot(t *testing.T, c *kubernetes.Clientset, name string) *corev1.ConfigMap {
 	t.Helper()
 	for i := range 200 {
 		newConfigMap(t, c, fmt.Sprintf("%s-%d", name, i))
@@ -59,7 +59,7 @@ func restore(t *testing.T, f *Fleet) {
 		t.Error("east took a snapshot of west")
 	}
 	for range 2 {
-		lost := writeAlot(t, newClient(t, west.AdminConfig()), "lost")
+		lost := writeALot(t, newClient(t, west.AdminConfig()), "lost")
 		if err := west.Restore(t.Context(), snapshot); err != nil {
 			t.Fatal(err)
 		}
