@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -133,7 +134,7 @@ func (st *stage) rotate(ctx context.Context, a *Applied) error {
 	if err != nil {
 		return err
 	}
-	if err := st.d.Fleet.SetKubeconfig(ctx, drill.FleetNamespace, a.Target, wrong); err != nil {
+	if err := st.setKubeconfig(ctx, a.Target, wrong); err != nil {
 		return err
 	}
 	if err := pass(ctx, a.For); err != nil {
@@ -154,10 +155,12 @@ func (st *stage) newUser(ctx context.Context, member string) error {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
 	last := &rbacv1.ClusterRoleBindingList{}
-	if err := c.List(ctx, last, client.HasLabels{userLabel}); err != nil {
+	if err := insist(ctx, func(ctx context.Context) error { return c.List(ctx, last, client.HasLabels{userLabel}) }); err != nil {
 		return err
 	}
-	if err := c.Create(ctx, binding); err != nil {
+	if err := insist(ctx, func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Create(ctx, binding.DeepCopy()))
+	}); err != nil {
 		return err
 	}
 	config, err := server.UserConfig(name)
@@ -168,15 +171,29 @@ func (st *stage) newUser(ctx context.Context, member string) error {
 	if err != nil {
 		return err
 	}
-	if err := st.d.Fleet.SetKubeconfig(ctx, drill.FleetNamespace, member, kubeconfig); err != nil {
+	if err := st.setKubeconfig(ctx, member, kubeconfig); err != nil {
 		return err
 	}
 	for i := range last.Items {
-		if err := c.Delete(ctx, &last.Items[i]); err != nil {
+		if err := insist(ctx, func(ctx context.Context) error {
+			return client.IgnoreNotFound(c.Delete(ctx, &last.Items[i]))
+		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (st *stage) setKubeconfig(ctx context.Context, member string, kubeconfig []byte) error {
+	return insist(ctx, func(ctx context.Context) error {
+		return st.d.Fleet.SetKubeconfig(ctx, drill.FleetNamespace, member, kubeconfig)
+	})
+}
+
+// insist repeats a request of the drill's own to an API server that no fault of the schedule holds at the moment: on a machine that
+// is busy, etcd may take longer than the API server waits. The request must be one that can be repeated.
+func insist(ctx context.Context, request func(context.Context) error) error {
+	return drill.Await(ctx, gonePatience, "the API server does what the drill asks for", request)
 }
 
 // prefer changes the priority of a cluster: above or below all others.
@@ -186,7 +203,7 @@ func (st *stage) prefer(ctx context.Context, a *Applied) error {
 		priority = 1
 	}
 	a.saw(true, "priority %d", priority)
-	return st.d.SetPriority(ctx, a.Target, priority)
+	return insist(ctx, func(ctx context.Context) error { return st.d.SetPriority(ctx, a.Target, priority) })
 }
 
 // eligible returns nil if the hub says that a cluster may be chosen wherever it takes part.
@@ -239,17 +256,27 @@ func (st *stage) applyObject(ctx context.Context, a *Applied) error {
 		l := &coordinationv1.Lease{}
 		return l, c.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: v1alpha1.DefaultLeaseName}, l)
 	}
-	was, err := copyOf(ctx)
-	if client.IgnoreNotFound(err) != nil {
+	var was *coordinationv1.Lease
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		was, err = copyOf(ctx)
+		return client.IgnoreNotFound(err)
+	})
+	if err != nil {
 		return err
 	}
-	if err != nil {
+	if was.UID == "" {
 		a.saw(false, "there was no copy")
 		return nil
 	}
 	began := drill.Now().Boot
 	if a.Kind == LeaseDelete {
-		if err := c.Delete(ctx, was); client.IgnoreNotFound(err) != nil {
+		if err := insist(ctx, func(ctx context.Context) error {
+			err := c.Delete(ctx, was, client.Preconditions{UID: &was.UID})
+			if apierrors.IsConflict(err) { // it is gone, and another one is there
+				return nil
+			}
+			return client.IgnoreNotFound(err)
+		}); err != nil {
 			return err
 		}
 		err := await(ctx, func(ctx context.Context) error {
@@ -277,18 +304,18 @@ func mended(err error, began time.Duration) string {
 // recreate deletes a namespace, waits until it is gone, and makes it again.
 func recreate(ctx context.Context, c client.Client, a *Applied) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.Namespace}}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil {
+	if err := insist(ctx, func(ctx context.Context) error { return c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace) }); err != nil {
 		return err
 	}
 	was := namespace.UID
-	if err := c.Delete(ctx, namespace); err != nil {
+	if err := insist(ctx, func(ctx context.Context) error { return client.IgnoreNotFound(c.Delete(ctx, namespace)) }); err != nil {
 		return err
 	}
-	err := drill.Await(ctx, gonePatience, "namespace "+a.Namespace+" is gone from "+a.Target, func(ctx context.Context) error {
+	err := insist(ctx, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		return errors.New("it is still there")
+		return fmt.Errorf("namespace %s is still in %s", a.Namespace, a.Target)
 	})
 	if err != nil {
 		return err
@@ -296,8 +323,14 @@ func recreate(ctx context.Context, c client.Client, a *Applied) error {
 	if err := pass(ctx, a.For); err != nil {
 		return err
 	}
-	again := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.Namespace}}
-	if err := c.Create(ctx, again); err != nil {
+	again := &corev1.Namespace{}
+	if err := insist(ctx, func(ctx context.Context) error {
+		again = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.Namespace}}
+		if err := c.Create(ctx, again); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		return c.Get(ctx, client.ObjectKeyFromObject(again), again)
+	}); err != nil {
 		return err
 	}
 	a.saw(again.UID != was, "gone, and there again as another")

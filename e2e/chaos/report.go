@@ -113,13 +113,20 @@ func (r *report) add(o *Outcome, timeline string) {
 	r.Runs = append(r.Runs, entry)
 }
 
+// mostTold is how many overlaps of a schedule are told one by one.
+const mostTold = 20
+
 // verdict says what is wrong, a line each.
 func (o *Outcome) verdict() []string {
 	lines := []string{}
 	if o.Unsound != "" {
 		lines = append(lines, o.Unsound)
 	}
-	for _, b := range o.Overlaps {
+	for i, b := range o.Overlaps {
+		if i == mostTold {
+			lines = append(lines, fmt.Sprintf("and %d more overlaps", len(o.Overlaps)-i))
+			break
+		}
 		lines = append(lines, relative(b, o.Began).String())
 	}
 	lines = append(lines, o.Stuck...)

@@ -68,8 +68,11 @@ func (st *stage) goBack(ctx context.Context, a *Applied, s *fleet.Server) (err e
 	if err := pass(ctx, a.For); err != nil {
 		return err
 	}
-	was, err := version(ctx, st.client(a.Target))
-	if err != nil {
+	var was uint64
+	if err := insist(ctx, func(ctx context.Context) (err error) {
+		was, err = version(ctx, st.client(a.Target))
+		return err
+	}); err != nil {
 		return err
 	}
 	if err := s.Restore(ctx, snapshot); err != nil {
