@@ -17,8 +17,10 @@ CAPI_VERSION := $(call pinned,sigs.k8s.io/cluster-api,e2e/capi/go.mod)
 # against an API server that has none. $(1) is the package, $(2) the version.
 stamp = -X $(1).gitVersion=$(2) -X $(1).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(2)))) -X $(1).gitMinor=$(word 2,$(subst ., ,$(2)))
 
-# Regenerates in the checkout $(1) what is derived from the API types.
-generate-in = (cd $(1) && $(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=config/crd/bases)
+# Regenerates in the checkout $(1) what is derived from the API types, the sample's included.
+SAMPLE_API := e2e/guestbook/api
+generate-in = (cd $(1) && $(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=config/crd/bases && \
+	$(CONTROLLER_GEN) object crd paths=./$(SAMPLE_API)/... output:crd:artifacts:config=$(SAMPLE_API))
 
 CONTROLLER_GEN_VERSION := v0.21.0
 GOLANGCI_LINT_VERSION := v2.12.2
@@ -89,8 +91,9 @@ test: ## Run verify, lint, sim, unit and integration: the one command before a c
 
 .PHONY: verify
 verify: $(CONTROLLER_GEN) ## Check that generated files and go.mod are up to date
-	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; cp -R go.mod go.sum api "$$fresh" && $(call generate-in,"$$fresh") && \
-	{ diff -ru api "$$fresh/api" && diff -ru config/crd/bases "$$fresh/config/crd/bases" || \
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; cp -R go.mod go.sum api "$$fresh" && \
+	mkdir -p "$$fresh/$(SAMPLE_API)" && cp -R $(SAMPLE_API)/. "$$fresh/$(SAMPLE_API)" && $(call generate-in,"$$fresh") && \
+	{ diff -ru api "$$fresh/api" && diff -ru $(SAMPLE_API) "$$fresh/$(SAMPLE_API)" && diff -ru config/crd/bases "$$fresh/config/crd/bases" || \
 		{ echo "generated files differ from the API types: run make generate and commit the result" >&2; exit 1; }; }
 	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy: run go mod tidy and commit the result" >&2; exit 1; }
 

@@ -36,8 +36,6 @@ const (
 	MostUnreachable Reason = "MostUnreachable"
 	// PolicyGone: no policy claims the namespace any more.
 	PolicyGone Reason = "PolicyGone"
-	// NamespaceGone: the namespace exists in no cluster any more.
-	NamespaceGone Reason = "NamespaceGone"
 )
 
 // Why a cluster is, or is not, a candidate; also why a leader is being replaced.
