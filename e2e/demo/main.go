@@ -112,7 +112,7 @@ func demo(ctx context.Context) (err error) {
 		return err
 	}
 	defer p.close()
-	played := p.run(ctx)
+	played := p.play(ctx)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}

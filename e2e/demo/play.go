@@ -65,6 +65,16 @@ func (p *play) run(ctx context.Context) error {
 	return nil
 }
 
+// playLimit bounds all scenes together, which take about a minute.
+const playLimit = 5 * time.Minute
+
+// play plays all scenes in time, or says that they took too long.
+func (p *play) play(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("the scenes have taken longer than %s", playLimit))
+	defer cancel()
+	return p.run(ctx)
+}
+
 // elect waits until east acts, because its priority is the highest.
 func (p *play) elect(ctx context.Context) error {
 	p.say("The hub elects. A guestbook controller runs in each member and acts where its cluster leads.")
