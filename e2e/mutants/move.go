@@ -4,6 +4,7 @@ const (
 	movedGo  = "hub/election/moved.go"
 	departGo = "hub/publish/depart.go"
 	moveGo   = "hub/fleet/move.go"
+	takeGo   = "hub/controller/move.go"
 )
 
 // What must notice the mutants of a move.
@@ -11,6 +12,7 @@ var (
 	departures = tests{"./hub/publish", "^(TestDepart|TestTakingOver)$"}
 	arrivals   = tests{"./hub/election", "^(TestMoved|TestWhatIsTakenKeepsTheLongestD|TestRaise)$"}
 	moves      = tests{"./hub/fleet", "^TestJudgeMove$"}
+	takeovers  = tests{"./hub/controller", "^(TestWhoseRecord|TestTaken)$"}
 )
 
 // move are the mutants of rules 8 and 11: two hubs, one after the other and at once.
@@ -23,6 +25,9 @@ var move = []mutant{
 	{"8: copies are taken before every cluster was read", arrivals, []edit{{movedGo, "return c.Fitness == Unknown", "return false"}}},
 	{"8: what came from another hub is decided on as any other", arrivals, []edit{{nextGo, "	if s.Moved && p != nil && len(cs) > 0 {", "	if false {"}}},
 	{"8: the largest D of the other hub is forgotten", arrivals, []edit{{movedGo, "max(longest(s), p.Timings.Duration)", "p.Timings.Duration"}}},
+	{"8: a leader counts as taken before its copy is", takeovers, []edit{{takeGo, "m.Name == r.Leader && m.facts.Marked && m.facts.InPlace", "m.Name == r.Leader"}}},
+	{"8: copies of clusters that were not read count as taken", takeovers, []edit{{takeGo, "	case !m.isRead || m.publisher == nil:\n		return false\n", ""}}},
+	{"8: what this hub has let go of is its own", takeovers, []edit{{takeGo, "return ok && mark != c.HubID", "return ok && mark != \"\" && mark != c.HubID"}}},
 	{"6: an epoch is granted twice", arrivals, []edit{{raiseGo, "s.Standing.Cluster && !s.Mine", "s.Standing.Cluster"}}},
 	{"11: stamps go on after the mark is gone", departures, []edit{{laneGo, "	case l.departed:\n		return l.depart(may)\n", ""}}},
 	{"11: the mark stays", departures, []edit{{laneGo, "	if l.departed {\n		c.Hub = \"\"\n	}\n", ""}}},
