@@ -124,6 +124,9 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
 	case !c.Prepared && c.Name != r.Leader && !s.outdated():
 		r.Phase, r.Next = Draining, c.Name
+		// A revoked term is over now. What is written from here on is of the revocation's epoch:
+		// the successor's cluster may hold a copy of that, if the record was edited since.
+		r.Revoked = 0
 		if r.Since.IsZero() {
 			r.Since = now.Wall // edited away: without it no copy would count as fresh
 		}

@@ -92,6 +92,10 @@ func TestRevocation(t *testing.T) {
 		"without a release it begins at the bound": {
 			now: at(16), policy: ack, state: state(draining(revoking)), among: []election.Candidate{holder, next}, want: granted,
 		},
+		"a successor that was not written until then is written in the epoch of the revocation": {
+			now: at(16), policy: ack, state: state(draining(revoking)), among: []election.Candidate{holder, fit("west", 200)},
+			want: "Draining east 21 PriorityChanged next west waiting WaitingForClusters persist",
+		},
 		"and not before": {
 			now: at(15.999), policy: ack, state: state(draining(revoking)), among: []election.Candidate{holder, next},
 			want: "Draining east 21 PriorityChanged next west waiting WaitingForReaders after 1ms",
