@@ -76,13 +76,15 @@ func (m *member) clock(change func()) {
 	}
 }
 
-// asked notes when a request is sent. What it returns is to be called with the answer: its
-// Date tells of the member's clock.
-func (m *member) asked() func(*http.Response) {
+// hear is to be called with an answer, when it has come.
+type hear func(status int, header http.Header)
+
+// asked notes when a request is sent. The Date of the answer tells of the member's clock.
+func (m *member) asked() hear {
 	sent := m.p.clock.Now()
-	return func(resp *http.Response) {
+	return func(status int, header http.Header) {
 		now := m.p.clock.Now()
-		if date, ok := dateOf(resp); ok {
+		if date, ok := dateOf(status, header); ok {
 			m.clock(func() { m.clocks.Answer(skew.Dated(sent, now, date), now) })
 		}
 	}
@@ -90,9 +92,9 @@ func (m *member) asked() func(*http.Response) {
 
 // dateOf is when the API server wrote an answer, by its clock. An answer from a cache says
 // nothing of now, and an error of a gateway nothing of the API server.
-func dateOf(resp *http.Response) (time.Time, bool) {
-	dates := resp.Header["Date"]
-	if len(dates) != 1 || resp.Header["Age"] != nil || resp.StatusCode >= http.StatusInternalServerError {
+func dateOf(status int, header http.Header) (time.Time, bool) {
+	dates := header["Date"]
+	if len(dates) != 1 || header["Age"] != nil || status >= http.StatusInternalServerError {
 		return time.Time{}, false
 	}
 	return skew.ParseDate(dates[0])

@@ -30,7 +30,7 @@ func TestWhoseDateAnAnswerCarries(t *testing.T) {
 		"something else instead": {200, http.Header{"Date": {"yesterday"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			date, ok := dateOf(&http.Response{StatusCode: tc.code, Header: tc.header})
+			date, ok := dateOf(tc.code, tc.header)
 			if want := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC); ok != tc.want || ok && !date.Equal(want) {
 				t.Errorf("%v, %v", date, ok)
 			}
@@ -101,8 +101,7 @@ func TestProbesAim(t *testing.T) {
 		if p.readDue(m.read(), c.Now(), interval) {
 			p.asked = c.Now()
 			sent++
-			got := m.asked()
-			got(&http.Response{StatusCode: 200, Header: http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}}})
+			m.asked()(http.StatusOK, http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}})
 		}
 		c.advance(10 * time.Millisecond)
 	}

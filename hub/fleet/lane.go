@@ -34,7 +34,7 @@ type lane struct {
 	maxBody int64
 	route   atomic.Pointer[route]
 	// asked, if not nil, is called before each request, and what it returns with the answer.
-	asked func() func(*http.Response)
+	asked func() hear
 }
 
 // route is where a lane leads to.
@@ -112,14 +112,14 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // timed sends a request, and tells when it was sent and what was answered.
-func timed(asked func() func(*http.Response), transport http.RoundTripper, req *http.Request) (*http.Response, error) {
+func timed(asked func() hear, transport http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if asked == nil {
 		return transport.RoundTrip(req)
 	}
-	answered := asked()
+	done := asked()
 	resp, err := transport.RoundTrip(req)
 	if err == nil {
-		answered(resp)
+		done(resp.StatusCode, resp.Header)
 	}
 	return resp, err
 }

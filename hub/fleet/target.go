@@ -34,7 +34,7 @@ type target struct {
 	uid            string
 	caches, writer *pool
 	// asked is that of a lane: set when the target comes into use.
-	asked func() func(*http.Response)
+	asked func() hear
 }
 
 // newTarget makes a target that is not connected yet. If it differs from old in the token only, it

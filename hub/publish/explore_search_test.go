@@ -144,7 +144,7 @@ func cold(e *explorer) *scene {
 	for x := range replicas {
 		s.replicas[x] = &replica{wrong: e.wrong[x]}
 	}
-	for m := range e.scope.sites {
+	for m := range e.sites {
 		s.sites[m] = &site{}
 	}
 	return s
@@ -156,7 +156,7 @@ func inOrder(e *explorer) *scene {
 	for range 200 {
 		var n *scene
 		for _, w := range []what{wins, reads, rulingArrives, rulingAnswers, arrives, answers, works, decidesFit} {
-			for m := range uint8(e.scope.sites) {
+			for m := range uint8(e.sites) {
 				if n == nil {
 					n = e.do(s, move{what: w, m: m})
 				}
