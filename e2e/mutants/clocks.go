@@ -52,8 +52,8 @@ var clocks = []mutant{
 	{"clocks: whatever was written last tells when a renewal was admitted", answering, []edit{{answersGo, "f.FieldsV1.GetRawString(), `\"f:renewTime\"`", "f.FieldsV1.GetRawString(), ``"}}},
 
 	// Whose Date it is.
-	{"clocks: the Date of a gateway counts", answering, []edit{{answersGo, " || resp.StatusCode >= http.StatusInternalServerError", ""}}},
-	{"clocks: the Date of a cache counts", answering, []edit{{answersGo, " || resp.Header[\"Age\"] != nil", ""}}},
+	{"clocks: the Date of a gateway counts", answering, []edit{{answersGo, " || status >= http.StatusInternalServerError", ""}}},
+	{"clocks: the Date of a cache counts", answering, []edit{{answersGo, " || header[\"Age\"] != nil", ""}}},
 	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/live.go", "m.caches.asked, m.renewals.asked = m.asked, m.asked", "m.renewals.asked = m.asked"}}},
 	{"clocks: the clock of a cluster that is gone stays", answering, []edit{{"hub/fleet/connect.go", "		c.clocks.Reset()\n", ""}}},
 	{"clocks: nobody is told of a verdict", answering, []edit{{answersGo, "			s.judged++\n", ""}}},

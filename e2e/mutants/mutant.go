@@ -26,6 +26,9 @@ type tests struct{ pkg, run string }
 // seed that fails.
 var simulation = tests{"./hub/controller", "^TestSimulation$"}
 
+// stories are traces in the worlds of the simulation that its seeds draw too seldom.
+var stories = tests{"./hub/controller", "^TestStories$"}
+
 // edit replaces a text of a file that is there exactly once.
 type edit struct{ file, old, new string }
 
