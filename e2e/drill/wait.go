@@ -30,10 +30,11 @@ func Await(ctx context.Context, limit time.Duration, what string, condition func
 	}
 }
 
-// Stay returns when condition has returned nil for the whole of d, or its first error.
+// Stay returns when condition has returned nil for the whole of d, or its first error. A look that
+// has begun before the end of d is waited for.
 func Stay(ctx context.Context, d time.Duration, what string, condition func(context.Context) error) error {
 	var broken error
-	err := wait.PollUntilContextTimeout(ctx, pollEvery, d, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, d, true, func(context.Context) (bool, error) {
 		broken = condition(ctx)
 		return broken != nil, nil
 	})

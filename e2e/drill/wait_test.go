@@ -57,3 +57,22 @@ func TestStayEndsWithTheFirstBreak(t *testing.T) {
 		t.Error("an interrupted watch passes")
 	}
 }
+
+func TestStayWaitsForALookThatHasBegun(t *testing.T) {
+	slow := func(verdict error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				return verdict
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	if err := Stay(t.Context(), 10*time.Millisecond, "all is well", slow(nil)); err != nil {
+		t.Errorf("a look that took longer: %v", err)
+	}
+	if err := Stay(t.Context(), 10*time.Millisecond, "all is well", slow(errMissing)); !errors.Is(err, errMissing) {
+		t.Errorf("what it saw: %v, want its error", err)
+	}
+}
