@@ -43,7 +43,7 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 	}
 	u, err := s.watch(ctx, b)
 	if err != nil {
-		return err
+		return errors.Join(err, d.Check()) // a hub that has ended cannot be looked at
 	}
 	if err := errors.Join(d.Check(), awaitLed(ctx, d, len(namespaces))); err != nil {
 		return err
