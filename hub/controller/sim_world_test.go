@@ -350,7 +350,9 @@ func (t *task) step() {
 		if i := slices.Index(t.p.tasks, t); i >= 0 {
 			t.p.tasks = slices.Delete(t.p.tasks, i, i+1)
 		}
-		t.p.w.crew.idle = append(t.p.w.crew.idle, t)
+		crew := t.p.w.crew
+		t.p = nil // or it would keep a world that is over
+		crew.idle = append(crew.idle, t)
 	}
 }
 
