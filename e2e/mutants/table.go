@@ -35,7 +35,7 @@ var expiry = []mutant{
 	{"reader: any holder is this cluster", simulation, []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
 
 	// Rule 1.
-	{"1: stamp after check", simulation, []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
+	{"1: stamp after check", narrow, []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
 	{"1: no deadline check", simulation, []edit{{tenureGo, "return t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "return t.held && !t.released"}}},
 	{"1: deadline counted from the response", simulation, []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},
@@ -44,7 +44,7 @@ var expiry = []mutant{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
 		{tenureGo, "sent.Wall.Sub(stamp)) + t.h", "sent.Wall.Sub(stamp)) + t.h*3/2"}}},
 	{"1: stamping goes on after the release", simulation, []edit{{tenureGo, "	t.released = true\n", ""}}},
-	{"1: a tenure goes on with an election made anew", simulation, []edit{{tenureGo, "	if l.tenure.begun() {", "	if false {"}}},
+	{"1: a tenure goes on with an election made anew", tests{"./hub/tenure", "^TestATenureThatHasLapsedNeverGoesOn$"}, []edit{{tenureGo, "	if l.tenure.begun() {", "	if false {"}}},
 	{"1: a tenure that has lapsed goes on", simulation, []edit{{tenureGo, "	if !l.tenure.unbroken(r, sent) {", "	if false {"}}},
 	{"6: a release hides the tenures before it", simulation, []edit{{tenureGo, "	if t.inherited.After(latest) {", "	if false {"}}},
 	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.saw(l.Identity()) {", "if false {"}}},

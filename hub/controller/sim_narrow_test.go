@@ -1,0 +1,52 @@
+package controller
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// TestNarrowWorlds runs seeds of the simulation with a few faults that belong together, and
+// much of those: a rule that only their coincidence breaks would need very many seeds that know
+// all faults.
+func TestNarrowWorlds(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	for name, few := range map[string][]string{
+		"a replica that stamps is stopped, and others cannot reach the leader": {
+			"the elected replica is stopped at its next reading, the others are cut off from a member",
+			"a member is cut off from all replicas",
+		},
+		"the Lease of the hub's election is lost, while leaders change": {
+			"the Lease of the hub's election is deleted, and again when another replica has made it",
+			"the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go",
+			"a replica is cut off from the hub's API server",
+			"a priority label comes or goes",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var crew crew
+			defer crew.end()
+			for seed := uint64(1); seed <= 500; seed++ {
+				w := newWorld(seed, nil, &crew)
+				w.kinds = nil
+				for _, f := range allFaults {
+					if slices.Contains(few, f.name) {
+						w.kinds = append(w.kinds, f)
+					}
+				}
+				if len(w.kinds) != len(few) {
+					t.Fatal("a fault has another name now")
+				}
+				w.calm, w.acknowledged, w.forgetful = 2*time.Second, false, false
+				w.late, w.veryLate, w.lateHub, w.stopAtReading = 0, 0, 0, 0
+				w.play()
+				if w.oracle.violation != "" {
+					t.Fatalf("seed %d: %s", seed, w.oracle.violation)
+				}
+			}
+		})
+	}
+}
