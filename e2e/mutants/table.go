@@ -98,11 +98,13 @@ var expiry = []mutant{
 	{"6: a missing election Lease promises nothing", simulation, []edit{{tenureGo, "return started.Wall.Add(t.h) // missing", "return started.Wall.Add(-time.Minute) // missing"}}},
 	{"6: no D of the record is added", simulation, []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
 	{"6: an empty record grants at once", simulation, []edit{{nextGo, "	case !b.passed(now):\n		wait, why", "	case !s.Record.Lost() && !b.passed(now):\n		wait, why"}}},
-	{"6: the largest D is forgotten", simulation, []edit{{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"}}},
+	{"6: the largest D is forgotten", stories, []edit{
+		{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"},
+		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // stays", "p.Timings.Duration // stays"}}},
 	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
 		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
-	{"6: an expired copy raises the record", simulation, []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
+	{"6: an expired copy raises the record", tests{"./hub/election", "^TestRais"}, []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
 	{"6: copies without a leader here raise the record", simulation, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
 	{"6: a holder that was edited away counts as a release", simulation, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Equal(&r.RenewTime):", "case r.HolderIdentity == \"\":"}}},
 
