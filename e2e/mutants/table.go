@@ -105,8 +105,8 @@ var expiry = []mutant{
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
 		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
 	{"6: an expired copy raises the record", tests{"./hub/election", "^TestRais"}, []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
-	{"6: copies without a leader here raise the record", simulation, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
-	{"6: a holder that was edited away counts as a release", simulation, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Equal(&r.RenewTime):", "case r.HolderIdentity == \"\":"}}},
+	{"6: copies without a leader here raise the record", tests{"./hub/controller", "^TestOnlyTheLeadersOwnCopy"}, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
+	{"6: a holder that was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Equal(&r.RenewTime):", "case r.HolderIdentity == \"\":"}}},
 
 	// Rule 7.
 	{"7: epochs do not start from the minutes", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
