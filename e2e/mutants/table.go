@@ -113,7 +113,7 @@ var expiry = []mutant{
 	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
 	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "			s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, ", s.Record.Epoch)\n	s.Highest = c.highest[v.key]", ")\n	s.Highest = c.granted[v.key]"}}},
-	{"7: a record goes before its bound", simulation, []edit{{nextGo,
+	{"7: a record goes before its bound", tests{"./hub/election", "^Test[^S]"}, []edit{{nextGo,
 		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},
 	{"7: a record goes before the minutes have caught up", simulation, []edit{{nextGo, "; ahead > 0 {", "; ahead > 1<<40 {"}}},
 
@@ -121,7 +121,7 @@ var expiry = []mutant{
 	{"13: a cluster without the namespace may lead", simulation, []edit{{candidatesGo, "	case m.namespace == nil || v.policy == nil || !v.policy.matches(v.key.Name, m.namespace.Labels):\n		return election.Unfit,", "	case m.namespace == nil:\n		return election.Fit,"}}},
 
 	// What the simulation found once.
-	{"a vacant record names a leader", simulation, []edit{{assignGo, "if r.Leader != \"\" && r.Phase != Vacant {", "if r.Leader != \"\" {"}}},
+	{"a vacant record names a leader", tests{"./hub/election", "^Test[^S]"}, []edit{{assignGo, "if r.Leader != \"\" && r.Phase != Vacant {", "if r.Leader != \"\" {"}}},
 	{"a lost record counts as one that no policy claims", simulation, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
 	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.untilSeen(now)\n", "		return step{}\n"}}},
 }
