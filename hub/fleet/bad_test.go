@@ -216,6 +216,16 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 // Behind an address there can be another cluster at any time: restored, rebuilt, or the load balancer
 // of somebody else.
 func TestAnotherClusterBehindTheSameAddressIsNotWrittenTo(t *testing.T) {
+	for space, answer := range map[string]http.HandlerFunc{
+		"replaced-refuses-lists": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"replaced-never-lists":   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(space, func(t *testing.T) { replaceCluster(t, space, answer) })
+	}
+}
+
+// replaceCluster puts another cluster behind the address of one whose lists are answered like this.
+func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 	var uid atomic.Value
 	uid.Store("the-first")
 	var strayed atomic.Int32
@@ -227,15 +237,15 @@ func TestAnotherClusterBehindTheSameAddressIsNotWrittenTo(t *testing.T) {
 		case r.Method == http.MethodDelete && uid.Load() == "the-second":
 			strayed.Add(1)
 		default:
-			w.WriteHeader(http.StatusForbidden)
+			lists(w, r)
 		}
 	}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	k := fleet.Key{Fleet: "replaced", Name: "fake"}
+	k := fleet.Key{Fleet: space, Name: "fake"}
 	registerAs(t, k, tokenKubeconfig(t, server.URL, server.Certificate()))
-	h := startHub(t, "replaced", true)
+	h := startHub(t, space, true)
 	h.awaitMember(t, k, "it is pinned", patience, func(m fleet.Member) bool { return m.Pinned && m.UID == "the-first" })
 
 	uid.Store("the-second")

@@ -251,14 +251,17 @@ func (c *connection) endDrain(now lease.Reading) {
 	}
 }
 
-// distrust stops using a target behind which there is another cluster now. Nothing more is
-// sent there.
+// distrust stops using a target behind which there is another cluster now, and whatever shares its
+// connections. Nothing more is sent there, and run does not wait for what was.
 func (m *member) distrust(t *target, found string) {
 	m.note(func(s *state) {
-		if s.target != t {
+		if s.target != t && !t.shares(s.target) {
 			return
 		}
 		s.target = nil
+		if s.interrupt != nil {
+			s.interrupt()
+		}
 		s.contact = Problem{reason.WrongCluster, wrongCluster(s.known(), found)}
 		m.caches.set(nil, nil)
 		m.renewals.set(nil, nil)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -166,5 +167,39 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 		if got := len(m.p.changed.take()) > 0; got != step.want {
 			t.Errorf("%s: told %v, want %v", step.name, got, step.want)
 		}
+	}
+}
+
+func TestWhoeverSharesConnectionsIsDistrustedTogether(t *testing.T) {
+	address, err := url.Parse("https://192.0.2.1:6443")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := access{server: address, token: "before"}
+	for name, tc := range map[string]struct {
+		inUse access
+		want  bool // stays in use
+	}{
+		"another token on the same connections": {access{server: address, token: "after"}, false},
+		"connections of its own":                {access{server: address, serverName: "other"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := newTestMember(t)
+			old, err := newTarget(before, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inUse, err := newTarget(tc.inUse, old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			interrupted := false
+			m.note(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
+			m.distrust(old, "the-second")
+			s := m.read()
+			if stays := s.target == inUse; stays != tc.want || interrupted == tc.want || (s.contact.Reason == reason.WrongCluster) == tc.want {
+				t.Errorf("stays %v, interrupted %v, %v; stays %v wanted", stays, interrupted, s.contact, tc.want)
+			}
+		})
 	}
 }
