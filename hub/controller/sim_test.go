@@ -85,7 +85,7 @@ func tail(s string, lines int) string {
 // never fall, and once the faults are over every namespace gets its leader.
 func TestSimulation(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	defer debug.SetGCPercent(debug.SetGCPercent(500)) // worlds are small and short-lived
+	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // a world is 3 MB, and no use once it is over
 	if *simSeed != 0 {
 		verdict, trace := replay(*simSeed)
 		fmt.Print(trace)

@@ -304,6 +304,7 @@ type crew struct{ idle []*task }
 func (c *crew) task() *task {
 	if n := len(c.idle); n > 0 {
 		t := c.idle[n-1]
+		c.idle[n-1] = nil // or this would keep the world in which the task ends
 		c.idle = c.idle[:n-1]
 		return t
 	}

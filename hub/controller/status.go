@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -116,9 +115,4 @@ func copiesInPlace(v *view) metav1.Condition {
 		Type: v1alpha1.ConditionCopiesInPlace, Status: metav1.ConditionFalse,
 		Reason: string(why), Message: cut(strings.Join(in, "; "), 1024),
 	}
-}
-
-// differs reports whether two statuses say something different.
-func differs(a, b *v1alpha1.NamespaceLeaderStatus) bool {
-	return !equality.Semantic.DeepEqual(a, b)
 }
