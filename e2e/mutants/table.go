@@ -54,7 +54,7 @@ var expiry = []mutant{
 		"	switch err := c.persist(ctx, v, d, cs); {", "	if d.Persist {\n		c.granted[v.key] = d.Record.Epoch\n	}\n	c.assign(v, d)\n	switch err := c.persist(ctx, v, d, cs); {"}}},
 	{"2: no record compare-and-swap", simulation, []edit{{decideGo,
 		"	if err := c.client.Status().Update(ctx, object); err != nil {", "	object.ResourceVersion = \"\"\n	if err := c.client.Status().Update(ctx, object); err != nil {"}}},
-	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if !c.settled(asked) {", "	if false {"}}},
+	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.settlesIn(asked) > 0 {", "	if false {"}}},
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{decideGo, "	if d.Record.Duration > v.state.Record.Duration || grants {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},

@@ -124,8 +124,9 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 			stage.settled(t)
 			l, err := stage.election(t.Context())
 			must(t, err)
-			// Before that the edit may be the word of an earlier tenure, which is heeded.
-			after(t, drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())+h+time.Second)
+			// Before that the edit may be the word of an earlier tenure, which is heeded. A candidate draws the time of
+			// its claim before it waits for the end of the last tenure.
+			after(t, drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())+2*h)
 			before := stage.records(t)[moved[0]]
 			v := look(t, stage)
 			must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))

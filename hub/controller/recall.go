@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,19 +37,24 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	}
 }
 
-// settled reports whether all earlier tenures have ended at a reading: before h after the
-// start of this one, even if the election's Lease was lost. A write of theirs that arrives
-// later has no consequences any more.
-func (c *Controller) settled(at lease.Reading) bool {
+// settlesIn is how long after a reading all earlier tenures will have ended: at the latest h
+// after the start of this one, also if the election's Lease was lost, or when what was
+// inherited is over. It is 0 if they have. A write of theirs that arrives later has no
+// consequences any more.
+func (c *Controller) settlesIn(at lease.Reading) time.Duration {
 	started, inherited := c.Tenure.Started()
-	return at.Boot >= started.Boot+c.Tenure.ElectionDuration() && at.Wall.After(inherited)
+	boot, wall := started.Boot+c.Tenure.ElectionDuration()-at.Boot, inherited.Sub(at.Wall)
+	if wall >= 0 {
+		wall++ // the instant itself is still theirs
+	}
+	return max(0, boot, wall)
 }
 
 // remember notes what a record says that was read or written after the reading. What
 // earlier tenures may still change is not worth noting: a change of theirs would look
 // like an edit.
 func (c *Controller) remember(key types.NamespacedName, s *v1alpha1.NamespaceLeaderStatus, asked lease.Reading) {
-	if !c.settled(asked) {
+	if c.settlesIn(asked) > 0 {
 		c.forget(key)
 		return
 	}

@@ -67,8 +67,8 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if d.After > 0 && (after == 0 || d.After < after) {
 		after = d.After
 	}
-	if h := c.Tenure.ElectionDuration(); !c.settled(c.Clock.Now()) && (after == 0 || h < after) {
-		after = h // from then on what the record says is known for good
+	if rest := c.settlesIn(c.Clock.Now()); rest > 0 && (after == 0 || rest < after) {
+		after = rest // from then on what the record says is known for good
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
 }

@@ -111,8 +111,12 @@ func (w *world) calmDown() {
 		for _, ns := range w.spaces {
 			m.spaces[ns] = space{}
 		}
+		for _, wt := range m.watchers {
+			wt.lateness = 0
+		}
 	}
 	w.setD(durations[0])
+	w.run(w.now + w.timings.Duration) // what is late already has arrived
 	w.lead()
 }
 
