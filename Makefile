@@ -128,7 +128,7 @@ soak: ## Simulate a million seeds; takes an hour or so on two cores
 .PHONY: explore
 explore: ## Look at every state of small worlds of the hub's real code, sound and broken; writes out/explore.json
 	@mkdir -p out
-	go test -count=1 -timeout 3h ./hub/publish -run '^TestExploration$$' -v -args -explore.all -explore.out=$(CURDIR)/out/explore.json
+	go test -count=1 -timeout 3h ./hub/publish -run '^(TestExploration|TestNothingIsLostByMerging)$$' -v -args -explore.all -explore.out=$(CURDIR)/out/explore.json
 
 .PHONY: mutants
 mutants: ## Break the rules of the protocol one by one; the simulation must notice; writes out/mutants.json

@@ -4,34 +4,33 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/maphash"
-	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Two states are one if they differ by the time alone, by how long ago what is over was over, by which replica is
-// which, or in numbers of versions that compare alike.
+// Two states are one if everything that can happen from now on happens in the same way. So an instant counts as seen
+// from now, and only for as long as any comparison still looks at it: what ages past that is "past". What no
+// comparison looks at, as when a term was acquired, is left out; so is which replica is which, and numbers of versions
+// that compare alike. Each line below says why what it leaves out cannot matter, and
+// TestNothingIsLostByMerging compares with an exploration that merges by the time alone.
 
 // key is a hash of what tells a state from others.
 type key [2]uint64
 
-// From how many ticks ago on an instant is just the past.
-const (
-	mattersAsNew = 2 // by no clock it is of this tick
-)
-
 // writer puts what it is given behind each other.
 type writer struct {
-	e         *explorer
-	b         []byte
-	s         *scene
-	notBefore bool // what only people read matters
+	e      *explorer
+	b      []byte
+	s      *scene
+	margin int // by how many ticks longer an instant counts than it has to
 }
+
+// exactly is a margin with which instants never become just past, at least not within what is explored.
+const exactly = 1000
+
+// brokenMargin is the margin where a rule is broken: what is broken may look at what is long past.
+const brokenMargin = 2
 
 func (w *writer) int(n int64) { w.b = binary.AppendVarint(w.b, n) }
 
@@ -53,7 +52,7 @@ func (w *writer) time(t time.Time, matters int) {
 		return
 	}
 	d := t.Sub(origin) - time.Duration(w.s.now)*unit
-	w.int(int64(max(d, -time.Duration(matters)*unit) / time.Microsecond))
+	w.int(int64(max(d, -time.Duration(matters+w.margin)*unit) / time.Microsecond))
 }
 
 func (w *writer) text(s string) {
@@ -61,20 +60,38 @@ func (w *writer) text(s string) {
 	w.b = append(w.b, s...)
 }
 
-// term writes a term in a member. The stamp of a follower's copy is compared with nothing but what asked for a fresh
-// one.
-func (w *writer) term(t lease.Term, m int) {
-	w.int(t.Epoch)
-	w.text(t.Holder)
-	if t.Holder == w.s.identity(m) {
-		w.time(t.Renewed, w.e.d+2)
-	} else {
-		w.time(t.Renewed, mattersAsNew)
-		w.bool(t.Renewed.Before(w.s.record.Since))
+// epoch writes an epoch that only matters if it is the recorded one, or a newer one. The record's epoch never falls;
+// only an answer that is under way for a while tells of an earlier record.
+func (w *writer) epoch(n int64) {
+	if n < w.s.record.Epoch && !w.e.slowAnswers && w.margin < exactly {
+		n = 0
 	}
-	w.bool(t.Renewed.Sub(t.Acquired) < exploredRenew*unit/2) // whether the next renewal is the first
+	w.int(n)
 }
 
+// said writes what a copy in a member says. A leader's stamp is compared with now: the copy is live for D, by the
+// slowest clock. No clock is behind true time here, so none finds it live when it is D old. A follower's stamp is
+// compared with what asks for a fresh copy: with what has asked, and with what is still to come, which no clock
+// dates before now.
+func (w *writer) said(c sight) {
+	w.int(c.Epoch)
+	w.text(c.Holder)
+	if c.LeadsHere() {
+		w.time(c.Renewed, w.e.d)
+		return
+	}
+	w.time(c.Renewed, 1)
+	w.bool(w.stale(c, w.s.record.Since), w.s.late != nil && w.stale(c, w.s.late.record.Since))
+	for _, r := range w.s.replicas {
+		w.bool(r.ruling != nil && w.stale(c, r.ruling.record.Since))
+	}
+}
+
+func (w *writer) stale(c sight, fresh time.Time) bool { return c.Renewed.Before(fresh) }
+
+// record leaves out when the term was acquired, which nothing is compared with. A fresh copy is compared with Since:
+// those that are still to be written have a later stamp, once Since is in the past. NotBefore is compared with
+// the bound of whoever decides next, and only while that bound lies ahead.
 func (w *writer) record(r *election.Record) {
 	w.text(string(r.Phase))
 	w.text(r.Leader)
@@ -83,126 +100,166 @@ func (w *writer) record(r *election.Record) {
 	w.int(r.Epoch)
 	w.int(int64(len(r.Heeded)))
 	if r.Phase == election.Draining {
-		w.time(r.Since, w.e.d+w.e.skew+2) // what a fresh copy is compared with
+		w.time(r.Since, 1)
 	}
-	w.time(r.Acquired, mattersAsNew)
-	if w.notBefore {
-		w.time(r.NotBefore, w.e.d+w.e.skew+2)
-	}
+	w.time(r.NotBefore, 0)
 }
 
-func (w *writer) ruling(r *ruling) {
+// ruling is a write of the record: late, if nobody waits for it, and then it may arrive at any time.
+func (w *writer) ruling(r *ruling, late bool) {
 	if r == nil {
 		w.int(0)
 		return
 	}
 	w.int(1)
-	w.int(int64(w.s.now - r.sent))
-	w.bool(r.base == w.s.version, r.grants, r.settled, r.done)
+	if !late {
+		w.int(int64(w.s.now - r.sent))
+	}
+	w.bool(r.base == w.s.version, r.grants, r.settled, r.done, r.record.Since.Equal(w.s.record.Since))
 	w.record(r.record)
 }
 
-func (w *writer) posted(p *posted, m int) {
+// posted is a write of a lane: late, if nobody waits for it.
+func (w *writer) posted(p *posted, m int, late bool) {
 	if p == nil {
 		w.int(0)
 		return
 	}
 	w.int(int64(p.step.action) + 1)
-	w.int(int64(w.s.now - p.sent))
+	if !late {
+		w.int(int64(w.s.now - p.sent))
+	}
 	c := w.s.sites[m]
 	w.bool(p.settled, p.err == nil, p.step.action == create && c.copy == nil,
 		c.copy != nil && p.step.lease.ResourceVersion == c.copy.ResourceVersion,
 		p.obj != nil && c.copy != nil && p.obj.ResourceVersion == c.copy.ResourceVersion)
-	w.copy(p.step.lease, m)
-	w.bool(p.step.fresh.IsZero(), p.step.fresh.Equal(w.s.record.Since))
+	w.said(p.said)
+	w.bool(p.step.fresh.IsZero())
+	w.fresh(p.step.fresh)
 }
 
-func (w *writer) copy(obj *coordinationv1.Lease, m int) {
-	c, _ := wire.Read(obj)
-	w.term(c.Term, m)
+// fresh writes which records have asked for a copy that is as fresh as this.
+func (w *writer) fresh(t time.Time) {
+	w.bool(t.Equal(w.s.record.Since), w.s.late != nil && t.Equal(w.s.late.record.Since))
+	for _, r := range w.s.replicas {
+		w.bool(r.ruling != nil && t.Equal(r.ruling.record.Since))
+	}
 }
 
+// lane leaves out of what the lane knows what a read is about to replace, and what it has stamped in terms before
+// the one that it wants: the epoch that is wanted never falls.
 func (w *writer) lane(r *replica, m int) {
-	l, obj := r.lanes[m], w.s.sites[m].copy
+	l, c := r.lanes[m], w.s.sites[m]
 	w.int(int64(l.want.Role))
 	w.int(l.want.Term.Epoch)
 	w.text(l.want.Term.Holder)
-	w.time(l.want.Term.Acquired, mattersAsNew)
-	w.bool(l.want.Fresh.IsZero(), l.want.Fresh.Equal(w.s.record.Since), l.facts.Fresh.Equal(l.want.Fresh),
-		l.known.copy.Renewed.Before(l.want.Fresh))
+	w.time(l.want.Fresh, 1)
+	w.fresh(l.want.Fresh)
+	w.fresh(l.facts.Fresh)
+	w.bool(l.want.Fresh.IsZero(), l.facts.Fresh.IsZero(), l.facts.Fresh.Equal(l.want.Fresh), w.stale(l.known.copy, l.want.Fresh),
+		c.copy != nil && w.stale(c.said, l.want.Fresh), c.late != nil && w.stale(c.late.said, l.want.Fresh),
+		r.out[m] != nil && w.stale(r.out[m].said, l.want.Fresh))
 	w.bool(l.want.First, l.known.read, l.known.lease != nil, l.known.shown,
-		obj != nil && l.known.lease != nil && l.known.lease.ResourceVersion == obj.ResourceVersion,
+		c.copy != nil && l.known.lease != nil && l.known.lease.ResourceVersion == c.copy.ResourceVersion,
 		r.out[m] != nil && r.out[m].step.seen == l.seen,
-		l.facts.InPlace, l.facts.Lost, l.facts.Refused, l.facts.Fresh.Equal(w.s.record.Since), !l.facts.Fresh.IsZero())
-	if l.known.lease != nil {
-		w.term(l.known.copy.Term, m)
+		l.facts.InPlace, l.facts.Lost, l.facts.Refused)
+	if l.known.lease != nil && (l.known.read || w.e.watch || w.margin >= exactly) {
+		w.said(l.known.copy)
 	}
-	w.int(l.stampedEpoch)
-	w.term(l.stamped, m)
-	w.posted(r.out[m], m)
+	if l.stampedEpoch == l.want.Term.Epoch || w.margin >= exactly {
+		w.int(l.stampedEpoch)
+		w.time(l.stamped.Renewed, w.e.d)
+	}
+	w.posted(r.out[m], m, false)
 }
 
+// replica writes what a process knows. The election's stamp counts until h after it. What was inherited counts until D
+// and ε after it. When the tenure began matters to a hub that waits for members that it has not read, and
+// otherwise only as the first of its stamps. What it has promised counts until ε after it.
 func (w *writer) replica(e *explorer, x int) {
 	r := w.s.replicas[x]
 	w.int(int64(r.wrong))
+	b := w.s.election
+	w.bool(b.holder == x, r.tenure != nil)
 	if r.tenure == nil {
 		return
 	}
-	b := w.s.election
 	w.bool(b.holder == x && b.transitions == r.right.transitions && !b.released, r.stalled)
 	started, inherited := r.tenure.Started()
-	w.time(started.Wall, w.e.d+w.e.skew+2)
-	w.time(inherited, w.e.d+w.e.skew+2)
-	w.time(r.right.stamp.Wall, mattersAsNew+exploredH)
-	w.time(r.promise.Until, w.e.skew+2)
+	unread := false
+	for m := range e.sites {
+		unread = unread || !r.isRead[m]
+	}
+	if unread || w.margin > 0 {
+		w.time(started.Wall, e.d)
+	}
+	w.time(inherited, e.d+e.skew)
+	stamp := r.right.won.Wall
+	if r.right.stamp.Wall.After(stamp) {
+		stamp = r.right.stamp.Wall
+	}
+	w.time(stamp, exploredH)
+	w.time(r.promise.Until, e.skew)
 	w.bool(r.promise.Settled)
-	w.int(r.promise.Epoch)
-	w.int(r.granted)
-	w.int(r.highest)
-	if r.standing == nil {
-		w.int(0)
+	w.epoch(r.promise.Epoch)
+	w.epoch(r.granted)
+	w.int(max(r.highest, r.granted, w.s.record.Epoch))
+	if st := r.standing; st != nil && (st.Term.Live(w.s.at(0).Wall) || w.margin > 0) {
+		w.text(st.Cluster)
+		w.int(st.Term.Epoch)
+		w.time(st.Term.Renewed, e.d)
 	} else {
-		w.text(r.standing.Cluster)
-		w.term(r.standing.Term, slices.Index(siteNames[:], r.standing.Cluster))
+		w.int(0)
 	}
 	for m := range e.sites {
 		w.bool(r.isRead[m])
 		w.lane(r, m)
 	}
-	w.ruling(r.ruling)
+	w.ruling(r.ruling, false)
 }
 
 // appendSights writes what readers of a member may be shown.
 func (e *explorer) appendSights(b []byte, s *scene, seen []sight) []byte {
-	w := writer{e: e, b: b, s: s}
+	w := writer{e: e, b: b, s: s, margin: e.margin()}
 	for _, c := range seen {
 		w.int(c.Epoch)
 		w.bool(c.LeadsHere())
 		if c.LeadsHere() {
-			w.time(c.Renewed, w.e.d+2)
+			w.time(c.Renewed, e.d+visibleFor)
 		}
 	}
 	return w.b
 }
 
+// margin is how much longer than it has to an instant counts.
+func (e *explorer) margin() int {
+	switch {
+	case e.exact:
+		return exactly
+	case e.broken != breakage{}:
+		return brokenMargin
+	default:
+		return 0
+	}
+}
+
 // key hashes what tells a state from others. Replicas are sorted, so that it is the same whoever is called A.
 func (e *explorer) key(s *scene) key {
-	w := writer{e: e, b: e.buffer[:0], s: s, notBefore: e.broken.boundTrusted}
+	w := writer{e: e, b: e.buffer[:0], s: s, margin: e.margin()}
 	w.record(s.record)
-	w.ruling(s.late)
+	w.ruling(s.late, true)
 	w.int(s.acted)
 	w.int(int64(s.actor))
 	w.int(int64(s.faults))
-	w.time(s.election.renewed, w.e.d+w.e.skew+2)
-	w.bool(s.election.released, s.election.holder < 0)
-	w.int(int64(max(s.election.changed-s.now, -exploredH)))
+	w.election()
 	for m := range e.sites {
 		c := s.sites[m]
 		w.bool(c.copy != nil)
 		w.b = e.appendSights(w.b, s, c.seen)
-		w.posted(c.late, m)
+		w.posted(c.late, m, true)
 		if c.copy != nil {
-			w.copy(c.copy, m)
+			w.said(c.said)
+			w.bool(c.said.Renewed.After(s.election.latest()))
 		}
 	}
 	var ends [replicas + 1]int
@@ -226,4 +283,21 @@ func (e *explorer) key(s *scene) key {
 		k[i] = h.Sum64()
 	}
 	return k
+}
+
+// election writes the hub's election. The next tenure inherits its stamp, and h more unless it was released, and
+// counts D and ε from there.
+func (w *writer) election() {
+	b := w.s.election
+	w.time(b.latest(), w.e.d+w.e.skew)
+	w.bool(b.released, b.holder < 0)
+	w.int(int64(max(b.changed-w.s.now, -exploredH)))
+}
+
+// latest is when the tenure that this tells of can have stamped last.
+func (b ballot) latest() time.Time {
+	if b.released {
+		return b.renewed
+	}
+	return b.renewed.Add(exploredH * unit)
 }

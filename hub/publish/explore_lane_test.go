@@ -66,7 +66,8 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 	if st.promis > 0 {
 		r.promise = enter(r.promise, l.want.Term.Epoch, st.stamp, st)
 	}
-	r.out[m] = &posted{step: st, sent: s.now}
+	said, _ := wire.Read(st.lease)
+	r.out[m] = &posted{step: st, said: said, sent: s.now}
 	if st.promis == 0 && !e.slowAnswers {
 		return e.arrives(n, x, m)
 	}
@@ -145,8 +146,8 @@ func (e *explorer) write(s *scene, m int, st step) (*coordinationv1.Lease, error
 	obj := *st.lease // what it points to is never changed
 	obj.UID, obj.ResourceVersion = "copy", strconv.Itoa(c.version)
 	c.copy = &obj
-	said, _ := wire.Read(&obj)
-	c.seen = addSight(c.seen, said, e.sights)
+	c.said, _ = wire.Read(&obj)
+	c.seen = addSight(c.seen, c.said, e.sights)
 	if c.late != nil && !e.alive(c, c.late) {
 		c.late = nil // it can never be carried out any more
 	}

@@ -144,8 +144,11 @@ func addSight(seen []sight, c sight, keep int) []sight {
 	return append(n, c)
 }
 
-// visible reports whether the slowest reader could act by a copy, or could have two ticks ago: the margin lets a rule
-// that is broken show itself.
+// visibleFor is how many ticks after a copy has run out readers are still asked about it: a reader that saw it while it
+// stood may not go on by a clock that was stepped back.
+const visibleFor = 1
+
+// visible reports whether the slowest reader could act by a copy, or could have a little while ago.
 func (e *explorer) visible(s *scene, c sight) bool {
-	return c.LeadsHere() && c.Live(reading(s.now-2, 0).Wall)
+	return c.LeadsHere() && c.Live(reading(s.now-visibleFor-e.margin(), 0).Wall)
 }

@@ -101,6 +101,7 @@ type replica struct {
 // site is a member.
 type site struct {
 	copy    *coordinationv1.Lease
+	said    sight // what the copy says
 	version int
 	seen    []sight // the copies that a reader may still be shown, oldest first
 	late    *posted
@@ -112,8 +113,9 @@ type sight = lease.Copy
 // posted is a write of a lane.
 type posted struct {
 	step    step
-	sent    int  // when, in true time
-	settled bool // the server has answered
+	said    sight // what the copy says that it writes
+	sent    int   // when, in true time
+	settled bool  // the server has answered
 	obj     *coordinationv1.Lease
 	err     error
 }
@@ -147,6 +149,7 @@ type scope struct {
 	steps       bool // a replica decides by a wall clock that is stepped forward, and is put right before it stamps
 	watch       bool // lanes are told of what other replicas wrote
 	without     []what
+	exact       bool // states are one only if they differ by the time alone, and not in how long ago things were
 	broken      breakage
 }
 

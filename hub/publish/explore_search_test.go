@@ -10,13 +10,16 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// explorer looks at every state of a scope, breadth first, so that the first violation has the shortest trace.
+// explorer looks at every state of a scope, the earliest first, so that the first violation is the earliest that there
+// is.
 type explorer struct {
 	scope
 	firstEpoch int64
 	asked      map[string]acts
 	buffer     []byte
 	seeds      [2]maphash.Seed
+
+	outlines map[string]bool // what there is to be seen of each state, if anybody wants to know
 
 	index  map[key]struct{}
 	parent []int32
@@ -29,7 +32,8 @@ type findings struct {
 	Transitions int  `json:"transitions"`
 	Depth       int  `json:"depth"`
 	Ticks       int  `json:"ticks"`
-	Closed      bool `json:"closed"` // nothing new came any more, however much time passed
+	Takeovers   int  `json:"takeovers"` // how often at most another replica was elected
+	Closed      bool `json:"closed"`    // nothing new came any more, however much time passed
 	violation   string
 	trace       []string
 }
@@ -51,28 +55,31 @@ func newExplorer(sc scope) *explorer {
 	}
 }
 
-// node is a state that is still to be looked at, and its number.
+// node is a state that is still to be looked at, its number, and how many moves away it is.
 type node struct {
-	s  *scene
-	id int32
+	s     *scene
+	id    int32
+	depth int
 }
 
-// explore looks at every state. It stops at the first violation, or when there are more than limit states.
+// explore looks at every state, those of one tick before those of the next, so that each is found as early as it can
+// be reached. It stops at the first violation, or when there are more than limit states.
 func (e *explorer) explore(limit int) (findings, error) {
 	root := e.start(e)
+	e.draw(root)
 	var f findings
 	if f.violation = e.judge(root); f.violation != "" {
 		return f, nil
 	}
 	moves := e.allMoves()
-	layer := []node{{root, e.add(e.key(root), -1, move{})}}
-	f.Closed = true
-	for ; len(layer) > 0; f.Depth++ {
+	this := []node{{root, e.add(e.key(root), -1, move{}), 0}}
+	for len(this) > 0 {
 		var next []node
-		for i, n := range layer {
-			layer[i].s = nil // the garbage collector may have it
-			f.Ticks = max(f.Ticks, n.s.now)
-			f.Closed = f.Closed && n.s.now < e.ticks
+		for i := 0; i < len(this); i++ {
+			n := this[i]
+			this[i].s = nil // the garbage collector may have it
+			f.Ticks, f.Depth = n.s.now, max(f.Depth, n.depth)
+			f.Takeovers = max(f.Takeovers, n.s.election.transitions-root.election.transitions)
 			for _, mv := range moves {
 				s := e.do(n.s, mv)
 				if s == nil {
@@ -88,20 +95,25 @@ func (e *explorer) explore(limit int) (findings, error) {
 				if old {
 					k = key{} // a violation needs a number of its own to be traced
 				}
+				e.draw(s)
 				id := e.add(k, n.id, mv)
 				if wrong != "" {
-					f.States, f.Depth, f.violation, f.trace = len(e.by), f.Depth+1, wrong, e.trace(root, id)
+					f.States, f.Depth, f.violation, f.trace = len(e.by), n.depth+1, wrong, e.trace(root, id)
 					return f, nil
 				}
-				next = append(next, node{s, id})
+				if mv.what == tickPasses {
+					next = append(next, node{s, id, n.depth + 1})
+				} else {
+					this = append(this, node{s, id, n.depth + 1})
+				}
 			}
 			if len(e.by) > limit {
 				return f, fmt.Errorf("scope %s has more than %d states", e.name, limit)
 			}
 		}
-		layer = next
+		this = next
 	}
-	f.States = len(e.by)
+	f.States, f.Closed = len(e.by), f.Ticks < e.ticks
 	return f, nil
 }
 

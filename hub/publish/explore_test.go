@@ -43,12 +43,41 @@ func faults(n, ticks int) func(*scope) {
 	return func(s *scope) { s.faults, s.ticks = n, ticks }
 }
 
+// kind is one kind of fault.
+type kind struct {
+	name  string
+	moves []what
+}
+
+var (
+	stall        = kind{"a stall", []what{stalls}}
+	crash        = kind{"a crash", []what{crashes}}
+	release      = kind{"a release", []what{releases}}
+	lostWrite    = kind{"a lost write", []what{lost, drops}}
+	lostRecord   = kind{"a lost record", []what{rulingLost}}
+	kinds        = []kind{stall, crash, release, lostWrite, lostRecord}
+	afterAnyTick = 40
+)
+
+// only allows so many faults of these kinds and no others. A scope in which one fault of any kind may happen has the
+// states that those with one kind each have together.
+func only(n int, ks ...kind) func(*scope) {
+	return func(s *scope) {
+		s.faults, s.ticks, s.without = n, afterAnyTick, nil
+		for _, k := range kinds {
+			if !slices.ContainsFunc(ks, func(o kind) bool { return o.name == k.name }) {
+				s.without = append(s.without, k.moves...)
+			}
+		}
+	}
+}
+
 // everyDay are the reduced scopes of `make test`.
 func everyDay() []scope {
 	var all []scope
 	for a := range 2 {
 		all = append(all,
-			narrow(fmt.Sprintf("no fault, A %+d", a), a, 0).changed(faults(0, 8)),
+			narrow(fmt.Sprintf("no fault, A %+d", a), a, 0).changed(faults(0, afterAnyTick)),
 			narrow(fmt.Sprintf("a fault, A %+d, B %+d", a, 1-a), a, 1-a).changed(faults(1, 3)))
 	}
 	return all
@@ -62,11 +91,11 @@ func allScopes() []scope {
 		add(narrow(fmt.Sprintf("no fault, D 5, ε 2, A %+d", a), a, 0), func(s *scope) { s.d, s.skew = 5, 2 })
 	}
 	for a := range 2 {
-		add(narrow(fmt.Sprintf("no fault, A %+d", a), a, 0), faults(0, 40))
+		add(narrow(fmt.Sprintf("no fault, A %+d", a), a, 0), faults(0, afterAnyTick))
 		add(narrow(fmt.Sprintf("cold, A %+d", a), a, 0), func(s *scope) { s.start = cold })
 		add(narrow(fmt.Sprintf("record lost, A %+d", a), a, 0), func(s *scope) { s.start = unrecorded })
 		for b := range 2 {
-			add(narrow(fmt.Sprintf("a fault, A %+d, B %+d", a, b), a, b), faults(1, 5))
+			add(narrow(fmt.Sprintf("a fault, A %+d, B %+d", a, b), a, b), faults(1, afterAnyTick))
 			add(narrow(fmt.Sprintf("two faults, A %+d, B %+d", a, b), a, b), faults(2, 2))
 		}
 	}
@@ -144,7 +173,7 @@ func mustHold(t *testing.T, s scope) explored {
 		t.Error(err)
 	}
 	x := explored{s.name, f, time.Since(began).Seconds()}
-	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, %s, %.1f s", s.name, f.States, f.Transitions, f.Depth, f.Ticks, f.end(), x.Seconds)
+	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, %d takeovers, %s, %.1f s", s.name, f.States, f.Transitions, f.Depth, f.Ticks, f.Takeovers, f.end(), x.Seconds)
 	if f.violation != "" {
 		t.Errorf("%s: %s\n  %s", s.name, f.violation, f.story())
 	}
