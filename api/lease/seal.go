@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
-	"hash"
 	"strings"
 	"time"
 )
@@ -29,26 +28,22 @@ func (Key) MarshalJSON() ([]byte, error) { return []byte(`"[seal key]"`), nil }
 // Seal returns a MAC over everything that the copy says. Only a sealed copy is
 // believed by a hub; anything else in its place is a foreign edit.
 func Seal(key Key, c Copy) string {
-	mac := hmac.New(sha256.New, key)
-	for _, s := range []string{c.Namespace, c.Name, c.Cluster, c.ClusterUID, c.Hub, c.Holder} {
-		writeInt(mac, int64(len(s))) // lengths, so that no two copies read the same
-		_, _ = mac.Write([]byte(s))
+	text := make([]byte, 0, 256)
+	for _, s := range [...]string{c.Namespace, c.Name, c.Cluster, c.ClusterUID, c.Hub, c.Holder} {
+		text = binary.BigEndian.AppendUint64(text, uint64(len(s))) // lengths, so that no two copies read the same
+		text = append(text, s...)
 	}
-	writeInt(mac, c.Epoch)
-	writeInt(mac, c.Acquired.UnixMicro())
-	writeInt(mac, c.Renewed.UnixMicro())
-	writeInt(mac, int64(c.Duration/time.Second))
-	return sealPrefix + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	for _, n := range [...]int64{c.Epoch, c.Acquired.UnixMicro(), c.Renewed.UnixMicro(), int64(c.Duration / time.Second)} {
+		text = binary.BigEndian.AppendUint64(text, uint64(n))
+	}
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write(text)
+	sum := mac.Sum(text[:0])
+	return string(base64.RawURLEncoding.AppendEncode([]byte(sealPrefix), sum))
 }
 
 // Sealed reports whether seal is the seal of the copy under the key. The empty
 // key seals nothing.
 func Sealed(key Key, c Copy, seal string) bool {
 	return len(key) > 0 && strings.HasPrefix(seal, sealPrefix) && hmac.Equal([]byte(seal), []byte(Seal(key, c)))
-}
-
-func writeInt(mac hash.Hash, n int64) {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(n))
-	_, _ = mac.Write(b[:])
 }

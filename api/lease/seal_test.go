@@ -162,3 +162,18 @@ func TestTheKeyIsNotWrittenAsJSON(t *testing.T) {
 		t.Errorf("got %s, want %s", text, want)
 	}
 }
+
+// The other replica, and the hub after an upgrade, must come to the same seal.
+func TestASealIsTheSameInEveryVersion(t *testing.T) {
+	long := sealedCopy()
+	long.Namespace, long.Cluster, long.Holder = strings.Repeat("n", 63), strings.Repeat("c", 253), strings.Repeat("h", 253)
+	for want, c := range map[string]lease.Copy{
+		"v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs": sealedCopy(),
+		"v1.7txJLNn626606wXr6_eGSNn2BhzPnGJIRurltT_6nDQ": long,
+		"v1.SmsakOnzSoyFaiCBrU9M6lvjnCtF2GWWZZnxwSRHdMo": {},
+	} {
+		if got := lease.Seal(sealKey, c); got != want {
+			t.Errorf("the seal of %+v is %s, want %s", c, got, want)
+		}
+	}
+}

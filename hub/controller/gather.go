@@ -77,7 +77,9 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
 	}
-	for _, m := range c.sight.members(key.Namespace) {
+	members := c.sight.members(key.Namespace)
+	v.members = make([]memberView, 0, len(members))
+	for _, m := range members {
 		mv, err := c.member(ctx, m, key.Name)
 		if err != nil {
 			return nil, err

@@ -51,12 +51,14 @@ type simCluster struct {
 	paused   bool
 }
 
+// putRecord stores a record, which is never changed from then on, or nil for none.
 func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha1.NamespaceLeader {
 	h.version++
 	h.noteHandover(h.records[name], o)
 	if o != nil {
-		o = o.DeepCopy()
-		o.ResourceVersion = strconv.FormatInt(h.version, 10)
+		stored := *o
+		stored.ResourceVersion = strconv.FormatInt(h.version, 10)
+		o = &stored
 		h.records[name] = o
 	} else {
 		delete(h.records, name)

@@ -160,6 +160,13 @@ func (a leaseAPI) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: a.namespace, Name: name}
 }
 
+// tell traces a request, if somebody reads it.
+func (a leaseAPI) tell(verb string, key types.NamespacedName, obj *coordinationv1.Lease) {
+	if a.p.w.trace != nil {
+		a.p.w.say(a.p.name, "sends %s to %s: %s", verb, a.server.name, describeLease(key, obj))
+	}
+}
+
 func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
 		if l := a.server.leases[a.key(name)]; l != nil {
@@ -170,14 +177,14 @@ func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coo
 }
 
 func (a leaseAPI) Create(_ context.Context, obj *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	a.p.w.say(a.p.name, "sends create to %s: %s", a.server.name, lazyLease{a.key(obj.Name), obj})
+	a.tell("create", a.key(obj.Name), obj)
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
 		return a.server.create(a.key(obj.Name), obj)
 	})
 }
 
 func (a leaseAPI) Update(_ context.Context, obj *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	a.p.w.say(a.p.name, "sends update to %s: %s", a.server.name, lazyLease{a.key(obj.Name), obj})
+	a.tell("update", a.key(obj.Name), obj)
 	sent := *obj // the caller may change its own afterwards
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
 		return a.server.update(a.key(sent.Name), &sent)

@@ -44,74 +44,101 @@ func (p *proc) link(m *machine) *link {
 	return &p.links[m.id]
 }
 
-// send sends a request to a server. apply carries it out there; answer hears of the
-// outcome, at most once, or of a timeout.
-func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error), answer func(T, error)) {
-	w, done := p.w, false
-	finish := func(out T, err error) {
-		if !done {
-			done = true
-			answer(out, err)
-		}
-	}
-	p.after(timeout, func() {
-		if !done {
-			var none T
-			finish(none, context.DeadlineExceeded)
-		}
-	})
-	if p.link(m).noRequests || w.faulty && w.chance(w.loss) {
+// request is a request to a server. apply carries it out there. Who sent it hears of the outcome, at
+// most once, or of a timeout: a task that waits for it, or else answer.
+type request[T any] struct {
+	p       *proc
+	m       *machine
+	apply   func() (T, error)
+	task    *task
+	answer  func(T, error)
+	out     T
+	err     error
+	settled bool
+}
+
+// send sends a request.
+func (q *request[T]) send(timeout time.Duration) {
+	p, w := q.p, q.p.w
+	p.after(timeout, q.expire)
+	if p.link(q.m).noRequests || w.faulty && w.chance(w.loss) {
 		return
 	}
 	lag := w.lag()
-	if m == &w.hub.machine && w.faulty && w.chance(w.lateHub) {
+	if q.m == &w.hub.machine && w.faulty && w.chance(w.lateHub) {
 		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
 	}
-	w.after(lag, func() { arrive(p, m, apply, finish) })
+	w.after(lag, q.arrive)
 	if w.faulty && w.chance(w.twice) { // its effect is delivered once more, late
-		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), func() { arrive(p, m, apply, func(T, error) {}) })
+		again := &request[T]{p: p, m: q.m, apply: q.apply, settled: true}
+		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), again.arrive)
 	}
 }
 
-// arrive is a request that reaches its server.
-func arrive[T any](p *proc, m *machine, apply func() (T, error), finish func(T, error)) {
-	w := p.w
-	var out T
-	if m.frozen > w.now {
-		w.after(m.frozen-w.now, func() { arrive(p, m, apply, finish) })
+// arrive is the request reaching its server.
+func (q *request[T]) arrive() {
+	w := q.p.w
+	if q.m.frozen > w.now {
+		w.after(q.m.frozen-w.now, q.arrive)
 		return
 	}
+	var out T
 	var err error
 	switch {
-	case m.down:
+	case q.m.down:
 		err = errRefused
 	case w.faulty && w.chance(w.busy):
 		err = apierrors.NewTooManyRequests("busy", 1)
 	default:
-		out, err = apply()
+		out, err = q.apply()
 		if w.faulty && w.chance(w.broken) { // carried out, but the answer does not say so
 			var none T
 			out, err = none, apierrors.NewInternalError(errors.New("etcd did not answer in time"))
 		}
 	}
-	if p.link(m).noAnswers || w.faulty && w.chance(w.loss) {
+	if q.p.link(q.m).noAnswers || w.faulty && w.chance(w.loss) {
 		return
 	}
-	w.after(w.lag(), func() { p.do(func() { finish(out, err) }) })
+	if !q.settled {
+		q.out, q.err = out, err
+	}
+	q.p.after(w.lag(), q.settle)
+}
+
+func (q *request[T]) expire() {
+	if !q.settled {
+		var none T
+		q.out, q.err = none, context.DeadlineExceeded
+		q.settle()
+	}
+}
+
+func (q *request[T]) settle() {
+	if q.settled {
+		return
+	}
+	if q.settled = true; q.task != nil {
+		q.task.step()
+	} else {
+		q.answer(q.out, q.err)
+	}
+}
+
+// send sends a request, of whose outcome answer hears.
+func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error), answer func(T, error)) {
+	(&request[T]{p: p, m: m, apply: apply, answer: answer}).send(timeout)
 }
 
 // call is a request of the running task, which waits for the answer.
-func call[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error)) (out T, err error) {
+func call[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error)) (T, error) {
+	var none T
 	t := p.w.cur
 	if !p.alive || t == nil || t.killed {
-		return out, errEnded
+		return none, errEnded
 	}
-	send(p, m, timeout, apply, func(o T, e error) {
-		out, err = o, e
-		t.step()
-	})
-	if !t.wait() {
-		err = errEnded
+	q := &request[T]{p: p, m: m, apply: apply, task: t}
+	if q.send(timeout); !t.wait() {
+		return none, errEnded
 	}
-	return out, err
+	return q.out, q.err
 }

@@ -101,7 +101,7 @@ type simSight struct{ r *replica }
 func (s *simSight) synced() bool { return true }
 
 func (s *simSight) members(string) []fleet.Member {
-	var ms []fleet.Member
+	ms := make([]fleet.Member, 0, len(s.r.contacts))
 	for _, ct := range s.r.contacts {
 		cl := s.r.clusters[ct.m.name]
 		m := fleet.Member{

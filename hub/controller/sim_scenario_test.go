@@ -245,14 +245,6 @@ func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
 	return keys
 }
 
-// lazyLease describes itself only if somebody reads it.
-type lazyLease struct {
-	key types.NamespacedName
-	obj *coordinationv1.Lease
-}
-
-func (l lazyLease) String() string { return describeLease(l.key, l.obj) }
-
 func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
 	if obj == nil {
 		return key.String() + " is gone"

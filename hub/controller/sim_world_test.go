@@ -51,9 +51,11 @@ var epoch0 = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 type event struct {
 	at  time.Duration
 	seq uint64
+	p   *proc // in which it happens; nil: in none
 	do  func()
 }
 
+// eventHeap has four children to a node: less deep, and they lie side by side.
 type eventHeap []event
 
 func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
@@ -62,7 +64,7 @@ func (h *eventHeap) push(e event) {
 	s := append(*h, e)
 	i := len(s) - 1
 	for i > 0 {
-		up := (i - 1) / 2
+		up := (i - 1) / 4
 		if !e.before(&s[up]) {
 			break
 		}
@@ -77,33 +79,44 @@ func (h *eventHeap) pop() event {
 	e := s[n]
 	s[n] = event{}
 	s = s[:n]
-	for i := 0; n > 0; {
-		down := 2*i + 1
-		if down+1 < n && s[down+1].before(&s[down]) {
-			down++
+	*h = s
+	if n == 0 {
+		return first
+	}
+	i := 0
+	for below := 1; below < n; below = 4*i + 1 {
+		down := below
+		for j := below + 1; j < min(below+4, n); j++ {
+			if s[j].before(&s[down]) {
+				down = j
+			}
 		}
-		if down >= n || e.before(&s[down]) {
-			s[i] = e
+		if e.before(&s[down]) {
 			break
 		}
 		s[i], i = s[down], down
 	}
-	*h = s
+	s[i] = e
 	return first
 }
 
 // after has something happen, whatever becomes of any process.
-func (w *world) after(d time.Duration, do func()) {
+func (w *world) after(d time.Duration, do func()) { w.plan(d, nil, do) }
+
+func (w *world) plan(d time.Duration, p *proc, do func()) {
 	w.seq++
-	w.events.push(event{at: w.now + max(0, d), seq: w.seq, do: do})
+	w.events.push(event{at: w.now + max(0, d), seq: w.seq, p: p, do: do})
 }
 
 // run lets events happen until the given time, or until the oracle has seen enough.
 func (w *world) run(until time.Duration) {
 	for len(w.events) > 0 && w.events[0].at <= until && w.oracle.violation == "" {
 		e := w.events.pop()
-		w.now = e.at
-		e.do()
+		if w.now = e.at; e.p != nil {
+			e.p.do(e.do)
+		} else {
+			e.do()
+		}
 	}
 	w.now = max(w.now, until)
 }
@@ -226,9 +239,7 @@ func (p *proc) Now() lease.Reading {
 
 // after has something happen in the process, if it still lives then and once it is not
 // stopped any more.
-func (p *proc) after(d time.Duration, do func()) {
-	p.w.after(d, func() { p.do(do) })
-}
+func (p *proc) after(d time.Duration, do func()) { p.w.plan(d, p, do) }
 
 func (p *proc) do(do func()) {
 	switch {
@@ -278,23 +289,25 @@ func (p *proc) crash() {
 	p.alive, p.backlog = false, nil
 	p.cancel()
 	if t := p.asleep; t != nil {
+		p.asleep = nil
 		t.end() // first: it may hold a lock that the others wait for
 	}
-	for _, t := range slices.Clone(p.tasks) {
-		t.end()
+	for len(p.tasks) > 0 {
+		p.tasks[0].end()
 	}
-	p.tasks = nil
 }
 
 // task is a coroutine of a process.
 type task struct {
-	p      *proc
-	do     func() // nil: it has nothing left to do
-	next   func() (struct{}, bool)
-	stop   func()
-	yield  func(struct{}) bool
-	killed bool
-	writes bool // copies in a member
+	p       *proc
+	do      func() // nil: it has nothing left to do
+	resume  func() // step, bound once
+	next    func() (struct{}, bool)
+	stop    func()
+	yield   func(struct{}) bool
+	started bool
+	killed  bool
+	writes  bool // copies in a member
 }
 
 // crew keeps coroutines that have nothing to do, for the next tasks: a new one has to
@@ -309,14 +322,12 @@ func (c *crew) task() *task {
 		return t
 	}
 	t := &task{}
+	t.resume = t.step
 	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
-		for t.yield = yield; ; {
-			if t.do(); t.killed {
-				return
-			}
-			if t.do = nil; !yield(struct{}{}) {
-				return
-			}
+		t.yield = yield
+		for ok := true; ok; ok = yield(struct{}{}) {
+			t.do()
+			t.do = nil
 		}
 	})
 	return t
@@ -333,9 +344,9 @@ func (c *crew) end() {
 // spawn starts a task. It first runs when the present event is over.
 func (p *proc) spawn(do func()) *task {
 	t := p.w.crew.task()
-	t.p, t.do, t.writes = p, do, false
+	t.p, t.do = p, do
 	p.tasks = append(p.tasks, t)
-	p.after(0, t.step)
+	p.after(0, t.resume)
 	return t
 }
 
@@ -343,34 +354,37 @@ func (t *task) step() {
 	if t.killed {
 		return
 	}
-	before := t.p.w.cur
-	t.p.w.cur = t
+	w := t.p.w
+	before := w.cur
+	w.cur, t.started = t, true
 	t.next()
-	t.p.w.cur = before
+	w.cur = before
 	if t.do == nil {
-		if i := slices.Index(t.p.tasks, t); i >= 0 {
-			t.p.tasks = slices.Delete(t.p.tasks, i, i+1)
-		}
-		crew := t.p.w.crew
-		t.p = nil // or it would keep a world that is over
-		crew.idle = append(crew.idle, t)
+		t.leave()
 	}
 }
 
 // end unwinds the task: whatever it still asks for fails.
 func (t *task) end() {
-	t.killed = true
-	t.stop()
+	if t.killed = true; t.started {
+		t.next()
+	}
+	t.leave()
+}
+
+// leave has the task wait for something else to do. It must know nothing any more of a world that
+// may be over.
+func (t *task) leave() {
+	p := t.p
+	if i := slices.Index(p.tasks, t); i >= 0 {
+		p.tasks = slices.Delete(p.tasks, i, i+1)
+	}
+	t.p, t.do, t.started, t.killed, t.writes = nil, nil, false, false, false
+	p.w.crew.idle = append(p.w.crew.idle, t)
 }
 
 // wait leaves the task until step is called. It returns false if the process has ended.
-func (t *task) wait() bool {
-	if t.killed || !t.yield(struct{}{}) {
-		t.killed = true
-		return false
-	}
-	return true
-}
+func (t *task) wait() bool { return !t.killed && t.yield(struct{}{}) && !t.killed }
 
 // sleep waits in a task, and returns false if the process has ended.
 func (p *proc) sleep(d time.Duration) bool {
@@ -378,7 +392,7 @@ func (p *proc) sleep(d time.Duration) bool {
 	if !p.alive || t == nil || t.killed {
 		return false
 	}
-	p.after(d, t.step)
+	p.after(d, t.resume)
 	return t.wait()
 }
 

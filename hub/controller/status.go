@@ -17,11 +17,10 @@ import (
 
 // fillStatus makes the status say what was decided and why.
 func fillStatus(v *view, d election.Decision, cs []candidate, s *v1alpha1.NamespaceLeaderStatus, now time.Time) {
-	before := recordOf(s)
-	old := s.Candidates
+	leader, phase, epoch, old := s.Leader, s.Phase, s.Epoch, s.Candidates
 	ranked := elected(cs)
 	election.Rank(ranked)
-	s.Candidates = nil
+	s.Candidates = make([]v1alpha1.Candidate, 0, len(ranked))
 	for _, r := range ranked {
 		c := cs[slices.IndexFunc(cs, func(c candidate) bool { return c.Name == r.Name })]
 		s.Candidates = append(s.Candidates, shown(c, old))
@@ -31,9 +30,9 @@ func fillStatus(v *view, d election.Decision, cs []candidate, s *v1alpha1.Namesp
 	if v.policy != nil {
 		s.Policy, s.ObservedGeneration = v.policy.object.Name, v.policy.object.Generation
 	}
-	if r := d.Record; r.Leader != before.Leader || r.Phase != before.Phase || r.Epoch != before.Epoch {
+	if s.Leader != leader || s.Phase != phase || s.Epoch != epoch {
 		s.History = slices.Insert(s.History, 0, v1alpha1.Change{
-			Time: *microTime(now), Leader: r.Leader, Epoch: r.Epoch, Phase: v1alpha1.Phase(r.Phase), Reason: r.Reason,
+			Time: *microTime(now), Leader: s.Leader, Epoch: s.Epoch, Phase: s.Phase, Reason: s.Reason,
 		})
 		s.History = s.History[:min(len(s.History), v1alpha1.MaxHistory)]
 	}

@@ -100,9 +100,12 @@ func readRegistration(l *coordinationv1.Lease) (r lease.Registration, err error)
 		r.Identity = *p
 	}
 	r.Account = l.Annotations[v1alpha1.ReaderAccountAnnotation]
-	for what, s := range map[string]string{"spec.holderIdentity": r.Identity, "annotation " + v1alpha1.ReaderAccountAnnotation: r.Account} {
-		if s == "" || len(s) > maxName {
-			return r, fmt.Errorf("%s has %d bytes, want 1 to %d", what, len(s), maxName)
+	for _, s := range [...]struct{ what, says string }{
+		{"spec.holderIdentity", r.Identity},
+		{"annotation " + v1alpha1.ReaderAccountAnnotation, r.Account},
+	} {
+		if s.says == "" || len(s.says) > maxName {
+			return r, fmt.Errorf("%s has %d bytes, want 1 to %d", s.what, len(s.says), maxName)
 		}
 	}
 	if l.Spec.RenewTime == nil || l.Spec.RenewTime.IsZero() {
