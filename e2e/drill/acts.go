@@ -1,17 +1,14 @@
 package drill
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/guestbook/acts"
+	"github.com/leasecast/leasecast/e2e/lines"
 )
 
 // Act is one act of a guestbook process: a closed interval on the boot clock. The act itself lies
@@ -32,17 +29,15 @@ const Unfinished = time.Duration(1<<63 - 1)
 
 // ActLog follows the act log of one process. It is safe for concurrent use.
 type ActLog struct {
-	path string
-
 	mu   sync.Mutex
-	read int64         // bytes taken in
+	file *lines.File
 	acts []Act         // in the order of their first lines
 	open map[int64]int // by the ID of the act: its place in acts
 }
 
 // NewActLog follows the file, which need not exist yet.
 func NewActLog(path string) *ActLog {
-	return &ActLog{path: path, open: map[int64]int{}}
+	return &ActLog{file: lines.Follow(path), open: map[int64]int{}}
 }
 
 // Acts returns all acts so far, in the order in which they began, without those that were refused
@@ -50,8 +45,8 @@ func NewActLog(path string) *ActLog {
 func (l *ActLog) Acts() ([]Act, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.takeIn(); err != nil {
-		return nil, fmt.Errorf("act log %s: %w", l.path, err)
+	if err := l.file.News(l.line); err != nil {
+		return nil, fmt.Errorf("act log: %w", err)
 	}
 	return slices.DeleteFunc(slices.Clone(l.acts), func(a Act) bool { return a.Result == acts.NotBegun }), nil
 }
@@ -60,43 +55,14 @@ func (l *ActLog) Acts() ([]Act, error) {
 func (l *ActLog) Ended(at time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.takeIn(); err != nil {
-		return fmt.Errorf("act log %s: %w", l.path, err)
+	if err := l.file.News(l.line); err != nil {
+		return fmt.Errorf("act log: %w", err)
 	}
 	for id, i := range l.open {
 		l.acts[i].End, l.acts[i].Result = at, "the process ended"
 		delete(l.open, id)
 	}
 	return nil
-}
-
-func (l *ActLog) takeIn() error {
-	file, err := os.Open(l.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	if _, err := file.Seek(l.read, io.SeekStart); err != nil {
-		return err
-	}
-	news, err := io.ReadAll(file)
-	if err != nil {
-		return err
-	}
-	for {
-		line, rest, whole := bytes.Cut(news, []byte{'\n'})
-		if !whole {
-			return nil
-		}
-		if err := l.line(line); err != nil {
-			return fmt.Errorf("at byte %d: %w", l.read, err)
-		}
-		l.read += int64(len(line)) + 1
-		news = rest
-	}
 }
 
 func (l *ActLog) line(raw []byte) error {

@@ -3,16 +3,14 @@
 package history
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/chaos/register"
+	"github.com/leasecast/leasecast/e2e/lines"
 )
 
 // Line is one line of a history, as JSON. All instants are readings of the boot clock.
@@ -85,21 +83,20 @@ const Pending = time.Duration(1<<63 - 1)
 
 // File follows the history of one process. It is not safe for concurrent use.
 type File struct {
-	path string
-	read int64         // bytes taken in
+	file *lines.File
 	open map[int64]int // by the ID of a call: its place in calls
 	// calls are in the order of their first lines
 	calls []Call
 }
 
 // Follow follows a file, which need not exist yet.
-func Follow(path string) *File { return &File{path: path, open: map[int64]int{}} }
+func Follow(path string) *File { return &File{file: lines.Follow(path), open: map[int64]int{}} }
 
 // Calls returns the calls so far which had not returned before the instant; it forgets the others. A last line that is
 // still being written is left for the next time.
 func (f *File) Calls(since time.Duration) ([]Call, error) {
-	if err := f.takeIn(); err != nil {
-		return nil, fmt.Errorf("history %s: at byte %d: %w", f.path, f.read, err)
+	if err := f.file.News(f.take); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
 	}
 	kept := f.calls[:0]
 	clear(f.open)
@@ -115,40 +112,11 @@ func (f *File) Calls(since time.Duration) ([]Call, error) {
 	return append([]Call(nil), kept...), nil
 }
 
-func (f *File) takeIn() error {
-	file, err := os.Open(f.path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+func (f *File) take(raw []byte) error {
+	var line Line
+	if err := json.Unmarshal(raw, &line); err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }()
-	if _, err := file.Seek(f.read, io.SeekStart); err != nil {
-		return err
-	}
-	news, err := io.ReadAll(file)
-	if err != nil {
-		return err
-	}
-	for {
-		raw, rest, whole := bytes.Cut(news, []byte{'\n'})
-		if !whole {
-			return nil
-		}
-		var line Line
-		if err := json.Unmarshal(raw, &line); err != nil {
-			return err
-		}
-		if err := f.take(line); err != nil {
-			return err
-		}
-		f.read += int64(len(raw)) + 1
-		news = rest
-	}
-}
-
-func (f *File) take(line Line) error {
 	i, open := f.open[line.ID]
 	switch {
 	case line.Result == "" && !open:
