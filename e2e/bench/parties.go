@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // party is the process of one cluster: a candidate of the peer, or a reader of ours.
 type party struct {
-	*drill.Process
+	*process.Process
 	cluster string
 	changes string // the file
 }
@@ -26,11 +27,11 @@ func startParty(dir, name, cluster, mode string, c child) (*party, error) {
 		return nil, err
 	}
 	c.changes = filepath.Join(dir, name+".changes")
-	process, err := drill.StartProcess(name, filepath.Join(dir, name+".log"), program, c.args(mode)...)
+	run, err := process.Start(name, filepath.Join(dir, name+".log"), program, c.args(mode)...)
 	if err != nil {
 		return nil, err
 	}
-	return &party{Process: process, cluster: cluster, changes: c.changes}, nil
+	return &party{Process: run, cluster: cluster, changes: c.changes}, nil
 }
 
 func stopParties(parties []*party) error {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // restartAfter is how long a place stays empty, as in a Deployment whose process has crashed.
@@ -17,7 +17,7 @@ const restartAfter = 500 * time.Millisecond
 // slot is a place for a process. When one ends, the next takes its place.
 type slot struct {
 	name  string
-	start func(generation int) (*drill.Process, error)
+	start func(generation int) (*process.Process, error)
 	// mayEnd: such a process ends by itself when it has lost what it needs.
 	mayEnd bool
 
@@ -25,13 +25,13 @@ type slot struct {
 	done chan struct{} // closed when keep has returned
 
 	mu      sync.Mutex
-	process *drill.Process
+	process *process.Process
 	ends    int   // of processes that were not killed
 	fault   error // the first end that must not be
 }
 
 // newSlot fills a place, and keeps it filled until ctx ends; then it kills the last process. first may be nil.
-func newSlot(ctx context.Context, name string, mayEnd bool, first *drill.Process, start func(int) (*drill.Process, error)) (*slot, error) {
+func newSlot(ctx context.Context, name string, mayEnd bool, first *process.Process, start func(int) (*process.Process, error)) (*slot, error) {
 	s := &slot{name: name, mayEnd: mayEnd, start: start, process: first, turn: make(chan struct{}, 1), done: make(chan struct{})}
 	s.turn <- struct{}{}
 	if first == nil {
@@ -78,7 +78,7 @@ func (s *slot) keep(ctx context.Context) {
 }
 
 // note looks at how a process ended.
-func (s *slot) note(p *drill.Process) {
+func (s *slot) note(p *process.Process) {
 	how := p.Check()
 	if how == nil {
 		return // it was killed
@@ -114,7 +114,7 @@ func (s *slot) check() error {
 	return s.fault
 }
 
-func (s *slot) current() *drill.Process {
+func (s *slot) current() *process.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.process
@@ -148,7 +148,7 @@ func (s *slot) kill(ctx context.Context, empty time.Duration) (alive bool, err e
 }
 
 // pause stops the process where it stands. It returns nil if there is none.
-func (s *slot) pause() (*drill.Process, error) {
+func (s *slot) pause() (*process.Process, error) {
 	p := s.current()
 	if err := p.Pause(); err != nil {
 		select {

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/chaos/register"
 	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // startLimit bounds the start of a fleet, with the building of our own programs.
@@ -86,11 +87,11 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 		}
 	}
 	for i, name := range hubReplicas {
-		var first *drill.Process
+		var first *process.Process
 		if i == 0 {
 			first = d.Hubs()[0]
 		}
-		if st.hubs[name], err = newSlot(st.running, name, true, first, func(int) (*drill.Process, error) { return d.StartHub() }); err != nil {
+		if st.hubs[name], err = newSlot(st.running, name, true, first, func(int) (*process.Process, error) { return d.StartHub() }); err != nil {
 			return nil, err
 		}
 	}
@@ -112,7 +113,7 @@ func (st *stage) addReader(ctx context.Context, member string) error {
 	if err := os.WriteFile(st.readerKubeconfig(member), kubeconfig, 0o600); err != nil {
 		return err
 	}
-	st.readers[member], err = newSlot(st.running, member+" reader", false, nil, func(generation int) (*drill.Process, error) {
+	st.readers[member], err = newSlot(st.running, member+" reader", false, nil, func(generation int) (*process.Process, error) {
 		return st.startReader(member, fmt.Sprintf("%s-%d", member, generation))
 	})
 	return err
@@ -123,9 +124,9 @@ func (st *stage) readerKubeconfig(member string) string {
 }
 
 // startReader starts a process whose values begin with the name: the member's, a dash and something that is its own.
-func (st *stage) startReader(member, name string, more ...string) (*drill.Process, error) {
+func (st *stage) startReader(member, name string, more ...string) (*process.Process, error) {
 	file := filepath.Join(st.dir, name+".history")
-	p, err := drill.StartProcess("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program, append([]string{
+	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program, append([]string{
 		"-kubeconfig=" + st.readerKubeconfig(member),
 		"-namespaces=" + strings.Join(namespacesOf(member), ","),
 		"-register=" + st.store.URL(),
@@ -148,7 +149,7 @@ func (st *stage) startReader(member, name string, more ...string) (*drill.Proces
 type told struct {
 	*history.File
 	path    string
-	process *drill.Process
+	process *process.Process
 }
 
 // calls returns, by member, what its readers called and had not returned before the instant. What a reader left open

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // KustomizeVariable is the environment variable that names the kustomize program.
@@ -44,4 +46,19 @@ func Build(ctx context.Context) (Programs, error) {
 		}
 	}
 	return p, nil
+}
+
+// command runs a short program and returns what it printed.
+func command(ctx context.Context, dir string, env []string, path string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{path}, args...), " "), err, bytes.TrimSpace(exit.Stderr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", strings.Join(append([]string{path}, args...), " "), err)
+	}
+	return out, nil
 }

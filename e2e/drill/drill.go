@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // PolicyName is the name of the drill's LeadershipPolicy.
@@ -74,7 +75,7 @@ type Drill struct {
 	guestbooks    map[string]*Guestbook
 
 	mu   sync.Mutex // guards hubs
-	hubs []*Process
+	hubs []*process.Process
 }
 
 // Start puts everything on stage and returns when a hub process has been elected; who leads is then not
@@ -229,7 +230,7 @@ func (d *Drill) HubClient() client.WithWatch { return d.hub }
 func (d *Drill) MemberClient(member string) client.WithWatch { return d.members[member] }
 
 // Hubs are the hub processes that were started, in order, those included that have ended.
-func (d *Drill) Hubs() []*Process {
+func (d *Drill) Hubs() []*process.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.hubs)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 
 // Guestbook is a guestbook process in one member.
 type Guestbook struct {
-	*Process
+	*process.Process
 	// Acts is what it did.
 	Acts *ActLog
 }
@@ -127,7 +128,7 @@ func startGuestbook(p Programs, member, kubeconfig string, namespaces []string, 
 	if o.Register {
 		register = guestbookHome
 	}
-	process, err := StartProcess("guestbook in "+member, filepath.Join(o.Dir, "guestbook-"+member+".log"), p.Guestbook,
+	run, err := process.Start("guestbook in "+member, filepath.Join(o.Dir, "guestbook-"+member+".log"), p.Guestbook,
 		"-kubeconfig="+kubeconfig,
 		"-cluster="+member,
 		"-namespaces="+strings.Join(namespaces, ","),
@@ -139,7 +140,7 @@ func startGuestbook(p Programs, member, kubeconfig string, namespaces []string, 
 	if err != nil {
 		return nil, err
 	}
-	return &Guestbook{Process: process, Acts: NewActLog(file)}, nil
+	return &Guestbook{Process: run, Acts: NewActLog(file)}, nil
 }
 
 // memberScheme knows what a drill touches in a member.

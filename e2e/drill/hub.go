@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -50,7 +51,7 @@ func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Serve
 
 // StartHub starts one more replica of the hub. It does not wait for anything: see
 // [Drill.AwaitElected].
-func (d *Drill) StartHub() (*Process, error) {
+func (d *Drill) StartHub() (*process.Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	p, err := startHub(fmt.Sprintf("hub-%d", len(d.hubs)+1), d.dir, d.programs, d.hubKubeconfig)
@@ -62,8 +63,8 @@ func (d *Drill) StartHub() (*Process, error) {
 }
 
 // startHub starts a hub process.
-func startHub(name, dir string, programs Programs, kubeconfig string) (*Process, error) {
-	return StartProcess(name, filepath.Join(dir, name+".log"), programs.Hub,
+func startHub(name, dir string, programs Programs, kubeconfig string) (*process.Process, error) {
+	return process.Start(name, filepath.Join(dir, name+".log"), programs.Hub,
 		"--kubeconfig="+kubeconfig,
 		"--namespace="+HubNamespace,
 		"--fleet-namespaces="+FleetNamespace,

@@ -12,19 +12,20 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // Second is a second management cluster beside that of the drill, with a hub installed and
 // nothing to do for it. One goroutine may use it.
 type Second struct {
-	*Process // the hub
-	Fleet    *fleet.Fleet
+	*process.Process // the hub
+	Fleet            *fleet.Fleet
 
 	drill      *Drill
 	client     client.WithWatch
 	dir        string
 	kubeconfig string
-	processes  []*Process
+	processes  []*process.Process
 }
 
 // StartSecond starts a second management cluster and returns when its hub process has been

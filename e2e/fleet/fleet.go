@@ -102,7 +102,7 @@ func prepare(o Options, assets string) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{dir: dir, nest: newNest()}
+	f := &Fleet{dir: dir, nest: &nest{}}
 	for _, name := range append([]string{hubName}, o.Members...) {
 		s, err := newServer(name, dir.path, assets, f.nest, o.auditPolicy())
 		if err != nil {
@@ -121,8 +121,7 @@ func prepare(o Options, assets string) (*Fleet, error) {
 // an orderly end. It returns when all is gone. Later calls return what the first one did.
 func (f *Fleet) Stop() error {
 	f.stop.Do(func() {
-		f.nest.close()
-		var errs []error
+		errs := []error{f.nest.close()}
 		for _, s := range f.Servers() {
 			errs = append(errs, s.release())
 		}

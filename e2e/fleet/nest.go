@@ -2,66 +2,45 @@ package fleet
 
 import (
 	"errors"
-	"os"
-	"os/exec"
-	"runtime"
 	"sync"
+
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// nest starts the processes of a fleet, and ends them all when it is closed. It starts them from
-// one operating-system thread that lives as long as they do: the kernel's "kill me when my parent
-// dies" means the parent's *thread*, and Go ends threads when it sees fit, so a server that was
-// started from any goroutine could be killed in the middle of a test.
+// nest holds the processes of a fleet, to end them all when it is closed.
 type nest struct {
-	requests chan func()
-	closing  sync.Once
-	quit     chan struct{}
-	done     sync.WaitGroup
-	started  []*os.Process // known to run only
+	mu      sync.Mutex
+	closed  bool
+	started []*process.Process
 }
 
-func newNest() *nest {
-	n := &nest{requests: make(chan func()), quit: make(chan struct{})}
-	n.done.Go(n.run)
-	return n
-}
-
-func (n *nest) run() {
-	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-	for {
-		select {
-		case start := <-n.requests:
-			start()
-		case <-n.quit:
-			for _, process := range n.started {
-				_ = process.Kill() // fails only for those that have ended
-			}
-			return
-		}
+// start starts a program, unless the fleet has been stopped.
+func (n *nest) start(name, log, path string, args ...string) (*process.Process, error) {
+	p, err := process.Start(name, log, path, args...)
+	if err != nil {
+		return nil, err
 	}
+	n.mu.Lock()
+	closed := n.closed
+	if !closed {
+		n.started = append(n.started, p)
+	}
+	n.mu.Unlock()
+	if closed {
+		return nil, errors.Join(errors.New("the fleet has been stopped"), p.Kill())
+	}
+	return p, nil
 }
 
-// start starts a command, and then runs wait, which must return when the process has ended.
-func (n *nest) start(cmd *exec.Cmd, wait func()) error {
-	result := make(chan error, 1)
-	request := func() {
-		err := cmd.Start()
-		if err == nil {
-			n.started = append(n.started, cmd.Process)
-			n.done.Go(wait)
-		}
-		result <- err
+// close kills every process, lets no further one live, and returns when all have ended.
+func (n *nest) close() error {
+	n.mu.Lock()
+	n.closed = true
+	started := n.started
+	n.mu.Unlock()
+	var errs []error
+	for _, p := range started {
+		errs = append(errs, p.Kill())
 	}
-	select {
-	case n.requests <- request:
-		return <-result
-	case <-n.quit:
-		return errors.New("the fleet has been stopped")
-	}
-}
-
-// close kills every process, refuses further starts and returns when all have ended.
-func (n *nest) close() {
-	n.closing.Do(func() { close(n.quit) })
-	n.done.Wait()
+	return errors.Join(errs...)
 }

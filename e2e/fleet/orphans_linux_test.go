@@ -1,14 +1,16 @@
 package fleet
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // ownerVariable makes the test binary a program that owns a fleet and waits to be killed.
@@ -37,22 +39,22 @@ func own() {
 
 func TestOwnerIsKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), ownerVariable+"=yes")
-	owner.SysProcAttr = attributes() // it must not outlive this test either
-	out, err := owner.StdoutPipe()
+	t.Setenv(ownerVariable, "yes")
+	said := filepath.Join(t.TempDir(), "said")
+	owner, err := process.Start("the owner", said, os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	keeper := newNest()
-	defer keeper.close()
-	if err := keeper.start(owner, func() {}); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("the owner says nothing: %v", err)
-	}
+	t.Cleanup(func() { _ = owner.Kill() }) // it must not outlive this test
+	var line string
+	await(t, "the owner says what it has started", func(context.Context) error {
+		text, err := os.ReadFile(said)
+		if first, _, whole := strings.Cut(string(text), "\n"); whole {
+			line = first
+			return nil
+		}
+		return errors.Join(owner.Check(), err, errors.New("it says nothing yet"))
+	})
 	var dir string
 	var pids [3]int
 	if _, err := fmt.Sscan(line, &dir, &pids[0], &pids[1], &pids[2]); err != nil {
@@ -61,10 +63,9 @@ func TestOwnerIsKilled(t *testing.T) {
 	if leftover(t); !exists(dir) {
 		t.Fatal("the folder of a living owner was removed")
 	}
-	if err := owner.Process.Kill(); err != nil {
+	if err := owner.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = owner.Wait() // it was killed, and says so
 	for _, pid := range pids {
 		await(t, fmt.Sprintf("process %d is gone", pid), func(context.Context) error {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -32,9 +32,9 @@ type Server struct {
 	admin *rest.Config
 	audit string // the audit policy; empty: there is no audit log
 
-	etcd       *process
-	apiserver  *process
-	controller *process
+	etcd       *program
+	apiserver  *program
+	controller *program
 }
 
 // newServer prepares a server under dir; nothing runs yet but its proxy.
@@ -63,15 +63,15 @@ func newServer(name, dir, assets string, nest *nest, audit string) (s *Server, e
 	if err := s.writeFiles(); err != nil {
 		return nil, err
 	}
-	program := func(name string, args ...string) *process {
-		return &process{
+	runs := func(name string, args ...string) *program {
+		return &program{
 			server: s.name, path: filepath.Join(assets, name), args: args,
 			log: filepath.Join(s.dir, name+".log"), nest: nest,
 		}
 	}
-	s.etcd = program("etcd", s.etcdArgs()...)
-	s.apiserver = program("kube-apiserver", s.apiserverArgs()...)
-	s.controller = program("kube-controller-manager", s.controllerArgs()...)
+	s.etcd = runs("etcd", s.etcdArgs()...)
+	s.apiserver = runs("kube-apiserver", s.apiserverArgs()...)
+	s.controller = runs("kube-controller-manager", s.controllerArgs()...)
 	return s, nil
 }
 

@@ -29,6 +29,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 var (
@@ -103,7 +104,7 @@ func run(m *testing.M) int {
 
 // replica is a hub process and its name in the election, once that is known.
 type replica struct {
-	*drill.Process
+	*process.Process
 	identity string
 }
 

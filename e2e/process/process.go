@@ -1,8 +1,9 @@
-package drill
+// Package process runs programs beside a test or a drill, stops and kills them, and lets none outlive
+// its owner.
+package process
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +19,10 @@ import (
 // stopPatience is how long a process may take for an orderly end before it is killed.
 const stopPatience = 15 * time.Second
 
-// errEnded is what a control of a process returns when it has ended.
-var errEnded = errors.New("it has ended")
+// ErrEnded is what a control of a process returns when it has ended.
+var ErrEnded = errors.New("it has ended")
 
-// Process is a program that runs beside the drill. Its methods may be called from any goroutine.
+// Process is one run of a program. Its methods may be called from any goroutine.
 type Process struct {
 	name string
 	log  string
@@ -32,8 +33,8 @@ type Process struct {
 	bidden atomic.Bool // Stop or Kill was called
 }
 
-// StartProcess starts a program whose output is appended to the file log.
-func StartProcess(name, log, path string, args ...string) (*Process, error) {
+// Start starts a program whose output is appended to the file log. It is killed when its owner dies.
+func Start(name, log, path string, args ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("%s: open its log: %w", name, err)
@@ -45,7 +46,7 @@ func StartProcess(name, log, path string, args ...string) (*Process, error) {
 	go func() {
 		defer close(p.end)
 		// For the kernel the parent is the thread that started the child. This one lives as long as the
-		// child does, so that the child is killed when the drill dies and not before.
+		// child does, so that the child is killed when its owner dies and not before.
 		runtime.LockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -83,7 +84,7 @@ func (p *Process) Check() error {
 		if p.how != nil {
 			how = p.how.Error()
 		}
-		return fmt.Errorf("%s: %w (%s)%s", p.name, errEnded, how, p.tail())
+		return fmt.Errorf("%s: %w (%s)%s", p.name, ErrEnded, how, p.Tail())
 	default:
 		return nil
 	}
@@ -111,7 +112,7 @@ func (p *Process) Resume() error {
 // Kill ends the process at once, as a crash does, and returns when it is gone.
 func (p *Process) Kill() error {
 	p.bidden.Store(true)
-	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, errEnded) {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, ErrEnded) {
 		return fmt.Errorf("kill %s: %w", p.name, err)
 	}
 	<-p.end // SIGKILL cannot be refused
@@ -123,7 +124,7 @@ func (p *Process) Kill() error {
 func (p *Process) Stop() error {
 	p.bidden.Store(true)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
-		if err := p.signal(s); errors.Is(err, errEnded) {
+		if err := p.signal(s); errors.Is(err, ErrEnded) {
 			return nil
 		} else if err != nil {
 			return errors.Join(fmt.Errorf("stop %s: %w", p.name, err), p.Kill())
@@ -135,7 +136,7 @@ func (p *Process) Stop() error {
 	case <-p.end:
 		return nil
 	case <-patience.C:
-		err := fmt.Errorf("%s did not stop within %s and was killed%s", p.name, stopPatience, p.tail())
+		err := fmt.Errorf("%s did not stop within %s and was killed%s", p.name, stopPatience, p.Tail())
 		return errors.Join(err, p.Kill())
 	}
 }
@@ -143,18 +144,18 @@ func (p *Process) Stop() error {
 func (p *Process) signal(s syscall.Signal) error {
 	select {
 	case <-p.end:
-		return errEnded
+		return ErrEnded
 	default:
 	}
 	err := p.cmd.Process.Signal(s)
 	if errors.Is(err, os.ErrProcessDone) {
-		return errEnded
+		return ErrEnded
 	}
 	return err
 }
 
-// tail is the end of the log, as the last part of a message.
-func (p *Process) tail() string {
+// Tail is the end of the log, as the last part of a message; empty if nothing is there.
+func (p *Process) Tail() string {
 	const lines, size = 12, 8 << 10
 	file, err := os.Open(p.log)
 	if err != nil {
@@ -170,19 +171,4 @@ func (p *Process) tail() string {
 	}
 	last := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return "; the end of " + p.log + ":\n\t" + strings.Join(last[max(0, len(last)-lines):], "\n\t")
-}
-
-// command runs a short program and returns what it printed.
-func command(ctx context.Context, dir string, env []string, path string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{path}, args...), " "), err, bytes.TrimSpace(exit.Stderr))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", strings.Join(append([]string{path}, args...), " "), err)
-	}
-	return out, nil
 }

@@ -1,4 +1,4 @@
-package drill
+package process
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts a process into a group of its own, so that a Ctrl-C reaches the drill only,
-// and has the kernel kill it when the drill dies.
+// attributes puts a process into a group of its own, so that a Ctrl-C reaches its owner only,
+// and has the kernel kill it when the owner dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
@@ -33,7 +33,7 @@ func awaitStopped(pid int, end <-chan struct{}) error {
 		}
 		select {
 		case <-end:
-			return errEnded
+			return ErrEnded
 		case <-time.After(time.Millisecond):
 		}
 	}

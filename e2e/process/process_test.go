@@ -1,4 +1,4 @@
-package drill
+package process_test
 
 import (
 	"context"
@@ -7,12 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // shell runs a script as a Process that ends with the test.
-func shell(t *testing.T, script string) *Process {
+func shell(t *testing.T, script string) *process.Process {
 	t.Helper()
-	p, err := StartProcess("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
+	p, err := process.Start("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +27,7 @@ func shell(t *testing.T, script string) *Process {
 	return p
 }
 
-func awaitEnd(t *testing.T, p *Process) {
+func awaitEnd(t *testing.T, p *process.Process) {
 	t.Helper()
 	select {
 	case <-p.Ended():
@@ -37,13 +40,13 @@ func TestCheckTellsOfAProcessThatEnded(t *testing.T) {
 	p := shell(t, "echo that was it; exit 3")
 	awaitEnd(t, p)
 	err := p.Check()
-	if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "that was it") {
+	if !errors.Is(err, process.ErrEnded) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "that was it") {
 		t.Errorf("check: %v, want how it ended and the end of its log", err)
 	}
 	if err := p.Stop(); err != nil {
 		t.Errorf("stop what has ended: %v", err)
 	}
-	if err := p.Pause(); !errors.Is(err, errEnded) {
+	if err := p.Pause(); !errors.Is(err, process.ErrEnded) {
 		t.Errorf("pause what has ended: %v, want an error", err)
 	}
 }
@@ -52,7 +55,7 @@ func TestStopEndsAProcessInOrderAlsoAPausedOne(t *testing.T) {
 	for name, paused := range map[string]bool{"running": false, "paused": true} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, `trap 'echo in order; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
-			await(t, "it is up", func() bool { return strings.Contains(p.tail(), "up") })
+			await(t, "it is up", func() bool { return strings.Contains(p.Tail(), "up") })
 			if paused {
 				if err := p.Pause(); err != nil {
 					t.Fatal(err)
@@ -68,8 +71,8 @@ func TestStopEndsAProcessInOrderAlsoAPausedOne(t *testing.T) {
 			if err := p.Check(); err != nil {
 				t.Errorf("check after an end that was asked for: %v", err)
 			}
-			if !strings.Contains(p.tail(), "in order") {
-				t.Errorf("it ended without its own end%s", p.tail())
+			if !strings.Contains(p.Tail(), "in order") {
+				t.Errorf("it ended without its own end%s", p.Tail())
 			}
 		})
 	}
@@ -77,13 +80,13 @@ func TestStopEndsAProcessInOrderAlsoAPausedOne(t *testing.T) {
 
 func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
-	ticks := func() int { return len(p.tail()) }
+	ticks := func() int { return len(p.Tail()) }
 	await(t, "it ticks", func() bool { return ticks() > 0 })
 	if err := p.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	before := ticks()
-	if err := Stay(t.Context(), 200*time.Millisecond, "it stands still", func(context.Context) error {
+	if err := drill.Stay(t.Context(), 200*time.Millisecond, "it stands still", func(context.Context) error {
 		if ticks() != before {
 			return errors.New("it ticks")
 		}
@@ -98,14 +101,14 @@ func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 }
 
 func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
-	if p, err := StartProcess("nothing", filepath.Join(t.TempDir(), "log"), "/does/not/exist"); err == nil {
+	if p, err := process.Start("nothing", filepath.Join(t.TempDir(), "log"), "/does/not/exist"); err == nil {
 		t.Errorf("started %v", p)
 	}
 }
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	if err := Await(t.Context(), 30*time.Second, what, func(context.Context) error {
+	if err := drill.Await(t.Context(), 30*time.Second, what, func(context.Context) error {
 		if !condition() {
 			return errors.New("not yet")
 		}
