@@ -189,7 +189,7 @@ func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.Sub
 		return h.putRecord(sent.Name, sent), nil
 	})
 	if err == nil {
-		out.DeepCopyInto(o.(*v1alpha1.NamespaceLeader))
+		o.SetResourceVersion(out.ResourceVersion) // all else is as it was sent
 	}
 	return err
 }

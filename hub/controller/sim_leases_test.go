@@ -240,6 +240,7 @@ type watcher struct {
 	p        *proc
 	server   *leaseServer
 	match    func(*coordinationv1.Lease) bool
+	news     func() // deliver, bound once
 	seen     func(*coordinationv1.Lease)
 	gone     func(types.NamespacedName)
 	view     map[types.NamespacedName]*coordinationv1.Lease
@@ -266,6 +267,7 @@ func (s *leaseServer) watch(p *proc, lateness float64, seen func(*coordinationv1
 
 func (s *leaseServer) watcher(p *proc, lateness float64, match func(*coordinationv1.Lease) bool) *watcher {
 	wt := &watcher{p: p, server: s, match: match, lateness: lateness, view: map[types.NamespacedName]*coordinationv1.Lease{}}
+	wt.news = wt.deliver
 	s.watchers = append(s.watchers, wt)
 	return wt
 }
@@ -296,19 +298,21 @@ func (wt *watcher) kick() {
 	if w.faulty && w.chance(wt.lateness) {
 		lag = w.between(0, w.timings.Duration)
 	}
-	wt.p.after(lag, func() {
-		wt.busy = false
-		switch {
-		case wt.listing, wt.stopped:
-		case wt.cut():
-			wt.p.after(w.between(50*time.Millisecond, 200*time.Millisecond), wt.kick)
-		default:
-			for ; wt.next < len(wt.server.log); wt.next++ {
-				c := wt.server.log[wt.next]
-				wt.show(c.key, c.lease)
-			}
+	wt.p.after(lag, wt.news)
+}
+
+func (wt *watcher) deliver() {
+	wt.busy = false
+	switch w := wt.p.w; {
+	case wt.listing, wt.stopped:
+	case wt.cut():
+		wt.p.after(w.between(50*time.Millisecond, 200*time.Millisecond), wt.kick)
+	default:
+		for ; wt.next < len(wt.server.log); wt.next++ {
+			c := wt.server.log[wt.next]
+			wt.show(c.key, c.lease)
 		}
-	})
+	}
 }
 
 func (wt *watcher) cut() bool {

@@ -57,10 +57,21 @@ type request[T any] struct {
 	settled bool
 }
 
+// What happens to a request: it reaches its server, the answer comes back, or nobody waits any longer.
+type (
+	arrival[T any] request[T]
+	outcome[T any] request[T]
+	expiry[T any]  request[T]
+)
+
+func (q *arrival[T]) happen() { (*request[T])(q).arrive() }
+func (q *outcome[T]) happen() { (*request[T])(q).settle() }
+func (q *expiry[T]) happen()  { (*request[T])(q).expire() }
+
 // send sends a request.
 func (q *request[T]) send(timeout time.Duration) {
 	p, w := q.p, q.p.w
-	p.after(timeout, q.expire)
+	w.plan(timeout, p, (*expiry[T])(q))
 	if p.link(q.m).noRequests || w.faulty && w.chance(w.loss) {
 		return
 	}
@@ -68,10 +79,10 @@ func (q *request[T]) send(timeout time.Duration) {
 	if q.m == &w.hub.machine && w.faulty && w.chance(w.lateHub) {
 		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
 	}
-	w.after(lag, q.arrive)
+	w.plan(lag, nil, (*arrival[T])(q))
 	if w.faulty && w.chance(w.twice) { // its effect is delivered once more, late
 		again := &request[T]{p: p, m: q.m, apply: q.apply, settled: true}
-		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), again.arrive)
+		w.plan(w.lag()+w.between(0, 2*w.timings.Timeout), nil, (*arrival[T])(again))
 	}
 }
 
@@ -79,7 +90,7 @@ func (q *request[T]) send(timeout time.Duration) {
 func (q *request[T]) arrive() {
 	w := q.p.w
 	if q.m.frozen > w.now {
-		w.after(q.m.frozen-w.now, q.arrive)
+		w.plan(q.m.frozen-w.now, nil, (*arrival[T])(q))
 		return
 	}
 	var out T
@@ -102,7 +113,7 @@ func (q *request[T]) arrive() {
 	if !q.settled {
 		q.out, q.err = out, err
 	}
-	q.p.after(w.lag(), q.settle)
+	w.plan(w.lag(), q.p, (*outcome[T])(q))
 }
 
 func (q *request[T]) expire() {

@@ -51,8 +51,9 @@ type contact struct {
 	connected bool
 	track     health.Track
 	spaces    map[string]*corev1.Namespace
-	entitled  *lease.Reading
+	entitled  lease.Reading // at the last probe that was; zero: there was none
 	deprived  bool
+	again     func() // probe, bound once
 }
 
 // decision is the work item of one namespace.
@@ -60,6 +61,7 @@ type decision struct {
 	queued, running, again bool
 	failures               int
 	due                    time.Duration // of the timer that is set; zero: none
+	start, decide          func()        // bound once
 }
 
 func (w *world) newReplica(host *hostClock, number int) *replica {
@@ -88,6 +90,7 @@ func (w *world) newReplica(host *hostClock, number int) *replica {
 	}
 	for _, m := range w.members {
 		ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{}}
+		ct.again = ct.probe
 		r.contacts = append(r.contacts, ct)
 		ct.probe()
 	}
@@ -143,11 +146,12 @@ func (s *simSight) namespace(_ context.Context, m fleet.Member, name string) (*c
 	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 }
 
+func nothing() (struct{}, error) { return struct{}{}, nil }
+
 // probe reads and writes the member as the fleet's probes do, again and again.
 func (ct *contact) probe() {
 	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
-	apply := func() (struct{}, error) { return struct{}{}, nil }
-	send(r.proc, &ct.m.machine, w.timings.Timeout, apply, func(_ struct{}, err error) {
+	send(r.proc, &ct.m.machine, w.timings.Timeout, nothing, func(_ struct{}, err error) {
 		if err == nil && !ct.connected {
 			ct.connected = true
 			ct.look()
@@ -157,17 +161,17 @@ func (ct *contact) probe() {
 	if !r.tenure.MayStamp(now) {
 		ct.deprived = true
 	} else {
-		if ct.deprived && ct.entitled != nil {
-			ct.track.Excuse(health.Write, *ct.entitled, now)
+		if ct.deprived && ct.entitled != (lease.Reading{}) {
+			ct.track.Excuse(health.Write, ct.entitled, now)
 		}
-		ct.entitled, ct.deprived = &now, false
+		ct.entitled, ct.deprived = now, false
 		if last, ok := ct.track.Last(health.Write); ct.connected && (!ok || now.Boot-last.Boot >= w.timings.Renew) {
-			send(r.proc, &ct.m.machine, w.timings.Timeout, apply, func(_ struct{}, err error) {
+			send(r.proc, &ct.m.machine, w.timings.Timeout, nothing, func(_ struct{}, err error) {
 				ct.observe(observed(health.Write, now, err))
 			})
 		}
 	}
-	r.after(w.timings.Renew, ct.probe)
+	r.after(w.timings.Renew, ct.again)
 }
 
 func observed(k health.Kind, at lease.Reading, err error) health.Observation {
@@ -253,6 +257,11 @@ func (r *replica) reconcile(name string) {
 	d := r.decisions[name]
 	if d == nil {
 		d = &decision{}
+		d.decide = func() { r.decideOn(name, d) }
+		d.start = func() {
+			d.queued, d.running = false, true
+			r.spawn(d.decide)
+		}
 		r.decisions[name] = d
 	}
 	switch {
@@ -260,10 +269,7 @@ func (r *replica) reconcile(name string) {
 		d.again = true
 	case !d.queued:
 		d.queued = true
-		r.after(10*time.Microsecond, func() {
-			d.queued, d.running = false, true
-			r.spawn(func() { r.decideOn(name, d) })
-		})
+		r.after(10*time.Microsecond, d.start)
 	}
 }
 
@@ -375,6 +381,7 @@ type simQueue struct {
 type item struct {
 	queued, running, again bool
 	due                    time.Duration
+	start, work            func() // bound once
 }
 
 func (q *simQueue) open() {
@@ -386,10 +393,24 @@ func (q *simQueue) open() {
 }
 
 func (q *simQueue) item(k types.NamespacedName) *item {
-	if q.items[k] == nil {
-		q.items[k] = &item{}
+	i := q.items[k]
+	if i != nil {
+		return i
 	}
-	return q.items[k]
+	i = &item{}
+	i.work = func() {
+		q.work(k)
+		if i.running = false; i.again {
+			i.again = false
+			q.Add(k)
+		}
+	}
+	i.start = func() {
+		i.queued, i.running = false, true
+		q.r.spawn(i.work).writes = true
+	}
+	q.items[k] = i
+	return i
 }
 
 // Add has the copy worked on, once at a time.
@@ -403,16 +424,7 @@ func (q *simQueue) Add(k types.NamespacedName) {
 		i.again = true
 	case !i.queued:
 		i.queued = true
-		q.r.after(10*time.Microsecond, func() {
-			i.queued, i.running = false, true
-			q.r.spawn(func() {
-				q.work(k)
-				if i.running = false; i.again {
-					i.again = false
-					q.Add(k)
-				}
-			}).writes = true
-		})
+		q.r.after(10*time.Microsecond, i.start)
 	}
 }
 

@@ -52,8 +52,16 @@ type event struct {
 	at  time.Duration
 	seq uint64
 	p   *proc // in which it happens; nil: in none
-	do  func()
+	do  happening
 }
+
+// happening is what an event does. Most are requests on their way, which need no function made
+// for each of their steps.
+type happening interface{ happen() }
+
+type doing func()
+
+func (do doing) happen() { do() }
 
 // eventHeap has four children to a node: less deep, and they lie side by side.
 type eventHeap []event
@@ -101,9 +109,9 @@ func (h *eventHeap) pop() event {
 }
 
 // after has something happen, whatever becomes of any process.
-func (w *world) after(d time.Duration, do func()) { w.plan(d, nil, do) }
+func (w *world) after(d time.Duration, do func()) { w.plan(d, nil, doing(do)) }
 
-func (w *world) plan(d time.Duration, p *proc, do func()) {
+func (w *world) plan(d time.Duration, p *proc, do happening) {
 	w.seq++
 	w.events.push(event{at: w.now + max(0, d), seq: w.seq, p: p, do: do})
 }
@@ -115,7 +123,7 @@ func (w *world) run(until time.Duration) {
 		if w.now = e.at; e.p != nil {
 			e.p.do(e.do)
 		} else {
-			e.do()
+			e.do.happen()
 		}
 	}
 	w.now = max(w.now, until)
@@ -197,7 +205,7 @@ type proc struct {
 	// stopNext is for how long one of the next readings by a publisher stops it.
 	stopNext time.Duration
 	froze    lease.Reading
-	backlog  []func()
+	backlog  []happening
 	tasks    []*task
 	links    []link // by server
 	ctx      context.Context
@@ -239,15 +247,15 @@ func (p *proc) Now() lease.Reading {
 
 // after has something happen in the process, if it still lives then and once it is not
 // stopped any more.
-func (p *proc) after(d time.Duration, do func()) { p.w.plan(d, p, do) }
+func (p *proc) after(d time.Duration, do func()) { p.w.plan(d, p, doing(do)) }
 
-func (p *proc) do(do func()) {
+func (p *proc) do(do happening) {
 	switch {
 	case !p.alive:
 	case p.frozen:
 		p.backlog = append(p.backlog, do)
 	default:
-		do()
+		do.happen()
 	}
 }
 
