@@ -26,12 +26,8 @@ type tests struct{ pkg, run string }
 // seed that fails.
 var simulation = tests{"./hub/controller", "^TestSimulation$"}
 
-// narrow is the simulation with few kinds of faults and much of them, for what needs a
-// coincidence; stories are single traces in its worlds.
-var (
-	narrow  = tests{"./hub/controller", "^TestNarrowWorlds$"}
-	stories = tests{"./hub/controller", "^TestStories$"}
-)
+// stories are single traces in the worlds of the simulation, for what needs a coincidence.
+var stories = tests{"./hub/controller", "^TestStories$"}
 
 // edit replaces a text of a file that is there exactly once.
 type edit struct{ file, old, new string }

@@ -35,7 +35,7 @@ var expiry = []mutant{
 	{"reader: any holder is this cluster", simulation, []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
 
 	// Rule 1.
-	{"1: stamp after check", narrow, []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
+	{"1: stamp after check", stories, []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
 	{"1: no deadline check", simulation, []edit{{tenureGo, "return t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "return t.held && !t.released"}}},
 	{"1: deadline counted from the response", simulation, []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},

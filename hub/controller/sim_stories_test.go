@@ -27,6 +27,22 @@ func TestStories(t *testing.T) {
 				r.crash()
 			}
 		},
+		// It wakes when its right to stamp is gone and the copy still stands, which it alone can reach. A few
+		// times, because most readings are harmless.
+		"the elected replica is stopped at a reading, for longer than its tenure and shorter than a term": func(w *world) {
+			for range 6 {
+				m, d := w.longTerm(), w.timings.Duration*2/3
+				for _, r := range w.replicas {
+					if r.working {
+						r.stopNext = d
+					} else {
+						w.cutAs(r.proc, &m.machine, link{true, true}, 3*w.timings.Duration)
+					}
+				}
+				w.run(w.now + 4*w.timings.Duration)
+				w.lead()
+			}
+		},
 		// More than ε, or readers would not tell; less than that a reader takes the new stamp for one of the future.
 		"the wall clock of the hub steps while a leader is replaced": func(w *world) {
 			old, half := w.leader(w.spaces[0]), w.timings.Skew/2
