@@ -16,6 +16,17 @@ type breakage struct {
 	noBootForReaders     bool // a reader looks at its wall clock only
 	frozenAgain          bool // a reader freezes again what it is shown again
 	byObservation        bool // a reader counts from when it saw a copy
+	noDeadline           bool // stamps are drawn whatever the tenure's deadline, by a process that goes on after it
+	noMemberSwap         bool // a copy is written whatever it has become
+	// Of the acknowledged handover:
+	noRelease          bool // a revoked term counts as released
+	anyRelease         bool // the release of an earlier epoch counts too
+	newTenureCounts    bool // whatever registrations say counts, also for a tenure that has revoked nothing
+	listBeforeRevoke   bool // a list counts that was begun before the revocation was answered
+	askAnyway          bool // a revocation counts of which nobody knows whether it was carried out
+	trustsUnregistered bool // a reader trusts copies before it registers
+	readsFromCache     bool // a reader trusts an older copy after it has registered
+	releasesFirst      bool // a reader says that it released before it has stopped
 }
 
 // broken is a scope in which a breakage must be found.
@@ -24,7 +35,8 @@ type broken struct {
 	ticks, faults int
 	steps         bool
 	without       []what
-	wide          bool // too much for every day
+	change        func(*scope) // what else there is to the scope
+	wide          bool         // too much for every day
 }
 
 // What a breakage that only shows under one kind of fault has no use for.
@@ -32,6 +44,8 @@ var onlyStalls = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
 
 var breakages = map[string]broken{
 	"rule 1: stamp after check":                                   {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
+	"rule 1: no check of the deadline":                            {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
+	"rule 3: no compare-and-swap of a copy":                       {breakage: breakage{noMemberSwap: true}, change: acknowledged(lostWrite), wide: true},
 	"rule 4: a draining record renews, by the bound it was given": {breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6},
 	"rule 5: no ε":                                             {breakage: breakage{noSkew: true}, ticks: 6},
 	"rule 5: stamps are not counted":                           {breakage: breakage{stampsNotCounted: true}, ticks: 6},
@@ -41,6 +55,23 @@ var breakages = map[string]broken{
 	"reader: the monotonic half is dropped":                    {breakage: breakage{noBootForReaders: true}, ticks: 6},
 	"reader: what remains is frozen again by a re-delivery":    {breakage: breakage{frozenAgain: true}, ticks: 6},
 	"reader: by observation alone":                             {breakage: breakage{byObservation: true}, ticks: 6},
+
+	"acknowledged: granted before the release and the expiry":        {breakage: breakage{noRelease: true}, change: acknowledged()},
+	"acknowledged: the release of another epoch counts":              {breakage: breakage{anyRelease: true}, change: acknowledged()},
+	"acknowledged: a release counts for a tenure that has not asked": {breakage: breakage{newTenureCounts: true}, change: acknowledged(release)},
+	"acknowledged: list before revoke":                               {breakage: breakage{listBeforeRevoke: true}, change: acknowledged()},
+	"acknowledged: list after an ambiguous revoke":                   {breakage: breakage{askAnyway: true}, change: acknowledged(lostWrite)},
+	"acknowledged: trust before registering":                         {breakage: breakage{trustsUnregistered: true}, change: acknowledged()},
+	"acknowledged: no consistent read after registering":             {breakage: breakage{readsFromCache: true}, change: acknowledged()},
+	"acknowledged: release before stop":                              {breakage: breakage{releasesFirst: true}, change: acknowledged()},
+}
+
+// acknowledged is a scope in which readers register, with at most one fault of these kinds.
+func acknowledged(ks ...kind) func(*scope) {
+	return func(s *scope) {
+		only(min(1, len(ks)), ks...)(s)
+		acknowledging(s)
+	}
 }
 
 // scope is the narrowest in which the breakage shows: the clock of the replica that grants is ahead.
@@ -50,6 +81,9 @@ func (b broken) scope(name string) scope {
 		s = narrow(name, 0, 1)
 	}
 	s.ticks, s.faults, s.steps, s.without = b.ticks, b.faults, b.steps, b.without
+	if b.change != nil {
+		b.change(&s)
+	}
 	s.broken = b.breakage
 	return s
 }

@@ -70,7 +70,7 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 }
 
 func (e *explorer) policy() election.Policy {
-	p := election.Policy{LeaseName: "leasecast", Timings: lease.Timings{
+	p := election.Policy{LeaseName: "leasecast", Acknowledged: e.acknowledged, Timings: lease.Timings{
 		Duration: time.Duration(e.d) * unit, Renew: exploredRenew * unit, Timeout: exploredTau * unit, Skew: time.Duration(e.skew) * unit,
 	}}
 	if e.broken.noSkew {
@@ -122,6 +122,10 @@ func (e *explorer) assign(r *replica, record *election.Record) {
 		l := *r.lanes[m]
 		l.assign(a, timings)
 		r.lanes[m] = &l
+		if e.acknowledged && m == registrar && l.want.Role != lease.Revoke {
+			r.roll = r.roll.clone()
+			r.roll.drop(explorationKey)
+		}
 	}
 }
 
@@ -187,7 +191,7 @@ func (e *explorer) rulingLost(s *scene, x int) *scene {
 
 // leaveRuling leaves a write of the record to arrive late.
 func (s *scene) leaveRuling(w *ruling) {
-	if w != nil && !w.settled && w.base == s.version {
+	if !w.settled && w.base == s.version {
 		s.late = w
 	}
 }

@@ -98,6 +98,7 @@ func (w *writer) record(r *election.Record) {
 	w.text(r.Next)
 	w.text(string(r.Reason))
 	w.int(r.Epoch)
+	w.int(r.Revoked)
 	w.int(int64(len(r.Heeded)))
 	if r.Phase == election.Draining {
 		w.time(r.Since, 1)
@@ -134,7 +135,7 @@ func (w *writer) posted(p *posted, m int, late bool) {
 		c.copy != nil && p.step.lease.ResourceVersion == c.copy.ResourceVersion,
 		p.obj != nil && c.copy != nil && p.obj.ResourceVersion == c.copy.ResourceVersion)
 	w.said(p.said)
-	w.bool(p.step.fresh.IsZero())
+	w.bool(p.step.fresh.IsZero(), p.step.revokes != 0)
 	w.fresh(p.step.fresh)
 }
 
@@ -216,6 +217,9 @@ func (w *writer) replica(e *explorer, x int) {
 		w.lane(r, m)
 	}
 	w.ruling(r.ruling, false)
+	if e.acknowledged {
+		w.roll(r)
+	}
 }
 
 // appendSights writes what readers of a member may be shown.
@@ -252,6 +256,7 @@ func (e *explorer) key(s *scene) key {
 	w.int(int64(s.actor))
 	w.int(int64(s.faults))
 	w.election()
+	w.registered()
 	for m := range e.sites {
 		c := s.sites[m]
 		w.bool(c.copy != nil)

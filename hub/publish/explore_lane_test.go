@@ -23,6 +23,9 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 	n := s.clone()
 	r = n.change(x)
 	r.isRead[m] = true
+	if e.acknowledged && m == registrar {
+		r.roll, r.past = newRoll(), past{newest: strconv.Itoa(s.sites[m].version), doubt: s.at(r.wrong).Boot}
+	}
 	obj := s.sites[m].copy
 	if obj == nil {
 		return e.idle(n, x)
@@ -53,7 +56,10 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 	}
 	now := s.at(r.wrong)
 	l, may := *r.lanes[m], e.mayStamp(s, r)
-	if e.broken.stampAfterCheck {
+	switch {
+	case e.broken.noDeadline:
+		may = true
+	case e.broken.stampAfterCheck:
 		may = r.tenure.MayStamp(reading(s.now-2, r.wrong)) // two ticks before the stamp is drawn
 	}
 	st := l.next(now, may, true)
@@ -67,8 +73,9 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 		r.promise = enter(r.promise, l.want.Term.Epoch, st.stamp, st)
 	}
 	said, _ := wire.Read(st.lease)
+	st.newest = r.past.newest
 	r.out[m] = &posted{step: st, said: said, sent: s.now}
-	if st.promis == 0 && !e.slowAnswers {
+	if st.promis == 0 && st.revokes == 0 && !e.slowAnswers {
 		return e.arrives(n, x, m)
 	}
 	return n
@@ -83,7 +90,7 @@ func (e *explorer) idle(s *scene, x int) *scene {
 	if r.tenure == nil {
 		return s
 	}
-	may := e.mayStamp(s, r)
+	may := e.mayStamp(s, r) || e.broken.noDeadline
 	for m := range e.sites {
 		if !r.isRead[m] || r.out[m] != nil {
 			continue
@@ -121,7 +128,7 @@ func (e *explorer) arrives(s *scene, x, m int) *scene {
 	settled.settled = true
 	settled.obj, settled.err = e.write(n, m, w.step)
 	n.change(x).out[m] = &settled
-	if e.slowAnswers {
+	if e.slowAnswers || w.step.revokes != 0 {
 		return n
 	}
 	return e.answers(n, x, m)
@@ -136,7 +143,7 @@ func (e *explorer) write(s *scene, m int, st step) (*coordinationv1.Lease, error
 		return nil, apierrors.NewAlreadyExists(exploredLeases, "leasecast")
 	case st.action != create && old == nil:
 		return nil, apierrors.NewNotFound(exploredLeases, "leasecast")
-	case st.action != create && !same:
+	case st.action != create && !same && !e.broken.noMemberSwap:
 		return nil, apierrors.NewConflict(exploredLeases, "leasecast", errTimeout)
 	case st.action == remove:
 		panic("the exploration has no poisoned copies")
@@ -159,7 +166,7 @@ func (e *explorer) alive(c *site, w *posted) bool {
 	if c.copy == nil {
 		return w.step.action == create
 	}
-	return w.step.action == update && w.step.lease.ResourceVersion == c.copy.ResourceVersion
+	return w.step.action == update && (e.broken.noMemberSwap || w.step.lease.ResourceVersion == c.copy.ResourceVersion)
 }
 
 // answers settles a lane's write.
@@ -170,12 +177,11 @@ func (e *explorer) answers(s *scene, x, m int) *scene {
 	}
 	n := s.clone()
 	r := n.change(x)
-	l := *r.lanes[m]
-	l.settle(w.step, w.obj, w.err)
-	if w.err == nil && l.known.read {
-		l.known.shown = true
+	e.settle(n, r, m, w.step, w.obj, w.err)
+	if l := r.lanes[m]; w.err == nil && l.known.read {
+		l.known.shown = true // the copy is this state's own
 	}
-	r.lanes[m], r.out[m] = &l, nil
+	r.out[m] = nil
 	return e.idle(n, x)
 }
 
@@ -202,9 +208,8 @@ func (e *explorer) lost(s *scene, x, m int) *scene {
 	n := s.clone()
 	e.leave(n, m, w)
 	r := n.change(x)
-	l := *r.lanes[m]
-	l.settle(w.step, nil, errTimeout)
-	r.lanes[m], r.out[m] = &l, nil
+	e.settle(n, r, m, w.step, nil, errTimeout)
+	r.out[m] = nil
 	n.faults++
 	return e.idle(n, x)
 }

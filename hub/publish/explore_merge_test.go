@@ -37,7 +37,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 // merged are the scopes that are small enough to be looked at unmerged.
 func merged() []scope {
 	type depth struct{ none, cold, one int }
-	ticks := depth{5, 2, 2}
+	ticks := depth{5, 1, 2}
 	if *exploreAll {
 		ticks = depth{9, 5, 5}
 	}
@@ -45,6 +45,9 @@ func merged() []scope {
 		narrow("no fault", 1, 0).changed(faults(0, ticks.none)),
 		narrow("cold", 0, 1).changed(func(s *scope) { s.start, s.ticks = cold, ticks.cold }),
 	}
+	registered := narrow("readers register", 1, 0).changed(acknowledged())
+	registered.ticks = ticks.one - 1
+	all = append(all, registered)
 	for _, f := range kinds {
 		all = append(all, narrow(f.name, 1, 0).changed(only(1, f)).changed(func(s *scope) { s.ticks = ticks.one }))
 	}

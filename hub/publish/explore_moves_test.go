@@ -42,6 +42,12 @@ const (
 	lost
 	shows
 	lateWrite
+	lists
+	listed
+	registers
+	sees
+	seesOld
+	frees
 )
 
 // moves are all that can be tried in any state, in the order in which they are.
@@ -59,6 +65,9 @@ func (e *explorer) allMoves() []move {
 	}
 	for m := range uint8(e.sites) {
 		ms = append(ms, move{what: lateWrite, m: m})
+	}
+	if e.acknowledged {
+		ms = append(ms, e.registeredMoves()...)
 	}
 	ms = append(ms, move{what: lateRuling}, move{what: tickPasses})
 	return slices.DeleteFunc(ms, func(mv move) bool { return slices.Contains(e.without, mv.what) })
@@ -104,6 +113,40 @@ func (e *explorer) do(s *scene, mv move) *scene {
 		return e.shows(s, x, m)
 	case lateWrite:
 		return e.lateWrite(s, m)
+	default:
+		return e.doRegistered(s, mv)
+	}
+}
+
+// registeredMoves are those of readers that register, and of who asks them.
+func (e *explorer) registeredMoves() []move {
+	var ms []move
+	for x := range uint8(replicas) {
+		ms = append(ms, move{what: lists, x: x}, move{what: listed, x: x})
+	}
+	for i := range uint8(readers) {
+		for w := registers; w <= frees; w++ {
+			ms = append(ms, move{what: w, x: i})
+		}
+	}
+	return ms
+}
+
+func (e *explorer) doRegistered(s *scene, mv move) *scene {
+	x := int(mv.x)
+	switch mv.what {
+	case lists:
+		return e.lists(s, x)
+	case listed:
+		return e.listed(s, x)
+	case registers:
+		return e.registers(s, x)
+	case sees:
+		return e.sees(s, x)
+	case seesOld:
+		return e.seesOld(s, x)
+	case frees:
+		return e.frees(s, x)
 	default:
 		panic("no such move")
 	}
@@ -181,6 +224,24 @@ func (e *explorer) say(mv move, before, after *scene) string {
 		return fmt.Sprintf("a write that nobody waits for arrives in %s: %s: %s", where, e.sayPosted(before.sites[m].late),
 			sayDone(after.sites[m].version > before.sites[m].version))
 	default:
+		return e.sayRegistered(mv, after)
+	}
+}
+
+func (e *explorer) sayRegistered(mv move, after *scene) string {
+	name := []string{"the reader", "the newcomer"}
+	switch x := int(mv.x); mv.what {
+	case lists:
+		return "hub " + replicaNames[x] + " lists the registrations in " + siteNames[registrar]
+	case listed:
+		return fmt.Sprintf("hub %s hears of its list: released is epoch %d", replicaNames[x], e.short(after.replicas[x].lanes[registrar].facts.Released))
+	case registers:
+		return name[x] + " registers"
+	case sees, seesOld:
+		return fmt.Sprintf("%s sees: %s", name[x], e.sayTerm(after.readers[x].saw))
+	case frees:
+		return fmt.Sprintf("%s releases epoch %d", name[x], e.short(after.readers[x].released))
+	default:
 		panic("no such move")
 	}
 }
@@ -196,6 +257,10 @@ func (e *explorer) sayPosted(w *posted) string { return e.sayCopy(w.step.lease) 
 
 func (e *explorer) sayCopy(obj *coordinationv1.Lease) string {
 	c, _ := wire.Read(obj)
+	return e.sayTerm(c)
+}
+
+func (e *explorer) sayTerm(c sight) string {
 	holder, _, _ := strings.Cut(c.Holder, ".")
 	if holder == "" {
 		holder = "nobody"
@@ -225,6 +290,9 @@ func (e *explorer) sayRecord(r *election.Record) string {
 	words := []string{"nothing"}
 	if r.Phase != "" {
 		words = []string{string(r.Phase), cmp.Or(r.Leader, "nobody"), fmt.Sprintf("epoch %d", e.short(r.Epoch))}
+	}
+	if r.Revoked != 0 {
+		words = append(words, fmt.Sprintf("after epoch %d was revoked", e.short(r.Revoked)))
 	}
 	if !r.NotBefore.IsZero() {
 		words = append(words, "not before "+clockOf(r.NotBefore))

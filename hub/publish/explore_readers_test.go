@@ -28,6 +28,9 @@ func (a *acts) in(epoch int64) {
 // reader that saw a copy at any other time is none the wiser: by a constant clock what is frozen of a copy ends at the
 // same instant whenever it was seen, which TestAReaderFreezesTheSameWheneverItLooks shows of the real one.
 func (e *explorer) acts(s *scene, m int) acts {
+	if e.acknowledged && m == registrar {
+		return e.registeredActs(s)
+	}
 	seen := s.sites[m].seen
 	if len(seen) == 0 {
 		return acts{}

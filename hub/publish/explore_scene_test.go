@@ -31,7 +31,8 @@ import (
 // lane knows when it has been overtaken. Crashes, stalls and releases of a tenure, and losses, are counted as faults.
 //
 // Readers do not act on the hub, so they need no state: in every state every reader that there can be is asked, with
-// any lag, restarted, by any of the clocks (explore_readers_test.go).
+// any lag, restarted, by any of the clocks (explore_readers_test.go). Readers that register are not told apart so easily:
+// where there are any, they have their own steps (explore_registered_test.go).
 //
 // # What is left out
 //
@@ -39,8 +40,8 @@ import (
 // scope names. The hub's election is renewed every tick until it stalls, and after a tenure another replica has the next
 // one. A copy is read as soon as a lane has to, a lane that has nothing to write says so at once, and a write that
 // promises nothing is answered at once or lost, except where answers are slow. At most one write that nobody waits for
-// lies before each server. Nobody edits or deletes anything by hand, etcd is not restored, D does not change, nobody
-// registers, and the controller's memory of its own records (recall) is not there: the simulations of hub/election and
+// lies before each server. Nobody edits or deletes anything by hand, etcd is not restored, D does not change, and the
+// controller's memory of its own records (recall) is not there: the simulations of hub/election and
 // hub/controller have these. How far a scope goes is said with it; only a closed one says something of all time.
 const (
 	unit          = time.Second // a tick: D has to be whole seconds
@@ -49,8 +50,8 @@ const (
 	exploredH     = 2
 )
 
-// origin is when the explored world begins, off the minute that epochs count from.
-var origin = zero.Add(20 * unit)
+// origin is when the explored world begins, off the minute that epochs count from, and not in the first of them.
+var origin = zero.Add(10*time.Minute + 20*unit)
 
 const (
 	replicas = 2
@@ -70,7 +71,8 @@ type scene struct {
 	late     *ruling      // a write of the record that nobody waits for any more
 	acted    int64        // the highest epoch that anybody may have acted in
 	actor    int          // the member where that was
-	faults   int          // how many crashes, losses and releases there were
+	readers  [readers]*reader
+	faults   int // how many crashes, losses and releases there were
 }
 
 // ballot is the Lease of the hub's election.
@@ -96,6 +98,10 @@ type replica struct {
 	lanes    [sites]*lane
 	out      [sites]*posted
 	ruling   *ruling
+	// What is known of the registered readers, if there are any.
+	roll    roll
+	past    past
+	listing *listing
 }
 
 // site is a member.
@@ -148,9 +154,11 @@ type scope struct {
 	slowAnswers bool // an answer is under way for a while
 	steps       bool // a replica decides by a wall clock that is stepped forward, and is put right before it stamps
 	watch       bool // lanes are told of what other replicas wrote
-	without     []what
-	exact       bool // states are one only if they differ by the time alone, and not in how long ago things were
-	broken      breakage
+	// acknowledged says that readers of the first leader register, and that the policy says so.
+	acknowledged bool
+	without      []what
+	exact        bool // states are one only if they differ by the time alone, and not in how long ago things were
+	broken       breakage
 }
 
 func (s *scene) clone() *scene {

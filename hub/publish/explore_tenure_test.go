@@ -189,7 +189,7 @@ func (e *explorer) crash(s *scene, x int) *scene {
 func (e *explorer) lapse(s *scene) {
 	for x, r := range s.replicas {
 		idle := r.ruling == nil && r.out == [sites]*posted{}
-		if r.tenure != nil && idle && !e.mayStamp(s, r) {
+		if r.tenure != nil && idle && !e.mayStamp(s, r) && !e.broken.noDeadline {
 			s.replicas[x] = &replica{wrong: r.wrong}
 		}
 	}
@@ -214,11 +214,14 @@ func (e *explorer) release(s *scene, x int) *scene {
 func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 	st := election.State{
 		Record: *s.record, Sent: e.sent(r, closed), Highest: r.highest, Standing: r.standing,
-		Mine: s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
+		Released: e.hasReleased(s, r),
+		Mine:     s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
 	}
 	st.Tenure.Started, st.Tenure.Inherited = r.tenure.Started()
 	switch {
 	case e.broken.nothingInherited:
+		st.Tenure.Inherited = origin.Add(-time.Hour)
+	case e.broken.newTenureCounts && st.Released:
 		st.Tenure.Inherited = origin.Add(-time.Hour)
 	case e.broken.lastRenewalInherited:
 		st.Tenure.Inherited = st.Tenure.Inherited.Add(-exploredH * unit)

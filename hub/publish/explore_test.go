@@ -80,7 +80,7 @@ func everyDay() []scope {
 			narrow(fmt.Sprintf("no fault, A %+d", a), a, 0).changed(faults(0, afterAnyTick)),
 			narrow(fmt.Sprintf("a fault, A %+d, B %+d", a, 1-a), a, 1-a).changed(faults(1, 3)))
 	}
-	return all
+	return append(all, narrow("a registered reader, A +1", 1, 0).changed(acknowledged()).changed(noNewcomer))
 }
 
 // allScopes are those of `make explore`.
@@ -98,6 +98,10 @@ func allScopes() []scope {
 			add(narrow(fmt.Sprintf("a fault, A %+d, B %+d", a, b), a, b), faults(1, afterAnyTick))
 			add(narrow(fmt.Sprintf("two faults, A %+d, B %+d", a, b), a, b), faults(2, 2))
 		}
+		add(narrow(fmt.Sprintf("a registered reader and a newcomer, A %+d", a), a, 0), acknowledged())
+	}
+	for _, k := range []kind{stall, crash, lostWrite} {
+		add(narrow("a registered reader, "+k.name+", A +1", 1, 0).changed(acknowledged(k)), noNewcomer)
 	}
 	add(narrow("three members, A +1", 1, 0), func(s *scope) { s.sites, s.ticks = 3, 9 })
 	add(narrow("three terms, A +1", 1, 0), func(s *scope) { s.terms, s.ticks = 3, 9 })

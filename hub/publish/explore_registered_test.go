@@ -1,0 +1,364 @@
+package publish
+
+import (
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+)
+
+// The acknowledged handover. Two readers may be in the member that leads first: one that has registered and follows the
+// leader's copy since long, and one that starts at any time. They use the real lease.Reader and the real registrations;
+// the hub's side is the real roll and what the real Publisher does with it. Each of them does any of its next steps at
+// any time, or none, so that one that died needs no step of its own: what it could still do is looked at too.
+//
+// A reader counts as acting from when it sees a copy that lets it, until its permit ends or it has said that it
+// released the term: what it has under way when it sees the revocation goes on until then. Its clock is the slowest that
+// there may be, with which it acts for longest.
+//
+// What is left out: registrations do not expire, and nobody deletes them.
+
+// registrar is the member in which readers register: the first leader.
+const registrar = 0
+
+const (
+	settledReader = iota // registered, and follows the copy since long
+	newcomer
+	readers
+)
+
+// reader is a process that reads the copies of its member.
+type reader struct {
+	rule     lease.Reader
+	permit   lease.Permit // by the last copy that let it act, unless it has released that
+	acting   sight        // that copy
+	saw      sight        // the last copy that it saw
+	seen     string       // and its version
+	released int64
+	obj      *coordinationv1.Lease // its registration; nil: none
+}
+
+// listing is a list of registrations that is under way.
+type listing struct {
+	items   []coordinationv1.Lease
+	version string
+	asked   int // how many questions there were when it was begun
+}
+
+// withReaders is a settled world in which readers register, and nothing is in doubt any more.
+func withReaders(e *explorer) *scene {
+	s := inOrder(e)
+	s.change(0).past.doubt = 0
+	rule := lease.Reader{Skew: time.Duration(e.skew) * unit}
+	r := &reader{rule: rule, released: e.firstEpoch - 1}
+	s.readers[settledReader], s.readers[newcomer] = r, &reader{rule: rule}
+	e.register(s, settledReader, r)
+	return e.sees(s, settledReader)
+}
+
+// acknowledging is a scope in which readers register and the leader has to go.
+func acknowledging(s *scope) {
+	s.acknowledged, s.start, s.terms, s.ticks = true, withReaders, 3, afterAnyTick
+	s.without = append(s.without, decidesFit)
+}
+
+// noNewcomer leaves out the reader that starts at any time.
+func noNewcomer(s *scope) { s.without = append(s.without, registers) }
+
+// changeReader returns a copy of a reader to be changed.
+func (s *scene) changeReader(i int) *reader {
+	r := *s.readers[i]
+	s.readers[i] = &r
+	return &r
+}
+
+// register writes the registration of a reader.
+func (e *explorer) register(s *scene, i int, r *reader) {
+	c := s.changeSite(registrar)
+	c.version++
+	name := "reader-" + strconv.Itoa(i)
+	r.obj = &coordinationv1.Lease{}
+	r.obj.Name, r.obj.Namespace, r.obj.UID, r.obj.ResourceVersion = name, "ns", types.UID(name), strconv.Itoa(c.version)
+	must(wire.WriteRegistration(lease.Registration{
+		Identity: name, Namespaces: []string{"ns"}, Confirmed: s.at(0).Wall, Duration: time.Duration(e.d) * unit,
+		Released: map[string]int64{"ns": r.released}, Account: name,
+	}, r.obj))
+}
+
+// registers has a newcomer register, before it trusts any copy.
+func (e *explorer) registers(s *scene, i int) *scene {
+	if s.readers[i] == nil || s.readers[i].obj != nil {
+		return nil
+	}
+	n := s.clone()
+	e.register(n, i, n.changeReader(i))
+	return n
+}
+
+// sees has a reader see the copy: by the consistent read after it has registered, or by its watch.
+func (e *explorer) sees(s *scene, i int) *scene {
+	r, c := s.readers[i], s.sites[registrar]
+	if r == nil || r.obj == nil && !e.broken.trustsUnregistered || c.copy == nil || r.seen == c.copy.ResourceVersion {
+		return nil
+	}
+	return e.looks(s, i, c.said, c.copy.ResourceVersion)
+}
+
+// seesOld has a reader that has just registered see a copy of before, as from a cache.
+func (e *explorer) seesOld(s *scene, i int) *scene {
+	r, c := s.readers[i], s.sites[registrar]
+	if !e.broken.readsFromCache || r == nil || r.obj == nil || r.seen != "" || len(c.seen) < 2 {
+		return nil
+	}
+	return e.looks(s, i, c.seen[0], "old")
+}
+
+func (e *explorer) looks(s *scene, i int, c sight, version string) *scene {
+	n := s.clone()
+	r := n.changeReader(i)
+	r.saw, r.seen = c, version
+	if p := r.rule.Observe(c, s.at(0)); p.Holds(s.at(0)) {
+		r.permit, r.acting = p, c
+	}
+	return n
+}
+
+// frees has a reader that has stopped say so.
+func (e *explorer) frees(s *scene, i int) *scene {
+	r := s.readers[i]
+	if r == nil || r.obj == nil {
+		return nil
+	}
+	epoch, ok := r.rule.Over()
+	if !ok || epoch <= r.released {
+		return nil
+	}
+	n := s.clone()
+	r = n.changeReader(i)
+	r.released = epoch
+	if !e.broken.releasesFirst {
+		r.permit, r.acting = lease.Permit{}, sight{}
+	}
+	e.register(n, i, r)
+	return n
+}
+
+// registeredActs says in which epochs the readers that there are may act.
+func (e *explorer) registeredActs(s *scene) (a acts) {
+	for _, r := range s.readers {
+		if r != nil && r.permit.Holds(s.at(0)) {
+			a.in(r.permit.Epoch)
+		}
+	}
+	return a
+}
+
+// lists has a replica begin to list the registrations.
+func (e *explorer) lists(s *scene, x int) *scene {
+	r := s.replicas[x]
+	if !e.acknowledged || r.tenure == nil || !r.isRead[registrar] || r.listing != nil || !e.asks(s, r) {
+		return nil
+	}
+	n := s.clone()
+	l := &listing{version: strconv.Itoa(s.sites[registrar].version), asked: r.roll.asked}
+	for _, rd := range s.readers {
+		if rd.obj != nil {
+			l.items = append(l.items, *rd.obj)
+		}
+	}
+	n.change(x).listing = l
+	return n
+}
+
+// asks reports whether a list can tell a replica anything: while it revokes, and while it waits for what it has not
+// heard yet.
+func (e *explorer) asks(s *scene, r *replica) bool {
+	w, q := r.out[registrar], r.roll.questions["ns"]
+	switch {
+	case w != nil && w.step.revokes != 0:
+		return true
+	case q == nil || q.void:
+		return false
+	case q.waiting == nil:
+		return true
+	}
+	for _, rd := range s.readers {
+		if rd.obj != nil {
+			if known := r.roll.entries[rd.obj.UID]; known == nil || known.lease.ResourceVersion != rd.obj.ResourceVersion {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// listed has a replica hear of its list.
+func (e *explorer) listed(s *scene, x int) *scene {
+	if s.replicas[x].listing == nil {
+		return nil
+	}
+	n := s.clone()
+	r := n.change(x)
+	l := r.listing
+	r.listing = nil
+	if e.broken.listBeforeRevoke {
+		l = &listing{items: l.items, version: l.version, asked: r.roll.asked}
+	}
+	e.published(n, r, registrar, func(p *Publisher) {
+		p.past.shows(l.version)
+		p.roll.list(l.items, l.version, l.asked, s.at(r.wrong))
+		p.released()
+	})
+	return e.idle(n, x)
+}
+
+// explorationKey is the one copy in a member.
+var explorationKey = types.NamespacedName{Namespace: "ns", Name: "leasecast"}
+
+// published has a real Publisher do something with the lane of a member and with what is known of its readers.
+func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
+	l := *r.lanes[m]
+	p := &Publisher{
+		Options: Options{
+			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
+		},
+		lanes: map[types.NamespacedName]*lane{explorationKey: &l},
+		roll:  r.roll.clone(), past: r.past, skew: time.Duration(e.skew) * unit,
+	}
+	do(p)
+	r.lanes[m], r.roll, r.past = &l, p.roll, p.past
+}
+
+// settle hands an answer to a lane, as the Publisher does.
+func (e *explorer) settle(s *scene, r *replica, m int, st step, obj *coordinationv1.Lease, err error) {
+	if !e.acknowledged || m != registrar {
+		l := *r.lanes[m]
+		l.settle(st, obj, err)
+		r.lanes[m] = &l
+		return
+	}
+	e.published(s, r, m, func(p *Publisher) {
+		p.settle(explorationKey, st, obj, err)
+		if e.broken.askAnyway && st.revokes != 0 && judge(err) == ambiguous {
+			p.roll.ask(explorationKey, st.revokes)
+		}
+		if q := p.roll.questions["ns"]; q != nil && e.broken.anyRelease && q.epoch == s.record.Revoked {
+			q.epoch--
+		}
+	})
+}
+
+// hasReleased says what the controller says of the recorded term.
+func (e *explorer) hasReleased(s *scene, r *replica) bool {
+	switch {
+	case !e.acknowledged || s.record.Revoked == 0:
+		return false
+	case e.broken.noRelease:
+		return true
+	case e.broken.newTenureCounts && s.readers[settledReader].released >= s.record.Revoked:
+		return true // as a cache may say that does not know the newcomer yet
+	case e.broken.anyRelease:
+		return r.lanes[registrar].facts.Released != 0
+	default:
+		return r.lanes[registrar].facts.Released == s.record.Revoked
+	}
+}
+
+// clone copies what a roll may change.
+func (r roll) clone() roll {
+	c := roll{entries: maps.Clone(r.entries), questions: map[string]*question{}, asked: r.asked}
+	for namespace, q := range r.questions {
+		other := *q
+		other.waiting = maps.Clone(q.waiting)
+		c.questions[namespace] = &other
+	}
+	return c
+}
+
+// last reports whether no term can follow the recorded one in this scope, so that nobody asks readers any more.
+func (w *writer) last() bool {
+	return w.s.record.Epoch >= w.e.firstEpoch+int64(w.e.terms)-1 && w.margin < exactly
+}
+
+// registered writes the readers: what they saw, what they may do, and what they have said.
+func (w *writer) registered() {
+	for _, r := range w.s.readers {
+		if r == nil {
+			continue
+		}
+		over, vacant := r.rule.Over()
+		w.int(over)
+		if !w.last() {
+			w.int(r.released)
+			w.bool(vacant)
+		}
+		w.bool(r.obj != nil, r.seen == "", w.s.sites[registrar].copy != nil && r.seen == w.s.sites[registrar].copy.ResourceVersion)
+		if r.permit.Holds(w.s.at(0)) {
+			w.said(r.acting)
+		}
+	}
+}
+
+// roll writes what a replica knows of the readers, and of the past of their member.
+func (w *writer) roll(r *replica) {
+	now, bound := w.s.at(r.wrong).Boot, time.Duration(w.e.d+w.e.skew)*unit
+	if w.last() {
+		return
+	}
+	w.int(int64(max(0, r.past.doubt+bound-now)))
+	w.int(int64(max(0, r.lanes[registrar].loose-now)))
+	w.int(r.lanes[registrar].facts.Released)
+	q := r.roll.questions["ns"]
+	w.bool(q != nil, r.listing != nil, r.listing != nil && q != nil && q.number <= r.listing.asked)
+	if q != nil {
+		w.bool(q.void, q.waiting == nil)
+		w.int(q.epoch)
+	}
+	for _, rd := range w.s.readers {
+		if rd == nil || rd.obj == nil {
+			continue
+		}
+		uid := rd.obj.UID
+		w.bool(q != nil && q.waiting[uid])
+		if known := r.roll.entries[uid]; known != nil {
+			w.int(known.reader.Released["ns"])
+		} else {
+			w.int(0)
+		}
+		if r.listing != nil {
+			w.listed(r.listing, uid)
+		}
+	}
+}
+
+func (w *writer) listed(l *listing, uid types.UID) {
+	for i := range l.items {
+		if l.items[i].UID == uid {
+			listed, err := wire.ReadRegistration(&l.items[i])
+			must(err)
+			w.int(listed.Released["ns"])
+			return
+		}
+	}
+	w.int(0)
+}
+
+// fixedClock stands.
+type fixedClock struct{ now lease.Reading }
+
+func (c *fixedClock) Now() lease.Reading { return c.now }
+
+// nowhere is a queue that nobody reads: the exploration does whatever may be done at any time.
+type nowhere struct {
+	workqueue.TypedDelayingInterface[types.NamespacedName]
+}
+
+func (nowhere) Add(types.NamespacedName)                     {}
+func (nowhere) AddAfter(types.NamespacedName, time.Duration) {}
