@@ -1,6 +1,9 @@
 package publish
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // breakage is what is broken around the real code, or in what it is told. Deliberate breakages of the code itself are
 // in e2e/mutants.
@@ -17,6 +20,9 @@ type breakage struct {
 	frozenAgain          bool // a reader freezes again what it is shown again
 	byObservation        bool // a reader counts from when it saw a copy
 	noDeadline           bool // stamps are drawn whatever the tenure's deadline, by a process that goes on after it
+	noRecordSwap         bool // the record is written whatever it has become
+	grantsFirst          bool // a grant is acted upon before it is recorded
+	recordAlone          bool // what copies show, and what was granted, raises no epoch
 	noMemberSwap         bool // a copy is written whatever it has become
 	// Of the acknowledged handover:
 	noRelease          bool // a revoked term counts as released
@@ -37,14 +43,24 @@ type broken struct {
 	without       []what
 	change        func(*scope) // what else there is to the scope
 	wide          bool         // too much for every day
+	// alone are the parts of a breakage that are not found alone, because each rule covers for the other.
+	alone map[string]breakage
 }
 
 // What a breakage that only shows under one kind of fault has no use for.
 var onlyStalls = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
 
 var breakages = map[string]broken{
-	"rule 1: stamp after check":                                   {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
-	"rule 1: no check of the deadline":                            {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
+	"rule 1: stamp after check":                           {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
+	"rule 1: no check of the deadline":                    {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
+	"rule 2: a grant is acted upon before it is recorded": {breakage: breakage{grantsFirst: true}, change: startingAt(grantedUnrecorded), wide: true},
+	"rule 2: no compare-and-swap of the record, and nothing else raises the epoch": {
+		breakage: breakage{noRecordSwap: true, recordAlone: true}, change: startingAt(grantedUnresumed), wide: true,
+		alone: map[string]breakage{
+			"no compare-and-swap of the record, alone": {noRecordSwap: true},
+			"nothing else raises the epoch, alone":     {recordAlone: true},
+		},
+	},
 	"rule 3: no compare-and-swap of a copy":                       {breakage: breakage{noMemberSwap: true}, change: acknowledged(lostWrite), wide: true},
 	"rule 4: a draining record renews, by the bound it was given": {breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6},
 	"rule 5: no ε":                                             {breakage: breakage{noSkew: true}, ticks: 6},
@@ -66,12 +82,56 @@ var breakages = map[string]broken{
 	"acknowledged: release before stop":                              {breakage: breakage{releasesFirst: true}, change: acknowledged()},
 }
 
+// startingAt is a scope that begins where a fault has happened, and in which the tenure ends after that. The members are
+// found fit by then.
+func startingAt(start func(*explorer) *scene) func(*scope) {
+	return func(s *scope) {
+		only(2, release)(s)
+		s.start, s.without = start, append(s.without, decidesUnfit)
+	}
+}
+
 // acknowledged is a scope in which readers register, with at most one fault of these kinds.
 func acknowledged(ks ...kind) func(*scope) {
 	return func(s *scope) {
 		only(min(1, len(ks)), ks...)(s)
 		acknowledging(s)
 	}
+}
+
+// grantedUnrecorded is a world in which a grant is under way to the record, and the first copy, which was sent at once,
+// got lost.
+func grantedUnrecorded(e *explorer) *scene {
+	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}))
+	return e.follow(s, move{what: decidesUnfit}, move{what: works, m: 1}, move{what: lost, m: 1})
+}
+
+// grantedUnresumed is a world in which the record got lost that would have let a draining leader resume. Another leads.
+func grantedUnresumed(e *explorer) *scene {
+	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}, move{what: decidesFit}, move{what: rulingLost}))
+	return e.follow(s, move{what: decidesUnfit}, move{what: rulingArrives}, move{what: works, m: 1}, move{what: arrives, m: 1})
+}
+
+// wait lets time pass until nobody has a promise any more.
+func (e *explorer) wait(s *scene) *scene {
+	for range e.d + e.skew + 1 {
+		s = e.follow(s, move{what: tickPasses})
+	}
+	return s
+}
+
+// follow does one move after the other.
+func (e *explorer) follow(s *scene, ms ...move) *scene {
+	for _, mv := range ms {
+		n := e.do(s, mv)
+		if n == nil {
+			panic(fmt.Sprintf("it cannot happen: %v", mv))
+		}
+		e.before = append(e.before, e.say(mv, s, n))
+		s = n
+		_ = e.judge(s)
+	}
+	return s
 }
 
 // scope is the narrowest in which the breakage shows: the clock of the replica that grants is ahead.
@@ -104,6 +164,12 @@ func mustFind(t *testing.T, name string, b broken) findings {
 	f, err := newExplorer(b.scope(name)).explore(exploreMost)
 	if err != nil {
 		t.Error(err)
+	}
+	for of, part := range b.alone {
+		s := b.scope(name)
+		s.name, s.broken = of, part
+		alone := mustHold(t, s)
+		f.Alone += alone.States
 	}
 	if f.violation == "" {
 		t.Errorf("not found in %v", f)

@@ -3,6 +3,7 @@ package publish
 import (
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ type explorer struct {
 	buffer     []byte
 	seeds      [2]maphash.Seed
 
+	before   []string        // what happened before a scope begins
 	outlines map[string]bool // what there is to be seen of each state, if anybody wants to know
 
 	index  map[key]struct{}
@@ -34,8 +36,11 @@ type findings struct {
 	Ticks       int  `json:"ticks"`
 	Takeovers   int  `json:"takeovers"` // how often at most another replica was elected
 	Closed      bool `json:"closed"`    // nothing new came any more, however much time passed
-	violation   string
-	trace       []string
+	// Alone is how many states were looked at in which the parts of a breakage show nothing alone, because each covers
+	// for the other.
+	Alone     int `json:"alone,omitempty"`
+	violation string
+	trace     []string
 }
 
 func (f findings) end() string {
@@ -131,8 +136,8 @@ func (e *explorer) trace(root *scene, id int32) []string {
 	for ; e.parent[id] >= 0; id = e.parent[id] {
 		path = append(path, e.by[id])
 	}
-	lines := []string{fmt.Sprintf("— 0 s — D %d s, ε %d s, h %d s; clocks ahead of the slowest: hub A %+d s, hub B %+d s; the record: %s",
-		e.d, e.skew, exploredH, e.wrong[0], e.wrong[1], e.sayRecord(root.record))}
+	lines := append(slices.Clone(e.before), fmt.Sprintf("— %d s — D %d s, ε %d s, h %d s; clocks ahead of the slowest: hub A %+d s, hub B %+d s; the record: %s",
+		root.now, e.d, e.skew, exploredH, e.wrong[0], e.wrong[1], e.sayRecord(root.record)))
 	s := root
 	for i := len(path) - 1; i >= 0; i-- {
 		after := e.do(s, path[i])

@@ -226,6 +226,9 @@ func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 	case e.broken.lastRenewalInherited:
 		st.Tenure.Inherited = st.Tenure.Inherited.Add(-exploredH * unit)
 	}
+	if e.broken.recordAlone {
+		st.Highest, st.Standing = 0, nil
+	}
 	for m := range e.sites {
 		if siteNames[m] == s.record.Leader {
 			st.CopyLost = r.lanes[m].facts.Lost
