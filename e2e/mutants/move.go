@@ -12,7 +12,7 @@ var (
 	departures = tests{"./hub/publish", "^(TestDepart|TestTakingOver)$"}
 	arrivals   = tests{"./hub/election", "^(TestMoved|TestWhatIsTakenKeepsTheLongestD|TestRaise)$"}
 	moves      = tests{"./hub/fleet", "^TestJudgeMove$"}
-	takeovers  = tests{"./hub/controller", "^(TestWhoseRecord|TestTaken)$"}
+	takeovers  = tests{"./hub/controller", "^(TestWhoseRecord|TestTaken|TestWhatIsFoundOfAMovedNamespaceCountsAtOnce)$"}
 )
 
 // move are the mutants of rules 8 and 11: two hubs, one after the other and at once.
@@ -28,6 +28,8 @@ var move = []mutant{
 	{"8: a leader counts as taken before its copy is", takeovers, []edit{{takeGo, "m.Name == r.Leader && m.facts.Marked && m.facts.InPlace", "m.Name == r.Leader"}}},
 	{"8: copies of clusters that were not read count as taken", takeovers, []edit{{takeGo, "	case !m.isRead || m.publisher == nil:\n		return false\n", ""}}},
 	{"8: what this hub has let go of is its own", takeovers, []edit{{takeGo, "return ok && mark != c.HubID", "return ok && mark != \"\" && mark != c.HubID"}}},
+	{"8: whose the copies are is not asked before nothing stands", takeovers, []edit{{takeGo, "			case cp.Hub != \"\" && cp.Hub != c.HubID:\n				s.OtherHub = true\n", ""}}},
+	{"8: a copy with a seal of somebody else is the standing term", takeovers, []edit{{takeGo, "			case sealed:", "			default:\n				_ = sealed"}}},
 	{"6: an epoch is granted twice", arrivals, []edit{{raiseGo, "s.Standing.Cluster && !s.Mine", "s.Standing.Cluster"}}},
 	{"11: stamps go on after the mark is gone", departures, []edit{{laneGo, "	case l.departed:\n		return l.depart(may)\n", ""}}},
 	{"11: the mark stays", departures, []edit{{laneGo, "	if l.departed {\n		c.Hub = \"\"\n	}\n", ""}}},

@@ -91,11 +91,11 @@ func (c *Controller) foldMove(v *view) {
 			continue
 		}
 		for _, key := range m.publisher.CopiesOf(v.key.Name) {
-			f := m.publisher.Facts(key)
-			if f.Problem == reason.OtherHub {
+			switch cp, sealed, ok := m.publisher.Found(key); {
+			case !ok:
+			case cp.Hub != "" && cp.Hub != c.HubID:
 				s.OtherHub = true
-			}
-			if cp, ok := m.publisher.Found(key); ok && (f.Unmarked || f.Marked) {
+			case sealed:
 				s.Highest = max(s.Highest, cp.Epoch)
 				v.stand(m, cp)
 			}

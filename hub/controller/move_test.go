@@ -1,11 +1,19 @@
 package controller
 
 import (
+	"context"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/util/workqueue"
 
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -85,6 +93,69 @@ func TestTaken(t *testing.T) {
 			v := &view{members: test.members, state: election.State{Record: test.record}}
 			if got := v.taken(); got != test.want {
 				t.Errorf("taken: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// found is a member's API server that shows one copy when it is asked for all.
+type found struct {
+	coordinationclient.LeaseInterface
+	copy *coordinationv1.Lease
+}
+
+func (f found) Leases(string) coordinationclient.LeaseInterface { return f }
+
+func (f found) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	return &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*f.copy}}, nil
+}
+
+// Rule 8: what stands is seen as soon as the member was read, before anything was done with any copy:
+// where nothing stands, all copies are taken, and a term that was overlooked would end.
+func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	key, another := lease.Key("a key of thirty-two characters.."), lease.Key("another one of as many characters")
+	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
+	for name, test := range map[string]struct {
+		hub, holder string
+		key         lease.Key
+		stands      bool
+		otherHub    bool
+	}{
+		"the leader's copy, of which the other hub has let go":   {"", us, key, true, false},
+		"the leader's copy, which is this hub's already":         {"this", us, key, true, false},
+		"the leader's copy, which the other hub writes":          {"another", us, key, false, true},
+		"a follower's copy, of which the other hub has let go":   {"", them, key, false, false},
+		"a follower's copy, which the other hub writes":          {"another", them, key, false, true},
+		"a copy of another hub with another seal":                {"another", us, another, false, true},
+		"a copy without a mark that has a seal of somebody else": {"", us, another, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
+			if err := wire.Write(test.key, lease.Copy{
+				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: test.hub,
+				Term: lease.Term{Holder: test.holder, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
+			}, obj); err != nil {
+				t.Fatal(err)
+			}
+			p := publish.New(publish.Options{
+				Client: found{copy: obj}, Fleet: "fleet", Cluster: us, ClusterUID: "uid", Hub: "this", Key: key,
+				Clock:    fixedClock{Wall: now, Boot: time.Hour},
+				MayStamp: func(lease.Reading) bool { return true }, Ledger: publish.NewLedger(),
+				Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
+				Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+			})
+			defer p.Queue.ShutDown()
+			if !p.ReadAll(t.Context()) {
+				t.Fatal("the copies were not read")
+			}
+			c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
+			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: true, members: []memberView{{
+				Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p,
+			}}}
+			c.foldMove(v)
+			if stands := v.state.Standing != nil; stands != test.stands || v.state.OtherHub != test.otherHub {
+				t.Errorf("stands %v, other hub %v; want %v, %v", stands, v.state.OtherHub, test.stands, test.otherHub)
 			}
 		})
 	}

@@ -28,15 +28,16 @@ func (p *Publisher) Depart() (done bool) {
 	return done
 }
 
-// Found returns the sealed copy of that name as it is known now, and false if there is none.
-func (p *Publisher) Found(key types.NamespacedName) (lease.Copy, bool) {
+// Found returns the copy of that name as it is known now, whether or not anything was done with it
+// yet, and whether its seal is right; and false if there is none.
+func (p *Publisher) Found(key types.NamespacedName) (c lease.Copy, sealed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l, ok := p.lanes[key]
-	if !ok || l.known.lease == nil || !l.known.sealed {
-		return lease.Copy{}, false
+	l := p.lanes[key]
+	if l == nil || l.known.lease == nil {
+		return lease.Copy{}, false, false
 	}
-	return l.known.copy, true
+	return l.known.copy, l.known.sealed, true
 }
 
 // marked reports whether the copy is known to be this hub's.

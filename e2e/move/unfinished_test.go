@@ -1,0 +1,76 @@
+package move
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/drill"
+)
+
+// TestAMoveInTheMiddleOfAHandover: a namespace is on its way to another cluster when the fleet moves. That it is, not
+// before when, and that the new priority has not been heeded yet is lost with the status of the record. What is left is the
+// copy of the old leader: the term that it shows stands, and where it has ended the better cluster leads. The others
+// notice nothing. A priority that is raised once more brings about what was lost.
+func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
+	const namespace, successor = "shop", "west"
+	first, second := stage.sites()
+	epochs := stage.begin(t, first)
+	provisioned(t, first)
+	v := look(t, stage)
+	raise(t, first, successor, 200)
+	await(t, patience, "the leader is being replaced", func(ctx context.Context) error {
+		r := &v1alpha1.NamespaceLeader{}
+		err := first.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r)
+		if err == nil && r.Status.Phase != v1alpha1.PhaseDraining {
+			err = fmt.Errorf("leader %q, phase %s", r.Status.Leader, r.Status.Phase)
+		}
+		return err
+	})
+	began := drill.Now().Boot
+	stage.clusterctl(t, first, second)
+	moved := drill.Now().Boot
+	hub := stage.hubID(t, second)
+	var epoch int64
+	var leader string
+	await(t, timings.Duration+timings.Skew+patience, "the old term stands, or the better cluster leads", func(ctx context.Context) (err error) {
+		for _, leader = range []string{leaders[namespace], successor} {
+			if epoch, err = stage.ledBy(ctx, second, hub, namespace, leader); err == nil {
+				return nil
+			}
+		}
+		return err
+	})
+	if same := leader == leaders[namespace]; same && epoch != epochs[namespace] || !same && epoch <= epochs[namespace] {
+		t.Errorf("%s leads in epoch %d; %s led in %d", leader, epoch, leaders[namespace], epochs[namespace])
+	}
+	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d", (moved - began).Seconds(), leader, epoch, epochs[namespace])
+	v.markedBy(hub)
+
+	raise(t, second, successor, 201)
+	await(t, timings.Duration+timings.Skew+patience, "the better cluster leads", func(ctx context.Context) (err error) {
+		epoch, err = stage.ledBy(ctx, second, hub, namespace, successor)
+		return err
+	})
+	if epoch <= epochs[namespace] {
+		t.Errorf("epoch %d after %d", epoch, epochs[namespace])
+	}
+	v.settled(namespace)
+	v.unbroken(epochs, namespace)
+	v.harmless()
+}
+
+// raise labels a Cluster with a priority.
+func raise(t *testing.T, at site, cluster string, priority int32) {
+	t.Helper()
+	c := &clusterv1.Cluster{}
+	must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: drill.FleetNamespace, Name: cluster}, c))
+	before := c.DeepCopy()
+	c.Labels[v1alpha1.PriorityLabel] = strconv.Itoa(int(priority))
+	must(t, at.client.Patch(t.Context(), c, client.MergeFrom(before)))
+}
