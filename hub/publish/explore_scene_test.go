@@ -21,7 +21,8 @@ import (
 // The record and its version; the hub's election; of each replica its tenure, what it has sent and granted, what it
 // read at its start, its lanes and the requests that it has under way; of each member its copy, a write that nobody
 // waits for any more, and the copies that a reader may still see. Two states that differ by the time alone, or by
-// which replica is which, are one (explore_key_test.go).
+// which replica is which, are one (explore_key_test.go). What is past counts as past, so that time brings nothing new
+// from some tick on, and a scope closes.
 //
 // # What can happen
 //
@@ -31,8 +32,8 @@ import (
 // lane knows when it has been overtaken. Crashes, stalls and releases of a tenure, and losses, are counted as faults.
 //
 // Readers do not act on the hub, so they need no state: in every state every reader that there can be is asked, with
-// any lag, restarted, by any of the clocks (explore_readers_test.go). Readers that register are not told apart so easily:
-// where there are any, they have their own steps (explore_registered_test.go).
+// any lag, restarted, by any of the clocks (explore_readers_test.go). Those that register do act on the
+// hub: where there are any, they have steps of their own (explore_registered_test.go).
 //
 // # What is left out
 //

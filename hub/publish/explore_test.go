@@ -100,6 +100,10 @@ func allScopes() []scope {
 		}
 		add(narrow(fmt.Sprintf("a registered reader and a newcomer, A %+d", a), a, 0), acknowledged())
 	}
+	add(narrow("two crashes, A +1, B +0", 1, 0), only(2, crash))
+	add(narrow("two faults, the leader must go, A +1, B +0", 1, 0), func(s *scope) {
+		s.faults, s.ticks, s.without = 2, afterAnyTick, []what{decidesFit}
+	})
 	for _, k := range []kind{stall, crash, lostWrite} {
 		add(narrow("a registered reader, "+k.name+", A +1", 1, 0).changed(acknowledged(k)), noNewcomer)
 	}
@@ -177,7 +181,7 @@ func mustHold(t *testing.T, s scope) explored {
 		t.Error(err)
 	}
 	x := explored{s.name, f, time.Since(began).Seconds()}
-	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, %d takeovers, %s, %.1f s", s.name, f.States, f.Transitions, f.Depth, f.Ticks, f.Takeovers, f.end(), x.Seconds)
+	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, takeovers %d, %s, %.1f s", s.name, f.States, f.Transitions, f.Depth, f.Ticks, f.Takeovers, f.end(), x.Seconds)
 	if f.violation != "" {
 		t.Errorf("%s: %s\n  %s", s.name, f.violation, f.story())
 	}
