@@ -63,9 +63,10 @@ var model = porcupine.Model{
 }
 
 // operations turns calls into histories of one register each. What has no known result may take effect at any later
-// time, or never; a read that has none says nothing. Calls that follow each other more closely than the clock can be read count as
-// concurrent.
-func operations(calls map[string][]history.Call) map[string][]porcupine.Operation {
+// time, or never; a read that has none says nothing. So it is with calls that began before the histories do: they may
+// have taken effect before that, on a register of which nothing is known. Calls that follow each other more closely than
+// the clock can be read count as concurrent.
+func operations(calls map[string][]history.Call, since time.Duration) map[string][]porcupine.Operation {
 	all := map[string][]porcupine.Operation{}
 	for client, member := range slices.Sorted(maps.Keys(calls)) {
 		for _, c := range calls[member] {
@@ -76,11 +77,11 @@ func operations(calls map[string][]history.Call) map[string][]porcupine.Operatio
 				Call:     int64(c.At - reading),
 				Return:   int64(c.Returned + reading),
 			}
-			if c.Result == history.Unknown {
+			if c.Result == history.Unknown || c.At < since && c.Result == history.OK {
 				if c.Right == nil {
 					continue
 				}
-				op.Return = math.MaxInt64
+				op.Output, op.Return = output{result: history.Unknown}, math.MaxInt64
 			}
 			all[c.Namespace] = append(all[c.Namespace], op)
 		}
@@ -89,10 +90,11 @@ func operations(calls map[string][]history.Call) map[string][]porcupine.Operatio
 }
 
 // linearizable checks the history of each register. wrong says, for each of the namespaces for which no order explains it, or
-// none was found in time, what stands at the end of its shortest beginning that is wrong. The histories end at an
-// instant before they were collected: of what came later, one reader may have told already and another not yet.
-func linearizable(calls map[string][]history.Call, end time.Duration) (checked int, wrong []string) {
-	all := operations(calls)
+// none was found in time, what stands at the end of its shortest beginning that is wrong. The histories begin at since:
+// what had returned before that is not among the calls. They end at an instant before they were collected: of what came
+// later, one reader may have told already and another not yet.
+func linearizable(calls map[string][]history.Call, since, end time.Duration) (checked int, wrong []string) {
+	all := operations(calls, since)
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {
 		if ops := until(all[namespace], int64(end)); porcupine.CheckOperationsTimeout(model, ops, checkLimit) != porcupine.Ok {
 			wrong = append(wrong, namespace+": "+explain(ops))

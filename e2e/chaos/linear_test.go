@@ -88,7 +88,7 @@ func TestHistoriesOfAFencedRegister(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checked, wrong := linearizable(map[string][]history.Call{"east": test.calls}, time.Hour)
+			checked, wrong := linearizable(map[string][]history.Call{"east": test.calls}, -time.Hour, time.Hour)
 			if checked != 1 || (len(wrong) > 0) != test.wrong {
 				t.Errorf("want wrong to be %v, got %d checked, wrong %v", test.wrong, checked, wrong)
 			}
@@ -101,11 +101,11 @@ func TestCallsThatTheClockCannotOrderAreConcurrent(t *testing.T) {
 	second.At = first.Returned + reading
 	second.Returned = second.At + time.Millisecond
 	calls := []history.Call{readOf(-2, -1, 4, "old"), first, second}
-	if _, wrong := linearizable(map[string][]history.Call{"east": calls}, time.Hour); len(wrong) > 0 {
+	if _, wrong := linearizable(map[string][]history.Call{"east": calls}, -time.Hour, time.Hour); len(wrong) > 0 {
 		t.Errorf("a call within the clock's error after another one: %v", wrong)
 	}
 	calls[2].At += 2 * reading
-	if _, wrong := linearizable(map[string][]history.Call{"east": calls}, time.Hour); len(wrong) == 0 || !strings.Contains(wrong[0], "old") {
+	if _, wrong := linearizable(map[string][]history.Call{"east": calls}, -time.Hour, time.Hour); len(wrong) == 0 || !strings.Contains(wrong[0], "old") {
 		t.Errorf("a call after another one: %v", wrong)
 	}
 }
@@ -125,10 +125,40 @@ func TestClockErrorIsWhatTheStoreSawOutsideOfACall(t *testing.T) {
 func TestAHistoryEndsWhereItIsKnownOfAllReaders(t *testing.T) {
 	// West's file was read before it told of the write that east read and told of.
 	calls := map[string][]history.Call{"east": {readOf(0, 1, 5, "a"), readOf(10, 11, 5, "b")}}
-	if _, wrong := linearizable(calls, time.Hour); len(wrong) == 0 {
+	if _, wrong := linearizable(calls, -time.Hour, time.Hour); len(wrong) == 0 {
 		t.Error("a value that nobody wrote")
 	}
-	if _, wrong := linearizable(calls, 9*time.Millisecond); len(wrong) > 0 {
+	if _, wrong := linearizable(calls, -time.Hour, 9*time.Millisecond); len(wrong) > 0 {
 		t.Errorf("what comes after the end: %v", wrong)
+	}
+}
+
+func TestWhatBeganBeforeAHistoryMayHaveTakenEffectBeforeIt(t *testing.T) {
+	const since = 5 * time.Millisecond
+	for name, test := range map[string]struct {
+		calls       []history.Call
+		wrongWithin bool // if the history begins before them
+	}{
+		// Of a value that was overwritten before the history begins nobody tells any more.
+		"a read whose answer came late":          {[]history.Call{readOf(0, 20, 5, "a"), readOf(10, 11, 5, "b")}, true},
+		"a write whose answer came late":         {[]history.Call{write(0, 11, 5, "a", history.OK), readOf(12, 13, 5, "b")}, true},
+		"a write that takes effect within":       {[]history.Call{write(0, 20, 5, "a", history.OK), readOf(10, 11, 4, "b"), readOf(12, 13, 5, "a")}, false},
+		"a write that is refused for a later":    {[]history.Call{write(0, 20, 5, "a", history.Refused), readOf(10, 11, 6, "b")}, false},
+		"a write whose answer never came at all": {[]history.Call{write(0, history.Pending, 5, "a", history.Unknown), readOf(10, 11, 5, "b")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := map[string][]history.Call{"east": test.calls[:1], "west": test.calls[1:]}
+			if _, wrong := linearizable(calls, since, time.Hour); len(wrong) > 0 {
+				t.Errorf("it began before the history: %v", wrong)
+			}
+			if _, wrong := linearizable(calls, -time.Hour, time.Hour); (len(wrong) > 0) != test.wrongWithin {
+				t.Errorf("within the history: wrong %v, want %v", wrong, test.wrongWithin)
+			}
+		})
+	}
+	// What is wrong within the history stays wrong.
+	calls := map[string][]history.Call{"east": {write(0, 20, 5, "c", history.OK)}, "west": {readOf(6, 7, 5, "a"), readOf(10, 11, 5, "b")}}
+	if _, wrong := linearizable(calls, since, time.Hour); len(wrong) == 0 {
+		t.Error("a value that nobody wrote")
 	}
 }

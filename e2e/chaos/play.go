@@ -216,7 +216,7 @@ func (st *stage) judge(o *Outcome) (err error) {
 	}
 	o.Margin, _ = margin(verdicts)
 	o.Gap, o.GapNamespace = worstGap(writes)
-	o.Registers, o.Unordered = linearizable(o.evidence.calls, o.Ended)
+	o.Registers, o.Unordered = linearizable(o.evidence.calls, since, o.Ended)
 	o.Slept = slept(writes, o.Faults)
 	for _, w := range stale(writes) {
 		o.StaleUnfenced++
