@@ -107,11 +107,14 @@ func allScopes() []scope {
 	for _, k := range []kind{stall, crash, lostWrite} {
 		add(narrow("a registered reader, "+k.name+", A +1", 1, 0).changed(acknowledged(k)), noNewcomer)
 	}
-	add(narrow("three members, A +1", 1, 0), func(s *scope) { s.sites, s.ticks = 3, 9 })
-	add(narrow("three terms, A +1", 1, 0), func(s *scope) { s.terms, s.ticks = 3, 9 })
-	add(narrow("slow answers, A +1", 1, 0), func(s *scope) { s.slowAnswers, s.ticks = true, 6 })
+	add(narrow("three members, A +1", 1, 0), func(s *scope) { s.sites = 3 })
+	add(narrow("three members, a crash, the leader must go, A +1", 1, 0).changed(only(1, crash)), func(s *scope) {
+		s.sites, s.without = 3, append(s.without, decidesFit)
+	})
+	add(narrow("three terms, A +1", 1, 0), func(s *scope) { s.terms = 3 })
+	add(narrow("slow answers, A +1", 1, 0), func(s *scope) { s.slowAnswers = true })
 	add(narrow("steps, watches, older copies, A +1", 1, 0), func(s *scope) {
-		s.steps, s.watch, s.sights, s.ticks = true, true, 3, 10
+		s.steps, s.watch, s.sights = true, true, 3
 	})
 	add(narrow("a fault, steps, watches, any order, A +1", 1, 0), func(s *scope) {
 		s.steps, s.watch, s.anyOrder, s.faults, s.ticks = true, true, true, 1, 3
