@@ -29,7 +29,7 @@ const exploreMost = 1_500_000
 // the replicas are given as ticks ahead of the slowest one.
 func narrow(name string, a, b int) scope {
 	return scope{
-		name: name, d: 4, skew: 1, sites: 2, ticks: 40, terms: 2, sights: 1, wrong: [replicas]int{a, b}, start: inOrder,
+		name: name, d: 4, skew: 1, sites: 2, ticks: afterAnyTick, terms: 2, sights: 1, wrong: [replicas]int{a, b}, start: inOrder,
 	}
 }
 
@@ -50,14 +50,16 @@ type kind struct {
 }
 
 var (
-	stall        = kind{"a stall", []what{stalls}}
-	crash        = kind{"a crash", []what{crashes}}
-	release      = kind{"a release", []what{releases}}
-	lostWrite    = kind{"a lost write", []what{lost, drops}}
-	lostRecord   = kind{"a lost record", []what{rulingLost}}
-	kinds        = []kind{stall, crash, release, lostWrite, lostRecord}
-	afterAnyTick = 40
+	stall      = kind{"a stall", []what{stalls}}
+	crash      = kind{"a crash", []what{crashes}}
+	release    = kind{"a release", []what{releases}}
+	lostWrite  = kind{"a lost write", []what{lost, drops}}
+	lostRecord = kind{"a lost record", []what{rulingLost}}
+	kinds      = []kind{stall, crash, release, lostWrite, lostRecord}
 )
+
+// afterAnyTick is a depth that no closed scope reaches.
+const afterAnyTick = 40
 
 // only allows so many faults of these kinds and no others. A scope in which one fault of any kind may happen has the
 // states that those with one kind each have together.
