@@ -52,7 +52,9 @@ var beside = []mutant{
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
 		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
 	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall):", ":"}}},
-	{"6: an election made anew tells of what was before it", tenureTests, []edit{{tenureGo, "case r.LeaderTransitions == 0 && ", "case false && "}}},
+	{"6: an election made anew tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime) && false:"}}},
+	{"6: a claim that was never renewed tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime):"}}},
+	{"6: a renewal hides what the tenure inherited", tenureTests, []edit{{tenureGo, " &&\n		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))", ""}}},
 	{"6: the election's longer duration is ignored", tenureTests, []edit{{tenureGo, "max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second)", "t.h"}}},
 	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && stamp.After(t.inherited) {", "	if false {"}}},
 	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},

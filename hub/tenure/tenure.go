@@ -147,12 +147,14 @@ var errOver = errors.New("the tenure of this process has lapsed, and another rep
 // first time or goes on with the tenure that this process has. client-go's elector,
 // while it tries to renew, takes the election back from a replica that held it in
 // between; that would be another tenure, with promises that this process knows
-// nothing of.
+// nothing of. Nor does it go on with a stamp so old that the successor, who counts from it, would
+// inherit less than this tenure did.
 func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.held || !t.released && r.LeaderTransitions == t.transitions && asStored(r.AcquireTime).Equal(t.acquired) &&
-		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot
+		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot &&
+		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))
 }
 
 // begun reports whether the process has had a tenure: it never gets another one.
@@ -215,9 +217,9 @@ func (t *Tenure) inherit(started lease.Reading) time.Time {
 		return started.Wall.Add(t.h) // missing or odd: nothing is known
 	case r.HolderIdentity == "" && r.AcquireTime.Equal(&r.RenewTime):
 		return r.RenewTime.Time // an orderly release; a holder that was edited away is none
-	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime):
-		// Made anew and never renewed: the stamp is older than the Lease, and a tenure that
-		// lost its own may have renewed that in between.
+	case r.AcquireTime.Equal(&r.RenewTime):
+		// Claimed and never renewed. The stamp may be older than the Lease, or than the end of the
+		// tenure that the claim replaced: a candidate can be paused between its stamp and its request.
 		return started.Wall.Add(t.h)
 	default:
 		return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))

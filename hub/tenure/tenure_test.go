@@ -281,8 +281,8 @@ func TestInherited(t *testing.T) {
 		"or was made anew and never renewed: the tenure before it may have been renewed since that stamp": {
 			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = r.RenewTime }), want: 11,
 		},
-		"unless it was taken over, not made": {
-			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime, r.LeaderTransitions = r.RenewTime, 1 }), want: -2,
+		"or was taken over and never renewed: the tenure before it may have ended after that stamp": {
+			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime, r.LeaderTransitions = r.RenewTime, 1 }), want: 11,
 		},
 		"a renewal of the very instant of the start": {before: change(claim("a", 5)), want: 11},
 	} {
@@ -344,6 +344,27 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 		r.inner.leave = func(context.Context) error { return nil }
 		if _, inherited := r.wins(2, 3, 5).Started(); inherited.Before(wall(-2)) {
 			t.Errorf("inherited %v, less than the predecessor's deadline", inherited.Sub(zero))
+		}
+	})
+	// A candidate was paused between its stamp and its claim, for so long that its predecessor ended after that stamp
+	// and it has no right to write itself. Its Lease must not hide the predecessor from the next.
+	t.Run("a claim of long ago hides nobody", func(t *testing.T) {
+		s := &store{record: stored(release(8))}
+		stale := newReplica(t, s, "b")
+		late := claim("b", -2)
+		late.AcquireTime, late.LeaderTransitions = late.RenewTime, 1
+		stale.clock.set(at(9))
+		if _, _, err := stale.lock.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := stale.lock.Update(t.Context(), late); err != nil {
+			t.Fatal(err)
+		}
+		if stale.MayStamp(at(9)) {
+			t.Error("it may stamp")
+		}
+		if _, inherited := newReplica(t, s, "c").wins(10, 10, 10).Started(); inherited.Before(wall(8)) {
+			t.Errorf("inherited %v, but there were stamps until 8 s", inherited.Sub(zero))
 		}
 	})
 	t.Run("what the elector's record says later changes nothing", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // A tenure is one unbroken right to write. client-go's elector goes on trying when it could not renew, and so takes
@@ -40,6 +41,20 @@ func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 		if got := s.get(); got.HolderIdentity != "b" {
 			t.Errorf("the election is held by %q", got.HolderIdentity)
 		}
+	})
+	t.Run("with a stamp from which a successor would count less than it inherited", func(t *testing.T) {
+		s := &store{record: stored(release(4))}
+		newReplica(t, s, "a").wins(0, 4, 4).until(6, 6) // 6 s after the stamp covers the release
+		s = &store{record: stored(func() resourcelock.LeaderElectionRecord {
+			r := claim("b", -1)
+			r.LeaseDurationSeconds = 10 // its stamps may come until 9 s
+			return r
+		}())}
+		r := newReplica(t, s, "a").wins(0, 4, 4)
+		if r.try(2.9, 5, 5) == nil {
+			t.Error("it goes on")
+		}
+		r.wins(3, 5, 5)
 	})
 	t.Run("with a Lease made anew after it was deleted", func(t *testing.T) {
 		s := &store{}
