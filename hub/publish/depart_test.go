@@ -84,8 +84,8 @@ func TestDepart(t *testing.T) {
 // Rule 8: what carries no mark is taken by compare-and-swap; what carries another's is not.
 func TestTakingOver(t *testing.T) {
 	run(t, map[string]func(*rig){
-		"a leader's copy is renewed at once, with our mark": func(r *rig) {
-			r.put(copyOf(stamped(-1, term("east", 20)), by("")), testKey)
+		"a leader's copy is renewed at once, however new it is, with our mark": func(r *rig) {
+			r.put(copyOf(stamped(0, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").marks(false, true)
 			r.answered().next("wait "+firstRenewal(r).String()).marks(true, false).mark("hub")
