@@ -142,7 +142,7 @@ var allFaults = []fault{
 			return
 		}
 		r.host.jump = -w.between(2*w.timings.Skew, w.timings.Duration)
-		r.wt.muted = true
+		r.muted = true
 		for range 20 {
 			r.after(w.between(0, d), func() {
 				for _, key := range sortedKeys(r.wt.view) {
@@ -151,7 +151,7 @@ var allFaults = []fault{
 			})
 		}
 		w.after(d, func() {
-			r.host.jump, r.wt.muted = 0, false
+			r.host.jump, r.muted = 0, false
 			r.wt.relist(0)
 		})
 	}, clock: true},

@@ -247,7 +247,6 @@ type watcher struct {
 	next     int // in the server's log
 	busy     bool
 	listing  bool
-	muted    bool // nothing new gets through, not even a list that was asked for before
 	lateness float64
 
 	replacing bool                  // what goes is missing in a new list
@@ -306,7 +305,7 @@ func (wt *watcher) deliver() {
 	wt.busy = false
 	switch w := wt.p.w; {
 	case wt.listing, wt.stopped:
-	case wt.cut(), wt.muted:
+	case wt.cut(), wt.p.muted:
 		wt.p.after(w.between(50*time.Millisecond, 200*time.Millisecond), wt.kick)
 	default:
 		for ; wt.next < len(wt.server.log); wt.next++ {
@@ -348,7 +347,7 @@ func (wt *watcher) relist(stale time.Duration) {
 		if wt.stopped {
 			return
 		}
-		if wt.cut() || wt.muted {
+		if wt.cut() || wt.p.muted {
 			wt.p.after(100*time.Millisecond, func() { wt.relist(stale) })
 			return
 		}

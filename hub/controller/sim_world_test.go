@@ -205,6 +205,7 @@ type proc struct {
 	// stopNext is for how long one of the next readings by a publisher stops it.
 	stopNext time.Duration
 	froze    lease.Reading
+	muted    bool // no watch or list of it shows anything new
 	backlog  []happening
 	tasks    []*task
 	links    []link // by server
