@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -222,6 +223,9 @@ func (g *registration) create() error {
 // registration, or this finds the revocation, and nothing older comes after it.
 func (g *registration) list() error {
 	r, server := g.r, &g.r.m.leaseServer
+	if r.muted {
+		return context.DeadlineExceeded // no answer comes in time
+	}
 	wt := server.watcher(r.proc, r.w.lateWatch, managed)
 	wt.seen, wt.gone, wt.listing, wt.consistent = r.seen, r.gone, true, true
 	state, err := call(r.proc, &server.machine, 3*time.Second, func() (map[types.NamespacedName]*coordinationv1.Lease, error) {
