@@ -45,6 +45,8 @@ var handover = []mutant{
 	// Who is asked.
 	{"ack: list before revoke", asking, []edit{{rollGo, "q.number <= asked && q.waiting == nil", "q.waiting == nil"}}},
 	{"ack: list from cache", simulation, []edit{{readersGo, "LabelSelector: ReaderSelector().String()}", "LabelSelector: ReaderSelector().String(), ResourceVersion: \"0\"}"}}},
+	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{rollGo, "!e.missing && says(e.lease, obj) {", "!e.missing {"}}},
+	{"ack: a version that was given twice shows no restore", asking, []edit{{readersGo, " || p.roll.contradicts(list.Items))", ")"}}},
 	{"ack: an empty list counts as released", asking, []edit{{rollGo, "q.void = len(q.waiting) == 0", "q.void = false"}}},
 	{"ack: a registration that cannot be read is nobody's", asking, []edit{{rollGo, "if e.broken || e.reader.Follows(namespace) {", "if !e.broken && e.reader.Follows(namespace) {"}}},
 	{"ack: who is missing from the list has gone", asking, []edit{{rollGo, "			e.missing, e.since = true, now\n", "			r.gone(uid)\n"}}},

@@ -99,14 +99,17 @@ var expiry = []mutant{
 	{"6: no D of the record is added", simulation, []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
 	{"6: an empty record grants at once", simulation, []edit{{nextGo, "	case !b.passed(now):\n		wait, why", "	case !s.Record.Lost() && !b.passed(now):\n		wait, why"}}},
 	{"6: the largest D is forgotten", stories, []edit{
+		{boundGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"},
 		{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"},
 		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // stays", "p.Timings.Duration // stays"}}},
+	{"6: an edit of the record shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{boundGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"}}},
 	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
 		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
 	{"6: an expired copy raises the record", tests{"./hub/election", "^TestRais"}, []edit{{raiseGo, "st == nil || !st.Term.Live(now.Wall)", "st == nil"}}},
 	{"6: copies without a leader here raise the record", tests{"./hub/controller", "^TestOnlyTheLeadersOwnCopy"}, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
-	{"6: a holder that was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Equal(&r.RenewTime):", "case r.HolderIdentity == \"\":"}}},
+	{"6: a holder that was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):", "case r.HolderIdentity == \"\":"}}},
+	{"6: a claim whose holder was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):", "!r.AcquireTime.Time.Before(r.RenewTime.Time):"}}},
 
 	// Rule 7.
 	{"7: epochs do not start from the minutes", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},

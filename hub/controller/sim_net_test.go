@@ -55,6 +55,7 @@ type request[T any] struct {
 	out     T
 	err     error
 	settled bool
+	unheard bool // no answer comes
 }
 
 // What happens to a request: it reaches its server, the answer comes back, or nobody waits any longer.
@@ -80,7 +81,8 @@ func (q *request[T]) send(timeout time.Duration) {
 		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
 	}
 	w.plan(lag, nil, (*arrival[T])(q))
-	if w.faulty && w.chance(w.twice) { // its effect is delivered once more, late
+	if w.faulty && w.chance(w.twice) { // nobody answers, and its effect is delivered once more, late
+		q.unheard = true
 		again := &request[T]{p: p, m: q.m, apply: q.apply, settled: true}
 		w.plan(w.lag()+w.between(0, 2*w.timings.Timeout), nil, (*arrival[T])(again))
 	}
@@ -107,7 +109,7 @@ func (q *request[T]) arrive() {
 			out, err = none, apierrors.NewInternalError(errors.New("etcd did not answer in time"))
 		}
 	}
-	if q.p.link(q.m).noAnswers || w.faulty && w.chance(w.loss) {
+	if q.unheard || q.p.link(q.m).noAnswers || w.faulty && w.chance(w.loss) {
 		return
 	}
 	if !q.settled {

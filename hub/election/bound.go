@@ -47,9 +47,10 @@ func boundOf(s State, d, skew time.Duration) bound {
 // inheritedBound counts the bound of what earlier tenures can have promised: they can
 // have stamped until the deadline that this tenure inherited. Nothing that a member
 // shows shortens this, because its etcd may have been restored; and no D in the record
-// that is shorter than the policy's, because somebody may have edited it.
+// that is shorter than the largest ever sent, because somebody may have edited it before
+// this tenure, or so early in it that the edit could be the word of another one.
 func inheritedBound(s State, d, skew time.Duration) bound {
-	d = max(d, longest(s))
+	d = max(d, longest(s), s.LargestDuration)
 	b := bound{wall: s.Tenure.Inherited.Add(d + skew)}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	b.again = max(d+skew, time.Second)

@@ -122,6 +122,14 @@ func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
 			now: at(17.999), state: state(inheriting(2), closed(), lasting(second), notBefore(18)),
 			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
 		},
+		"with the largest D ever sent where the record was edited to less, and the policy's D is less too": {
+			now: at(62.999), among: []election.Candidate{lost, next},
+			state: election.State{
+				Record: record(election.Draining, "east", followedBy("west"), lasting(second), notBefore(63)), Tenure: inheriting(2),
+				Sent: closed(), LargestDuration: 60 * second,
+			},
+			want: wait("1ms", ""),
+		},
 		"with the D of the record, not the policy's": {
 			now: at(62.999), state: state(inheriting(2), closed(), lasting(60*second), notBefore(63)),
 			among: []election.Candidate{lost, next}, want: wait("1ms", ""),

@@ -80,7 +80,7 @@ func (b ballot) record() resourcelock.LeaderElectionRecord {
 		RenewTime: metav1.NewTime(b.renewed), AcquireTime: metav1.NewTime(origin.Add(-time.Hour)),
 	}
 	if b.released {
-		r.AcquireTime = r.RenewTime
+		r.AcquireTime = metav1.NewTime(b.renewed.Add(time.Microsecond)) // as a tenure marks an orderly release
 	} else if b.holder >= 0 {
 		r.HolderIdentity = replicaNames[b.holder]
 	}

@@ -84,8 +84,8 @@ func (p *Publisher) callRoll(ctx context.Context) {
 	} else {
 		p.Log.V(1).Info("The readers could not be listed", "reason", reason.Unreachable, "err", err.Error())
 	}
-	back := err == nil && older(list.ResourceVersion, newest)
 	p.mu.Lock()
+	back := err == nil && (older(list.ResourceVersion, newest) || p.roll.contradicts(list.Items))
 	if err == nil {
 		if back {
 			p.wentBack(list.ResourceVersion)

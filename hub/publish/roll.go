@@ -94,9 +94,18 @@ func (r *roll) see(obj *coordinationv1.Lease, now lease.Reading) {
 	r.enter(obj, now)
 }
 
+// contradicts reports whether a list shows a version that is known, and another content: the
+// member's etcd was restored, and has given that version a second time.
+func (r *roll) contradicts(items []coordinationv1.Lease) bool {
+	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
+		e := r.entries[obj.UID]
+		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !says(e.lease, &obj)
+	})
+}
+
 // enter takes in a version of a registration as the present one.
 func (r *roll) enter(obj *coordinationv1.Lease, now lease.Reading) {
-	if e := r.entries[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing {
+	if e := r.entries[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && says(e.lease, obj) {
 		return
 	}
 	reader, err := wire.ReadRegistration(obj)

@@ -203,6 +203,24 @@ func TestRollKnowsTheDead(t *testing.T) {
 	}
 }
 
+// A restored etcd gives the versions that came after its snapshot a second time.
+func TestRollKnowsAVersionThatWasGivenTwice(t *testing.T) {
+	r := newRoll()
+	r.see(registered("a", 5), at(0))
+	r.ask(keyOf("ns"), 20)
+	again := registered("a", 5, confirmed(10))
+	if same := []coordinationv1.Lease{*registered("a", 5)}; r.contradicts(same) {
+		t.Error("a list that says the same contradicts")
+	}
+	if !r.contradicts([]coordinationv1.Lease{*again}) {
+		t.Error("a list that says something else under that version does not contradict")
+	}
+	r.list([]coordinationv1.Lease{*again}, "5", r.asked, at(12))
+	if dead := r.dead(at(20), second); len(dead) > 0 {
+		t.Errorf("%s lives: it was confirmed at 10 s for 15 s", dead[0].Name)
+	}
+}
+
 // One that is missing may have been confirmed until it was missed.
 func TestRollForgetsTheMissing(t *testing.T) {
 	r := newRoll()

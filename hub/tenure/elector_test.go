@@ -167,7 +167,9 @@ func TestWithTheRealElector(t *testing.T) {
 // which an earlier one may have stamped, and no two hold at once. A seed draws the faults; who is asked first at
 // the same instant is for the scheduler to say, so that one seed may show more than one history.
 func TestNoTwoTenuresAtOnce(t *testing.T) {
-	for seed := range uint64(40) {
+	const seeds = 40
+	all := 0
+	for seed := range uint64(seeds) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			var mu sync.Mutex
@@ -227,9 +229,10 @@ func TestNoTwoTenuresAtOnce(t *testing.T) {
 					add()
 				}
 			}
-			if len(tenures) < 2 {
-				t.Errorf("seed %d: %d tenures show nothing", seed, len(tenures))
-			}
+			all += len(tenures)
 		})
+	}
+	if all < 3*seeds { // a seed may cut everybody off early, and so may the scheduler
+		t.Errorf("%d tenures in %d seeds show nothing", all, seeds)
 	}
 }

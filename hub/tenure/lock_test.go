@@ -170,6 +170,13 @@ func claim(holder string, renewed float64) resourcelock.LeaderElectionRecord {
 	}
 }
 
+// released is what a tenure leaves that was released in order.
+func released(seconds float64) resourcelock.LeaderElectionRecord {
+	r := release(seconds)
+	r.AcquireTime = metav1.NewTime(r.RenewTime.Add(time.Microsecond))
+	return r
+}
+
 // release is what the elector writes to let go.
 func release(seconds float64) resourcelock.LeaderElectionRecord {
 	now := metav1.NewTime(wall(seconds))

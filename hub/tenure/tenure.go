@@ -125,7 +125,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 		if !l.tenure.saw(l.Identity()) {
 			return errNotHeld
 		}
-		r.AcquireTime = r.RenewTime
+		r.AcquireTime = metav1.NewTime(r.RenewTime.Add(releaseMark))
 		return l.Interface.Update(ctx, r)
 	}
 	sent := l.tenure.clock.Now()
@@ -166,6 +166,10 @@ func (t *Tenure) begun() bool {
 
 // errNotHeld refuses a release that would end the tenure of another replica.
 var errNotHeld = errors.New("the election is not released: another replica holds it")
+
+// releaseMark is how much later than its RenewTime a Lease that was released in order says that
+// it was acquired. No claim says so: one whose holder somebody has edited away is no release.
+const releaseMark = time.Microsecond
 
 // saw reports whether the election's Lease named this holder when it was last read.
 // client-go's elector does not look: when it could not renew, it releases whatever it
@@ -215,8 +219,8 @@ func (t *Tenure) inherit(started lease.Reading) time.Time {
 	switch {
 	case r == nil, r.RenewTime.IsZero(), r.LeaseDurationSeconds <= 0, r.RenewTime.After(started.Wall):
 		return started.Wall.Add(t.h) // missing or odd: nothing is known
-	case r.HolderIdentity == "" && r.AcquireTime.Equal(&r.RenewTime):
-		return r.RenewTime.Time // an orderly release; a holder that was edited away is none
+	case r.HolderIdentity == "" && r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):
+		return r.RenewTime.Time // an orderly release
 	case r.AcquireTime.Equal(&r.RenewTime):
 		// Claimed and never renewed. The stamp may be older than the Lease, or than the end of the
 		// tenure that the claim replaced: a candidate can be paused between its stamp and its request.

@@ -266,17 +266,18 @@ func TestInherited(t *testing.T) {
 		"h after the last renewal":           {before: change(claim("a", -8)), want: -2},
 		"or longer, if the Lease says so":    {before: change(claim("a", -8), lasting(15)), want: 7},
 		"not shorter, whoever has edited it": {before: change(claim("a", -8), lasting(1)), want: -2},
-		"the instant of an orderly release":  {before: change(release(-3)), want: -3},
-		"a release of the same instant":      {before: change(release(5)), want: 5},
+		"the instant of an orderly release":  {before: change(released(-3)), want: -3},
+		"a release of the same instant":      {before: change(released(5)), want: 5},
 		"a holder that was edited away is no release": {
 			before: change(claim("a", -3), func(r *resourcelock.LeaderElectionRecord) { r.HolderIdentity = "" }), want: 3,
 		},
-		"without a Lease, h after the start": {want: 11},
+		"not even that of a claim which was never renewed": {before: change(release(-3)), want: 11},
+		"without a Lease, h after the start":               {want: 11},
 		"also with one that never was renewed": {
 			before: change(claim("a", 0), func(r *resourcelock.LeaderElectionRecord) { r.RenewTime = metav1.Time{} }), want: 11,
 		},
 		"or that says it was in the future": {before: change(claim("a", 5.001)), want: 11},
-		"or was released then":              {before: change(release(5.001)), want: 11},
+		"or was released then":              {before: change(released(5.001)), want: 11},
 		"or lasts for no time":              {before: change(claim("a", -8), lasting(0)), want: 11},
 		"or was made anew and never renewed: the tenure before it may have been renewed since that stamp": {
 			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = r.RenewTime }), want: 11,
@@ -349,7 +350,7 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 	// A candidate was paused between its stamp and its claim, for so long that its predecessor ended after that stamp
 	// and it has no right to write itself. Its Lease must not hide the predecessor from the next.
 	t.Run("a claim of long ago hides nobody", func(t *testing.T) {
-		s := &store{record: stored(release(8))}
+		s := &store{record: stored(released(8))}
 		stale := newReplica(t, s, "b")
 		late := claim("b", -2)
 		late.AcquireTime, late.LeaderTransitions = late.RenewTime, 1

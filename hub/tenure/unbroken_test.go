@@ -43,7 +43,7 @@ func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 		}
 	})
 	t.Run("with a stamp from which a successor would count less than it inherited", func(t *testing.T) {
-		s := &store{record: stored(release(4))}
+		s := &store{record: stored(released(4))}
 		newReplica(t, s, "a").wins(0, 4, 4).until(6, 6) // 6 s after the stamp covers the release
 		s = &store{record: stored(func() resourcelock.LeaderElectionRecord {
 			r := claim("b", -1)
