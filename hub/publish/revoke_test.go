@@ -322,6 +322,23 @@ func TestPublisherDoubtsAMemberThatWentBack(t *testing.T) {
 			w.isReleased(false)
 			w.stop()
 		},
+		"a registration that says something else in the version that is known": func(w *world) {
+			w.register("r", released("a", 20))
+			w.ledFor(settled)
+			w.ObserveReader(w.register("other", released("a", 20)))
+			w.back(0, func(leases map[types.NamespacedName]*coordinationv1.Lease) {
+				for key, obj := range leases {
+					if key.Name == "other" {
+						obj.Spec.RenewTime.Time = obj.Spec.RenewTime.Add(second)
+						leases[key] = obj
+					}
+				}
+			})
+			w.revoke()
+			after(second)
+			w.isReleased(false)
+			w.stop()
+		},
 		"for D + ε": func(w *world) {
 			w.register("r", released("a", 20))
 			w.ledFor(settled)
