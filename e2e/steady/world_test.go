@@ -129,11 +129,12 @@ func run(t *testing.T, name string, args ...string) string {
 func (w *world) released() {
 	w.t.Helper()
 	past := metav1.NewMicroTime(time.Now().Add(-time.Hour))
+	after := metav1.NewMicroTime(past.Add(time.Microsecond)) // as a tenure marks it
 	w.must(w.hub.Create(w.t.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: hubNamespace, Name: hub.ElectionName},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To(""), LeaseDurationSeconds: ptr.To[int32](1),
-			AcquireTime: &past, RenewTime: &past, LeaseTransitions: ptr.To[int32](0),
+			AcquireTime: &after, RenewTime: &past, LeaseTransitions: ptr.To[int32](0),
 		},
 	}))
 }
