@@ -37,10 +37,10 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	}
 }
 
-// settlesIn is how long after a reading all earlier tenures will have ended: at the latest h
-// after the start of this one, also if the election's Lease was lost, or when what was
-// inherited is over. It is 0 if they have. A write of theirs that arrives later has no
-// consequences any more.
+// settlesIn is how long after a reading all earlier tenures will have ended: h after the start of
+// this one, even if the election's Lease was lost, and not before what was inherited is
+// over. It is 0 if they have. A write of theirs that arrives later has no consequences any
+// more.
 func (c *Controller) settlesIn(at lease.Reading) time.Duration {
 	started, inherited := c.Tenure.Started()
 	boot, wall := started.Boot+c.Tenure.ElectionDuration()-at.Boot, inherited.Sub(at.Wall)
