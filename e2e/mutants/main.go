@@ -9,7 +9,7 @@
 //
 // # How to add one
 //
-// Append to the table of its part of the protocol (table*.go; a new table goes into the
+// Append to the table of its part of the protocol (a new table goes into the
 // list in mutant.go):
 //
 //	{"7: epoch without 1+", simulation, []edit{{termGo, "max(highest+1, ", "max(highest, "}}},
@@ -78,6 +78,9 @@ func run(ctx context.Context, t *trial, only, out string) error {
 		if pattern.MatchString(m.name) {
 			chosen = append(chosen, m)
 		}
+	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("no mutant matches -only %q: the names are in the tables of e2e/mutants", only)
 	}
 	f, err := t.table(ctx, chosen)
 	if err != nil {

@@ -27,10 +27,12 @@ import (
 const (
 	// attachRetry is how often an attachment tries again what has failed.
 	attachRetry = time.Second
-	// guardEvery is how often the guard of a member is checked once it stands, guardRetry
-	// before that: a policy takes effect about a second after it was created.
-	guardEvery = 10 * time.Second
-	guardRetry = 300 * time.Millisecond
+	// guardEvery is how often the guard of a member is looked at once it stands, guardRetry
+	// before that: a policy takes effect about a second after it was created. What stands as it
+	// was written is tried every verifyEvery only.
+	guardEvery  = 10 * time.Second
+	guardRetry  = 300 * time.Millisecond
+	verifyEvery = time.Minute
 	// guardTimeout bounds one check.
 	guardTimeout = 10 * time.Second
 )
@@ -196,13 +198,21 @@ func watchCopies(ctx context.Context, e engagement, p *publish.Publisher) (detac
 // keepGuard installs the guard of a member, keeps it in place, and notes whether it
 // stands; or takes it out, for as long as the member takes no part.
 func (c *Controller) keepGuard(ctx context.Context, m fleet.Member, a *attachment, logger logr.Logger) {
+	verifyAt := time.Duration(0) // boot reading
 	for pause := time.Duration(0); c.guardDue(ctx, m.Key, a, pause); {
 		if c.leaving(m.Key) {
 			c.leave(ctx, m, a)
-			pause = guardRetry
+			pause, verifyAt = guardRetry, 0
 			continue
 		}
-		err := c.checkGuard(ctx, m)
+		now := c.Clock.Now().Boot
+		verified, err := c.checkGuard(ctx, m, now >= verifyAt)
+		switch {
+		case err != nil:
+			verifyAt = 0
+		case verified:
+			verifyAt = now + verifyEvery
+		}
 		switch {
 		case err == nil:
 			pause = guardEvery
@@ -263,17 +273,19 @@ func (c *Controller) wake(fleetName string) {
 	}
 }
 
-// checkGuard puts the guard in place and tries whether it refuses what it must.
-func (c *Controller) checkGuard(ctx context.Context, m fleet.Member) error {
+// checkGuard puts the guard in place and, if it was not as it has to be or if that is due, tries
+// whether it refuses what it must.
+func (c *Controller) checkGuard(ctx context.Context, m fleet.Member, due bool) (verified bool, err error) {
 	if !c.Tenure.Holds() {
-		return errUnchecked
+		return false, errUnchecked
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	if _, err := guard.Ensure(ctx, m.Writer()); err != nil {
-		return err
+	changed, err := guard.Ensure(ctx, m.Writer())
+	if err != nil || !changed && !due {
+		return false, err
 	}
-	return guard.Verify(ctx, m.Writer())
+	return true, guard.Verify(ctx, m.Writer())
 }
 
 // leave takes the guard out of a member that takes no part any more and lets go of it,

@@ -253,6 +253,9 @@ func (c *Controller) finish(ctx context.Context, v *view) error {
 func (c *Controller) drop(key types.NamespacedName) {
 	c.forget(key)
 	c.ledger.Forget(key)
+	for _, p := range c.publishers(key.Namespace) {
+		p.Forget(key.Name)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.granted, key)

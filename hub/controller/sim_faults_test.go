@@ -9,8 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -410,10 +408,8 @@ func (w *world) editRecord(ns string) {
 // copies are gone already: the next one may then be lower.
 func (w *world) forget(ns string) {
 	for _, m := range w.members {
-		for _, obj := range m.leases {
-			if c, mac := wire.Read(obj); c.Namespace == ns && c.Epoch >= w.hub.records[ns].Status.Epoch && lease.Sealed(simKey, c, mac) {
-				return
-			}
+		if m.knows(ns, w.hub.records[ns].Status.Epoch) {
+			return
 		}
 	}
 	w.forgetful = true

@@ -204,7 +204,11 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 	if o.LabelSelector == publish.ReaderSelector().String() {
 		match = isRegistration
 	}
-	return call(a.p, &a.server.machine, a.list, func() (*coordinationv1.LeaseList, error) {
+	timeout := a.list
+	if o.TimeoutSeconds != nil {
+		timeout = time.Duration(*o.TimeoutSeconds) * time.Second
+	}
+	return call(a.p, &a.server.machine, timeout, func() (*coordinationv1.LeaseList, error) {
 		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}
 		state := a.server.leases
 		if o.ResourceVersion != "" { // from a cache, with whatever version

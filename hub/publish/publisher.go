@@ -24,8 +24,13 @@ import (
 // workers is how many requests a Publisher has under way at once.
 const workers = 16
 
-// listTimeout bounds the reading of all copies of a member at the start of a tenure.
-const listTimeout = 15 * time.Second
+// listTimeout bounds the reading of all copies of a member at the start of a tenure, and firstList
+// the first try: who waits long for an answer that was lost learns late what the member knows.
+// Each try has twice the time of the one before it.
+const (
+	listTimeout = 15 * time.Second
+	firstList   = 3 * time.Second
+)
 
 // answeredWithin is how long ago a member must have answered something for a stamp to
 // be drawn without a read that goes first.
@@ -64,6 +69,7 @@ type Publisher struct {
 	lanes       map[types.NamespacedName]*lane
 	initial     []lease.Copy
 	isRead      bool
+	listWithin  time.Duration // the time that the next try to read all has
 	lastAnswer  time.Duration // boot reading
 	hasAnswered bool
 	silent      bool                   // the last request got no answer
@@ -79,9 +85,10 @@ type Publisher struct {
 // New returns a Publisher without assignments.
 func New(o Options) *Publisher {
 	return &Publisher{
-		Options: o,
-		lanes:   map[types.NamespacedName]*lane{},
-		roll:    newRoll(),
+		Options:    o,
+		lanes:      map[types.NamespacedName]*lane{},
+		listWithin: firstList,
+		roll:       newRoll(),
 	}
 }
 
@@ -114,11 +121,16 @@ func (p *Publisher) Run(ctx context.Context) {
 // ReadAll reads all copies of the member once, live, and reports whether they were
 // read. Run calls it first, until it succeeds.
 func (p *Publisher) ReadAll(ctx context.Context) bool {
-	bounded, cancel := context.WithTimeout(ctx, listTimeout)
+	p.mu.Lock()
+	within := p.listWithin
+	p.listWithin = min(2*within, listTimeout)
+	p.mu.Unlock()
+	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	sent := p.Clock.Now()
 	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{
-		LabelSelector: labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
+		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
+		TimeoutSeconds: new(int64(within / time.Second)), // the member need not work on it any longer
 	})
 	if err != nil && ctx.Err() != nil {
 		return false // cut off by this hub itself: that says nothing of the member
@@ -212,6 +224,19 @@ func (p *Publisher) Close(namespace string) {
 	for key, l := range p.lanes {
 		if key.Namespace == namespace && l.want.Role == lease.Lead {
 			l.want.Role = lease.Hold
+		}
+	}
+}
+
+// Forget drops the lanes of a namespace of which nothing is left: no record, no promise, and no
+// copy in this member. A lane that has still something to find out stays.
+func (p *Publisher) Forget(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, l := range p.lanes {
+		asks := p.scout != nil && *p.scout == key
+		if key.Namespace == namespace && l.want.Role == lease.Absent && l.known.read && l.known.lease == nil && !l.parked && !asks {
+			delete(p.lanes, key)
 		}
 	}
 }

@@ -176,6 +176,27 @@ func TestPublisher(t *testing.T) {
 			}
 			w.stop()
 		},
+		"what is forgotten takes no memory, once nothing is left of it": func(w *world) {
+			w.start()
+			w.assignFollow("a")
+			w.assignFollow("b")
+			after(0)
+			w.Forget("a")
+			if len(w.lanes) != 2 {
+				t.Error("a copy that stands was forgotten")
+			}
+			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			w.Forget("a")
+			if len(w.lanes) != 2 {
+				t.Error("a copy was forgotten before it was removed")
+			}
+			after(0)
+			w.Forget("a")
+			if _, there := w.lanes[keyOf("a")]; there || len(w.lanes) != 1 {
+				t.Errorf("%d lanes are left", len(w.lanes))
+			}
+			w.stop()
+		},
 		"facts are told of once": func(w *world) {
 			w.start()
 			w.assignLead("a", 20)
@@ -185,53 +206,6 @@ func TestPublisher(t *testing.T) {
 			w.mu.Unlock()
 			if want := []string{"", "a"}; !slices.Equal(got, want) {
 				w.t.Errorf("changed: %q, want %q", got, want)
-			}
-			w.stop()
-		},
-	})
-}
-
-// What a publisher finds at the start of a tenure.
-func TestInitial(t *testing.T) {
-	bubble(t, map[string]func(*world){
-		"is all that is sealed": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "sealed" }), testKey)
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "forged" }), lease.Key("another key"))
-			if _, read := w.Initial(); read {
-				w.t.Error("it claims to have been read before it was")
-			}
-			w.start()
-			if got, read := w.Initial(); !read || len(got) != 1 || got[0].Namespace != "sealed" {
-				w.t.Errorf("found %v %+v", read, got)
-			}
-			if got := w.Copies(); len(got) != 2 {
-				w.t.Errorf("copies: %v", got)
-			}
-			if got := w.CopiesOf("forged"); len(got) != 1 || got[0] != keyOf("forged") {
-				w.t.Errorf("copies of one namespace: %v", got)
-			}
-			w.stop()
-		},
-		"tells of another hub before anything is assigned": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
-			w.start()
-			if got := w.Facts(keyOf("a")); got.Problem != reason.OtherHub {
-				w.t.Errorf("facts: %+v", got)
-			}
-			w.stop()
-		},
-		"is asked for until it is answered": func(w *world) {
-			w.member.becomes(reset, nil)
-			w.assignFollow("a")
-			w.start()
-			after(5 * second)
-			if _, read := w.Initial(); read || count(w.member.requests, "create") > 0 {
-				w.t.Error("it went on without an answer")
-			}
-			w.member.becomes(nil, nil)
-			after(second)
-			if _, read := w.Initial(); !read || count(w.member.requests, "create") != 1 {
-				w.t.Error("it did not go on after the answer")
 			}
 			w.stop()
 		},

@@ -1,0 +1,87 @@
+package publish
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// What a publisher finds at the start of a tenure.
+func TestInitial(t *testing.T) {
+	bubble(t, map[string]func(*world){
+		"is all that is sealed": func(w *world) {
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "sealed" }), testKey)
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "forged" }), lease.Key("another key"))
+			if _, read := w.Initial(); read {
+				w.t.Error("it claims to have been read before it was")
+			}
+			w.start()
+			if got, read := w.Initial(); !read || len(got) != 1 || got[0].Namespace != "sealed" {
+				w.t.Errorf("found %v %+v", read, got)
+			}
+			if got := w.Copies(); len(got) != 2 {
+				w.t.Errorf("copies: %v", got)
+			}
+			if got := w.CopiesOf("forged"); len(got) != 1 || got[0] != keyOf("forged") {
+				w.t.Errorf("copies of one namespace: %v", got)
+			}
+			w.stop()
+		},
+		"tells of another hub before anything is assigned": func(w *world) {
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.start()
+			if got := w.Facts(keyOf("a")); got.Problem != reason.OtherHub {
+				w.t.Errorf("facts: %+v", got)
+			}
+			w.stop()
+		},
+		"is asked for until it is answered": func(w *world) {
+			w.member.becomes(reset, nil)
+			w.assignFollow("a")
+			w.start()
+			after(5 * second)
+			if _, read := w.Initial(); read || count(w.member.requests, "create") > 0 {
+				w.t.Error("it went on without an answer")
+			}
+			w.member.becomes(nil, nil)
+			after(second)
+			if _, read := w.Initial(); !read || count(w.member.requests, "create") != 1 {
+				w.t.Error("it did not go on after the answer")
+			}
+			w.stop()
+		},
+		"is asked for again soon if the first answer is lost": func(w *world) {
+			w.member.becomes(nil, func(ctx context.Context, _ request) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			w.start()
+			after(second)
+			w.member.becomes(nil, nil)
+			after(3 * second)
+			if _, read := w.Initial(); !read {
+				w.t.Error("it waits for an answer that will never come")
+			}
+			w.stop()
+		},
+		"is found in a member that takes its time": func(w *world) {
+			w.member.becomes(nil, func(ctx context.Context, _ request) error {
+				select {
+				case <-time.After(14 * second):
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
+			w.start()
+			after(time.Minute)
+			if _, read := w.Initial(); !read {
+				w.t.Error("a member was given too little time to answer")
+			}
+			w.stop()
+		},
+	})
+}
