@@ -3,9 +3,11 @@ package move
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,6 +64,62 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	}
 	v.settled(namespace)
 	v.unbroken(epochs, namespace)
+	v.harmless()
+}
+
+// TestASourceThatDiesForGood: the hub of the source has died before the fleet moves, so that its marks stay on the
+// copies. The other hub cannot know that, and says OtherHub, also when all terms have ended. Somebody who knows deletes the
+// copies in the members. From then on the other hub waits for everything that may have been promised, and leads.
+func TestASourceThatDiesForGood(t *testing.T) {
+	first, second := stage.sites()
+	best := maps.Clone(leaders)
+	best["shop"] = "west" // since the test before this one
+	before := map[string]int64{}
+	hub := stage.hubID(t, second)
+	await(t, patience, "all namespaces are led", func(ctx context.Context) (err error) {
+		for namespace, leader := range best {
+			if before[namespace], err = stage.ledBy(ctx, second, hub, namespace, leader); err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
+	v := look(t, stage)
+	must(t, stage.second.Kill())
+	provisioned(t, second)
+	stage.clusterctl(t, second, first)
+	stage.saysOtherHub(t, first)
+	await(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
+		for namespace, leader := range best {
+			if c, err := stage.copy(ctx, leader, namespace); err != nil || c.Live(drill.Now().Wall) {
+				return fmt.Errorf("%s: the copy in %s is %+v (%w)", namespace, leader, c, err)
+			}
+		}
+		return nil
+	})
+	stage.saysOtherHub(t, first)
+
+	for _, member := range stage.d.Fleet.Members() {
+		for namespace := range best {
+			must(t, stage.d.MemberClient(member.Name()).DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
+		}
+	}
+	deleted := drill.Now().Boot
+	hub = stage.hubID(t, first)
+	await(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
+		for namespace, leader := range best {
+			epoch, err := stage.ledBy(ctx, first, hub, namespace, leader)
+			if err == nil && epoch <= before[namespace] {
+				err = fmt.Errorf("epoch %d after %d", epoch, before[namespace])
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
+	t.Logf("all namespaces were led %.1f s after the copies were deleted", (drill.Now().Boot - deleted).Seconds())
 	v.harmless()
 }
 

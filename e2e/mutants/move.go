@@ -30,6 +30,7 @@ var move = []mutant{
 	{"8: what this hub has let go of is its own", takeovers, []edit{{takeGo, "return ok && mark != c.HubID", "return ok && mark != \"\" && mark != c.HubID"}}},
 	{"8: whose the copies are is not asked before nothing stands", takeovers, []edit{{takeGo, "			case cp.Hub != \"\" && cp.Hub != c.HubID:\n				s.OtherHub = true\n", ""}}},
 	{"8: a copy with a seal of somebody else is the standing term", takeovers, []edit{{takeGo, "			case sealed:", "			default:\n				_ = sealed"}}},
+	{"8: that another hub's copy has gone is not found out", tests{"./hub/publish", "^TestInitial$"}, []edit{{laneGo, "	case may:\n		return step{action: read}\n", "	case may && false:\n"}}},
 	{"6: an epoch is granted twice", arrivals, []edit{{raiseGo, "s.Standing.Cluster && !s.Mine", "s.Standing.Cluster"}}},
 	{"11: stamps go on after the mark is gone", departures, []edit{{laneGo, "	case l.departed:\n		return l.depart(may)\n", ""}}},
 	{"11: the mark stays", departures, []edit{{laneGo, "	if l.departed {\n		c.Hub = \"\"\n	}\n", ""}}},

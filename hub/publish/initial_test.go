@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 )
@@ -38,6 +40,30 @@ func TestInitial(t *testing.T) {
 			}
 			w.stop()
 		},
+		"tells of another hub until its copy has gone": func(w *world) {
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.start()
+			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold}, testTimings)
+			after(time.Minute)
+			if _, _, there := w.Found(keyOf("a")); !there || count(w.member.requests, "get") > 0 {
+				w.t.Errorf("it is there: %v; requests %v", there, w.member.requests)
+			}
+			obj, err := w.member.Leases("a").Get(w.t.Context(), "leasecast", metav1.GetOptions{})
+			if err == nil {
+				err = w.member.Leases("a").Delete(w.t.Context(), "leasecast", metav1.DeleteOptions{
+					Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
+				})
+			}
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			w.ObserveGone(keyOf("a"))
+			after(0)
+			if _, _, there := w.Found(keyOf("a")); there || w.Facts(keyOf("a")).Problem != "" {
+				w.t.Errorf("it is still there: %v, facts %+v", there, w.Facts(keyOf("a")))
+			}
+			w.stop()
+		},
 		"is asked for until it is answered": func(w *world) {
 			w.member.becomes(reset, nil)
 			w.assignFollow("a")
@@ -54,10 +80,7 @@ func TestInitial(t *testing.T) {
 			w.stop()
 		},
 		"is asked for again soon if the first answer is lost": func(w *world) {
-			w.member.becomes(nil, func(ctx context.Context, _ request) error {
-				<-ctx.Done()
-				return ctx.Err()
-			})
+			w.member.becomes(nil, swallow)
 			w.start()
 			after(second)
 			w.member.becomes(nil, nil)

@@ -245,10 +245,7 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 	case l.departed:
 		return l.depart(may)
 	case l.want.Role == lease.Hold:
-		if l.known.read {
-			l.blocked() // somebody else's copy is told of, whatever is wanted here
-		}
-		return step{}
+		return l.hold(may)
 	case !may:
 		return step{after: pauseSilent} // a renewal of the tenure that is late tells nobody
 	case !l.known.read || l.lookAgain != 0 && now.Boot >= l.lookAgain:
@@ -273,6 +270,21 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 		return l.revoke(now)
 	}
 	l.facts.InPlace = true
+	return step{}
+}
+
+// hold changes nothing. Somebody else's copy is told of all the same, so that when it goes, that has
+// to be found out.
+func (l *lane) hold(may bool) step {
+	switch {
+	case l.known.read:
+		l.blocked()
+	case l.known.lease == nil || l.known.ours:
+	case may:
+		return step{action: read}
+	default:
+		return step{after: pauseSilent}
+	}
 	return step{}
 }
 
