@@ -33,38 +33,17 @@ type server struct {
 	output     string // of kubectl apply
 }
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	f, err := fleet.Start(ctx, fleet.Options{Members: []string{"east"}})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	dir, err := os.MkdirTemp("", "leasecast-config-")
-	defer func() {
-		if err := f.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
+func TestMain(m *testing.M) {
+	os.Exit(fleet.Main(m, []string{"east"}, func(ctx context.Context, f *fleet.Fleet, dir string) (err error) {
+		if err = f.WriteKubeconfigs(dir); err != nil {
+			return err
 		}
-		_ = os.RemoveAll(dir)
-	}()
-	if err == nil {
-		err = f.WriteKubeconfigs(dir)
-	}
-	if err == nil {
-		management, err = newServer(ctx, f.Hub(), dir, "default")
-	}
-	if err == nil {
+		if management, err = newServer(ctx, f.Hub(), dir, "default"); err != nil {
+			return err
+		}
 		member, err = newServer(ctx, f.Member("east"), dir, "member")
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+		return err
+	}))
 }
 
 // newServer applies a folder of this one.

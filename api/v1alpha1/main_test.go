@@ -2,7 +2,6 @@ package v1alpha1_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -22,25 +21,12 @@ const requestTimeout = 30 * time.Second
 // config reaches a real API server that serves the CRDs of config/crd. The tests of this package share it.
 var config *rest.Config
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	f, err := fleet.Start(ctx, fleet.Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := f.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}()
-	config = f.Hub().AdminConfig()
-	config.Timeout = requestTimeout
-	return m.Run()
+func TestMain(m *testing.M) {
+	os.Exit(fleet.Main(m, nil, func(_ context.Context, f *fleet.Fleet, _ string) error {
+		config = f.Hub().AdminConfig()
+		config.Timeout = requestTimeout
+		return nil
+	}))
 }
 
 func newClient(t *testing.T) client.Client {

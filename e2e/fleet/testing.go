@@ -1,6 +1,14 @@
 package fleet
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+)
+
+// startLimit bounds what comes before the tests of a package that share a fleet.
+const startLimit = 3 * time.Minute
 
 // TB is the part of testing.TB that New needs. Naming it here keeps package testing out of the
 // programs that use a fleet.
@@ -30,4 +38,33 @@ func New(t TB, members ...string) *Fleet {
 		}
 	})
 	return f
+}
+
+// Main is the TestMain of a package whose tests share a fleet. It starts the fleet, has prepare make what the
+// tests need of it, in a folder that goes away with the fleet, runs the tests, and stops the fleet. It returns what to
+// exit with.
+func Main(m interface{ Run() int }, members []string, prepare func(ctx context.Context, f *Fleet, dir string) error) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	fail := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	dir, err := os.MkdirTemp("", "leasecast-test-")
+	if fail(err); err != nil {
+		return code
+	}
+	defer func() { fail(os.RemoveAll(dir)) }()
+	f, err := Start(ctx, Options{Members: members})
+	if fail(err); err != nil {
+		return code
+	}
+	defer func() { fail(f.Stop()) }()
+	if err := prepare(ctx, f, dir); err != nil {
+		fail(err)
+		return code
+	}
+	return m.Run()
 }

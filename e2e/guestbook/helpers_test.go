@@ -53,31 +53,12 @@ var (
 	clocks  clock.System
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	ctrl.SetLogger(zap.New())
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	f, err := fleet.Start(ctx, fleet.Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = f.Stop() }()
-	cluster = f.Hub()
-	dir, err := os.MkdirTemp("", "guestbook")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program = filepath.Join(dir, "guestbook")
-	if err := errors.Join(build(ctx), install(ctx)); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(fleet.Main(m, nil, func(ctx context.Context, f *fleet.Fleet, dir string) error {
+		cluster, program = f.Hub(), filepath.Join(dir, "guestbook")
+		return errors.Join(build(ctx), install(ctx))
+	}))
 }
 
 func build(ctx context.Context) error {

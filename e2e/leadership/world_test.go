@@ -36,28 +36,20 @@ var shared *fleet.Fleet
 
 var worlds atomic.Int32
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	level := zap.NewDevelopmentConfig()
 	if !testingVerbose() {
 		level.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
 	}
 	zl, err := level.Build()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		panic(err)
 	}
 	ctrl.SetLogger(zapr.NewLogger(zl))
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	shared, err = fleet.Start(ctx, fleet.Options{Members: []string{"east", "west", "south"}})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = shared.Stop() }()
-	return m.Run()
+	os.Exit(fleet.Main(m, []string{"east", "west", "south"}, func(_ context.Context, f *fleet.Fleet, _ string) error {
+		shared = f
+		return nil
+	}))
 }
 
 func testingVerbose() bool {

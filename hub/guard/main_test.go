@@ -3,7 +3,6 @@ package guard_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -32,24 +31,11 @@ const patience = 30 * time.Second
 // calls standing first.
 var member *fleet.Server
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	f, err := fleet.Start(ctx, fleet.Options{})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := f.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}()
-	member = f.Hub()
-	return m.Run()
+func TestMain(m *testing.M) {
+	os.Exit(fleet.Main(m, nil, func(_ context.Context, f *fleet.Fleet, _ string) error {
+		member = f.Hub()
+		return nil
+	}))
 }
 
 // clientFor makes a client whose every request is bounded.
