@@ -39,6 +39,7 @@
 // objects were copied by hand or from a backup, never both have the mark on the one copy that counts:
 // one says OtherHub. If the source dies before it has let go, and never comes back, its marks stay and the
 // terms end at their deadlines: delete the copies in the members (label leasecast.dev/managed) to say that it
-// is gone. What this cannot tell apart is a management cluster that was restored beside itself,
+// is gone. The target then waits for all that the source may have promised, D + ε from then on, and chooses anew.
+// What this cannot tell apart is a management cluster that was restored beside itself,
 // because its kube-system has the same UID: do not run both.
 package hub
