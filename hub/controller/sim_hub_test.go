@@ -16,7 +16,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -209,11 +208,7 @@ func (r *replica) noteUnknowing(granted *v1alpha1.NamespaceLeader) {
 		if !ct.m.knows(granted.Name, granted.Status.Epoch) {
 			continue
 		}
-		knows = true
-		if a := r.controller.attached[fleet.Key{Fleet: simFleet, Name: ct.m.name}]; a != nil {
-			_, read := a.publisher.Initial()
-			told = told || read
-		}
+		knows, told = true, told || ct.read
 	}
 	if knows && !told {
 		r.w.forgetful = true
