@@ -41,6 +41,8 @@ var beside = []mutant{
 	{"1: the monotonic half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Wall.Before(t.wall)"}}},
 	{"1: the wall clock's half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Boot < t.boot"}}},
 	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "sent.Boot + t.h"}}},
+	{"1: a tenure taken back goes on if the elector sends what it sent before", tenureTests, []edit{{tenureGo, " && (t.seen == nil || t.seen.HolderIdentity == r.HolderIdentity && t.mine(*t.seen))", ""}}},
+	{"1: a read that failed ends a tenure", tenureTests, []edit{{tenureGo, "(t.seen == nil || t.seen.HolderIdentity", "(t.seen != nil && t.seen.HolderIdentity"}}},
 	{"1: a tenure taken back from a replica with as many transitions goes on", tenureTests, []edit{{tenureGo, " && asStored(r.AcquireTime).Equal(t.acquired)", ""}}},
 
 	// Rule 3.

@@ -25,8 +25,8 @@ type Tenure struct {
 	clock lease.Clock
 	h     time.Duration
 
-	mu        sync.Mutex // never held across I/O
-	seen      *resourcelock.LeaderElectionRecord
+	mu        sync.Mutex                         // never held across I/O
+	seen      *resourcelock.LeaderElectionRecord // what the election said last, by a read or a write of this process
 	held      bool
 	released  bool
 	started   lease.Reading
@@ -152,9 +152,17 @@ var errOver = errors.New("the tenure of this process has lapsed, and another rep
 func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.held || !t.released && r.LeaderTransitions == t.transitions && asStored(r.AcquireTime).Equal(t.acquired) &&
+	return !t.held || !t.released && t.mine(r) && (t.seen == nil || t.seen.HolderIdentity == r.HolderIdentity && t.mine(*t.seen)) &&
 		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot &&
 		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))
+}
+
+// mine reports whether a record is of the term in the election that this process has won. What the
+// elector sends does not suffice: when its renewal fails because another replica has had the election in between, it
+// may send the old AcquireTime with a count of transitions that began anew with a new Lease. So what it has read
+// since has to be this process's too. The caller holds mu.
+func (t *Tenure) mine(r resourcelock.LeaderElectionRecord) bool {
+	return r.LeaderTransitions == t.transitions && asStored(r.AcquireTime).Equal(t.acquired)
 }
 
 // begun reports whether the process has had a tenure: it never gets another one.
@@ -171,7 +179,7 @@ var errNotHeld = errors.New("the election is not released: another replica holds
 // it was acquired. No claim says so: one whose holder somebody has edited away is no release.
 const releaseMark = time.Microsecond
 
-// saw reports whether the election's Lease named this holder when it was last read.
+// saw reports whether the election's Lease named this holder when it was last read or written.
 // client-go's elector does not look: when it could not renew, it releases whatever it
 // reads last, and the next replica would take that for the end of all stamps.
 func (t *Tenure) saw(holder string) bool {
@@ -205,6 +213,7 @@ func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 		t.started = after
 		t.inherited = t.inherit(after)
 	}
+	t.seen = &r
 	t.wall = stamp.Add(t.h)
 	t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h
 }

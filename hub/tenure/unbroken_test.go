@@ -1,6 +1,8 @@
 package tenure_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +77,31 @@ func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 		}
 		if r.lock.Update(t.Context(), again) == nil {
 			t.Error("it goes on")
+		}
+	})
+	t.Run("taken back with the acquisition of before, as client-go does, and a count that came to be the same", func(t *testing.T) {
+		s := &store{}
+		r := newReplica(t, s, "a").wins(0, 0, 0)
+		between := released(1) // by another replica, which made the Lease anew
+		s.put(&between)
+		if _, _, err := r.lock.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if r.lock.Update(t.Context(), claim("a", 2)) == nil {
+			t.Error("it goes on")
+		}
+		r.until(6, 6)
+	})
+	t.Run("renewed after a read that failed", func(t *testing.T) {
+		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
+		carried := r.inner.arrive
+		r.inner.arrive = func(context.Context) error { return errors.New("no answer") }
+		if _, _, err := r.lock.Get(t.Context()); err == nil {
+			t.Fatal("there was an answer")
+		}
+		r.inner.arrive = carried
+		if err := r.lock.Update(t.Context(), claim("a", 2)); err != nil { // the compare-and-swap tells whether anybody was faster
+			t.Errorf("it does not go on: %v", err)
 		}
 	})
 	t.Run("renewed by the record as the Lease keeps it", func(t *testing.T) {
