@@ -51,6 +51,10 @@ var beside = []mutant{
 	{"3: a silent member is stamped for", publishTests, []edit{{laneGo, "	if !answered {\n", "	if false {\n"}}},
 
 	// Rule 6.
+	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
+		"	if rest := c.overlapsFor(c.Clock.Now()); rest > 0 {", "	if rest := c.overlapsFor(c.Clock.Now()); rest < 0 {"}}},
+	{"6: what somebody wrote into the election holds a tenure up", tests{"./hub/controller", "^TestATenureWaits"}, []edit{{"hub/controller/recall.go",
+		"min(inherited.Sub(started.Wall), c.Tenure.ElectionDuration())", "inherited.Sub(started.Wall)"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
 		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
 	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall):", ":"}}},

@@ -50,6 +50,17 @@ func (c *Controller) settlesIn(at lease.Reading) time.Duration {
 	return max(0, boot, wall)
 }
 
+// overlapsFor is how long after a reading an earlier tenure may still be at work, by its own right: until the
+// instant up to which it can have stamped, and no longer than h after the start of this one, because it cannot have
+// renewed after that. That lies ahead only where the election's Lease was lost, or says anything odd. The earlier tenure knows
+// nothing of this one, so that a bound which it counts leaves out what this one stamps, and it may grant by that.
+// Nothing is decided, and so nothing is stamped, before it has ended; what stands it renews itself meanwhile.
+func (c *Controller) overlapsFor(at lease.Reading) time.Duration {
+	started, inherited := c.Tenure.Started()
+	ahead := min(inherited.Sub(started.Wall), c.Tenure.ElectionDuration())
+	return max(0, started.Boot+ahead-at.Boot)
+}
+
 // remember notes what a record says that was read or written after the reading. What
 // earlier tenures may still change is not worth noting: a change of theirs would look
 // like an edit.

@@ -41,6 +41,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if rest := c.overlapsFor(c.Clock.Now()); rest > 0 {
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
 	if v.stop != "" {
 		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", v.stop)
 		if !v.standing {
