@@ -9,4 +9,8 @@
 // are the publishers' work and touch no record. A request comes from an event: of a
 // record, a policy, a member, a namespace in a member, or a publisher whose facts
 // changed; or from the instant that the last decision asked for.
+//
+// Two tenures never decide or stamp at once. Where the election's Lease does not tell that the
+// earlier one is over, because somebody deleted or edited it, nothing is decided until it
+// must be (overlapsFor): what one of them stamps is in no bound that the other counts.
 package controller
