@@ -43,10 +43,10 @@ var expiry = []mutant{
 	{"1: deadline of 1.5 h", simulation, []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
 		{tenureGo, "sent.Wall.Sub(stamp)) + t.h", "sent.Wall.Sub(stamp)) + t.h*3/2"}}},
-	{"1: stamping goes on after the release", simulation, []edit{{tenureGo, "	t.released = true\n", ""}}},
+	{"1: stamping goes on after the release", tenureTests, []edit{{tenureGo, "	t.released = true\n", ""}}},
 	{"1: a tenure goes on with an election made anew", tests{"./hub/tenure", "^TestATenureThatHasLapsedNeverGoesOn$"}, []edit{{tenureGo, "	if l.tenure.begun() {", "	if false {"}}},
 	{"1: a tenure that has lapsed goes on", simulation, []edit{{tenureGo, "	if !l.tenure.unbroken(r, sent) {", "	if false {"}}},
-	{"6: a release hides the tenures before it", simulation, []edit{{tenureGo, "	if t.inherited.After(latest) {", "	if false {"}}},
+	{"6: a release hides the tenures before it", tenureTests, []edit{{tenureGo, "	if t.inherited.After(latest) {", "	if false {"}}},
 	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.saw(l.Identity()) {", "if false {"}}},
 
 	// Rule 2.
