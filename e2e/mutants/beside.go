@@ -52,7 +52,7 @@ var beside = []mutant{
 
 	// Rule 6.
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
-		"	if rest := c.overlapsFor(c.Clock.Now()); rest > 0 {", "	if rest := c.overlapsFor(c.Clock.Now()); rest < 0 {"}}},
+		"	if rest := c.overlapsFor(asked); rest > 0 {", "	if rest := c.overlapsFor(asked); rest < 0 {"}}},
 	{"6: what somebody wrote into the election holds a tenure up", tests{"./hub/controller", "^TestATenureWaits"}, []edit{{"hub/controller/recall.go",
 		"min(inherited.Sub(started.Wall), c.Tenure.ElectionDuration())", "inherited.Sub(started.Wall)"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{

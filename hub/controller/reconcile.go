@@ -37,11 +37,12 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if !c.Tenure.Holds() {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
+	asked := c.Clock.Now() // what is read after it, no tenure that had ended by then can change
 	v, err := c.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if rest := c.overlapsFor(c.Clock.Now()); rest > 0 {
+	if rest := c.overlapsFor(asked); rest > 0 {
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	if v.stop != "" {
