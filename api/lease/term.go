@@ -108,17 +108,19 @@ func (t Timings) SurvivesHubLoss(h time.Duration) bool {
 	return t.Renew+h+t.Timeout+t.Skew <= t.Duration
 }
 
-// epochZero is the origin of the minutes that epochs start from.
+// epochZero is the origin of the seconds that epochs start from.
 var epochZero = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// epochSlack is how far above the minutes an honest epoch can be: a namespace
-// that changed its leader every minute for two years.
+// epochSlack is how far above the seconds an honest epoch can be: a namespace
+// that changed its leader every second for twelve days.
 const epochSlack = 1 << 20
 
-// EpochFloor is the least epoch of a term that starts at now: the minutes since
-// 2025. It keeps epochs rising when every record of the last one is lost.
+// EpochFloor is the least epoch of a term that starts at now: the seconds since
+// 2025. It keeps epochs rising when every record of the last one is lost: between the starts
+// of two terms that know nothing of each other lies the deadline of the first, and with it more
+// than a second. An int32, as a Lease has it, holds these seconds until 2093.
 func EpochFloor(now time.Time) int64 {
-	return max(0, int64(now.Sub(epochZero)/time.Minute))
+	return max(0, int64(now.Sub(epochZero)/time.Second))
 }
 
 // NextEpoch is the epoch of a term that starts at now, when highest is the

@@ -155,10 +155,10 @@ func TestEpochsStartFromTheMinutesSince2025(t *testing.T) {
 	for now, want := range map[time.Time]int64{
 		zero.Add(-time.Hour):      0,
 		zero:                      0,
-		zero.Add(time.Minute - 1): 0,
-		zero.Add(time.Minute):     1,
-		zero.Add(24 * time.Hour):  1440,
-		zero.Add(24 * time.Hour).In(time.FixedZone("", 99)): 1440,
+		zero.Add(time.Second - 1): 0,
+		zero.Add(time.Second):     1,
+		zero.Add(24 * time.Hour):  86400,
+		zero.Add(24 * time.Hour).In(time.FixedZone("", 99)): 86400,
 		{}: 0,
 	} {
 		if got := lease.EpochFloor(now); got != want {
@@ -194,12 +194,12 @@ func TestAnEpochIsPlausibleIfAHubCanHaveGivenIt(t *testing.T) {
 		epoch int64
 		want  bool
 	}{
-		"none yet":                     {0, true},
-		"the floor":                    {floor, true},
-		"a leader a minute, two years": {floor + slack, true},
-		"more than that":               {floor + slack + 1, false},
-		"the largest that fits":        {math.MaxInt32, false},
-		"negative":                     {-1, false},
+		"none yet":                       {0, true},
+		"the floor":                      {floor, true},
+		"a leader a second, twelve days": {floor + slack, true},
+		"more than that":                 {floor + slack + 1, false},
+		"the largest that fits":          {math.MaxInt32, false},
+		"negative":                       {-1, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -234,9 +234,16 @@ func TestANamespaceThatLeavesOneMemberLeavesNothingThere(t *testing.T) {
 	jb.check()
 }
 
-// TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived waits for minutes:
-// a record is kept until the minutes since 2025 exceed its epoch, so that the next
-// epoch cannot be a lower one.
+// longPolicy is policy with so long a D that a record that retires is there to be seen for a while.
+func (w *world) longPolicy(name string, namespaces ...string) {
+	w.t.Helper()
+	p := newPolicy(w.fleet, name, namespaces...)
+	p.Spec.Timings.LeaseDurationSeconds = 6
+	w.must(w.hub.Create(w.t.Context(), p))
+}
+
+// A record is kept until all that it promised has passed and the seconds since 2025 exceed its
+// epoch, so that the next epoch cannot be a lower one.
 func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *testing.T) {
 	w := newWorld(t, three)
 	deleted, unlabelled, dropped, stays := w.namespace("deleted", all...), w.namespace("unlabelled", all...), w.namespace("dropped", all...), w.namespace("stays", all...)
@@ -244,7 +251,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 		w.label(m, unlabelled, "led-by", w.fleet)
 	}
 	w.policy("names", deleted, stays)
-	w.policy("drop", dropped)
+	w.longPolicy("drop", dropped)
 	w.policyBySelector("labels", &metav1.LabelSelector{MatchLabels: map[string]string{"led-by": w.fleet}})
 	w.released()
 	w.startHub()
@@ -289,7 +296,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 		}
 	}
 	for _, ns := range leave {
-		w.eventually("the record of "+ns+" goes", 4*time.Minute, func() error {
+		w.eventually("the record of "+ns+" goes", time.Minute, func() error {
 			r, err := w.record(ns)
 			if apierrors.IsNotFound(err) {
 				return nil
@@ -308,7 +315,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
-	w.policy("p", a)
+	w.longPolicy("p", a)
 	w.released()
 	w.startHub()
 	epoch := w.leads("east", a, 15*time.Second, all...)

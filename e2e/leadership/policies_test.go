@@ -150,7 +150,7 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, three)
 			a, b := w.namespace("a", all...), w.namespace("b", "east", "west")
-			w.policy("p", a)
+			w.longPolicy("p", a)
 			w.policy("stays", b)
 			w.released()
 			w.startHub()

@@ -112,14 +112,14 @@ var expiry = []mutant{
 	{"6: a claim whose holder was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):", "!r.AcquireTime.Time.Before(r.RenewTime.Time):"}}},
 
 	// Rule 7.
-	{"7: epochs do not start from the minutes", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
+	{"7: epochs do not start from the seconds", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
 	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
 	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "			s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
 	{"7: what a cluster without a label knows of epochs is ignored", simulation, []edit{{gatherGo, "			s.Highest = max(s.Highest, cp.Epoch)\n", "			if m.takesPart {\n				s.Highest = max(s.Highest, cp.Epoch)\n			}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, ", s.Record.Epoch)\n	s.Highest = c.highest[v.key]", ")\n	s.Highest = c.granted[v.key]"}}},
 	{"7: a record goes before its bound", tests{"./hub/election", "^Test[^S]"}, []edit{{nextGo,
 		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},
-	{"7: a record goes before the minutes have caught up", simulation, []edit{{nextGo, "; ahead > 0 {", "; ahead > 1<<40 {"}}},
+	{"7: a record goes before the seconds have caught up", simulation, []edit{{nextGo, "; ahead > 0 {", "; ahead > 1<<40 {"}}},
 
 	// Rule 13.
 	{"13: a cluster without the namespace may lead", simulation, []edit{{candidatesGo, "	case m.namespace == nil || v.policy == nil || !v.policy.matches(v.key.Name, m.namespace.Labels):\n		return election.Unfit,", "	case m.namespace == nil:\n		return election.Fit,"}}},

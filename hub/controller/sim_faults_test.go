@@ -156,7 +156,7 @@ var allFaults = []fault{
 	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
 		for _, r := range w.replicas {
 			if r.alive && r.working {
-				w.jumped, w.forgetful = true, true // epochs follow the minutes
+				w.jumped, w.ahead = true, true // epochs follow the seconds
 				r.host.jump = time.Hour
 				if w.chance(0.7) { // and is put right soon
 					w.after(w.between(10*time.Millisecond, 2*time.Second), func() { r.host.jump = 0 })
@@ -385,7 +385,6 @@ func (w *world) editRecord(ns string) {
 		return
 	}
 	r = r.DeepCopy()
-	w.forget(ns)
 	switch s := &r.Status; w.rng.IntN(6) {
 	case 0:
 		*s = v1alpha1.NamespaceLeaderStatus{}
@@ -404,17 +403,6 @@ func (w *world) editRecord(ns string) {
 	w.hub.putRecord(ns, r)
 }
 
-// forget notes the loss of a record that was the last to know the epoch, as when its
-// copies are gone already: the next one may then be lower.
-func (w *world) forget(ns string) {
-	for _, m := range w.members {
-		if m.knows(ns, w.hub.records[ns].Status.Epoch) {
-			return
-		}
-	}
-	w.forgetful = true
-}
-
 // loseRecords is what a move to another management cluster does: the records come
 // without their status, and other processes begin.
 func (w *world) loseRecords() {
@@ -426,7 +414,6 @@ func (w *world) loseRecords() {
 	}
 	for _, ns := range w.spaces {
 		if r := w.hub.records[ns]; r != nil {
-			w.forget(ns)
 			lost := r.DeepCopy()
 			lost.Status = v1alpha1.NamespaceLeaderStatus{}
 			w.hub.putRecord(ns, lost)

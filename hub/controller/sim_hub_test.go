@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -188,41 +186,12 @@ func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.Sub
 		case sent.UID != old.UID, sent.ResourceVersion != "" && sent.ResourceVersion != old.ResourceVersion:
 			return nil, apierrors.NewConflict(recordResource, sent.Name, errRefused)
 		}
-		if sent.Status.Phase == v1alpha1.PhaseLeading && sent.Status.Epoch > old.Status.Epoch {
-			c.r.noteUnknowing(sent)
-		}
 		return h.putRecord(sent.Name, sent), nil
 	})
 	if err == nil {
 		o.SetResourceVersion(out.ResourceVersion) // all else is as it was sent
 	}
 	return err
-}
-
-// noteUnknowing notes a grant in an epoch that is not new, if every cluster that could have told so
-// is one that the replica could not read: that is not promised. It asks again every second or
-// so, and a cluster that takes no part is asked too.
-func (r *replica) noteUnknowing(granted *v1alpha1.NamespaceLeader) {
-	knows, told := false, false
-	for _, ct := range r.contacts {
-		if !ct.m.knows(granted.Name, granted.Status.Epoch) {
-			continue
-		}
-		knows, told = true, told || ct.read
-	}
-	if knows && !told {
-		r.w.forgetful = true
-	}
-}
-
-// knows reports whether a sealed copy in the member shows an epoch, or a later one.
-func (m *member) knows(namespace string, epoch int64) bool {
-	for _, obj := range m.leases {
-		if c, mac := wire.Read(obj); c.Namespace == namespace && c.Epoch >= epoch && lease.Sealed(simKey, c, mac) {
-			return true
-		}
-	}
-	return false
 }
 
 // liveReader reads from the hub's API server itself.

@@ -40,7 +40,7 @@ func TestNarrowWorlds(t *testing.T) {
 				if len(w.kinds) != len(few) {
 					t.Fatal("a fault has another name now")
 				}
-				w.calm, w.acknowledged, w.forgetful = 2*time.Second, false, false
+				w.calm, w.acknowledged = 2*time.Second, false
 				w.late, w.veryLate, w.lateHub, w.stopAtReading = 0, 0, 0, 0
 				w.play()
 				if w.oracle.violation != "" {

@@ -114,13 +114,13 @@ func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
 	if !r.may(p) || o.violation != "" {
 		return
 	}
-	if p.Epoch < o.highest[namespace] && !w.forgetful {
+	if p.Epoch < o.highest[namespace] && !w.ahead {
 		o.fail(w, "%s may act for %s in epoch %d after epoch %d", r.name, namespace, p.Epoch, o.highest[namespace])
 		return
 	}
 	if p.Epoch != o.highest[namespace] {
 		o.terms++
-	} else if o.last[namespace] != r.m && !w.forgetful {
+	} else if o.last[namespace] != r.m && !w.ahead {
 		o.fail(w, "%s may act for %s in epoch %d, which was that of %s", r.name, namespace, p.Epoch, o.last[namespace].name)
 		return
 	}

@@ -46,14 +46,14 @@ type replica struct {
 
 // contact is a replica's connection with one member, as hub/fleet would keep it.
 type contact struct {
-	r               *replica
-	m               *member
-	connected, read bool // read: its copies were, by the publisher
-	track           health.Track
-	spaces          map[string]*corev1.Namespace
-	entitled        lease.Reading // at the last probe that was; zero: there was none
-	deprived        bool
-	again           func() // probe, bound once
+	r         *replica
+	m         *member
+	connected bool
+	track     health.Track
+	spaces    map[string]*corev1.Namespace
+	entitled  lease.Reading // at the last probe that was; zero: there was none
+	deprived  bool
+	again     func() // probe, bound once
 }
 
 // decision is the work item of one namespace.
@@ -365,7 +365,6 @@ func (ct *contact) attach() {
 			return
 		}
 	}
-	ct.read = true
 	q.open()
 }
 

@@ -77,7 +77,7 @@ func TestStories(t *testing.T) {
 			old.down = true
 			w.run(w.now + 2*w.timings.Duration)
 			w.lead()
-			w.run(w.now + 3*time.Minute) // so that the minutes lead beyond the epoch that the hub forgets
+			w.run(w.now + 3*time.Second) // so that the seconds lead beyond the epoch that the hub forgets
 			for _, m := range w.members {
 				if m != old {
 					w.cutOff(m)

@@ -175,13 +175,13 @@ func TestALostRecord(t *testing.T) {
 			now: at(60.999), state: state(young(), closed(), 60*second), among: among,
 			want: "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 1ms persist",
 		},
-		"grants then, from the minutes": {
+		"grants then, from the seconds": {
 			now: at(61), state: state(young(), closed(), 60*second), among: among,
-			want: "Leading east 11 Elected next west persist",
+			want: "Leading east 41 Elected next west persist",
 		},
 		"a namespace that appears in a settled tenure has its leader at once": {
 			now: at(0), state: state(settled(), closed(), 60*second), among: among,
-			want: "Leading east 10 Elected next west persist",
+			want: "Leading east 1 Elected next west persist",
 		},
 		"what this tenure sent before the record was lost still counts": {
 			now: at(9), state: state(settled(), sent(0), 15*second), among: among,
@@ -232,7 +232,7 @@ func TestALostRecordStaysBounded(t *testing.T) {
 	if got, want := say(election.Next(at(60.999), policy(), s, among)), "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 1ms"; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
-	if got, want := say(election.Next(at(61), policy(), s, among)), "Leading east 11 Elected persist"; got != want {
+	if got, want := say(election.Next(at(61), policy(), s, among)), "Leading east 41 Elected persist"; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 }

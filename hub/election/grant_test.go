@@ -10,7 +10,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Rule 7: epoch = max(1 + highest, minutes since 2025).
+// Rule 7: epoch = max(1 + highest, seconds since 2025).
 func TestEpoch(t *testing.T) {
 	among := []election.Candidate{fit("east", 100)}
 	vacant := func(epoch, highest int64) election.State {
@@ -23,7 +23,7 @@ func TestEpoch(t *testing.T) {
 		"one above the highest sealed copy's": {
 			now: at(0), state: vacant(20, 30), among: among, want: "Leading east 31 Elected persist",
 		},
-		"never below the minutes": {now: at(60), state: vacant(3, 2), among: among, want: "Leading east 11 Elected persist"},
+		"never below the seconds": {now: at(60), state: vacant(3, 2), among: among, want: "Leading east 40 Elected persist"},
 		"one above the highest copy's when the record is lost": {
 			now: at(0), state: election.State{Tenure: settled(), Sent: closed(), Highest: 30}, among: among,
 			want: "Leading east 31 Elected persist",
@@ -52,7 +52,7 @@ func TestRetire(t *testing.T) {
 		return s
 	}
 	retired := record(election.Retired, "east", notBefore(30))
-	old := func(r *election.Record) { r.Epoch = 9 } // so that the minutes have overtaken it
+	old := func(r *election.Record) { r.Epoch = 9 } // so that the seconds have overtaken it
 	decide(t, map[string]decision{
 		"a term ends with its policy": {
 			now: at(5), noPolicy: true, state: leading(), want: "Retired east 20 PolicyGone after 25s persist",
@@ -71,16 +71,16 @@ func TestRetire(t *testing.T) {
 			now: at(29.999), noPolicy: true, state: state(record(election.Retired, "east", old), during(young()), having(closed())),
 			want: "Retired east 9 PolicyGone waiting WaitingForBound after 1ms",
 		},
-		"as long as the epoch is ahead of the minutes, the record stays": {
-			now: at(300), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1m0s",
+		"as long as the epoch is ahead of the seconds, the record stays": {
+			now: at(35), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1s",
 		},
 		"also when it is level with them": {
-			now: at(11*60 - 0.001), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1m0s",
+			now: at(40.999), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1s",
 		},
-		"and goes when the minutes have overtaken it": {now: at(11 * 60), noPolicy: true, state: state(retired), want: "gone"},
+		"and goes when the seconds have overtaken it": {now: at(41), noPolicy: true, state: state(retired), want: "gone"},
 		"copies with a higher epoch count as well": {
-			now: at(11 * 60), noPolicy: true, state: state(retired, func(s *election.State) { s.Highest = 21 }),
-			want: "Retired east 20 PolicyGone waiting WaitingForBound after 1m0s",
+			now: at(41), noPolicy: true, state: state(retired, func(s *election.State) { s.Highest = 21 }),
+			want: "Retired east 20 PolicyGone waiting WaitingForBound after 1s",
 		},
 		"when the record is lost, what the copies know is recorded first": {
 			now: at(60), noPolicy: true, state: state(election.Record{}, func(s *election.State) { s.Highest = 21 }),

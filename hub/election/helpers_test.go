@@ -11,9 +11,9 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// The tables tell time in seconds after zero, at which the minutes since 2025 are 10, and the boot clock 1000 s.
-// D is 15 s and ε 1 s, and the records are of epoch 20.
-var zero = time.Date(2025, time.January, 1, 0, 10, 0, 0, time.UTC)
+// The tables tell time in seconds after zero, which is 20 s before the seconds that epochs start from are counted. The
+// boot clock is 1000 s then. D is 15 s and ε 1 s, and the records are of epoch 20.
+var zero = time.Date(2024, time.December, 31, 23, 59, 40, 0, time.UTC)
 
 const (
 	second = time.Second

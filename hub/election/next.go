@@ -242,9 +242,9 @@ func retire(now lease.Reading, s State) Decision {
 		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}
 	}
 	if ahead := max(r.Epoch, s.Highest) + 1 - lease.EpochFloor(now.Wall); ahead > 0 {
-		// Changes that came faster than one a minute drove the epoch ahead of the minutes.
+		// Changes that came faster than one a second drove the epoch ahead of the seconds.
 		// Without this record the next term could start below it.
-		return Decision{Record: r, Waiting: reason.WaitingForBound, After: time.Minute}
+		return Decision{Record: r, Waiting: reason.WaitingForBound, After: time.Second}
 	}
 	return Decision{Record: r, Gone: true}
 }
