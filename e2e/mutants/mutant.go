@@ -10,7 +10,9 @@ import (
 )
 
 // all returns the mutants of all tables.
-func all() []mutant { return slices.Concat(expiry, handover, beside, move, registered, clocks) }
+func all() []mutant {
+	return slices.Concat(expiry, handover, beside, move, registered, clocks, failing)
+}
 
 // mutant is one deliberate breakage.
 type mutant struct {

@@ -118,8 +118,30 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 		return election.KeepsOnly, reason.Unguarded, unguardedMessage(m.unguarded)
 	case m.Paused:
 		return election.KeepsOnly, reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
+	case v.failing(m):
+		return election.Unfit, f.Failing, "the last copy could not be written: " + f.Failure
 	}
 	return election.Fit, reason.Eligible, ""
+}
+
+// failing reports whether a member cannot be written, although it may answer all else: a term there
+// would never begin. Its lane goes on trying, and so does a leader's, as long as its term lasts.
+// Nobody tries for a leader that is being replaced, against which counts only what it is replaced
+// for, nor where there never was a leader: there the first term tells.
+func (v *view) failing(m *memberView) bool {
+	r := v.state.Record
+	switch {
+	case m.facts.Failing == "", r.Epoch == 0:
+		return false
+	case m.Name != r.Leader:
+		return true
+	}
+	switch r.Reason {
+	case reason.CopyLost, reason.Forbidden, reason.Unwritable:
+		return r.Phase != election.Leading
+	default:
+		return false
+	}
 }
 
 // allSkewed reports whether the clocks of all members that were measured are off: then it is

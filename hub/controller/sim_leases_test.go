@@ -31,6 +31,7 @@ type leaseServer struct {
 	restored int      // how often
 	watchers []*watcher
 	noted    func(old, obj *coordinationv1.Lease)
+	deny     func(types.NamespacedName) error // writes, if it is there
 }
 
 // space is a namespace: how often it was made, whether it is going away, and its labels.
@@ -94,6 +95,11 @@ func (s *leaseServer) changed(key types.NamespacedName, obj *coordinationv1.Leas
 
 func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ns, ok := s.spaces[key.Namespace]
+	if s.deny != nil {
+		if err := s.deny(key); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case !ok && !isRegistration(obj):
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Namespace)
@@ -110,6 +116,11 @@ func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease
 // that does not exist, as the real API server does.
 func (s *leaseServer) update(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	old := s.leases[key]
+	if s.deny != nil {
+		if err := s.deny(key); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case old == nil && obj.UID == "":
 		return s.create(key, obj)

@@ -74,10 +74,14 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 	if !s.fresh.IsZero() && s.fresh.Equal(l.want.Fresh) && l.want.Role == lease.Follow {
 		l.facts.Refused = true
 	}
+	pause := pauseSilent
 	if v == refused {
-		return pauseRefused
+		pause = pauseRefused
 	}
-	return pauseSilent
+	if s.action == create || s.action == update {
+		return l.failed(problem, err.Error(), pause)
+	}
+	return pause
 }
 
 // take takes in what a request found or left behind; nil for nothing. If the watch has
@@ -85,6 +89,7 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 func (l *lane) take(s step, obj *coordinationv1.Lease) {
 	if s.action == create || s.action == update {
 		l.made, l.conflicts = obj.UID, 0
+		l.wrote()
 	}
 	k := l.known
 	switch {

@@ -25,7 +25,7 @@ func TestAFreshCopy(t *testing.T) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(false)
-			r.facts(Facts{Fresh: wall(10), Refused: true, Problem: reason.Unreachable})
+			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is refused when it gets no answer, until it does": func(r *rig) {
 			r.follows()
@@ -37,14 +37,14 @@ func TestAFreshCopy(t *testing.T) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
-			r.facts(Facts{Fresh: wall(10), Refused: true, Problem: reason.Forbidden})
+			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"stays refused when the next assignment asks somebody else": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
 			r.assign(lease.Follow, term("west", 20))
-			r.facts(Facts{Fresh: wall(10), Refused: true, Problem: reason.Forbidden})
+			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 			r.at(11).next("update west 20 stamp 11s for 15s").answered().next("wait").facts(placed)
 		},
 		"stays in place then, too": func(r *rig) {
@@ -59,7 +59,7 @@ func TestAFreshCopy(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
 			r.assign(lease.Follow, term("west", 20), fresh(20))
-			r.facts(Facts{Fresh: wall(20), Problem: reason.Forbidden})
+			r.facts(Facts{Fresh: wall(20), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"is no longer asked for in the next term": func(r *rig) {
 			r.follows()
@@ -72,14 +72,14 @@ func TestAFreshCopy(t *testing.T) {
 			edited(r)
 			r.next("update west 20 stamp 0s for 15s")
 			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.unanswered(false).facts(Facts{Fresh: wall(10), Problem: reason.Unreachable})
+			r.unanswered(false).facts(Facts{Fresh: wall(10), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"nor by what was sent for the draining before": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s")
 			r.assign(lease.Follow, term("west", 20), fresh(20))
-			r.unanswered(false).facts(Facts{Fresh: wall(20), Problem: reason.Unreachable})
+			r.unanswered(false).facts(Facts{Fresh: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is one of that very instant, as a Lease stores it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.Fresh = wall(0).Add(999) })
@@ -127,7 +127,7 @@ func TestAnswers(t *testing.T) {
 		"nor after its deadline": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
 			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").unanswered(false)
-			r.at(15).next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.at(15).next("read").answered().next("wait").facts(Facts{Lost: true, Failing: reason.Unreachable})
 		},
 		"a conflict is read at once": func(r *rig) {
 			r.leads()
@@ -167,12 +167,12 @@ func TestAnswers(t *testing.T) {
 		"a namespace that is not there does not make it spin": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(missing, pauseRefused)
-			r.facts(Facts{Problem: reason.NamespaceMissing}).next("create west 20 stamp 0s for 15s")
+			r.facts(Facts{Failing: reason.NamespaceMissing, Problem: reason.NamespaceMissing}).next("create west 20 stamp 0s for 15s")
 		},
 		"a refusal is said and tried again later": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s").failed(errForbidden, pauseRefused).facts(Facts{InPlace: true, Problem: reason.Forbidden})
+			r.next("update west 20 stamp 0s for 15s").failed(errForbidden, pauseRefused).facts(Facts{InPlace: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 			r.next("update west 20 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
 		},
 		"a refused read as well": func(r *rig) {

@@ -163,7 +163,7 @@ func (w *writer) lane(r *replica, m int) {
 	w.bool(l.want.First, l.known.read, l.known.lease != nil, l.known.shown,
 		c.copy != nil && l.known.lease != nil && l.known.lease.ResourceVersion == c.copy.ResourceVersion,
 		r.out[m] != nil && r.out[m].step.seen == l.seen,
-		l.facts.InPlace, l.facts.Lost, l.facts.Refused)
+		l.facts.InPlace, l.facts.Lost, l.facts.Refused, l.facts.Failing != "", l.tried)
 	if l.known.lease != nil && (l.known.read || w.e.watch || w.margin >= exactly) {
 		w.said(l.known.copy)
 	}

@@ -43,6 +43,10 @@ type Facts struct {
 	// Released is the epoch of the term that was revoked here and that all readers have
 	// released since, or zero.
 	Released int64
+	// Failing says why the last copy could not be written, if none was written since, and
+	// Failure says it in words. A lane that has something to write goes on trying.
+	Failing reason.Reason
+	Failure string
 	// Marked says that the copy carries the mark of this hub, Unmarked that it is sealed with
 	// the key of this hub and carries no hub's mark: see Publisher.Depart.
 	Marked, Unmarked bool
@@ -53,7 +57,7 @@ type Facts struct {
 
 // wordless is what of the facts is news when it changes.
 func (f Facts) wordless() Facts {
-	f.Message = ""
+	f.Message, f.Failure = "", ""
 	return f
 }
 
@@ -118,6 +122,8 @@ type lane struct {
 
 	seen      int           // how often the watch told something new
 	conflicts int           // in a row
+	vain      int           // writes in a row that failed
+	tried     bool          // since the copy was lost, whether it can be written
 	loose     time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
 	parked    bool          // waits until the member is heard of
 	departed  bool          // the mark of this hub goes, and nothing is stamped any more
@@ -153,12 +159,14 @@ func (l *lane) assign(a lease.Assignment, t Timings) {
 	}
 	if !same || !a.Fresh.Equal(l.want.Fresh) {
 		l.facts.InPlace, l.facts.Refused, l.facts.Lost, l.facts.Fresh = false, false, false, a.Fresh
-		l.facts.Released = 0
+		l.facts.Released, l.tried = 0, false
 		marked, unmarked := l.told.Marked, l.told.Unmarked
 		l.told = l.facts.wordless()
 		l.told.Marked, l.told.Unmarked = marked, unmarked
 	}
-	l.want, l.timings = a, t
+	if l.want, l.timings = a, t; a.Role == lease.Absent {
+		l.wrote() // nothing is to be written any more, so nobody would find out that it can be
+	}
 }
 
 // observe takes in a copy as a watch showed it. The version that is known is no news, if it
@@ -331,6 +339,7 @@ func (l *lane) follow(now lease.Reading) step {
 	c := l.known.copy
 	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
 		l.facts.InPlace, l.facts.Refused = true, false
+		l.wrote() // also if the answer was lost
 		return l.untilSeen(now)
 	}
 	if l.known.sealed && c.Epoch > l.want.Term.Epoch {
@@ -365,14 +374,14 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	case stands:
 		l.facts.InPlace = l.known.labelled && l.marked()
 		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.facts.InPlace {
+			l.wrote() // also if the answer was lost
 			// Not for longer than r: the wall clock may be put right before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
 	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):
 		return l.write(l.stamped) // put right as it was stamped last: nothing new is promised
 	case l.stampedEpoch == l.want.Term.Epoch || !l.want.First:
-		l.facts.Lost = true
-		return step{}
+		return l.lost(now)
 	}
 	if !answered {
 		return step{action: read}

@@ -1,0 +1,26 @@
+package main
+
+const (
+	failingGo = "hub/publish/failing.go"
+	answerGo  = "hub/publish/answer.go"
+)
+
+// What must notice the mutants of clusters that answer and cannot be written.
+var (
+	writing    = tests{"./hub/publish", "^(TestWritesThatFail|TestALostCopyIsToldOf)"}
+	refusing   = tests{"./hub/controller", "^TestAClusterThatCannotBeWritten$"}
+	recovering = tests{"./hub/controller", "^TestAnOutageOfTheHubsNetwork"}
+)
+
+// failing are the mutants of what keeps a cluster that cannot be written from leading for ever.
+var failing = []mutant{
+	{"failing: a cluster that cannot be written is as good as any", refusing, []edit{{candidatesGo, "	case v.failing(m):\n", "	case v.failing(m) && v.policy == nil:\n"}}},
+	{"failing: it counts against a leader only while it leads", refusing, []edit{{candidatesGo, "return r.Phase != election.Leading", "return r.Phase == election.Leading"}}},
+	{"failing: it counts where nobody finds out that it is over", simulation, []edit{{candidatesGo, "	case m.facts.Failing == \"\", r.Epoch == 0:\n", "	case m.facts.Failing == \"\":\n"}}},
+	{"failing: an outage that is over is held against whoever led", recovering, []edit{{failingGo, "	if !l.tried {\n", "	if false {\n"}}},
+	{"failing: what was found out once is never asked again", writing, []edit{{failingGo, "	l.lookAgain = now.Boot + recheck\n", ""}}},
+	{"failing: a read tells that writes succeed", writing, []edit{{answerGo, "		l.made, l.conflicts = obj.UID, 0\n		l.wrote()\n	}", "		l.made, l.conflicts = obj.UID, 0\n	}\n	l.wrote()"}}},
+	{"failing: a write without an answer that was carried out has failed", writing, []edit{{laneGo, "		l.wrote() // also if the answer was lost\n		return l.untilSeen(now)", "		return l.untilSeen(now)"}}},
+	{"failing: what fails for long is tried as often as ever", writing, []edit{{failingGo, "l.vain > impatience", "false"}}},
+	{"failing: it is remembered where nothing is written any more", writing, []edit{{laneGo, "a.Role == lease.Absent {\n		l.wrote()", "a.Role == lease.Absent && t.Bound < 0 {\n		l.wrote()"}}},
+}

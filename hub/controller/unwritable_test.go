@@ -1,0 +1,216 @@
+package controller
+
+import (
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// refusals are how a cluster that answers reads and probes may fail the writes of copies: by a webhook that
+// fails, of which nobody can tell what became of the write, and by one that says no.
+var refusals = map[string]error{
+	"a webhook that fails": apierrors.NewInternalError(errors.New("failed calling webhook")),
+	"a quota":              apierrors.NewForbidden(leaseResource, "leasecast", errors.New("quota")),
+}
+
+// refuses has a member refuse all writes of copies in a namespace, or none.
+func (m *member) refuses(ns string, err error) {
+	m.deny = func(key types.NamespacedName) error {
+		if key.Namespace == ns {
+			return err
+		}
+		return nil
+	}
+}
+
+// calmWorld is one without faults in which every namespace is led.
+func calmWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	w := bareWorld(t, seed)
+	w.calmDown()
+	w.faulty = false
+	if w.oracle.violation != "" {
+		t.Fatal(w.oracle.violation)
+	}
+	return w
+}
+
+// bareWorld is one without faults that has just begun.
+func bareWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	log.SetLogger(logr.Discard())
+	crew := &crew{}
+	w := newWorld(seed, nil, crew)
+	w.kinds, w.acknowledged, w.faulty = nil, false, false
+	t.Cleanup(func() {
+		w.end()
+		crew.end()
+		if w.oracle.violation != "" {
+			t.Error(w.oracle.violation)
+		}
+	})
+	return w
+}
+
+// ledWithin reports whether somebody acts within d.
+func (w *world) ledWithin(ns string, d time.Duration) bool {
+	for until := w.now + d; w.now < until; {
+		w.run(w.now + 50*time.Millisecond)
+		if w.leader(ns) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// A cluster may answer whatever it is asked, and yet take no copy in one of the namespaces.
+func TestAClusterThatCannotBeWritten(t *testing.T) {
+	for how, refusal := range refusals {
+		for name, test := range map[string]func(t *testing.T, w *world, ns string, refusal error){
+			"does not lead on: another takes over":                 leaderRefuses,
+			"leads again soon after it can be written":             soleLeaderRefuses,
+			"nor does anybody lead if all refuse, and it says why": allRefuse,
+			"does not get what it is the best for":                 betterRefuses,
+		} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				w := calmWorld(t, 3)
+				test(t, w, w.spaces[0], refusal)
+			})
+		}
+		t.Run("does not keep the first term of a namespace, "+how, func(t *testing.T) {
+			w := bareWorld(t, 3)
+			best := w.members[0]
+			for _, m := range w.members {
+				if w.hub.clusters[m.name].priority > w.hub.clusters[best.name].priority {
+					best = m
+				}
+			}
+			best.refuses(w.spaces[0], refusal)
+			if !w.ledWithin(w.spaces[0], w.settle()) || w.leader(w.spaces[0]).m == best {
+				t.Errorf("nobody leads: %+v", w.hub.records[w.spaces[0]].Status)
+			}
+		})
+	}
+}
+
+func leaderRefuses(t *testing.T, w *world, ns string, refusal error) {
+	old := w.leader(ns).m
+	old.refuses(ns, refusal)
+	w.run(w.now + 2*w.timings.Duration) // the term is over
+	if !w.ledWithin(ns, 2*time.Second) || w.leader(ns).m == old {
+		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+	}
+	grants := len(w.hub.records[ns].Status.History)
+	w.run(w.now + time.Minute)
+	if w.leader(ns) == nil || len(w.hub.records[ns].Status.History) != grants {
+		t.Errorf("the successor does not stay: %+v", w.hub.records[ns].Status)
+	}
+}
+
+func soleLeaderRefuses(t *testing.T, w *world, ns string, refusal error) {
+	old := w.leader(ns).m
+	for _, m := range w.members {
+		if m != old {
+			delete(m.spaces, ns)
+			m.spacesChanged()
+		}
+	}
+	old.refuses(ns, refusal)
+	w.run(w.now + time.Minute)
+	if w.leader(ns) != nil {
+		t.Fatal("somebody leads whose copy cannot be written")
+	}
+	old.refuses(ns, nil)
+	if !w.ledWithin(ns, 2*time.Second) {
+		t.Errorf("nobody leads: %+v", w.hub.records[ns].Status)
+	}
+}
+
+func allRefuse(t *testing.T, w *world, ns string, refusal error) {
+	for _, m := range w.members {
+		m.refuses(ns, refusal)
+	}
+	w.run(w.now + time.Minute)
+	s, writes := w.hub.records[ns].Status, len(w.hub.history[ns])
+	if s.Phase != v1alpha1.PhaseVacant || s.Reason != reason.NoCandidate {
+		t.Errorf("the record is %s %s, want one that is vacant for want of a candidate", s.Phase, s.Reason)
+	}
+	for _, c := range s.Candidates {
+		if c.Eligible || c.Message == "" {
+			t.Errorf("the candidate %+v has nothing to say", c)
+		}
+	}
+	if w.run(w.now + time.Minute); len(w.hub.history[ns]) > writes+1 {
+		t.Errorf("the record was written %d times in a minute in which nothing happened", len(w.hub.history[ns])-writes)
+	}
+	for _, m := range w.members {
+		m.refuses(ns, nil)
+	}
+	if !w.ledWithin(ns, 2*time.Second) {
+		t.Errorf("nobody leads: %+v", w.hub.records[ns].Status)
+	}
+}
+
+func betterRefuses(t *testing.T, w *world, ns string, refusal error) {
+	old := w.leader(ns).m
+	for _, m := range w.members {
+		if m != old {
+			m.refuses(ns, refusal)
+			w.prefer(m)
+			break
+		}
+	}
+	w.run(w.now + 10*time.Second)
+	writes := len(w.hub.history[ns])
+	for range 60 {
+		w.run(w.now + time.Second)
+		if l := w.leader(ns); l == nil || l.m != old {
+			t.Fatal("the leader does not lead on")
+		}
+	}
+	if n := len(w.hub.history[ns]) - writes; n > 1 {
+		t.Errorf("the record was written %d times in a minute in which nothing happened", n)
+	}
+}
+
+// prefer gives a member a higher priority than any other has.
+func (w *world) prefer(m *member) {
+	clusters := maps.Clone(w.hub.clusters)
+	c := clusters[m.name]
+	c.priority = 100
+	clusters[m.name] = c
+	w.hub.clusters = clusters
+	w.hubChanged()
+}
+
+// What failed while nobody could be reached says nothing of what can be written once that is over.
+func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
+	for seed := range uint64(20) {
+		w := calmWorld(t, seed)
+		leaders := map[string]*member{}
+		for _, ns := range w.spaces {
+			leaders[ns] = w.leader(ns).m
+		}
+		for _, r := range w.replicas {
+			for _, m := range w.members {
+				w.cutAs(r.proc, &m.machine, link{true, true}, 4*w.timings.Duration)
+			}
+		}
+		w.run(w.now + 4*w.timings.Duration)
+		w.run(w.now + w.settle())
+		for _, ns := range w.spaces {
+			if l := w.leader(ns); l == nil || l.m != leaders[ns] {
+				t.Errorf("seed %d: %s led %s before: %+v", seed, leaders[ns].name, ns, w.hub.records[ns].Status)
+			}
+		}
+	}
+}
