@@ -36,6 +36,7 @@ type stage struct {
 	copies map[string]*drill.Watch[*coordinationv1.Lease]
 	leader string
 	raised int
+	before int // changes, when the handover began
 }
 
 func newStage(t *testing.T) *stage {
@@ -93,16 +94,16 @@ func (s *stage) other() string {
 func (s *stage) begin() {
 	s.t.Helper()
 	must(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
+	s.before = len(s.changes())
 	s.raised++
 	must(s.t, s.SetPriority(s.t.Context(), s.other(), s.raised))
 }
 
-// end waits until the other cluster acts, checks that no two ever acted together, and
+// end waits until the other cluster acts after what begin has begun, checks that no two ever acted together, and
 // returns how long nobody acted and when the other one began.
 func (s *stage) end() (gap, began time.Duration) {
 	s.t.Helper()
-	changes := len(s.changes())
-	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts", func(drill.Act) bool { return len(s.changes()) > changes })
+	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts", func(drill.Act) bool { return len(s.changes()) > s.before })
 	must(s.t, err)
 	all := s.changes()
 	last := all[len(all)-1]
