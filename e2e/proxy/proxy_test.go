@@ -140,7 +140,7 @@ func TestIdleConnectionSurvives(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
-	const delay = 60 * time.Millisecond
+	const delay = 200 * time.Millisecond
 	t.Run("a round trip takes twice the delay, however many are under way", func(t *testing.T) {
 		p := startProxy(t, startMember(t).addr())
 		c := connectTo(t, p)
@@ -157,7 +157,7 @@ func TestDelay(t *testing.T) {
 		if took < 2*delay {
 			t.Errorf("50 requests took %s, less than twice the delay of %s", took, delay)
 		}
-		if took > 20*delay {
+		if took > 40*delay {
 			t.Errorf("50 requests took %s: the delay of %s was paid many times", took, delay)
 		}
 	})
@@ -167,7 +167,7 @@ func TestDelay(t *testing.T) {
 		c := connectTo(t, p)
 		p.Delay(delay)
 		c.send("first")
-		await(t, "the first is under way", func() bool { return p.Stats().KeptToMember > 0 })
+		await(t, "the first is under way, or there already", func() bool { return p.Stats().KeptToMember > 0 || len(m.seen()) > 0 })
 		p.Delay(0)
 		c.send("second")
 		c.expect("ok first")
