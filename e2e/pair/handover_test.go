@@ -70,6 +70,10 @@ func (o *handover) awaitBound(before time.Duration) {
 	}
 }
 
+// early is how long before the bound a step begins: more than a machine pauses, and less than a request
+// may go unanswered, so that the successor is fit until the grant.
+const early = 2500 * time.Millisecond
+
 // firstCopy reports whether the successor's guestbook can have seen that it leads.
 func (o *handover) firstCopy() bool {
 	for _, s := range o.terms()[place{moved[0], o.to + "." + drill.FleetNamespace}] {
@@ -101,7 +105,7 @@ var steps = []step{
 		name: "after the grant was persisted and before the first copy was sent",
 		reach: func(o *handover) {
 			o.begin()
-			o.awaitBound(500 * time.Millisecond)
+			o.awaitBound(early)
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},
@@ -133,14 +137,14 @@ var steps = []step{
 	},
 	{
 		name:    "before the grant",
-		reach:   func(o *handover) { o.begin(); o.awaitBound(200 * time.Millisecond) },
+		reach:   func(o *handover) { o.begin(); o.awaitBound(early) },
 		reached: func(_ *handover, s v1alpha1.NamespaceLeaderStatus) bool { return draining(s) },
 	},
 	{
 		name: "after the grant was persisted, and what was sent arrives late",
 		reach: func(o *handover) {
 			o.begin()
-			o.awaitBound(100 * time.Millisecond)
+			o.awaitBound(100 * time.Millisecond) // a copy is sent at once where something was answered just now, else a read goes first
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},

@@ -121,6 +121,25 @@ func (p *pair) election(ctx context.Context) (*coordinationv1.Lease, error) {
 	return l, p.d.HubClient().Get(ctx, client.ObjectKey{Namespace: drill.HubNamespace, Name: drill.HubName}, l)
 }
 
+// renewedNow returns when the holder of the election renews it, with the instant of the renewal.
+func (p *pair) renewedNow(t *testing.T) time.Time {
+	t.Helper()
+	before, err := p.election(t.Context())
+	must(t, err)
+	var renewed time.Time
+	await(t, patience, "the election is renewed", func(ctx context.Context) error {
+		now, err := p.election(ctx)
+		if err != nil {
+			return err
+		}
+		if renewed = now.Spec.RenewTime.Time; !renewed.After(before.Spec.RenewTime.Time) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	return renewed
+}
+
 // writer returns the replica that holds the election. A name that nobody is known by is that of the
 // one replica whose name is not known.
 func (p *pair) writer(ctx context.Context) (*replica, error) {
