@@ -69,12 +69,13 @@ type world struct {
 	hub     client.Client
 	members map[string]client.Client
 	stop    func()
+	timings v1alpha1.Timings // of its policies
 }
 
 // newWorld registers the members with their priorities. The hub is not started.
 func newWorld(t *testing.T, priorities map[string]string) *world {
 	t.Helper()
-	w := &world{t: t, fleet: fmt.Sprintf("fleet-%d", worlds.Add(1)), members: map[string]client.Client{}, stop: func() {}}
+	w := &world{t: t, fleet: fmt.Sprintf("fleet-%d", worlds.Add(1)), members: map[string]client.Client{}, stop: func() {}, timings: fast}
 	var err error
 	w.hub, err = client.New(shared.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()})
 	w.must(err)
@@ -193,10 +194,11 @@ func (w *world) namespace(suffix string, members ...string) string {
 	return name
 }
 
-// policy creates a policy with the fast profile.
+// policy creates a policy with the world's timings.
 func (w *world) policy(name string, namespaces ...string) *v1alpha1.LeadershipPolicy {
 	w.t.Helper()
 	p := newPolicy(w.fleet, name, namespaces...)
+	p.Spec.Timings = w.timings
 	w.must(w.hub.Create(w.t.Context(), p))
 	return p
 }
@@ -207,12 +209,7 @@ func newPolicy(fleet, name string, namespaces ...string) *v1alpha1.LeadershipPol
 		ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name},
 		Spec: v1alpha1.LeadershipPolicySpec{
 			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
-			Timings: v1alpha1.Timings{
-				LeaseDurationSeconds: 3,
-				RenewInterval:        metav1.Duration{Duration: time.Second},
-				RequestTimeout:       metav1.Duration{Duration: 500 * time.Millisecond},
-				MaxClockSkew:         metav1.Duration{Duration: 250 * time.Millisecond},
-			},
+			Timings:    fast,
 		},
 	}
 }
