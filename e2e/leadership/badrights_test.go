@@ -151,11 +151,11 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	l, err := w.copyIn("south", a)
 	w.must(err)
 	w.must(w.member("south").Delete(t.Context(), l))
-	w.eventually("the copy is back", time.Second, func() error {
+	w.eventually("the copy is back", soon, func() error {
 		_, err := w.copyIn("south", a)
 		return err
 	})
-	if got := w.leads("south", a, time.Second, "east", "south"); got != epoch {
+	if got := w.leads("south", a, soon, "east", "south"); got != epoch {
 		t.Errorf("epoch %d after the repair, was %d", got, epoch)
 	}
 	// It repairs the guard too.

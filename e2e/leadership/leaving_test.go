@@ -68,8 +68,8 @@ func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
 			w.leads("east", b, 15*time.Second, all...)
 			j := w.keeps("east", a)
 			out.goes(w, "south")
-			w.noCopy("south", a, 2*time.Second)
-			w.noCopy("south", b, 2*time.Second)
+			w.noCopy("south", a, soon)
+			w.noCopy("south", b, soon)
 			w.left("south")
 			w.eventually("it is no candidate", soon, func() error {
 				if c, err := w.candidate(a, "south"); err == nil {
@@ -209,7 +209,7 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
 			}
 			j := w.keeps("west", a)
 			w.editCluster("south", func(c *clusterv1.Cluster) { c.Labels["tier"] = "silver" })
-			w.noCopy("south", a, 2*time.Second)
+			w.noCopy("south", a, soon)
 			j.check()
 		})
 	}

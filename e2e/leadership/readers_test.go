@@ -117,7 +117,7 @@ func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
 // than was promised.
 func (w *world) leadsByReader(m *member.Member, namespace string, epoch int64) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("the reader leads in epoch %d", epoch), time.Second, func() error {
+	w.eventually(fmt.Sprintf("the reader leads in epoch %d", epoch), soon, func() error {
 		term, ok := m.Term(namespace)
 		if !ok || term.Epoch() != epoch {
 			return fmt.Errorf("leads: %v, epoch %d", ok, term.Epoch())
