@@ -39,9 +39,10 @@ func heldRequest(t *testing.T, f *Fleet) {
 	east := f.Member("east")
 	defer east.Proxy().Heal()
 	admin, hub := newClient(t, east.AdminConfig()), newClient(t, timeLimited(east.ViaProxy(east.AdminConfig())))
-	if _, err := hub.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	await(t, "there is a connection to hold", func(ctx context.Context) error {
+		_, err := hub.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
 	east.Proxy().HoldToMember()
 	answer := make(chan error, 1)
 	go func() {

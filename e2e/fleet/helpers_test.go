@@ -15,6 +15,7 @@ import (
 
 // timeLimited is for requests that are not expected to be answered.
 func timeLimited(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
 	config.Timeout = time.Second
 	return config
 }

@@ -94,14 +94,14 @@ func restore(t *testing.T, f *Fleet) {
 
 func killEtcd(t *testing.T, f *Fleet) {
 	east := f.Member("east")
-	c := newClient(t, timeLimited(east.AdminConfig()))
+	c, limited := newClient(t, east.AdminConfig()), newClient(t, timeLimited(east.AdminConfig()))
 	newConfigMap(t, c, "before")
 	pids := east.PIDs()
 	if err := east.KillEtcd(); err != nil {
 		t.Fatal(err)
 	}
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "while-etcd-is-dead-"}}
-	if _, err := c.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err == nil {
+	if _, err := limited.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err == nil {
 		t.Error("a write succeeded without etcd")
 	}
 	if now := east.PIDs(); now.Etcd != 0 || now.APIServer != pids.APIServer {
@@ -111,7 +111,7 @@ func killEtcd(t *testing.T, f *Fleet) {
 		t.Fatal(err)
 	}
 	await(t, "writes succeed again", func(ctx context.Context) error {
-		_, err := c.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{})
+		_, err := limited.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{})
 		return err
 	})
 	if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "before", metav1.GetOptions{}); err != nil {
