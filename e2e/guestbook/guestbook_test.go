@@ -41,7 +41,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	}
 
 	began := clocks.Now().Boot
-	deadline := write(t, ns, us, 2, 4*time.Second)
+	deadline := write(t, ns, us, 2, 10*time.Second)
 	await(t, "everything is done on promotion", p.acted(append(names, "late"), 2))
 	await(t, "the term is over", func(context.Context) error {
 		if left := deadline + time.Second - clocks.Now().Boot; left > 0 {
@@ -58,7 +58,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 		}
 		last.Begin = max(last.Begin, a.Begin)
 	}
-	if gap := deadline - last.Begin; gap > time.Second {
+	if gap := deadline - last.Begin; gap > 3*time.Second {
 		t.Errorf("the last act began %v before the deadline, although there is one every %v", gap, actEvery)
 	}
 	t.Logf("%d acts; the first began %v after the stamp, the last %v before the deadline", len(all), all[0].Begin-began, deadline-last.Begin)
@@ -101,17 +101,13 @@ func TestOneOfTwoReplicasActs(t *testing.T) {
 	await(t, "the other one does everything anew", second.acted(names, 2))
 
 	write(t, ns, them, 3, time.Hour)
-	var acted int
-	await(t, "and stops when its cluster does", func(ctx context.Context) error {
-		if err := second.logged("west.fleet leads in epoch 3")(ctx); err != nil {
-			return err
-		}
-		acted = len(second.acts())
-		return nil
-	})
+	await(t, "and stops when its cluster does", second.logged("west.fleet leads in epoch 3"))
+	told := clocks.Now().Boot + apart
 	if err := drill.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
-		if n := len(second.acts()); n != acted {
-			return fmt.Errorf("%d more acts", n-acted)
+		for _, a := range second.acts() {
+			if a.Begin > told && a.Result == "ok" { // what was under way may end, and what is refused begins nothing
+				return fmt.Errorf("act %+v was begun after %v", a, told)
+			}
 		}
 		return nil
 	}); err != nil {

@@ -122,17 +122,24 @@ func books(t *testing.T, ns string, n int) (names []string) {
 // write writes the copy as the hub does, and returns its deadline on the boot clock.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
 	t.Helper()
+	deadline, err := put(t.Context(), ns, holder, epoch, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deadline
+}
+
+// put is write for other goroutines than the test's.
+func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration, err error) {
 	now := clocks.Now()
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.DefaultLeaseName}}
-	if _, err := controllerutil.CreateOrUpdate(t.Context(), admin, l, func() error {
+	_, err = controllerutil.CreateOrUpdate(ctx, admin, l, func() error {
 		return wire.Write(lease.Key("only for tests"), lease.Copy{
 			Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: now.Wall, Renewed: now.Wall, Duration: d},
 			Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
 		}, l)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return now.Boot + d
+	})
+	return now.Boot + d, err
 }
 
 func copyIn(t *testing.T, ns string) *coordinationv1.Lease {

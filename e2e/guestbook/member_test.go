@@ -141,8 +141,8 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 			}
 			return nil
 		})
-		if took := clocks.Now().Boot - began; took > staleAfter+time.Second {
-			t.Errorf("%s: noticed after %v, want at most %v", f.what, took, staleAfter)
+		if took := clocks.Now().Boot - began; took > staleAfter+5*time.Second {
+			t.Errorf("%s: noticed after %v, want %v, and a pause more at most", f.what, took, staleAfter)
 		}
 		if err := f.cease(); err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestMemberComesBackWithItsAPIServer(t *testing.T) {
 func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
 	ns := namespace(t)
 	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
-	deadline := write(t, ns, us, 1, 3*time.Second)
+	deadline := write(t, ns, us, 1, 10*time.Second)
 	await(t, "this cluster leads", leads(m, ns, true))
 	cfg := cluster.AdminConfig()
 	cfg.Timeout = time.Minute
@@ -226,7 +226,7 @@ func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
 	err = c.Create(stubborn, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "late"}})
 	over := clocks.Now().Boot - deadline
 	t.Logf("the server answered %v after the deadline: %v", over, err)
-	if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) || over > time.Second || over < -time.Second {
+	if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) || over > 5*time.Second || over < -time.Second {
 		t.Errorf("the server answered %v after the deadline: %v; want a timeout about then", over, err)
 	}
 	if err := c.Create(stubborn, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later"}}); !errors.Is(err, member.ErrLost) {

@@ -198,7 +198,7 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 		}
 		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
 		revoked := make(chan error, 1)
-		go func() { revoked <- revokeWhenRegistered(ctx, t, ns, epoch+1) }()
+		go func() { revoked <- revokeWhenRegistered(ctx, ns, epoch+1) }()
 		ended := make(chan error, 1)
 		go func() { ended <- m.Start(ctx) }()
 		if err := <-revoked; err != nil {
@@ -221,14 +221,15 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 }
 
 // revokeWhenRegistered writes that nobody leads as soon as there is a registration.
-func revokeWhenRegistered(ctx context.Context, t *testing.T, ns string, epoch int64) error {
-	return drill.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
-		if _, err := registration(ctx, ns); err != nil {
-			return err
-		}
-		write(t, ns, "", epoch, time.Hour)
-		return nil
-	})
+func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
+	if err := drill.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
+		_, err := registration(ctx, ns)
+		return err
+	}); err != nil {
+		return err
+	}
+	_, err := put(ctx, ns, "", epoch, time.Hour)
+	return err
 }
 
 // A reader that is stopped for longer than its registration lasts does nothing when it goes on, until it has registered anew.
