@@ -183,17 +183,17 @@ func TestPublisher(t *testing.T) {
 			after(0)
 			w.Forget("a")
 			if len(w.lanes) != 2 {
-				t.Error("a copy that stands was forgotten")
+				w.t.Error("a copy that stands was forgotten")
 			}
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
 			w.Forget("a")
 			if len(w.lanes) != 2 {
-				t.Error("a copy was forgotten before it was removed")
+				w.t.Error("a copy was forgotten before it was removed")
 			}
 			after(0)
 			w.Forget("a")
 			if _, there := w.lanes[keyOf("a")]; there || len(w.lanes) != 1 {
-				t.Errorf("%d lanes are left", len(w.lanes))
+				w.t.Errorf("%d lanes are left", len(w.lanes))
 			}
 			w.stop()
 		},

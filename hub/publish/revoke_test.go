@@ -68,7 +68,7 @@ func TestLaneRevokes(t *testing.T) {
 			r.next("update nobody 21 stamp 2s for 15s")
 			_, err := r.carry()
 			if pause := r.lane.settle(r.pending, nil, err); pause != 0 {
-				t.Errorf("pauses for %v", pause)
+				r.t.Errorf("pauses for %v", pause)
 			}
 			r.next("read").answered()
 			r.next("update nobody 21 stamp 2s for 15s").answered()

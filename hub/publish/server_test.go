@@ -32,13 +32,14 @@ import (
 // patience bounds every wait for a real API server.
 const patience = 30 * time.Second
 
-// slowLink keeps back updates, which arrive after their sender has given up.
+// slowLink keeps back updates, which arrive after their sender has given up, and counts creates.
 type slowLink struct {
 	next http.RoundTripper
 
-	mu   sync.Mutex
-	hold bool
-	kept []renewal
+	mu      sync.Mutex
+	hold    bool
+	kept    []renewal
+	creates map[string]int // by path
 }
 
 // renewal is a request that was kept back.
@@ -50,6 +51,9 @@ type renewal struct {
 func (l *slowLink) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	hold := l.hold && r.Method == http.MethodPut
+	if r.Method == http.MethodPost {
+		l.creates[r.URL.Path]++
+	}
 	l.mu.Unlock()
 	if !hold {
 		return l.next.RoundTrip(r)
@@ -81,6 +85,13 @@ func (l *slowLink) oldest() (u renewal, ok bool) {
 	return u, ok
 }
 
+// created counts the requests that were to create a copy.
+func (l *slowLink) created(key types.NamespacedName) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.creates["/apis/coordination.k8s.io/v1/namespaces/"+key.Namespace+"/leases"]
+}
+
 // server is a real API server with a publisher at work.
 type server struct {
 	t      *testing.T
@@ -105,7 +116,7 @@ func newServer(t *testing.T) *server {
 	})
 	config.QPS = -1
 	config.Timeout = patience
-	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{}}
+	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{creates: map[string]int{}}}
 	slow := rest.CopyConfig(config)
 	slow.ContentType, slow.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // to be edited on its way
 	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -315,6 +326,11 @@ func missingNamespace(t *testing.T, s *server) {
 	key := keyOf("missing")
 	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
 	s.eventually("it is told of", func() bool { return s.p.Facts(key).Problem == "NamespaceMissing" })
+	began, before := s.p.Clock.Now().Boot, s.link.created(key)
+	s.eventually("it is tried again and again", func() bool { return s.link.created(key) >= before+3 })
+	if took := s.p.Clock.Now().Boot - began; took < 2*pauseRefused {
+		t.Errorf("three tries within %v, want %v between two", took, pauseRefused)
+	}
 	s.namespace("missing")
 	s.eventually("the copy is written", func() bool { return s.p.Facts(key).InPlace })
 	if f := s.p.Facts(key); f.Problem != "" {
