@@ -56,10 +56,10 @@ const (
 	// leaveTimeout bounds what happens after the end of Start's context: waiting for
 	// work to finish, and taking the registration back.
 	leaveTimeout = 5 * time.Second
-
-	// namespaceFile is where a Pod finds its namespace.
-	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
+
+// namespaceFile is where a Pod finds its namespace.
+var namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // confirmBackoff is how long to wait after a confirmation failed: not long, for all terms end with it.
 var confirmBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 3, Cap: time.Second}
