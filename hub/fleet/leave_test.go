@@ -173,9 +173,13 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	server.Proxy().BlackHole()
 	t.Cleanup(server.Proxy().Heal)
 	h.mayWrite.Store(true)
-	h.awaitMember(t, west, "a probe fails", patience, func(m fleet.Member) bool { return !m.Health(thresholds).Answering })
-	if m, _ := h.Member(west); m.Health(thresholds).State != health.Healthy {
-		t.Errorf("one failure after a rest: %+v", m.Health(thresholds))
+	var failed health.Verdict
+	h.awaitMember(t, west, "a probe fails", patience, func(m fleet.Member) bool {
+		failed = m.Health(thresholds)
+		return !failed.Answering
+	})
+	if failed.State != health.Healthy {
+		t.Errorf("one failure after a rest: %+v", failed)
 	}
 }
 
