@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/hub"
@@ -281,6 +282,27 @@ func TestThePodOfTheHubIsAdmittedInARestrictedNamespace(t *testing.T) {
 	pod.Spec.Containers[0].SecurityContext = nil // it is the namespace that is strict
 	if _, err := management.client.CoreV1().Pods(hubNamespace).Create(t.Context(), pod, dryRun); !apierrors.IsForbidden(err) {
 		t.Errorf("a Pod without a security context: %v, want forbidden", err)
+	}
+}
+
+func TestTheHubIsAPairOnTwoNodesIfThereAreTwo(t *testing.T) {
+	deployment, err := management.client.AppsV1().Deployments(hubNamespace).Get(t.Context(), "leasecast-hub", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := *deployment.Spec.Replicas; n != 2 {
+		t.Errorf("%d replicas, want 2", n)
+	}
+	spread := deployment.Spec.Template.Spec.TopologySpreadConstraints
+	if len(spread) != 1 || spread[0].TopologyKey != corev1.LabelHostname || spread[0].WhenUnsatisfiable != corev1.ScheduleAnyway {
+		t.Fatalf("spread: %+v", spread)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spread[0].LabelSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own := deployment.Spec.Template.Labels; !selector.Matches(labels.Set(own)) {
+		t.Errorf("spread from Pods with %v, its own have %v", selector, own)
 	}
 }
 
