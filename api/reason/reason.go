@@ -96,10 +96,6 @@ const (
 
 // What happens to copies, and what policies report.
 const (
-	// Repaired: a copy that someone edited or deleted was put right.
-	Repaired Reason = "Repaired"
-	// Removed: a copy was deleted because nothing asks for it any more.
-	Removed Reason = "Removed"
 	// WentBack: a cluster shows an older state than before, as after a restore of its etcd.
 	WentBack Reason = "WentBack"
 	// Conflict: an older policy claims the same namespace.
