@@ -1,4 +1,4 @@
-# The hub as an image: docker build -t leasecast-hub .
+# The hub as an image: docker build -t $IMAGE . (config/default says where to name it)
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./

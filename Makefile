@@ -1,4 +1,4 @@
-# Everything that is needed beyond Go, gcc, make and git is built from Go modules, once, into a cache that all
+# Everything that is needed beyond Go, gcc and make is built from Go modules, once, into a cache that all
 # checkouts share. `make help` lists the targets.
 
 SHELL := /bin/sh
