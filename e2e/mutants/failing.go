@@ -3,16 +3,19 @@ package main
 const (
 	failingGo = "hub/publish/failing.go"
 	answerGo  = "hub/publish/answer.go"
+	stampsGo  = "hub/publish/stamps.go"
 )
 
-// What must notice the mutants of clusters that answer and cannot be written.
+// What must notice the mutants of clusters that answer and cannot be written, and of clocks that were ahead.
 var (
 	writing    = tests{"./hub/publish", "^(TestWritesThatFail|TestALostCopyIsToldOf)"}
 	refusing   = tests{"./hub/controller", "^TestAClusterThatCannotBeWritten$"}
+	stamping   = tests{"./hub/publish", "^(TestStampsOfTheFuture|TestACopyThatIsToBeFresher)"}
+	tomorrow   = tests{"./hub/controller", "^(TestTheHubsClockIsPutRight|TestARecordThatDrainsSinceTomorrow)$"}
 	recovering = tests{"./hub/controller", "^TestAnOutageOfTheHubsNetwork"}
 )
 
-// failing are the mutants of what keeps a cluster that cannot be written from leading for ever.
+// failing are the mutants of what keeps a namespace from being led by nobody, although a cluster could.
 var failing = []mutant{
 	{"failing: a cluster that cannot be written is as good as any", refusing, []edit{{candidatesGo, "	case v.failing(m):\n", "	case v.failing(m) && v.policy == nil:\n"}}},
 	{"failing: it counts against a leader only while it leads", refusing, []edit{{candidatesGo, "return r.Phase != election.Leading", "return r.Phase == election.Leading"}}},
@@ -23,4 +26,11 @@ var failing = []mutant{
 	{"failing: a write without an answer that was carried out has failed", writing, []edit{{laneGo, "		l.wrote() // also if the answer was lost\n		return l.untilSeen(now)", "		return l.untilSeen(now)"}}},
 	{"failing: what fails for long is tried as often as ever", writing, []edit{{failingGo, "l.vain > impatience", "false"}}},
 	{"failing: it is remembered where nothing is written any more", writing, []edit{{laneGo, "a.Role == lease.Absent {\n		l.wrote()", "a.Role == lease.Absent && t.Bound < 0 {\n		l.wrote()"}}},
+
+	// Clocks that were ahead.
+	{"failing: a stamp of the future stands until its time has come", tomorrow, []edit{{laneGo, " && !l.ahead(c, now) {", " {"}}},
+	{"failing: a stamp of the future is replaced at once", stamping, []edit{{stampsGo, "now.Boot-l.since >= c.Duration", "true"}}},
+	{"failing: a stamp within ε is one of the future", stamping, []edit{{stampsGo, "now.Wall.Add(l.timings.Skew)", "now.Wall"}}},
+	{"failing: a copy is written before it can be fresh", tomorrow, []edit{{laneGo, "Sub(now.Wall); wait > 0 {\n		return step{after: min(wait, pauseRefused)}", "Sub(now.Wall); wait < 0 && false {\n		return step{after: min(wait, pauseRefused)}"}}},
+	{"failing: what drains since tomorrow drains until then", tomorrow, []edit{{nextGo, " || r.Since.After(now.Wall)", ""}}},
 }

@@ -48,6 +48,7 @@ type scenario struct {
 	raised        int32         // the highest priority so far
 	ahead         bool          // a hub whose clock was ahead gave epochs: where they are lost, the next ones are lower
 	generation    int           // of the policy
+	wrongFrom     bool          // tenures begin with clocks that are wrong, which is outside the promise
 	jumped        bool          // a clock was stepped: nobody need lead until it is right again
 }
 
@@ -153,7 +154,9 @@ func (w *world) revive(r *replica) {
 			w.revive(r)
 			return
 		}
-		r.host.jump = 0 // a tenure that begins with a wrong clock is outside the promise
+		if !w.wrongFrom {
+			r.host.jump = 0
+		}
 		w.startReplica(r.host)
 	})
 }

@@ -127,8 +127,8 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		// A revoked term is over now. What is written from here on is of the revocation's epoch:
 		// the successor's cluster may hold a copy of that, if the record was edited since.
 		r.Revoked = 0
-		if r.Since.IsZero() {
-			r.Since = now.Wall // edited away: without it no copy would count as fresh
+		if r.Since.IsZero() || r.Since.After(now.Wall) {
+			r.Since = now.Wall // edited, or of a clock that was ahead: no copy would count as fresh
 		}
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForClusters}
 	default:

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"hash/fnv"
 	"maps"
 	"time"
 
@@ -124,6 +123,8 @@ type lane struct {
 	conflicts int           // in a row
 	vain      int           // writes in a row that failed
 	tried     bool          // since the copy was lost, whether it can be written
+	future    time.Time     // a stamp of the future that stands
+	since     time.Duration // boot reading when it was first found to be one
 	loose     time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
 	parked    bool          // waits until the member is heard of
 	departed  bool          // the mark of this hub goes, and nothing is stamped any more
@@ -348,6 +349,9 @@ func (l *lane) follow(now lease.Reading) step {
 		l.facts.Problem, l.facts.Message = reason.CopyLost, "the copy is newer than the record"
 		return step{}
 	}
+	if wait := l.want.Fresh.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
+		return step{after: min(wait, pauseRefused)} // no stamp of now is as fresh as that
+	}
 	term := l.want.Term
 	term.Renewed = now.Wall
 	return l.write(term)
@@ -373,7 +377,7 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	switch {
 	case stands:
 		l.facts.InPlace = l.known.labelled && l.marked()
-		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.facts.InPlace {
+		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.facts.InPlace && !l.ahead(c, now) {
 			l.wrote() // also if the answer was lost
 			// Not for longer than r: the wall clock may be put right before that.
 			return step{after: min(wait, l.timings.Renew)}
@@ -394,19 +398,6 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 		l.stampedEpoch, l.stamped = term.Epoch, term
 	}
 	return s
-}
-
-// due is when a standing copy is to be renewed: no later than r after its stamp, at instants
-// r apart that the namespace decides. So terms that began together, or that a tenure took
-// over together, do not stay together: renewals come evenly, and most find that the member
-// has just answered another.
-func (l *lane) due(c lease.Copy) time.Time {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(l.namespace))
-	every := max(1, l.timings.Renew.Microseconds()) // no finer than a stamp
-	shift := int64(h.Sum64() % uint64(every))
-	latest := c.Renewed.UnixMicro() + every
-	return time.UnixMicro(latest - (latest+shift)%every)
 }
 
 // write puts a copy with this term in the place of what is known. A copy

@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// A wrong clock of the hub costs no more, once it is right again, than what its stamps have promised.
+func TestTheHubsClockIsPutRight(t *testing.T) {
+	w := calmWorld(t, 3)
+	ns := w.spaces[0]
+	w.wrongFrom = true
+	for _, r := range w.replicas {
+		r.crash()
+		r.host.jump = time.Hour
+	}
+	w.run(w.now + 30*time.Second)
+	for _, r := range w.replicas {
+		r.host.jump = 0
+	}
+	w.run(w.now + 2*w.timings.Duration)
+	if !w.ledWithin(ns, w.settle()) {
+		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+	}
+	for range 60 {
+		if w.run(w.now + time.Second); w.leader(ns) == nil {
+			t.Fatal("nobody leads any more")
+		}
+	}
+}
+
+// A copy written since then is what its successor has to show, and there will be none before tomorrow.
+func TestARecordThatDrainsSinceTomorrow(t *testing.T) {
+	w := calmWorld(t, 3)
+	ns := w.spaces[0]
+	for _, r := range w.replicas {
+		r.crash()
+	}
+	w.leader(ns).m.down = true
+	record := w.hub.records[ns].DeepCopy()
+	record.Status.Phase, record.Status.Since = v1alpha1.PhaseDraining, &metav1.MicroTime{Time: epoch0.Add(24 * time.Hour)}
+	w.hub.putRecord(ns, record)
+	from, before := w.now, map[string]int64{}
+	for _, m := range w.members {
+		before[m.name] = m.version
+	}
+	w.run(w.now + 2*w.timings.Duration)
+	if !w.ledWithin(ns, w.settle()) {
+		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+	}
+	for _, m := range w.members {
+		if n := m.version - before[m.name]; n > 2*int64((w.now-from)/time.Second) {
+			t.Errorf("%s was written %d times in %v", m.name, n, w.now-from)
+		}
+	}
+}
