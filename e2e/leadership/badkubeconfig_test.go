@@ -17,6 +17,7 @@ const heldUp = 4500 * time.Millisecond
 func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
 	run := func(t *testing.T, spoil func(w *world)) (start time.Duration) {
 		w := newWorld(t, three)
+		w.timings = patient
 		a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
 		w.policy("p", a, b, w.fleet+"-late")
 		spoil(w)
@@ -32,7 +33,7 @@ func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
 			w.leads("east", w.fleet+"-late", soon, all...)
 		})
 		within(t, "a new namespace has its leader after", late, heldUp)
-		ja.grow(5) // long enough for the timeouts of bad members
+		ja.grow(2) // long enough for the timeouts of bad members
 		t.Logf("longest time between two renewals: %v and %v", ja.check(), jb.check())
 		shared.Member("south").Proxy().BlackHole() // one that was good until then
 		w.awaitUnfit("south", a, reason.Unreachable)

@@ -101,6 +101,7 @@ func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 
 func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
 	w := newWorld(t, three)
+	w.timings = patient // and a renewal seldom comes before the repair
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	w.policy("p", a, b)
 	w.released()
