@@ -71,6 +71,8 @@ var beside = []mutant{
 
 	// Rule 8.
 	{"8: another hub leads, and is deposed", electionTests, []edit{{nextGo, "	if s.OtherHub {", "	if false {"}}},
+	{"8: a term of another hub under another name is not heeded", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))", "false"}}},
+	{"8: a term of another hub counts without ε", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.Live(now.Add(-s.LargestSkew))", "cp.Live(now)"}}},
 	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
 
 	// Rule 9.

@@ -97,7 +97,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if err != nil {
 		return nil, err
 	}
-	v.state.LargestDuration = seal.Largest
+	v.state.LargestDuration, v.state.LargestSkew = seal.Largest, seal.LargestSkew
 	if v.policy != nil {
 		v.state.LargestDuration = max(seal.Largest, v.policy.election.Timings.Duration)
 	}
@@ -134,7 +134,9 @@ func (c *Controller) fold(v *view) {
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
 	c.mu.Lock()
 	s.Mine = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
-	c.highest[v.key] = max(c.highest[v.key], c.granted[v.key], s.Record.Epoch)
+	if seen := max(c.granted[v.key], s.Record.Epoch); seen > c.highest[v.key] { // no entry for what nobody manages
+		c.highest[v.key] = seen
+	}
 	s.Highest = c.highest[v.key] // the record may have been edited, or lost, since
 	c.mu.Unlock()
 	name := v.copyKey()
@@ -219,7 +221,9 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 // publisher may stamp for it any more.
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
 	p := c.ledger.Promise(key)
-	return election.Sent{Until: p.Until, BootUntil: p.BootUntil, Settled: p.Settled, Closed: closed}
+	return election.Sent{
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Settled: p.Settled, Closed: closed,
+	}
 }
 
 // closeStamps closes the source of stamps for a namespace in every member.

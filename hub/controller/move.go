@@ -66,9 +66,10 @@ func (c *Controller) managed(v *view) bool {
 	return v.found == nil && c.highest[v.key] > 0 || v.found != nil && v.state.Record.Phase != "" && v.state.Record.Phase != election.Retired
 }
 
-// foldMove puts together what is known of a namespace that came from another hub.
+// foldMove puts together what is known of other hubs: of the one that a namespace came from, and of
+// one that leads it now, by Leases of any name.
 //
-// That hub can have stamped until now, as long as it has not let go of the copies, and that this
+// The former can have stamped until now, as long as it has not let go of the copies, and that this
 // hub has not seen all of them.
 func (c *Controller) foldMove(v *view) {
 	now := c.now().Wall
@@ -82,9 +83,6 @@ func (c *Controller) foldMove(v *view) {
 	if s.Moved = v.moved; until.After(s.Tenure.Inherited) {
 		s.Tenure.Inherited = until
 	}
-	if !v.moved {
-		return
-	}
 	for i := range v.members {
 		m := &v.members[i]
 		if m.publisher == nil {
@@ -94,8 +92,9 @@ func (c *Controller) foldMove(v *view) {
 			switch cp, sealed, ok := m.publisher.Found(key); {
 			case !ok:
 			case cp.Hub != "" && cp.Hub != c.HubID:
-				s.OtherHub = true
-			case sealed:
+				// Two hubs whose policies name their Leases differently do not get in each other's way there.
+				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))
+			case sealed && v.moved:
 				s.Highest = max(s.Highest, cp.Epoch)
 				v.stand(m, cp)
 			}

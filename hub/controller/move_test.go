@@ -131,32 +131,75 @@ func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
 		"a copy without a mark that has a seal of somebody else": {"", us, another, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
-			if err := wire.Write(test.key, lease.Copy{
+			v := finds(t, now, true, test.key, lease.Copy{
 				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: test.hub,
 				Term: lease.Term{Holder: test.holder, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
-			}, obj); err != nil {
-				t.Fatal(err)
-			}
-			p := publish.New(publish.Options{
-				Client: found{copy: obj}, Fleet: "fleet", Cluster: us, ClusterUID: "uid", Hub: "this", Key: key,
-				Clock:    fixedClock{Wall: now, Boot: time.Hour},
-				MayStamp: func(lease.Reading) bool { return true }, Ledger: publish.NewLedger(),
-				Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
-				Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 			})
-			defer p.Queue.ShutDown()
-			if !p.ReadAll(t.Context()) {
-				t.Fatal("the copies were not read")
-			}
-			c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
-			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: true, members: []memberView{{
-				Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p,
-			}}}
-			c.foldMove(v)
 			if stands := v.state.Standing != nil; stands != test.stands || v.state.OtherHub != test.otherHub {
 				t.Errorf("stands %v, other hub %v; want %v, %v", stands, v.state.OtherHub, test.stands, test.otherHub)
 			}
 		})
 	}
+}
+
+// Rule 8: two hubs whose policies name their Leases differently would both have their leader.
+func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	another := lease.Key("another one of as many characters")
+	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
+	const second = time.Second
+	for name, test := range map[string]struct {
+		hub, holder string
+		after       time.Duration // the stamp
+		want        bool
+	}{
+		"that stands, under whatever name":       {"another", us, 0, true},
+		"that a late reader may still act by":    {"another", us, 16*second - 1, true},
+		"that has lapsed":                        {"another", us, 16 * second, false},
+		"that leads elsewhere, as a copy says":   {"another", them, 0, false},
+		"that this hub began, under an old name": {"this", us, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := finds(t, now.Add(test.after), false, another, lease.Copy{
+				Namespace: "shop", Name: "another-name", Cluster: us, ClusterUID: "uid", Hub: test.hub,
+				Term: lease.Term{Holder: test.holder, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * second},
+			})
+			if v.state.OtherHub != test.want {
+				t.Errorf("other hub %v, want %v", v.state.OtherHub, test.want)
+			}
+		})
+	}
+}
+
+// finds is what the hub "this" makes of the one copy that it finds in a member, under an ε of 1 s.
+func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Copy) *view {
+	t.Helper()
+	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: moved, members: []memberView{{
+		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: publisherThatRead(t, now, key, cp),
+	}}}
+	v.state.LargestSkew = time.Second
+	New(Options{HubID: "this", Clock: fixedClock{Wall: now}}).foldMove(v)
+	return v
+}
+
+// publisherThatRead is a publisher of the hub "this" that has read the one copy in a member.
+func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Copy) *publish.Publisher {
+	t.Helper()
+	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
+	if err := wire.Write(key, cp, obj); err != nil {
+		t.Fatal(err)
+	}
+	p := publish.New(publish.Options{
+		Client: found{copy: obj}, Fleet: "fleet", Cluster: cp.Cluster, ClusterUID: cp.ClusterUID, Hub: "this",
+		Key:      lease.Key("a key of thirty-two characters.."),
+		Clock:    fixedClock{Wall: now, Boot: time.Hour},
+		MayStamp: func(lease.Reading) bool { return true }, Ledger: publish.NewLedger(),
+		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
+		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+	})
+	t.Cleanup(p.Queue.ShutDown)
+	if !p.ReadAll(t.Context()) {
+		t.Fatal("the copies were not read")
+	}
+	return p
 }

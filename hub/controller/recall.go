@@ -8,7 +8,11 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
 )
+
+// longestDuration is the longest D that a policy may have.
+const longestDuration = time.Hour
 
 // recall takes what this tenure recorded last for what the record says, if somebody who
 // is no hub has written or deleted it since: an edit is not heeded, and persist puts it
@@ -34,6 +38,9 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	v.moved = c.fromElsewhere(v.object)
 	if v.object != nil {
 		v.state.Record = recordOf(&v.object.Status)
+	}
+	if r := v.state.Record; !lease.PlausibleEpoch(asked.Wall, r.Epoch) || r.Duration > longestDuration {
+		v.edited, v.state.Record = true, election.Record{} // no hub has ever written such a thing: it is as good as lost
 	}
 }
 

@@ -116,16 +116,17 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 	if object == nil {
 		object = c.newRecord(v)
 	}
+	if d.Record.Phase == election.Leading && v.policy != nil {
+		// Before a copy can depend on them: an ε may rise where the record says nothing new.
+		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew); err != nil {
+			return err
+		}
+	}
 	fillStatus(v, d, cs, &object.Status, c.now().Wall)
 	if v.found != nil && !differs(v.found, &object.Status) {
 		return nil
 	}
 	grants := d.Record.Phase == election.Leading && d.Record.Epoch != v.state.Record.Epoch
-	if d.Record.Duration > v.state.Record.Duration || grants {
-		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration); err != nil {
-			return err
-		}
-	}
 	if !c.Tenure.Holds() {
 		return fmt.Errorf("record %s: the right to write is lost", v.key)
 	}

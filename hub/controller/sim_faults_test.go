@@ -288,12 +288,22 @@ func (w *world) drainAll() {
 
 // setD changes the policy's D, if there is a policy.
 func (w *world) setD(seconds int32) {
+	w.setTimings(func(t *v1alpha1.Timings) { t.LeaseDurationSeconds = seconds })
+}
+
+// setSkew changes the policy's ε, if there is a policy.
+func (w *world) setSkew(skew time.Duration) {
+	w.setTimings(func(t *v1alpha1.Timings) { t.MaxClockSkew.Duration = skew })
+}
+
+func (w *world) setTimings(set func(*v1alpha1.Timings)) {
 	if !w.faulty || len(w.hub.policies) == 0 {
 		return
 	}
 	w.generation++
 	p := w.hub.policies[0].DeepCopy()
-	p.Generation, p.Spec.Timings.LeaseDurationSeconds = int64(1+w.generation), seconds
+	p.Generation = int64(1 + w.generation)
+	set(&p.Spec.Timings)
 	w.hub.policies = []*v1alpha1.LeadershipPolicy{p}
 	w.hubChanged()
 }

@@ -357,7 +357,7 @@ func (h *hubServer) noteHandover(old, now *v1alpha1.NamespaceLeader) {
 		h.w.oracle.revoked++
 	}
 	if was.RevokedEpoch != 0 && is.Phase == v1alpha1.PhaseLeading && is.Epoch > was.Epoch && was.NotBefore != nil &&
-		epoch0.Add(h.w.now+h.w.timings.Skew).Before(was.NotBefore.Time) {
+		h.w.start.Add(h.w.now+h.w.timings.Skew).Before(was.NotBefore.Time) {
 		h.w.oracle.acknowledged++
 	}
 }

@@ -30,6 +30,7 @@ var durations = []int32{3, 4, 6}
 // scenario is what one seed draws: sizes, timings, and how likely each fault is.
 type scenario struct {
 	seed    uint64
+	start   time.Time     // true time
 	timings lease.Timings // Duration is the largest D
 	h       time.Duration
 	spaces  []string
@@ -105,6 +106,9 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool { return f.member })
 		w.late, w.veryLate, w.lateHub, w.loss, w.busy, w.broken = 0, 0, 0, 0, 0, 0
 	}
+	if w.start = epoch0; seed%2 == 0 && !slices.ContainsFunc(w.kinds, func(f fault) bool { return f.loses }) {
+		w.start = earlyEpoch0
+	}
 	w.oracle.highest, w.oracle.last = map[string]int64{}, map[string]*member{}
 	w.populate()
 	return w
@@ -119,7 +123,7 @@ func (w *world) populate() {
 	w.hub.machine = machine{w: w, id: 0, name: "hub"}
 	w.hub.leases, w.hub.spaces = map[types.NamespacedName]*coordinationv1.Lease{}, map[string]space{"leasecast": {}}
 	w.hub.secret.Namespace, w.hub.secret.Name, w.hub.secret.ResourceVersion = simFleet, seal.SecretName, "0"
-	w.hub.secret.Data = map[string][]byte{"key": simKey, "largest-lease-duration-seconds": []byte("0")}
+	w.hub.secret.Data = map[string][]byte{"key": simKey, "largest-lease-duration-seconds": []byte("0"), "largest-max-clock-skew": []byte("0s")}
 	w.hub.policies = []*v1alpha1.LeadershipPolicy{w.newPolicy("p1", 1, w.spaces, durations[w.rng.IntN(len(durations))], "")}
 	for i := range 2 + w.rng.IntN(2) {
 		m := w.newMember(i)
@@ -211,6 +215,10 @@ func (w *world) judge() {
 		}
 		w.judgeCopies(ns, r)
 	}
+	// A takeover counts with the largest ε, which nothing else tells.
+	if got, err := time.ParseDuration(string(w.hub.secret.Data["largest-max-clock-skew"])); err != nil || got < w.timings.Skew {
+		w.stuck("the seal remembers an ε of %v, and the policy's is %v", got, w.timings.Skew)
+	}
 }
 
 func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
@@ -259,5 +267,5 @@ func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
 		sealed = " UNSEALED"
 	}
 	return key.String() + " v" + obj.ResourceVersion + " " + string(obj.UID) + " holder " + c.Holder + " epoch " + strconv.FormatInt(c.Epoch, 10) +
-		fmt.Sprintf(" stamp %.4f+%v", c.Renewed.Sub(epoch0).Seconds(), c.Duration) + sealed
+		fmt.Sprintf(" stamp %s+%v", c.Renewed.UTC().Format("04:05.0000"), c.Duration) + sealed
 }

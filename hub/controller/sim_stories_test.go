@@ -1,10 +1,14 @@
 package controller
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -91,6 +95,50 @@ func TestStories(t *testing.T) {
 				r.crash()
 			}
 		},
+		"ε goes down while a leader is replaced whose clock was right under the larger one": func(w *world) {
+			old, late := w.leader(w.spaces[0]).m, -w.timings.Skew/2
+			for _, r := range w.replicas {
+				r.host.from, r.host.to = 0, 0
+			}
+			for _, r := range w.readers {
+				r.host.from, r.host.to = 0, 0
+				if r.m == old {
+					r.host.from, r.host.to = late, late
+				}
+			}
+			w.run(w.now + 2*w.timings.Renew)
+			w.setSkew(time.Millisecond)
+			w.drainAll()
+			w.run(w.now + 3*w.timings.Duration)
+			for _, r := range w.readers {
+				r.host.from, r.host.to = 0, 0 // before the old leader may lead again
+			}
+		},
+		// As the hub advises: delete it, or use another leaseName.
+		"a Lease of somebody else is in the way in every cluster, and the policy is made again with another name": func(w *world) {
+			for _, m := range w.members {
+				for _, ns := range w.spaces {
+					key := types.NamespacedName{Namespace: ns, Name: leaseNames[0]}
+					_ = m.remove(key, nil) // there need not be one
+					if _, err := m.create(key, &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a tenant")}}); err != nil {
+						w.stuck("%v", err)
+					}
+				}
+			}
+			w.run(w.now + 4*w.timings.Duration)
+			w.hub.policies = []*v1alpha1.LeadershipPolicy{w.newPolicy("p1", 2, w.spaces, durations[0], leaseNames[1])}
+			w.hubChanged()
+		},
+		"a record is edited to an epoch beyond all that fit into a Lease, while no hub runs": func(w *world) {
+			w.editAll(func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch = math.MaxInt64 })
+		},
+		"a record is edited to an epoch that readers believe no hub has given, while no hub runs": func(w *world) {
+			w.editAll(func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch = 1e9 })
+		},
+		"a record is edited to a term of years, and its leader is lost, while no hub runs": func(w *world) {
+			w.cutOff(w.leader(w.spaces[0]).m)
+			w.editAll(func(s *v1alpha1.NamespaceLeaderStatus) { s.LeaseDurationSeconds = math.MaxInt32 })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var crew crew
@@ -124,7 +172,7 @@ func TestStories(t *testing.T) {
 // calmDown takes away all faults, and waits until every namespace has a leader.
 func (w *world) calmDown() {
 	s := &w.scenario
-	s.kinds, s.acknowledged = nil, false
+	s.start, s.kinds, s.acknowledged = epoch0, nil, false
 	s.late, s.veryLate, s.loss, s.twice, s.busy, s.broken = 0, 0, 0, 0, 0, 0
 	s.lateHub, s.lateWatch, s.staleLists, s.stopAtReading = 0, 0, 0, 0
 	for _, m := range w.members {
@@ -165,6 +213,18 @@ func (w *world) longTerm() *member {
 		return w.members[0]
 	}
 	return leader.m
+}
+
+// editAll edits all records while both replicas end.
+func (w *world) editAll(edit func(*v1alpha1.NamespaceLeaderStatus)) {
+	for _, r := range w.replicas {
+		r.crash()
+	}
+	for _, ns := range w.spaces {
+		r := w.hub.records[ns].DeepCopy()
+		edit(&r.Status)
+		w.hub.putRecord(ns, r)
+	}
 }
 
 // cutOff takes a member's API server away. Its readers live on.

@@ -45,8 +45,12 @@ type world struct {
 	faulty   bool // faults may still happen
 }
 
-// epoch0 is the true time at the start of each run.
-var epoch0 = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+// epoch0 is the true time at the start of a run. Where no record is ever lost, it may also be earlyEpoch0,
+// before the seconds that epochs start from: then it is by the hub's memory alone that they rise.
+var (
+	epoch0      = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	earlyEpoch0 = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
+)
 
 type event struct {
 	at  time.Duration
@@ -155,6 +159,7 @@ func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
 // hostClock is the clock of one host. While it is honest its wall clock stays within
 // ε/2 of true time.
 type hostClock struct {
+	w        *world
 	from, to time.Duration // error of the wall clock at the start and at the end
 	over     time.Duration
 	rate     float64 // of the boot clock, against true time
@@ -175,7 +180,7 @@ func (w *world) newClock() *hostClock {
 		}
 	}
 	c := &hostClock{
-		from: edge(), to: edge(), over: w.length(),
+		w: w, from: edge(), to: edge(), over: w.length(),
 		rate: 1 + drift*pick(w.rng, []float64{-1, 1, w.rng.Float64(), -w.rng.Float64()}),
 		base: w.between(time.Hour, 100*time.Hour),
 	}
@@ -191,7 +196,7 @@ const drift = 0.02
 func (c *hostClock) read(now time.Duration) lease.Reading {
 	share := min(1, float64(now)/float64(c.over))
 	off := c.from + time.Duration(share*float64(c.to-c.from)) + c.jump
-	return lease.Reading{Wall: epoch0.Add(now + off), Boot: c.base + time.Duration(float64(now)*c.rate)}
+	return lease.Reading{Wall: c.w.start.Add(now + off), Boot: c.base + time.Duration(float64(now)*c.rate)}
 }
 
 // proc is one process on one host.

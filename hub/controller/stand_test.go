@@ -2,8 +2,13 @@ package controller
 
 import (
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/tenure"
 )
 
 // A follower's copy is written on change and promises nothing, whoever it names: a tenure
@@ -35,5 +40,27 @@ func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
 	}
 	if v.state.Standing.Term.Epoch != 9 {
 		t.Errorf("standing %+v, want the highest epoch", v.state.Standing)
+	}
+}
+
+// Rule 7: epochs rise above all that any cluster knows.
+func TestACopyRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
+	now, key := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease.Key("a key of thirty-two characters..")
+	us := lease.Identity("east", "fleet")
+	for name, takesPart := range map[string]bool{"a cluster that takes part": true, "a cluster without a label": false} {
+		t.Run(name, func(t *testing.T) {
+			p := publisherThatRead(t, now, key, lease.Copy{
+				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this",
+				Term: lease.Term{Holder: us, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
+			})
+			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: takesPart}
+			m.initial, m.isRead = p.Initial()
+			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
+			clock := fixedClock{Wall: now}
+			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).fold(v)
+			if v.state.Highest != 20 {
+				t.Errorf("the highest epoch is %d, want 20", v.state.Highest)
+			}
+		})
 	}
 }

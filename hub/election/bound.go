@@ -29,11 +29,15 @@ func (b bound) wait(now lease.Reading) time.Duration {
 // policy with that D: what is inherited, and what this tenure has sent: the latest stamp + the duration sent
 // with it, which only is final once the source of stamps is closed.
 //
+// What was sent under a larger ε stands for as long as was right then: a smaller one in the policy shortens
+// no more than a shorter D does.
+//
 // A leader whose clock is known to be further behind than ε is waited for, but not for more
 // than another D: a clock that is off by years must not keep a namespace without a leader for
 // years, and beyond ε nothing is promised.
 func boundOf(s State, d, skew time.Duration) bound {
 	skew = max(skew, min(s.Behind, max(d, longest(s))))
+	skew = max(skew, s.Sent.Skew)
 	b := inheritedBound(s, d, skew)
 	if !s.Sent.Until.IsZero() {
 		if own := s.Sent.Until.Add(skew); own.After(b.wall) {
@@ -48,9 +52,11 @@ func boundOf(s State, d, skew time.Duration) bound {
 // have stamped until the deadline that this tenure inherited. Nothing that a member
 // shows shortens this, because its etcd may have been restored; and no D in the record
 // that is shorter than the largest ever sent, because somebody may have edited it before
-// this tenure, or so early in it that the edit could be the word of another one.
+// this tenure, or so early in it that the edit could be the word of another one. Nor does an
+// ε that is smaller than the largest one.
 func inheritedBound(s State, d, skew time.Duration) bound {
 	d = max(d, longest(s), s.LargestDuration)
+	skew = max(skew, s.LargestSkew)
 	b := bound{wall: s.Tenure.Inherited.Add(d + skew)}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	b.again = max(d+skew, time.Second)

@@ -81,6 +81,19 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			among: []election.Candidate{lost, next},
 			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 16s",
 		},
+		"what was sent under a larger ε stands for as long as was right then": {
+			now: at(18.999), state: state(under(4*second, sent(0)), notBefore(19)), among: []election.Candidate{lost, next},
+			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+		},
+		"on the boot clock too": {
+			now: lease.Reading{Wall: wall(100), Boot: boot(18.999)}, state: state(under(4*second, sent(0)), notBefore(19)), among: []election.Candidate{lost, next},
+			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+		},
+		"and no longer": {now: at(19), state: state(under(4*second, sent(0))), among: []election.Candidate{lost, next}, want: granted},
+		"under a smaller one it stands for the policy's": {
+			now: at(15.999), state: state(under(second/2, sent(0))), among: []election.Candidate{lost, next},
+			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+		},
 		"a bound that the record names is not trusted": {
 			now: at(10), state: state(sent(0), notBefore(5)), among: []election.Candidate{lost, next},
 			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 6s persist",
@@ -127,6 +140,13 @@ func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
 			state: election.State{
 				Record: record(election.Draining, "east", followedBy("west"), lasting(second), notBefore(63)), Tenure: inheriting(2),
 				Sent: closed(), LargestDuration: 60 * second,
+			},
+			want: wait("1ms", ""),
+		},
+		"with the largest ε under which anything was ever sent": {
+			now: at(20.999), among: []election.Candidate{lost, next},
+			state: election.State{
+				Record: record(election.Draining, "east", followedBy("west"), notBefore(21)), Tenure: inheriting(2), Sent: closed(), LargestSkew: 4 * second,
 			},
 			want: wait("1ms", ""),
 		},

@@ -63,6 +63,12 @@ func sent(seconds float64) election.Sent {
 	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Settled: true, Closed: true}
 }
 
+// under is what was sent under a policy of that ε.
+func under(skew time.Duration, s election.Sent) election.Sent {
+	s.Skew = skew
+	return s
+}
+
 func closed() election.Sent { return election.Sent{Closed: true} }
 
 func open(s election.Sent) election.Sent {

@@ -8,6 +8,9 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
+// otherHubAgain is when to look again where another hub leads: nothing tells when its term lapses.
+const otherHubAgain = 2 * time.Second
+
 // Next decides what becomes of one namespace now. A nil policy means that none
 // claims the namespace any more. It changes none of its arguments.
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
@@ -18,7 +21,7 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 	}
 	if s.OtherHub {
 		// Another hub leads here: whatever this one thinks, it deposes nobody.
-		return Decision{Record: s.Record, Waiting: reason.OtherHub}
+		return Decision{Record: s.Record, Waiting: reason.OtherHub, After: otherHubAgain}
 	}
 	if p == nil {
 		return retire(now, s)
@@ -187,6 +190,9 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		r.Duration = max(s.LargestDuration, p.Timings.Duration) // stays the bound of what was lost
 	}
 	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
+	if b.passed(now) {
+		r.LeaseName = p.LeaseName // nothing stands under the old one, and its Lease may be what is in the way
+	}
 	c, ok := best(cs, mayLead)
 	wait, why := time.Duration(0), reason.Reason("")
 	switch {

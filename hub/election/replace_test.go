@@ -94,18 +94,18 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 		},
 		"where another hub writes, this one deposes nobody, whatever it thinks": {
 			now: at(500), state: leading(otherHub, copyLost), among: []election.Candidate{unfit("east", 100, reason.Deleting), west},
-			want: kept + " waiting OtherHub",
+			want: kept + " waiting OtherHub after 2s",
 		},
 		"and grants nobody": {
 			now: at(500), state: draining(reason.Deleting, otherHub), among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)},
-			want: "Draining east 20 Deleting next west waiting OtherHub",
+			want: "Draining east 20 Deleting next west waiting OtherHub after 2s",
 		},
 		"not even in a namespace that is new to it": {
 			now: at(500), state: election.State{Tenure: settled(), Sent: closed(), OtherHub: true},
-			among: []election.Candidate{east, west}, want: "lost waiting OtherHub",
+			among: []election.Candidate{east, west}, want: "lost waiting OtherHub after 2s",
 		},
 		"and retires nothing": {
-			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub",
+			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub after 2s",
 		},
 	})
 }

@@ -98,6 +98,9 @@ type Sent struct {
 	// BootUntil is the same on the boot clock of this process: its reading at that
 	// send + the duration.
 	BootUntil time.Duration
+	// Skew is the ε that has to pass after Until and BootUntil because of what was sent: that of the
+	// policy then, whatever a policy says now.
+	Skew time.Duration
 	// Settled says that no promise longer than the last one sent is open.
 	Settled bool
 	// Closed says that no further stamp can be drawn for the term, so that the rest
@@ -134,6 +137,8 @@ type State struct {
 	Standing *Standing
 	// LargestDuration is the largest D that any hub ever sent with this seal.
 	LargestDuration time.Duration
+	// LargestSkew is the largest ε that a policy ever had under which a hub sent anything with this seal.
+	LargestSkew time.Duration
 	// Behind is how far the leader's clocks may lie behind the hub's, if they were measured to
 	// lie further behind than ε: for so long its readers may go on after their deadline.
 	Behind time.Duration

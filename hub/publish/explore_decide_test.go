@@ -212,10 +212,10 @@ func (e *explorer) lateRuling(s *scene) *scene {
 }
 
 // enter notes a stamp in a real Ledger.
-func enter(p Promise, epoch int64, stamp lease.Reading, promises step) Promise {
+func enter(p Promise, epoch int64, stamp lease.Reading, promises step, skew time.Duration) Promise {
 	key := types.NamespacedName{Namespace: fleetName, Name: "ns"}
 	l := NewLedger()
 	l.promises[key] = p
-	l.enter(key, epoch, stamp, promises.promis)
+	l.enter(key, epoch, stamp, promises.promis, skew)
 	return l.Promise(key)
 }

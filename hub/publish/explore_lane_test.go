@@ -70,7 +70,7 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 	r = n.change(x)
 	r.lanes[m] = &l
 	if st.promis > 0 {
-		r.promise = enter(r.promise, l.want.Term.Epoch, st.stamp, st)
+		r.promise = enter(r.promise, l.want.Term.Epoch, st.stamp, st, l.timings.Skew)
 	}
 	said, _ := wire.Read(st.lease)
 	st.newest = r.past.newest

@@ -51,8 +51,10 @@ const (
 	exploredH     = 2
 )
 
-// origin is when the explored world begins, off the minute that epochs count from, and not in the first of them.
-var origin = zero.Add(10*time.Minute + 20*unit)
+// origin is when the explored world begins: before the seconds that epochs start from, so that an epoch is one above
+// the highest that is known, and does not tell the time. That it would start from the seconds if nothing
+// were known is for the simulations.
+var origin = zero.AddDate(-2, 0, 0)
 
 const (
 	replicas = 2
@@ -207,5 +209,7 @@ func (e *explorer) sent(r *replica, closed bool) election.Sent {
 	if e.broken.stampsNotCounted {
 		p = Promise{Settled: true}
 	}
-	return election.Sent{Until: p.Until, BootUntil: p.BootUntil, Settled: p.Settled, Closed: closed}
+	return election.Sent{
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Settled: p.Settled, Closed: closed,
+	}
 }

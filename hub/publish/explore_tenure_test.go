@@ -213,7 +213,7 @@ func (e *explorer) release(s *scene, x int) *scene {
 // state gathers what the real election asks for.
 func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 	st := election.State{
-		Record: *s.record, Sent: e.sent(r, closed), Highest: r.highest, Standing: r.standing,
+		Record: *s.record, Sent: e.sent(r, closed), Highest: max(r.highest, e.firstEpoch-1), Standing: r.standing,
 		Released: e.hasReleased(s, r),
 		Mine:     s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
 	}

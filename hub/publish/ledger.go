@@ -16,6 +16,9 @@ type Promise struct {
 	Until time.Time
 	// BootUntil is the latest boot reading at a send + the duration sent.
 	BootUntil time.Duration
+	// Skew is an ε so large that nobody acts any more by anything promised when it has passed after Until, and
+	// after BootUntil: each promise stands for as long as was right under the policy that it was sent under.
+	Skew time.Duration
 	// Epoch is that of the last stamp sent.
 	Epoch int64
 	// Settled says that no promise is open that ends later than the last one sent.
@@ -33,12 +36,15 @@ func NewLedger() *Ledger {
 	return &Ledger{promises: map[types.NamespacedName]Promise{}}
 }
 
-// enter notes a stamp that is about to be sent.
-func (l *Ledger) enter(key types.NamespacedName, epoch int64, stamp lease.Reading, d time.Duration) {
+// enter notes a stamp that is about to be sent, under a policy of that ε.
+func (l *Ledger) enter(key types.NamespacedName, epoch int64, stamp lease.Reading, d, skew time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.promises[key]
 	until := stamp.Wall.Add(d)
+	if skew > p.Skew || !until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp.Boot+d+skew >= p.BootUntil+p.Skew {
+		p.Skew = skew // a smaller one once this outlasts all that was sent under the larger
+	}
 	p.Settled = !until.Before(p.Until)
 	if p.Settled {
 		p.Until = until

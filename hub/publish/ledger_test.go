@@ -2,22 +2,23 @@ package publish
 
 import (
 	"testing"
+	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
 )
 
 func TestLedger(t *testing.T) {
 	l, key, other := NewLedger(), keyOf("a"), keyOf("b")
-	l.enter(key, 20, at(0), 60*second)
-	l.enter(key, 20, at(10), 15*second)
+	l.enter(key, 20, at(0), 60*second, second)
+	l.enter(key, 20, at(10), 15*second, second)
 	if p := l.Promise(key); p.Until != wall(60) || p.BootUntil != 1060*second || p.Settled {
 		t.Errorf("after a shorter promise: %+v", p)
 	}
-	l.enter(key, 21, lease.Reading{Wall: wall(-100), Boot: 2000 * second}, 15*second)
+	l.enter(key, 21, lease.Reading{Wall: wall(-100), Boot: 2000 * second}, 15*second, second)
 	if p := l.Promise(key); p.Until != wall(60) || p.BootUntil != 2015*second || p.Epoch != 21 {
 		t.Errorf("after a step back of the wall clock: %+v", p)
 	}
-	l.enter(key, 21, at(50), 15*second)
+	l.enter(key, 21, at(50), 15*second, second)
 	if p := l.Promise(key); p.Until != wall(65) || !p.Settled {
 		t.Errorf("after a longer promise: %+v", p)
 	}
@@ -27,6 +28,39 @@ func TestLedger(t *testing.T) {
 	l.Forget(key)
 	if p := l.Promise(key); p != (Promise{}) {
 		t.Errorf("after it was forgotten: %+v", p)
+	}
+}
+
+// Rule 5: a changed policy never shortens what was promised, by D or by ε.
+func TestTheLedgerRemembersAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *testing.T) {
+	type sent struct {
+		at      lease.Reading
+		d, skew time.Duration
+	}
+	backwards := func(seconds, boot float64) lease.Reading {
+		return lease.Reading{Wall: wall(seconds), Boot: at(boot).Boot}
+	}
+	for name, test := range map[string]struct {
+		sent []sent
+		want time.Duration
+	}{
+		"the only one":               {[]sent{{at(0), 15 * second, 2 * second}}, 2 * second},
+		"a larger one counts now":    {[]sent{{at(0), 15 * second, second}, {at(0), 3 * second, 2 * second}}, 2 * second},
+		"a smaller one not yet":      {[]sent{{at(0), 15 * second, 5 * second}, {at(3.999), 15 * second, second}}, 5 * second},
+		"but once it outlasts":       {[]sent{{at(0), 15 * second, 5 * second}, {at(4), 15 * second, second}}, second},
+		"not with a shorter D":       {[]sent{{at(0), 15 * second, 5 * second}, {at(4), 14 * second, second}}, 5 * second},
+		"nor on the wall clock only": {[]sent{{at(0), 15 * second, 5 * second}, {backwards(4, 3.9), 15 * second, second}}, 5 * second},
+		"nor on the boot clock only": {[]sent{{at(0), 15 * second, 5 * second}, {backwards(3.9, 4), 15 * second, second}}, 5 * second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, key := NewLedger(), keyOf("a")
+			for _, s := range test.sent {
+				l.enter(key, 20, s.at, s.d, s.skew)
+			}
+			if got := l.Promise(key).Skew; got != test.want {
+				t.Errorf("ε %v, want %v", got, test.want)
+			}
+		})
 	}
 }
 

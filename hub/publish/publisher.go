@@ -340,7 +340,7 @@ func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
 	s := l.next(now, p.MayStamp(now), fresh)
 	s.newest = p.past.newest
 	if s.promis > 0 {
-		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.stamp, s.promis)
+		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.stamp, s.promis, l.timings.Skew)
 	}
 	if s.after > 0 {
 		p.Queue.AddAfter(key, s.after)

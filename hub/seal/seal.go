@@ -1,6 +1,7 @@
 // Package seal keeps what a fleet's copies are sealed with: a Secret in the fleet's
 // namespace that `clusterctl move` takes along. It also remembers the largest D that
-// was ever sent, for the day on which the records are lost.
+// was ever sent, for the day on which the records are lost, and the largest ε under which
+// anything was.
 package seal
 
 import (
@@ -9,6 +10,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -29,6 +31,7 @@ const SecretName = "leasecast-seal"
 const (
 	dataKey     = "key"
 	dataLargest = "largest-lease-duration-seconds"
+	dataSkew    = "largest-max-clock-skew"
 	keySize     = 32
 	callTimeout = 10 * time.Second
 )
@@ -43,6 +46,9 @@ type Seal struct {
 	Key lease.Key
 	// Largest is the largest D that any copy of the fleet can have carried.
 	Largest time.Duration
+	// LargestSkew is the largest ε of any policy under which a copy of the fleet can have been
+	// sent: a takeover counts with it, because nothing else tells it.
+	LargestSkew time.Duration
 }
 
 // Store reads and writes the seals of all fleets. It is safe for concurrent use.
@@ -118,17 +124,17 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 	return seal, nil
 }
 
-// Raise sees to it that the Secret remembers a D at least this large. Call it before
-// any record or copy carries it. A Secret that was deleted is made again with the key in
+// Raise sees to it that the Secret remembers a D and an ε at least this large. Call it before
+// any record or copy depends on them; it costs nothing as long as there is nothing to raise. A Secret that was deleted is made again with the key in
 // use; one with another key is ErrBroken.
-func (s *Store) Raise(ctx context.Context, fleet string, d time.Duration) error {
+func (s *Store) Raise(ctx context.Context, fleet string, d, skew time.Duration) error {
 	seal, err := s.Load(ctx, fleet)
-	if err != nil || d <= seal.Largest {
+	if err != nil || d <= seal.Largest && skew <= seal.LargestSkew {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if seal, err = s.raise(ctx, fleet, Seal{Key: seal.Key, Largest: d}); err != nil {
+	if seal, err = s.raise(ctx, fleet, Seal{Key: seal.Key, Largest: max(d, seal.Largest), LargestSkew: max(skew, seal.LargestSkew)}); err != nil {
 		return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
 	s.keep(fleet, seal)
@@ -152,10 +158,11 @@ func (s *Store) raise(ctx context.Context, fleet string, want Seal) (Seal, error
 		return Seal{}, err
 	case !bytes.Equal(found.Key, want.Key):
 		return Seal{}, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
-	case found.Largest >= want.Largest:
+	case found.Largest >= want.Largest && found.LargestSkew >= want.LargestSkew:
 		return found, nil // somebody else raised it
 	}
-	secret.Data[dataLargest] = secretOf(fleet, want).Data[dataLargest]
+	want.Largest, want.LargestSkew = max(want.Largest, found.Largest), max(want.LargestSkew, found.LargestSkew)
+	maps.Copy(secret.Data, secretOf(fleet, want).Data)
 	return want, s.writer.Update(ctx, &secret)
 }
 
@@ -170,7 +177,7 @@ func (s *Store) keep(fleet string, seal Seal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.seals[fleet]; bytes.Equal(known.Key, seal.Key) {
-		seal.Largest = max(seal.Largest, known.Largest) // calls may end in any order
+		seal.Largest, seal.LargestSkew = max(seal.Largest, known.Largest), max(seal.LargestSkew, known.LargestSkew) // calls may end in any order
 	}
 	s.seals[fleet] = seal
 }
@@ -188,6 +195,7 @@ func secretOf(fleet string, seal Seal) *corev1.Secret {
 		Data: map[string][]byte{
 			dataKey:     seal.Key,
 			dataLargest: []byte(strconv.FormatInt(int64(seal.Largest/time.Second), 10)),
+			dataSkew:    []byte(seal.LargestSkew.String()),
 		},
 	}
 }
@@ -202,5 +210,9 @@ func parse(secret *corev1.Secret) (Seal, error) {
 	if err != nil || seconds < 0 {
 		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds", ErrBroken, dataLargest)
 	}
-	return Seal{Key: key, Largest: time.Duration(seconds) * time.Second}, nil
+	skew, err := time.ParseDuration(string(secret.Data[dataSkew]))
+	if err != nil || skew < 0 {
+		return Seal{}, fmt.Errorf("%w: %s must be a duration, such as 1s", ErrBroken, dataSkew)
+	}
+	return Seal{Key: key, Largest: time.Duration(seconds) * time.Second, LargestSkew: skew}, nil
 }

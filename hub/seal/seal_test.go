@@ -140,6 +140,9 @@ var broken = map[string]func(*corev1.Secret){
 	"a negative number": put("largest-lease-duration-seconds", "-15"),
 	"a huge number":     put("largest-lease-duration-seconds", "99999999999999999999"),
 	"a duration":        put("largest-lease-duration-seconds", "15s"),
+	"no largest ε":      drop("largest-max-clock-skew"),
+	"an ε without unit": put("largest-max-clock-skew", "1"),
+	"a negative ε":      put("largest-max-clock-skew", "-1s"),
 	"nothing":           func(s *corev1.Secret) { s.Data = nil },
 }
 
@@ -165,7 +168,7 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 			store := s.store()
 			_, err := store.Load(t.Context(), fleet)
 			quiet(t, err)
-			quiet(t, store.Raise(t.Context(), fleet, 60*second))
+			quiet(t, store.Raise(t.Context(), fleet, 60*second, second))
 			if s.writes > 0 {
 				t.Errorf("%d writes", s.writes)
 			}
@@ -188,7 +191,7 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.secret()
-			quiet(t, store.Raise(t.Context(), fleet, 60*second))
+			quiet(t, store.Raise(t.Context(), fleet, 60*second, second))
 			if after := s.secret(); after.ResourceVersion != before.ResourceVersion {
 				t.Error("it was written")
 			}
@@ -222,7 +225,7 @@ func TestRaise(t *testing.T) {
 				}
 				return nil
 			})
-			if err := store.Raise(t.Context(), fleet, 60*second); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
+			if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
 				t.Errorf("error: %v", err)
 			}
 			if got := s.loads(store); got.Largest != 15*second {
@@ -231,6 +234,27 @@ func TestRaise(t *testing.T) {
 			s.hears(nil)
 			s.raises(store, 60*second)
 			s.remembers("60")
+		},
+		"remembers D and ε each for itself": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store, other := s.store(), s.store()
+			s.loads(other)
+			for _, r := range []struct {
+				store   *seal.Store
+				d, skew time.Duration
+			}{
+				{store, 3 * second, 1500 * time.Millisecond}, // a larger ε with a shorter D
+				{other, 60 * second, 250 * time.Millisecond}, // and the other way round, by one that has not seen it
+			} {
+				if err := r.store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, got := range []seal.Seal{s.loads(other), s.loads(s.store())} {
+				if got.Largest != 60*second || got.LargestSkew != 1500*time.Millisecond {
+					t.Errorf("D %v, ε %v", got.Largest, got.LargestSkew)
+				}
+			}
 		},
 		"writes nothing for what is remembered": func(t *testing.T) {
 			s := newServer(t, theSecret())
@@ -285,7 +309,7 @@ func TestRaise(t *testing.T) {
 				}
 				return nil
 			})
-			if err := store.Raise(t.Context(), fleet, 30*second); !apierrors.IsConflict(err) {
+			if err := store.Raise(t.Context(), fleet, 30*second, second); !apierrors.IsConflict(err) {
 				t.Errorf("error: %v", err)
 			}
 			s.remembers("60")
@@ -318,7 +342,7 @@ func TestRaise(t *testing.T) {
 			if err := s.Update(s.context(), other); err != nil {
 				t.Fatal(err)
 			}
-			err := store.Raise(t.Context(), fleet, 60*second)
+			err := store.Raise(t.Context(), fleet, 60*second, second)
 			if !errors.Is(err, seal.ErrBroken) || strings.Contains(err.Error(), "for tests") || !strings.Contains(err.Error(), "restart the hub") {
 				t.Errorf("error: %v", err)
 			}
@@ -344,7 +368,7 @@ func TestRaise(t *testing.T) {
 			for i := range 30 {
 				wg.Go(func() {
 					d := time.Duration(i+1) * second
-					for store.Raise(t.Context(), fleet, d) != nil { // a conflict is the caller's to try again
+					for store.Raise(t.Context(), fleet, d, second) != nil { // a conflict is the caller's to try again
 						if t.Context().Err() != nil {
 							return
 						}

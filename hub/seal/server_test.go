@@ -130,7 +130,7 @@ func (s *server) loads(store *seal.Store) seal.Seal {
 
 func (s *server) raises(store *seal.Store, d time.Duration) {
 	s.t.Helper()
-	if err := store.Raise(s.t.Context(), fleet, d); err != nil {
+	if err := store.Raise(s.t.Context(), fleet, d, second); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -149,6 +149,7 @@ func theSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
 		Data: map[string][]byte{
 			"key":                            []byte("only for tests, of exactly 32 B."),
 			"largest-lease-duration-seconds": []byte("15"),
+			"largest-max-clock-skew":         []byte("1s"),
 		},
 	}
 	for _, change := range changes {
