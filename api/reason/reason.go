@@ -88,7 +88,7 @@ const (
 	OtherHub Reason = "OtherHub"
 	// Unguarded: the policy that protects the Leases does not stand in the cluster.
 	Unguarded Reason = "Unguarded"
-	// Unwritable: a copy cannot be stored as it is.
+	// Unwritable: a copy cannot be stored as it is, or something in the cluster changes it on its way.
 	Unwritable Reason = "Unwritable"
 	// NameTooLong: `<cluster>.<fleet>` is longer than a holderIdentity or label allows.
 	NameTooLong Reason = "NameTooLong"

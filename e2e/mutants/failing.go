@@ -8,7 +8,8 @@ const (
 
 // What must notice the mutants of clusters that answer and cannot be written, and of clocks that were ahead.
 var (
-	writing    = tests{"./hub/publish", "^(TestWritesThatFail|TestALostCopyIsToldOf)"}
+	writing    = tests{"./hub/publish", "^(TestWritesThatFail|TestALostCopyIsToldOf|TestWritesThatAreChanged)"}
+	changing   = tests{"./hub/controller", "^TestAClusterThatChangesWhatIsWritten$"}
 	refusing   = tests{"./hub/controller", "^TestAClusterThatCannotBeWritten$"}
 	stamping   = tests{"./hub/publish", "^(TestStampsOfTheFuture|TestACopyThatIsToBeFresher)"}
 	tomorrow   = tests{"./hub/controller", "^(TestTheHubsClockIsPutRight|TestARecordThatDrainsSinceTomorrow)$"}
@@ -22,7 +23,12 @@ var failing = []mutant{
 	{"failing: it counts where nobody finds out that it is over", simulation, []edit{{candidatesGo, "	case m.facts.Failing == \"\", r.Epoch == 0:\n", "	case m.facts.Failing == \"\":\n"}}},
 	{"failing: an outage that is over is held against whoever led", recovering, []edit{{failingGo, "	if !l.tried {\n", "	if false {\n"}}},
 	{"failing: what was found out once is never asked again", writing, []edit{{failingGo, "	l.lookAgain = now.Boot + recheck\n", ""}}},
-	{"failing: a read tells that writes succeed", writing, []edit{{answerGo, "		l.made, l.conflicts = obj.UID, 0\n		l.wrote()\n	}", "		l.made, l.conflicts = obj.UID, 0\n	}\n	l.wrote()"}}},
+	{"failing: a read tells that writes succeed", writing, []edit{{answerGo, "		return l.stored(s)\n", "		pause := l.stored(s)\n		if s.action == read {\n			l.wrote()\n		}\n		return pause\n"}}},
+	{"failing: what is changed on its way is written again at once", changing, []edit{{laneGo, "	case l.rests(now):\n", "	case l.rests(now) && !may:\n"}, {failingGo, "	pause := min(pauseSilent<<min(l.vain, 10), recheck)\n", "	pause := time.Duration(0)\n"}}},
+	{"failing: what is changed on its way is written again as soon as a watch shows it", writing, []edit{{laneGo, "	case l.rests(now):\n", "	case l.rests(now) && !may:\n"}}},
+	{"failing: what is changed on its way is as good as what was written", changing, []edit{{failingGo, "	if l.known.sealed && l.known.labelled && ", "	if l.known.labelled && "}}},
+	{"failing: an old copy that is stored in the place of a new one is as good", writing, []edit{{failingGo, " && l.known.lease.Spec.RenewTime.Equal(s.lease.Spec.RenewTime) {", " {"}}},
+	{"failing: a label that only people read makes a cluster unfit", changing, []edit{{"api/lease/wire/wire.go", "return l.Labels[v1alpha1.ManagedLabel] == \"true\" }", "return l.Labels[v1alpha1.ManagedLabel] == \"true\" && l.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByValue }"}}},
 	{"failing: a write without an answer that was carried out has failed", writing, []edit{{laneGo, "		l.wrote() // also if the answer was lost\n		return l.untilSeen(now)", "		return l.untilSeen(now)"}}},
 	{"failing: what fails for long is tried as often as ever", writing, []edit{{failingGo, "l.vain > impatience", "false"}}},
 	{"failing: it is remembered where nothing is written any more", writing, []edit{{laneGo, "a.Role == lease.Absent {\n		l.wrote()", "a.Role == lease.Absent && t.Bound < 0 {\n		l.wrote()"}}},

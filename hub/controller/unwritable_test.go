@@ -3,10 +3,12 @@ package controller
 import (
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -213,4 +215,65 @@ func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
 			}
 		}
 	}
+}
+
+// changes has something in a member change all copies that are written there.
+func (m *member) changes(how func(*coordinationv1.Lease)) {
+	before := m.noted
+	m.noted = func(old, obj *coordinationv1.Lease) {
+		if managed(obj) {
+			obj.Labels, obj.Annotations = maps.Clone(obj.Labels), maps.Clone(obj.Annotations)
+			how(obj)
+		}
+		before(old, obj)
+	}
+}
+
+// What changes copies on their way, as an admission webhook may, would change each that puts them right.
+func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
+	t.Run("does not lead, says why, and is written seldom", func(t *testing.T) {
+		w := calmWorld(t, 3)
+		ns, old := w.spaces[0], w.leader(w.spaces[0]).m
+		noted := old.noted
+		old.changes(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "" })
+		w.run(w.now + 2*w.timings.Duration)
+		if !w.ledWithin(ns, w.settle()) || w.leader(ns).m == old {
+			t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+		}
+		w.run(w.now + 10*time.Second)
+		version := old.version
+		w.run(w.now + time.Minute)
+		if n := old.version - version; n > 60*int64(len(w.spaces)) {
+			t.Errorf("it was written %d times in a minute", n)
+		}
+		for _, c := range w.hub.records[ns].Status.Candidates {
+			if c.Name == old.name && (c.Eligible || c.Reason != reason.Unwritable || !strings.Contains(c.Message, ns+"/leasecast")) {
+				t.Errorf("the candidate is %+v", c)
+			}
+		}
+		old.noted = noted
+		w.run(w.now + 5*time.Second)
+		for _, c := range w.hub.records[ns].Status.Candidates {
+			if !c.Eligible {
+				t.Errorf("the candidate is %+v, although nothing changes what is written any more", c)
+			}
+		}
+	})
+	t.Run("leads on if that is a label that only people read", func(t *testing.T) {
+		w := calmWorld(t, 3)
+		ns, old := w.spaces[0], w.leader(w.spaces[0]).m
+		for _, m := range w.members {
+			m.changes(func(l *coordinationv1.Lease) { l.Labels[v1alpha1.ManagedByLabel] = "platform-team" })
+		}
+		version := old.version
+		for range 60 {
+			w.run(w.now + time.Second)
+			if l := w.leader(ns); l == nil || l.m != old {
+				t.Fatal("the leader does not lead on")
+			}
+		}
+		if n := old.version - version; n > 70*int64(len(w.spaces)) {
+			t.Errorf("it was written %d times in a minute", n)
+		}
+	})
 }

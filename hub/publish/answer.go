@@ -59,7 +59,7 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 	switch v {
 	case answered:
 		l.take(s, obj)
-		return 0
+		return l.stored(s)
 	case conflict:
 		l.doubt()
 		if l.conflicts++; l.conflicts > 1 {
@@ -78,7 +78,7 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 	if v == refused {
 		pause = pauseRefused
 	}
-	if s.action == create || s.action == update {
+	if s.writes() {
 		return l.failed(problem, err.Error(), pause)
 	}
 	return pause
@@ -87,9 +87,8 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 // take takes in what a request found or left behind; nil for nothing. If the watch has
 // told of something else since, a read must say which is the newer.
 func (l *lane) take(s step, obj *coordinationv1.Lease) {
-	if s.action == create || s.action == update {
+	if s.writes() {
 		l.made, l.conflicts = obj.UID, 0
-		l.wrote()
 	}
 	k := l.known
 	switch {

@@ -5,7 +5,11 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
+
+// writes reports whether the step writes a copy.
+func (s step) writes() bool { return s.action == create || s.action == update }
 
 // failed takes in that a copy could not be written. It returns how long to wait before the next try:
 // a link that heals is to be noticed at once, but what has failed for long does not heal in a moment.
@@ -18,7 +22,31 @@ func (l *lane) failed(why reason.Reason, words string, pause time.Duration) time
 }
 
 // wrote takes in that a copy was written.
-func (l *lane) wrote() { l.vain, l.facts.Failing, l.facts.Failure = 0, "", "" }
+func (l *lane) wrote() { l.vain, l.rest, l.facts.Failing, l.facts.Failure = 0, 0, "", "" }
+
+// stored judges what the member made of a copy that was to be written. Something there may have changed it, so
+// that it is not what readers and hubs have to find, and will change the next one, too. It returns how long to
+// wait before that, each time twice as long; no news of the copy has it written earlier.
+func (l *lane) stored(s step) time.Duration {
+	if !s.writes() || !l.known.read || l.known.lease == nil {
+		return 0 // if anything was written, a read will tell
+	}
+	if l.known.sealed && l.known.labelled && l.known.lease.Spec.RenewTime.Equal(s.lease.Spec.RenewTime) {
+		l.wrote()
+		return 0
+	}
+	pause := min(pauseSilent<<min(l.vain, 10), recheck)
+	l.rest = s.decided + pause
+	l.failed(reason.Unwritable, "the cluster stored another Lease "+l.namespace+"/"+l.name+" than was written: "+
+		"find what changes it, as a mutating admission webhook, and exempt Leases with the label "+v1alpha1.ManagedLabel, pause)
+	l.facts.Problem, l.facts.Message = l.facts.Failing, l.facts.Failure
+	return pause
+}
+
+// rests reports whether the lane has to wait before it writes again what will be changed on its way.
+func (l *lane) rests(now lease.Reading) bool {
+	return now.Boot < l.rest && l.want.Role != lease.Absent
+}
 
 // impatience is how many writes in a row may fail before the pauses become longer.
 const impatience = 10

@@ -1,10 +1,15 @@
 package publish
 
 import (
+	"strings"
 	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // Whoever decides who leads has to know where copies cannot be written, and where they can be again.
@@ -90,6 +95,76 @@ func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 			r.next(again).failed(errTimeout, pauseSilent)
 			r.assign(lease.Lead, term("east", 21))
 			r.next("read").answered().next(again)
+		},
+	})
+}
+
+// altered carries the pending write out, as in a member where something changes it on its way, and hands its
+// answer over, after which the lane must pause.
+func (r *rig) altered(pause time.Duration, change func(*coordinationv1.Lease)) *rig {
+	r.t.Helper()
+	if _, err := r.carry(); err != nil {
+		r.t.Fatal(err)
+	}
+	change(r.there)
+	if got := r.lane.settle(r.pending, r.there.DeepCopy(), nil); got != pause {
+		r.t.Fatalf("the lane pauses for %v, want %v", got, pause)
+	}
+	return r
+}
+
+func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
+	unwritable := Facts{Failing: reason.Unwritable, Problem: reason.Unwritable}
+	strip := func(l *coordinationv1.Lease) { l.Labels = nil }
+	unseal := func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "" }
+	run(t, map[string]func(*rig){
+		"are told of, with what to do": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal).facts(unwritable)
+			r.next("wait 100ms").facts(unwritable)
+			for _, words := range []string{"Lease ns/leasecast", "admission webhook", v1alpha1.ManagedLabel} {
+				if !strings.Contains(r.lane.facts.Message, words) {
+					r.t.Errorf("%q does not name %q", r.lane.facts.Message, words)
+				}
+			}
+		},
+		"are repeated less and less often, whatever a watch tells meanwhile": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, strip)
+			const ms = time.Millisecond
+			pauses := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2 * second, 2 * second}
+			for i, pause := range pauses[:len(pauses)-1] {
+				r.show()
+				r.now = lease.Reading{Wall: r.now.Wall.Add(pause / 2), Boot: r.now.Boot + pause/2}
+				r.next("wait " + (pause / 2).String())
+				r.now = lease.Reading{Wall: r.now.Wall.Add(pause / 2), Boot: r.now.Boot + pause/2}
+				r.pending = r.lane.next(r.now, true, true)
+				r.altered(pauses[i+1], strip)
+			}
+		},
+		"until one is stored as it is": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal)
+			r.at(0.1).next("update west 20 stamp 100ms for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			edited(r)
+			r.next("update west 20 stamp 100ms for 15s").altered(100*time.Millisecond, unseal)
+		},
+		"are removed at once if nothing asks for them any more": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal)
+			r.assign(lease.Absent, lease.Term{})
+			r.next("remove")
+		},
+		"also where the old copy is what is stored": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			old := r.there.DeepCopy()
+			r.at(10).next("update west 20 stamp 10s for 15s").altered(100*time.Millisecond, func(l *coordinationv1.Lease) { l.Spec = old.Spec; l.Annotations = old.Annotations })
+		},
+		"a label that only people read is no matter": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(0, func(l *coordinationv1.Lease) { l.Labels[v1alpha1.ManagedByLabel] = "somebody" })
+			r.next("wait").facts(Facts{InPlace: true})
 		},
 	})
 }

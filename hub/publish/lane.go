@@ -89,13 +89,14 @@ const (
 
 // step is the next request of a lane, or how long it has nothing to do.
 type step struct {
-	action action
-	lease  *coordinationv1.Lease // what to create, update or remove
-	stamp  lease.Reading         // a promise that this request carries
-	promis time.Duration         // how long that promise is; zero: none
-	fresh  time.Time             // the Fresh that this request is to satisfy
-	seen   int                   // how much the watch had told when this was decided
-	after  time.Duration         // idle: when to look again; zero: only events matter
+	action  action
+	lease   *coordinationv1.Lease // what to create, update or remove
+	stamp   lease.Reading         // a promise that this request carries
+	promis  time.Duration         // how long that promise is; zero: none
+	fresh   time.Time             // the Fresh that this request is to satisfy
+	seen    int                   // how much the watch had told when this was decided
+	decided time.Duration         // boot reading of the decision
+	after   time.Duration         // idle: when to look again; zero: only events matter
 
 	revokes int64  // the epoch that this request ends; zero: none
 	before  known  // what was known when this was decided
@@ -122,6 +123,7 @@ type lane struct {
 	seen      int           // how often the watch told something new
 	conflicts int           // in a row
 	vain      int           // writes in a row that failed
+	rest      time.Duration // boot reading until which nothing is written; zero: it may be
 	tried     bool          // since the copy was lost, whether it can be written
 	future    time.Time     // a stamp of the future that stands
 	since     time.Duration // boot reading when it was first found to be one
@@ -244,7 +246,7 @@ func (l *lane) next(now lease.Reading, may, answered bool) step {
 	s := l.decide(now, may, answered)
 	if s.action != idle {
 		l.facts.InPlace, l.facts.Problem, l.facts.Message = before.InPlace, before.Problem, before.Message
-		s.fresh, s.seen, s.before = l.want.Fresh, l.seen, l.known
+		s.fresh, s.seen, s.before, s.decided = l.want.Fresh, l.seen, l.known, now.Boot
 	}
 	return s
 }
@@ -265,6 +267,9 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 			l.lookAgain = now.Boot + recheck
 		}
 		return step{after: l.lookAgain - now.Boot}
+	case l.rests(now):
+		l.facts.Problem, l.facts.Message = l.facts.Failing, l.facts.Failure
+		return step{after: l.rest - now.Boot}
 	}
 	switch l.want.Role {
 	case lease.Absent:
@@ -393,7 +398,7 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 	term := l.want.Term
 	term.Renewed = now.Wall
 	s := l.write(term)
-	if s.action == create || s.action == update {
+	if s.writes() {
 		s.stamp, s.promis = now, term.Duration
 		l.stampedEpoch, l.stamped = term.Epoch, term
 	}

@@ -91,16 +91,10 @@ func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
 	return c, l.Annotations[v1alpha1.SealAnnotation]
 }
 
-// Labelled reports whether a Lease has the labels of a copy. They are not sealed, but a copy
-// without them is seen by no reader.
-func Labelled(l *coordinationv1.Lease) bool {
-	for key, value := range labels {
-		if l.Labels[key] != value {
-			return false
-		}
-	}
-	return true
-}
+// Labelled reports whether a Lease has the label by which readers find copies. It is not sealed, but a copy
+// without it is seen by no reader. The other label says to people who writes it; whoever changes that one has it
+// changed until the next write.
+func Labelled(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
 
 // Ours reports whether a Lease was made by a hub, even if someone has edited it
 // since: it carries any of the marks that only a hub writes. A Lease without them

@@ -247,8 +247,8 @@ func TestACopyIsLabelledIfReadersSeeIt(t *testing.T) {
 		"with more labels":        {func(l *coordinationv1.Lease) { l.Labels["example.com/team"] = "a" }, true},
 		"without our label":       {func(l *coordinationv1.Lease) { delete(l.Labels, "leasecast.dev/managed") }, false},
 		"with it changed":         {func(l *coordinationv1.Lease) { l.Labels["leasecast.dev/managed"] = "True" }, false},
-		"without the common one":  {func(l *coordinationv1.Lease) { delete(l.Labels, "app.kubernetes.io/managed-by") }, false},
-		"with that one changed":   {func(l *coordinationv1.Lease) { l.Labels["app.kubernetes.io/managed-by"] = "Helm" }, false},
+		"without the common one":  {func(l *coordinationv1.Lease) { delete(l.Labels, "app.kubernetes.io/managed-by") }, true},
+		"with that one changed":   {func(l *coordinationv1.Lease) { l.Labels["app.kubernetes.io/managed-by"] = "Helm" }, true},
 		"without any labels":      {func(l *coordinationv1.Lease) { l.Labels = nil }, false},
 		"without any annotations": {func(l *coordinationv1.Lease) { l.Annotations = nil }, true},
 	}
