@@ -129,6 +129,25 @@ func TestStories(t *testing.T) {
 			w.hub.policies = []*v1alpha1.LeadershipPolicy{w.newPolicy("p1", 2, w.spaces, durations[0], leaseNames[1])}
 			w.hubChanged()
 		},
+		"the policy goes after a takeover, for longer than anything is remembered, and comes back": func(w *world) {
+			for _, r := range w.replicas {
+				r.crash() // the next tenure finds copies
+			}
+			w.lead()
+			policies := w.hub.policies
+			w.hub.policies = nil
+			w.hubChanged()
+			w.run(w.now + 4*w.timings.Duration)
+			for _, ns := range w.spaces {
+				versions := len(w.hub.history[ns])
+				w.run(w.now + w.timings.Duration)
+				if made := len(w.hub.history[ns]) - versions; made > 0 || w.hub.records[ns] != nil {
+					w.stuck("%s: nobody manages it any more, and its record was written %d times", ns, made)
+				}
+			}
+			w.hub.policies = policies
+			w.hubChanged()
+		},
 		"a record is edited to an epoch beyond all that fit into a Lease, while no hub runs": func(w *world) {
 			w.editAll(func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch = math.MaxInt64 })
 		},

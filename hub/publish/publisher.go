@@ -228,14 +228,17 @@ func (p *Publisher) Close(namespace string) {
 	}
 }
 
-// Forget drops the lanes of a namespace of which nothing is left: no record, no promise, and no
-// copy in this member. A lane that has still something to find out stays.
+// Forget drops what is known of a namespace of which nothing is left: no record, no promise, and no epoch that the
+// seconds have not outlived. So what was found at the start does not count any more: or a record would be made of
+// it again. A lane stays that still has something to find out or a copy to remove.
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.initial = slices.DeleteFunc(slices.Clone(p.initial), func(c lease.Copy) bool { return c.Namespace == namespace })
 	for key, l := range p.lanes {
 		asks := p.scout != nil && *p.scout == key
-		if key.Namespace == namespace && l.want.Role == lease.Absent && l.known.read && l.known.lease == nil && !l.parked && !asks {
+		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
+		if key.Namespace == namespace && idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
 			delete(p.lanes, key)
 		}
 	}
