@@ -1,0 +1,67 @@
+package publish
+
+import (
+	"testing"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+func TestForget(t *testing.T) {
+	bubble(t, map[string]func(*world){
+		"what is forgotten takes no memory, once nothing is left of it": func(w *world) {
+			w.start()
+			w.assignFollow("a")
+			w.assignFollow("b")
+			after(0)
+			w.Forget("a")
+			if len(w.lanes) != 2 {
+				w.t.Error("a copy that stands was forgotten")
+			}
+			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			w.Forget("a")
+			if len(w.lanes) != 2 {
+				w.t.Error("a copy was forgotten before it was removed")
+			}
+			after(0)
+			w.Forget("a")
+			if _, there := w.lanes[keyOf("a")]; there || len(w.lanes) != 1 {
+				w.t.Errorf("%d lanes are left", len(w.lanes))
+			}
+			w.stop()
+		},
+		"what is forgotten leaves nothing of what was found at the start": func(w *world) {
+			for _, ns := range []string{"a", "b"} {
+				w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = ns }), testKey)
+			}
+			w.start()
+			found, _ := w.Initial()
+			w.Forget("a")
+			if left, read := w.Initial(); !read || len(left) != 1 || left[0].Namespace != "b" {
+				w.t.Errorf("%+v is left, read: %v", left, read)
+			}
+			if len(found) != 2 || found[0].Namespace == found[1].Namespace {
+				w.t.Errorf("what was asked for before has changed: %+v", found)
+			}
+			w.stop()
+		},
+		"a lane that held still where nothing was is forgotten": func(w *world) {
+			w.start()
+			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold, Term: term("east", 20)}, testTimings)
+			after(0)
+			w.Forget("a")
+			if len(w.lanes) != 1 {
+				w.t.Error("a lane was forgotten that does not know what is there")
+			}
+			w.assignFollow("a") // it finds out that there is nothing
+			after(0)
+			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			after(0)
+			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold, Term: term("east", 30)}, testTimings)
+			w.Forget("a")
+			if len(w.lanes) != 0 {
+				w.t.Errorf("%d lanes are left", len(w.lanes))
+			}
+			w.stop()
+		},
+	})
+}
