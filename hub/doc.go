@@ -8,7 +8,7 @@
 //   - fleet: a CAPI Cluster and its kubeconfig Secret become a connected member;
 //   - health: what was observed of a member becomes healthy, unhealthy or unknown;
 //   - skew: how far a member's clocks are from the hub's, by what the member says anyway;
-//   - election: the rules, pure functions; start reading there;
+//   - election: the rules by their numbers, as pure functions; start reading there;
 //   - controller: gathers, asks the election, persists, and assigns copies;
 //   - publish: writes the copies of one member and renews the leader's;
 //   - guard: the admission policy that protects the copies in each member;

@@ -27,7 +27,50 @@
 // names nobody, and the next grant comes when all readers have released the term, or
 // when the bound has passed.
 //
-// # Where each rule of the protocol lives
+// # The protocol
+//
+// D is how long a stamp lets a reader act, r the renew interval, τ the timeout of a request, ε twice the largest
+// error of any clock, h the duration of the hub's own election. A tenure is one replica's unbroken right to
+// write, a term one cluster's lead of one namespace, its epoch the number that fences it. Comments, tests and
+// mutants name the rules by their numbers.
+//
+//  1. One reading. The clock is read once before a request is sent: that is the stamp, and what is compared with the
+//     tenure's deadline, which is counted from before the election's last renewal was sent, + h. A replica
+//     stops stamping before it gives up its election, and gives it up no earlier than what it inherited has ended.
+//  2. Record first. Leader, epoch, D and phase, and a revocation, are persisted by compare-and-swap before any copy
+//     tells of them. So are the largest D and ε that anything was ever sent under.
+//  3. Renew only what stands: by UID and resourceVersion, a live copy that names this leader and this epoch.
+//     Anything else is a new term. Only the tenure that persisted a grant writes its first copy.
+//  4. Close, then count. Nothing is renewed for a record that drains; it may go back to leading until it is
+//     revoked. The source of stamps is closed before the bound is counted, and no bound of another tenure
+//     is trusted.
+//  5. Grant when the latest of all that was sent, stamp + D, lies ε in the past, on the wall clock and on the one that
+//     never steps; or when all registered readers have released the term. A policy that changes D, ε or
+//     the Lease's name shortens nothing of what was promised before.
+//  6. A new tenure does not know what earlier ones sent. They can have stamped until the deadline that the election's
+//     Lease shows or, where that was deleted or says anything odd, until h after the start of the new one,
+//     which decides nothing before then: two tenures never decide at once. To that the largest D and ε ever are
+//     added. Nothing that a member shows shortens it. An empty record is a lost one, and so is one that no hub can
+//     have written. Sealed copies found at the start raise an older record; a live one names the leader.
+//  7. The epoch is one above the highest in the record and in sealed copies, and at least the seconds since 2025. A
+//     record outlives its policy, as Retired, until all that it promised has passed and the seconds have overtaken
+//     its epoch. A copy that readers may have believed for no good reason is outbid; an absurd one is
+//     believed by nobody, and replaced.
+//  8. Two hubs. Where a copy carries another hub's mark this hub writes nothing, and says so; where another hub's term
+//     stands, under whatever name, it decides nothing. It deposes no leader whose copy it has not itself taken by
+//     compare-and-swap.
+//  9. Unknown is not dead, and empty is not healthy: a member that was never reached is no candidate, and is not
+//     deposed for it before its bound. An empty list decides nothing. Deleting a Cluster ends no term.
+//  10. The observer may be at fault: when most members are lost at once, leaders are kept. A successor has to show that
+//     it can be written.
+//  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
+//  12. Recovery moves nothing. A healthy leader is replaced when somebody edits a priority, and not otherwise.
+//  13. A candidate has the namespace, active and matching, a clock that is right, and takes what is written. A
+//     namespace is managed while it matches anywhere.
+//  14. A cluster is its kube-system UID, pinned at first contact. Another UID behind a name, or one behind two names,
+//     is no candidate.
+//
+// # Where each rule lives
 //
 //   - bound.go: rules 4, 5 and 6, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
