@@ -44,7 +44,7 @@ var handover = []mutant{
 
 	// Who is asked.
 	{"ack: list before revoke", asking, []edit{{rollGo, "q.number <= asked && q.waiting == nil", "q.waiting == nil"}}},
-	{"ack: list from cache", simulation, []edit{{readersGo, "LabelSelector: ReaderSelector().String()}", "LabelSelector: ReaderSelector().String(), ResourceVersion: \"0\"}"}}},
+	{"ack: list from cache", asking, []edit{{readersGo, "LabelSelector: ReaderSelector().String()}", "LabelSelector: ReaderSelector().String(), ResourceVersion: \"0\"}"}}},
 	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{rollGo, "!e.missing && says(e.lease, obj) {", "!e.missing {"}}},
 	{"ack: a version that was given twice shows no restore", asking, []edit{{readersGo, " || p.roll.contradicts(list.Items))", ")"}}},
 	{"ack: an empty list counts as released", asking, []edit{{rollGo, "q.void = len(q.waiting) == 0", "q.void = false"}}},

@@ -40,7 +40,7 @@ var expiry = []mutant{
 	{"1: deadline counted from the response", simulation, []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},
 		{tenureGo, "t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "t.boot = after.Boot + t.h"}}},
-	{"1: deadline of 1.5 h", simulation, []edit{
+	{"1: deadline of 1.5 h", stories, []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
 		{tenureGo, "sent.Wall.Sub(stamp)) + t.h", "sent.Wall.Sub(stamp)) + t.h*3/2"}}},
 	{"1: stamping goes on after the release", tenureTests, []edit{{tenureGo, "	t.released = true\n", ""}}},
@@ -52,7 +52,7 @@ var expiry = []mutant{
 	// Rule 2.
 	{"2: member write before record", simulation, []edit{{decideGo,
 		"	switch err := c.persist(ctx, v, d, cs); {", "	if d.Persist {\n		c.granted[v.key] = d.Record.Epoch\n	}\n	c.assign(v, d)\n	switch err := c.persist(ctx, v, d, cs); {"}}},
-	{"2: no record compare-and-swap", simulation, []edit{{decideGo,
+	{"2: no record compare-and-swap", tests{"./hub/controller", "^TestARecordIsWritten"}, []edit{{decideGo,
 		"	if err := c.client.Status().Update(ctx, object); err != nil {", "	object.ResourceVersion = \"\"\n	if err := c.client.Status().Update(ctx, object); err != nil {"}}},
 	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.settlesIn(asked) > 0 {", "	if false {"}}},
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{decideGo, "	if d.Record.Phase == election.Leading && v.policy != nil {", "	if false {"}}},
@@ -93,7 +93,7 @@ var expiry = []mutant{
 	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
 	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, " && stamp.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
 	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp", "stamp"}}},
-	{"5: a shorter D is recorded at once", simulation, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
+	{"5: a shorter D is recorded at once", tests{"./hub/election", "^TestTheRecordKeepsTheLongestDThatIsOut$"}, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.
 	{"6: no takeover assumption", simulation, []edit{{boundGo, "	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := bound{}\n	if !s.Sent"}}},
@@ -137,6 +137,6 @@ var expiry = []mutant{
 
 	// What the simulation found once.
 	{"a vacant record names a leader", tests{"./hub/election", "^Test[^S]"}, []edit{{assignGo, "if r.Leader != \"\" && r.Phase != Vacant {", "if r.Leader != \"\" {"}}},
-	{"a lost record counts as one that no policy claims", simulation, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
+	{"9: a lost record counts as one that no policy claims", tests{"./hub/controller", "^TestWhoClaims"}, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
 	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.untilSeen(now)\n", "		return step{}\n"}}},
 }

@@ -202,6 +202,9 @@ func (n *inNamespace) List(ctx context.Context, o metav1.ListOptions) (*coordina
 		if err != nil {
 			return nil, err
 		}
+		if o.ResourceVersion == "0" {
+			return nil, nil // a cache answers that, as old as it may be: one from before there was anything
+		}
 		for _, obj := range n.leases {
 			if obj.Labels["leasecast.dev/managed"] == selector.MatchLabels["leasecast.dev/managed"] {
 				list.Items = append(list.Items, *obj.DeepCopy())
