@@ -261,8 +261,8 @@ func TestAConfirmationThatComesTooLateIsNone(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
 		before := r.registration(t).Identity
 		r.meet(late)
-		pass(confirm)
-		r.cluster.clock.suspend(lasts - confirm + time.Second) // the request is on its way
+		pass(confirm + slow/2) // the request is on its way
+		r.cluster.clock.suspend(lasts - confirm + time.Second)
 		synctest.Wait()
 		if r.leads(ns) {
 			t.Fatal("leads although the hub may have taken it for stopped")
