@@ -125,6 +125,7 @@ var expiry = []mutant{
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(c.granted[v.key], s.Record.Epoch)", "c.granted[v.key]"}}},
 	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial = slices.DeleteFunc(slices.Clone(p.initial), func(c lease.Copy) bool { return c.Namespace == namespace })\n", ""}}},
 	{"7: a lane that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{publishGo, " || l.want.Role == lease.Hold\n", "\n"}}},
+	{"7: a copy that is newer than the record is waited for", tests{"./hub/controller", "^TestACopyThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.Burnt, m.facts.Newer)", "max(s.Highest, m.facts.Burnt)"}}},
 	{"7: an absurd record is believed", stories, []edit{{recallGo, "!lease.PlausibleEpoch(asked.Wall, r.Epoch) || r.Duration > longestDuration", "r.Duration > longestDuration"}}},
 	{"7: a term of years is believed", stories, []edit{{recallGo, " || r.Duration > longestDuration", ""}}},
 	{"7: epochs start from the minutes", simulation, []edit{{termGo, "now.Sub(epochZero)/time.Second", "now.Sub(epochZero)/time.Minute"}}},

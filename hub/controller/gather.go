@@ -163,7 +163,7 @@ func (c *Controller) fold(v *view) {
 			s.Released = s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked
 		}
 		if leads || s.Record.Phase != election.Leading {
-			s.Highest = max(s.Highest, m.facts.Burnt) // the next term has to be above it
+			s.Highest = max(s.Highest, m.facts.Burnt, m.facts.Newer) // the next term has to be above it
 		}
 		if m.facts.Problem == reason.OtherHub {
 			s.OtherHub = true

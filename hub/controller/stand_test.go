@@ -7,7 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
@@ -60,6 +62,39 @@ func TestACopyRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).fold(v)
 			if v.state.Highest != 20 {
 				t.Errorf("the highest epoch is %d, want 20", v.state.Highest)
+			}
+		})
+	}
+}
+
+// Rule 7: a copy may be left of a namespace that was forgotten, because its member was away. The record that is
+// made of it anew would stay below that, and the member could not be given a copy.
+func TestACopyThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
+	now, us := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease.Identity("east", "fleet")
+	key := types.NamespacedName{Namespace: "shop", Name: "leasecast"}
+	for name, test := range map[string]struct {
+		phase election.Phase
+		want  int64
+	}{
+		"while nobody leads":             {election.Draining, 20},
+		"and not while another one does": {election.Leading, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := publisherThatRead(t, now, lease.Key("a key of thirty-two characters.."), lease.Copy{
+				Namespace: key.Namespace, Name: key.Name, Cluster: us, ClusterUID: "uid", Hub: "this",
+				Term: lease.Term{Holder: us, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
+			})
+			p.Forget(key.Namespace)
+			p.Assign(key, lease.Assignment{Role: lease.Follow, Term: lease.Term{Epoch: 5, Duration: 15 * time.Second}}, publish.Timings{Renew: 5 * time.Second, Timeout: time.Second})
+			p.Work(t.Context(), key)
+			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: true}
+			m.initial, m.isRead = p.Initial()
+			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
+			v.state.Record = election.Record{Phase: test.phase, Leader: "west", Epoch: 5, Duration: 15 * time.Second, LeaseName: key.Name}
+			clock := fixedClock{Wall: now}
+			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).fold(v)
+			if v.state.Highest != test.want {
+				t.Errorf("the highest epoch is %d, want %d", v.state.Highest, test.want)
 			}
 		})
 	}

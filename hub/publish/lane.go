@@ -39,6 +39,9 @@ type Facts struct {
 	// that promises what nobody sent. They refuse the epochs below it from then on, and
 	// within it they keep to the edit: only a higher one reaches them.
 	Burnt int64
+	// Newer is the epoch of a sealed copy that is above the record's, or zero. The record has to rise
+	// above it before it can be replaced.
+	Newer int64
 	// Released is the epoch of the term that was revoked here and that all readers have
 	// released since, or zero.
 	Released int64
@@ -242,10 +245,10 @@ func (l *lane) next(now lease.Reading, may, answered bool) step {
 	l.burn(now)
 	l.noteMark()
 	before := l.facts
-	l.facts.InPlace, l.facts.Problem, l.facts.Message = false, "", ""
+	l.facts.InPlace, l.facts.Newer, l.facts.Problem, l.facts.Message = false, 0, "", ""
 	s := l.decide(now, may, answered)
 	if s.action != idle {
-		l.facts.InPlace, l.facts.Problem, l.facts.Message = before.InPlace, before.Problem, before.Message
+		l.facts.InPlace, l.facts.Newer, l.facts.Problem, l.facts.Message = before.InPlace, before.Newer, before.Problem, before.Message
 		s.fresh, s.seen, s.before, s.decided = l.want.Fresh, l.seen, l.known, now.Boot
 	}
 	return s
@@ -349,8 +352,9 @@ func (l *lane) follow(now lease.Reading) step {
 		return l.untilSeen(now)
 	}
 	if l.known.sealed && c.Epoch > l.want.Term.Epoch {
-		// A sealed copy newer than the record was read at the start of the tenure and
-		// raises the record; until that is persisted there is nothing to write.
+		// It raises the record: read at the start of the tenure, or left of a namespace that was
+		// forgotten while its member was away. Until that is persisted there is nothing to write.
+		l.facts.Newer = c.Epoch
 		l.facts.Problem, l.facts.Message = reason.CopyLost, "the copy is newer than the record"
 		return step{}
 	}

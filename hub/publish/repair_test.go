@@ -134,7 +134,9 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 		"a sealed one that is newer than the record is left for the record": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("wait").facts(Facts{Problem: reason.CopyLost})
+			r.next("read").answered().next("wait").facts(Facts{Newer: 21, Problem: reason.CopyLost})
+			r.assign(lease.Follow, term("west", 22))
+			r.next("update west 22 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
 		},
 		"nothing to write where the API cannot store it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 1<<31))
@@ -305,6 +307,6 @@ func TestBurnt(t *testing.T) {
 		r := newRig(t)
 		r.put(copyOf(stamped(-2, term("south", 27))), testKey)
 		r.assign(lease.Follow, term("west", 20))
-		r.next("read").answered().next("wait").facts(Facts{Problem: reason.CopyLost})
+		r.next("read").answered().next("wait").facts(Facts{Newer: 27, Problem: reason.CopyLost})
 	})
 }

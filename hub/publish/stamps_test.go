@@ -74,7 +74,7 @@ func TestACopyThatIsToBeFresherThanNowWaits(t *testing.T) {
 		"what stands in the way is told of meanwhile": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.next("read").answered().next("wait").facts(Facts{Problem: reason.CopyLost, Fresh: wall(10)})
+			r.next("read").answered().next("wait").facts(Facts{Newer: 21, Problem: reason.CopyLost, Fresh: wall(10)})
 		},
 	})
 }
