@@ -297,7 +297,7 @@ func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) {
 	p := a.publisher
 	c.mu.Unlock()
 	now, ok := c.Fleet.Member(m.Key)
-	if _, read := p.Initial(); !ok || !read || !c.Tenure.Holds() {
+	if !ok || !p.Initial().Read || !c.Tenure.Holds() {
 		return
 	}
 	if c.departing(now) {

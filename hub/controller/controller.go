@@ -71,6 +71,7 @@ type Controller struct {
 	attached map[fleet.Key]*attachment
 	ends     map[fleet.Key]chan struct{}                             // closed when the latest attachment has ended
 	granted  map[types.NamespacedName]int64                          // the epochs that this tenure granted
+	adopted  map[types.NamespacedName]int64                          // the epochs that it took over from copies
 	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus // the records as this tenure knows them
 	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
@@ -100,6 +101,7 @@ func New(o Options) *Controller {
 		attached: map[fleet.Key]*attachment{},
 		ends:     map[fleet.Key]chan struct{}{},
 		granted:  map[types.NamespacedName]int64{},
+		adopted:  map[types.NamespacedName]int64{},
 		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus{},
 		highest:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},

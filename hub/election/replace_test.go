@@ -84,6 +84,37 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 			among: []election.Candidate{unknown("east", 100), prepared(west)},
 			want:  "Draining east 20 NeverReached next west persist",
 		},
+		"after an outage of the hub, when everything has passed, it has D to answer": {
+			now: at(14.999), state: leading(during(afterOutage()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), prepared(west)}, want: kept + " after 1ms",
+		},
+		"and no longer": {
+			now: at(15), state: leading(during(afterOutage()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), prepared(west)},
+			want:  "Draining east 20 NeverReached next west persist",
+		},
+		"so has one that begins to answer": {
+			now: at(14.999), state: leading(during(afterOutage()), having(closed())),
+			among: []election.Candidate{unfit("east", 100, reason.Recovering), prepared(west)}, want: kept,
+		},
+		"one whose Lease has run out meanwhile is waited for": {
+			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), prepared(west)},
+			want:  "Draining east 20 CopyLost next west waiting WaitingForClusters after 1ms",
+		},
+		"also until its Leases are protected": {
+			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			among: []election.Candidate{keeping("east", 100, reason.Unguarded), prepared(west)},
+			want:  "Draining east 20 CopyLost next west waiting WaitingForClusters after 1ms",
+		},
+		"and then leads on": {
+			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			among: []election.Candidate{east, prepared(west)}, want: "Leading east 21 NewTerm next west persist",
+		},
+		"nobody waits for one that was lost for a reason that stands": {
+			now: at(14.999), state: draining(reason.Unreachable, during(afterOutage()), having(closed())),
+			among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)}, want: "Leading west 21 FailedOver persist",
+		},
 		"but not if nobody else may lead": {
 			now: at(16), state: leading(during(young()), having(closed())),
 			among: []election.Candidate{unknown("east", 100), unknown("west", 50)}, want: held + " persist",

@@ -21,6 +21,8 @@ func (l *lane) revoke(now lease.Reading) step {
 	case l.known.sealed && c.SameTerm(l.want.Term):
 		l.facts.InPlace = true
 		return step{}
+	case l.extended(now):
+		return l.shorten(now)
 	case !l.known.sealed || !c.SameTerm(l.want.Revoked) || !c.Live(now.Wall):
 		return step{}
 	}
