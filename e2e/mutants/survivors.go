@@ -1,11 +1,26 @@
 package main
 
+const (
+	attachGo       = "hub/controller/attach.go"
+	watchReadersGo = "hub/controller/readers.go"
+)
+
 // What must notice the breakages that all tests and thousands of seeds had let live.
 var (
 	unsure      = tests{"./hub/publish", "^TestWhatLeavesOpenWhetherAWriteWasDone$"}
 	restored    = tests{"./hub/publish", "^(TestASingleSignOfARestoreIsEnough|TestARestoreTakesBackWhatReadersHaveReleased)$"}
 	enduring    = tests{"./hub/publish", "^TestADeadReadersRegistrationStaysForTheLargestEpsilon$"}
 	remembering = tests{"./hub/publish", "^TestRoll"}
+	attaching   = tests{"./hub/controller", "^TestANewAttachmentWaitsForTheEndOfTheOldOne$"}
+	guarding    = tests{"./hub/controller", "^TestSilenceSaysNothingOfAGuard$"}
+	relisting   = tests{"./hub/controller", "^TestWhatANewListOfReadersLacksIsNoEnd$"}
+	beginning   = tests{"./hub/controller", "^TestWhoWritesTheFirstCopyOfATerm$"}
+	believing   = tests{"./hub/controller", "^TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed$"}
+	sealing     = tests{"./hub/controller", "^TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal$"}
+	overlapping = tests{"./hub/controller", "^TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure$"}
+	counting    = tests{"./hub/controller", "^TestMostClustersAreMoreThanHalfOfThoseThatWereReached$"}
+	preparing   = tests{"./hub/controller", "^TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly$"}
+	recording   = tests{"./hub/controller", "^TestARecordThatMayHaveBeenWrittenIsNoEdit$"}
 )
 
 // survivors are breakages that adversaries tried, and that nothing noticed: of what is done once in a long while, and of
@@ -25,4 +40,28 @@ var survivors = []mutant{
 	{"survivor: the ε of assignments is dropped", enduring, []edit{{publishGo, "	p.skew = max(p.skew, t.Skew)\n", ""}}},
 	{"survivor: an ε that is not known is none", enduring, []edit{{readersGo, "		return unknownSkew\n", "		return 0\n"}}},
 	{"survivor: an older event of a registration replaces a newer one", remembering, []edit{{rollGo, "e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion)", "e != nil && e.lease == nil"}}},
+
+	// The work in a member.
+	{"survivor: a new publisher does not wait for the old one of its member", attaching, []edit{{attachGo, "			<-before\n", "			_ = before\n"}}},
+	{"survivor: the end of an old engagement forgets the new one", attaching, []edit{{attachGo, "if c.engaged[key].ctx == e.ctx && e.ctx.Err() != nil {", "if e.ctx.Err() != nil {"}}},
+	{"survivor: silence takes the guard away", guarding, []edit{{attachGo, "		return false\n	}\n	return c.noteGuard(a, err)", "		c.noteGuard(a, err)\n	}\n	return c.noteGuard(a, err)"}}},
+	{"survivor: a registration that a new list lacks counts as released", relisting, []edit{{watchReadersGo,
+		"				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone",
+		"				if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {\n					o = t.Obj\n				}\n				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone"}}},
+
+	// What a decision rests on.
+	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.Largest, seal.LargestSkew", "= seal.Largest, 0"}}},
+	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.Largest, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
+	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{decideGo, "	if rest := c.overlapsFor(asked); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.overlapsFor(asked); rest > 0 {"}}},
+	{"survivor: half counts as most", counting, []edit{{gatherGo, "2*lost > reached", "2*lost >= reached"}}},
+	{"survivor: a successor is prepared by a copy of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
+	{"survivor: a successor is refused for an earlier draining", preparing, []edit{{candidatesGo, "m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.Refused"}}},
+
+	// What follows from it.
+	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{decideGo, "is.Reason != reason.Adopted {", "(is.Reason != reason.Adopted || true) {"}}},
+	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{decideGo, "c.ledger.Promise(v.key).Epoch != d.Record.Epoch", "true"}}},
+	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
+	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
+	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{decideGo, "			c.forget(v.key) // it may have been written all the same\n", ""}}},
+	{"survivor: a conflict has a record taken as it is", recording, []edit{{decideGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},
 }
