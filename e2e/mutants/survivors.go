@@ -3,6 +3,7 @@ package main
 const (
 	attachGo       = "hub/controller/attach.go"
 	watchReadersGo = "hub/controller/readers.go"
+	termsGo        = "member/terms.go"
 )
 
 // What must notice the breakages that all tests and thousands of seeds had let live.
@@ -20,6 +21,9 @@ var (
 	overlapping = tests{"./hub/controller", "^TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure$"}
 	counting    = tests{"./hub/controller", "^TestMostClustersAreMoreThanHalfOfThoseThatWereReached$"}
 	preparing   = tests{"./hub/controller", "^TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly$"}
+	promoting   = tests{"./member", "^TestNobodyIsPromotedWithoutARegistration$"}
+	ending      = tests{"./member", "^TestContextEndsWithTheTermAndNotBefore$"}
+	moving      = tests{"./api/lease/clock", "^TestBootIsAskedAgainWhenTheClocksMoveApart$"}
 	recording   = tests{"./hub/controller", "^TestARecordThatMayHaveBeenWrittenIsNoEdit$"}
 )
 
@@ -64,4 +68,11 @@ var survivors = []mutant{
 	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
 	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{decideGo, "			c.forget(v.key) // it may have been written all the same\n", ""}}},
 	{"survivor: a conflict has a record taken as it is", recording, []edit{{decideGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},
+
+	// Readers' side.
+	{"survivor: a member is promoted without a registration", promoting, []edit{{termsGo, "leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped", "leads := p.Holds(now) && !t.stopped"}}},
+	{"survivor: contexts outlive a suspend by a second", ending, []edit{{termsGo, "const recheck = 100 * time.Millisecond", "const recheck = time.Second"}}},
+	{"survivor: a suspend of half a second goes unnoticed", moving, []edit{{clockGo, "const drift = 500 * time.Microsecond", "const drift = 600 * time.Millisecond"}}},
+	{"survivor: a suspend that a step back of the clock outdoes goes unnoticed", moving, []edit{{clockGo, "apart < drift && apart > -drift", "apart < drift"}}},
+	{"survivor: a suspend goes unnoticed", moving, []edit{{clockGo, "apart < drift && apart > -drift", "apart > -drift"}}},
 }
