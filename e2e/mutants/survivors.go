@@ -28,13 +28,14 @@ var (
 )
 
 // survivors are breakages that adversaries tried, and that nothing noticed: of what is done once in a long while, and of
-// what another rule makes good as a rule. Each names the test that was written for it.
+// what another rule makes good as a rule. Each names the test that notices it now.
 var survivors = []mutant{
 	// What an answer says, and when a member is not what it was.
 	{"survivor: a server that gave up waiting has certainly not done it", unsure, []edit{{answerGo, "	case apierrors.IsForbidden(err), ", "	case apierrors.IsTimeout(err), apierrors.IsForbidden(err), "}}},
 	{"survivor: a stamp that fell is no sign of a restore", restored, []edit{{laneRevokeGo, "c.Renewed.Before(s.before.copy.Renewed) &&", "false &&"}}},
 	{"survivor: an edit of the stamp is a sign of a restore", restored, []edit{{laneRevokeGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
 	{"survivor: a write answered by an older version is no sign of a restore", restored, []edit{{laneRevokeGo, "return s.newest != \"\" && older(obj.ResourceVersion, s.newest)", "return false"}}},
+	{"survivor: an object that is older than the one that was known is no sign of a restore", restored, []edit{{laneRevokeGo, "	case k == nil:\n", "	case k == nil || k.UID != obj.UID:\n"}}},
 	{"survivor: versions that a watch of copies shows are not noted", restored, []edit{{publishGo, "	p.past.shows(obj.ResourceVersion)\n", ""}}},
 	{"survivor: versions that a watch of readers shows are not noted", restored, []edit{{readersGo, "	p.past.shows(obj.ResourceVersion)\n", ""}}},
 	{"survivor: a release outlives a restore", restored, []edit{{laneRevokeGo, "		l.facts.Released = 0\n", "		_ = l\n"}}},
@@ -66,8 +67,10 @@ var survivors = []mutant{
 	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{decideGo, "c.ledger.Promise(v.key).Epoch != d.Record.Epoch", "true"}}},
 	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
 	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
+	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{laneRevokeGo, "p.roll.longest()+p.slack()", "p.roll.longest()"}}},
 	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{decideGo, "			c.forget(v.key) // it may have been written all the same\n", ""}}},
 	{"survivor: a conflict has a record taken as it is", recording, []edit{{decideGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},
+	{"survivor: a deletion has a record taken as gone", recording, []edit{{decideGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsConflict(err)"}}},
 
 	// Readers' side.
 	{"survivor: a member is promoted without a registration", promoting, []edit{{termsGo, "leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped", "leads := p.Holds(now) && !t.stopped"}}},

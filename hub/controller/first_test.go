@@ -207,14 +207,17 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 	const second = time.Second
 	for name, test := range map[string]struct {
 		present, recorded time.Duration
+		registered        time.Duration // for how long a reader may act after it has confirmed its registration
 		after             time.Duration // since the member was read
 		believed          bool
 	}{
-		"D has not changed, before D + ε":        {15 * second, 15 * second, 16*second - 1, false},
-		"D has not changed, after it":            {15 * second, 15 * second, 16 * second, true},
-		"D was lowered, after the present D + ε": {3 * second, 15 * second, 5 * second, false},
-		"D was lowered, before the longest + ε":  {3 * second, 15 * second, 16*second - 1, false},
-		"D was lowered, after it":                {3 * second, 15 * second, 16 * second, true},
+		"D has not changed, before D + ε":             {15 * second, 15 * second, 3 * second, 16*second - 1, false},
+		"D has not changed, after it":                 {15 * second, 15 * second, 3 * second, 16 * second, true},
+		"D was lowered, after the present D + ε":      {3 * second, 15 * second, 3 * second, 5 * second, false},
+		"D was lowered, before the longest + ε":       {3 * second, 15 * second, 3 * second, 16*second - 1, false},
+		"D was lowered, after it":                     {3 * second, 15 * second, 3 * second, 16 * second, true},
+		"a reader is registered for longer, before ε": {15 * second, 15 * second, 30 * second, 31*second - 1, false},
+		"a reader is registered for longer, after it": {15 * second, 15 * second, 30 * second, 31 * second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
@@ -228,15 +231,19 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.east.put(copied)
+			confirm := func() {
+				reader := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "reader"}}
+				if err := wire.WriteRegistration(lease.Registration{
+					Identity: "reader", Account: "reader", Confirmed: s.clock.now.Wall, Duration: test.registered, Released: map[string]int64{"shop": 20},
+				}, reader); err != nil {
+					t.Fatal(err)
+				}
+				s.east.put(reader)
+			}
+			confirm()
 			p := s.publisher()
 			s.clock.pass(test.after)
-			reader := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "reader"}}
-			if err := wire.WriteRegistration(lease.Registration{
-				Identity: "reader", Account: "reader", Confirmed: s.clock.now.Wall, Duration: 3 * second, Released: map[string]int64{"shop": 20},
-			}, reader); err != nil {
-				t.Fatal(err)
-			}
-			s.east.put(reader)
+			confirm()
 			r := s.leading(reason.PriorityChanged)
 			r.Phase, r.Epoch, r.Revoked, r.Duration, r.Acquired = election.Draining, 21, 20, test.recorded, began
 			s.decided(p, r, false)

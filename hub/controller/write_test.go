@@ -76,10 +76,11 @@ func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
 		edited bool // what is found next counts as somebody else's
 		want   int64
 	}{
-		"an answer":                              {nil, true, false, 21},
-		"no answer, and it was written":          {timeout, true, false, 21},
-		"no answer, and it was not":              {timeout, false, false, 20},
-		"a conflict with somebody who is no hub": {apierrors.NewConflict(recordResource, "shop", errRefused), true, true, 20},
+		"an answer":                                {nil, true, false, 21},
+		"no answer, and it was written":            {timeout, true, false, 21},
+		"no answer, and it was not":                {timeout, false, false, 20},
+		"a conflict with somebody who is no hub":   {apierrors.NewConflict(recordResource, "shop", errRefused), true, true, 20},
+		"it was deleted by somebody who is no hub": {apierrors.NewNotFound(recordResource, "shop"), false, true, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -96,10 +97,14 @@ func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
 			if err := c.write(t.Context(), v, v.object); (err == nil) != (test.answer == nil) {
 				t.Fatalf("error: %v", err)
 			}
-			if err := api.Get(t.Context(), shop, o); err != nil {
+			found := &view{key: shop, object: o, found: &o.Status}
+			if apierrors.IsNotFound(test.answer) {
+				found.object, found.found = nil, nil
+			} else if err := api.Get(t.Context(), shop, o); err != nil {
 				t.Fatal(err)
+			} else {
+				found.found = o.Status.DeepCopy()
 			}
-			found := &view{key: shop, object: o, found: o.Status.DeepCopy()}
 			c.recall(t.Context(), found, clock.Now())
 			if found.edited != test.edited || found.state.Record.Epoch != test.want {
 				t.Errorf("an edit: %v, epoch %d; want %v, %d", found.edited, found.state.Record.Epoch, test.edited, test.want)

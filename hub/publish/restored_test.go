@@ -29,6 +29,19 @@ func (w *world) rewrite(key lease.Key, change func(*lease.Copy)) {
 	after(0)
 }
 
+// removed has somebody delete the copy of namespace a, which the publisher then makes again, and returns what there was.
+func (w *world) removed() *coordinationv1.Lease {
+	w.t.Helper()
+	w.member.mu.Lock()
+	old := w.member.leases[keyOf("a")]
+	delete(w.member.leases, keyOf("a"))
+	w.member.mu.Unlock()
+	w.ObserveGone(keyOf("a"))
+	after(0)
+	w.leads("a")
+	return old
+}
+
 // registers has so many changes of registrations stored, all of which have released what is asked for, and returns the last.
 func (w *world) registers(n int) (last *coordinationv1.Lease) {
 	for range n {
@@ -74,6 +87,15 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 		"a sealed copy has an earlier stamp, in whatever version": {func(w *world) {
 			w.rewrite(testKey, func(c *lease.Copy) { c.Renewed = c.Renewed.Add(-5 * second) })
 		}, false},
+		"the object is back that stood before somebody deleted it": {func(w *world) {
+			old := w.removed()
+			w.member.mu.Lock()
+			w.member.leases[keyOf("a")] = old
+			w.member.mu.Unlock()
+			w.ObserveGone(keyOf("a"))
+			after(0)
+		}, false},
+		"that somebody deleted it, and it was made again, is none": {func(w *world) { w.removed() }, true},
 		"an earlier stamp that somebody has written without the key is an edit, and no sign": {func(w *world) {
 			w.rewrite(lease.Key("another key for tests of 32 byte"), func(c *lease.Copy) { c.Renewed = c.Renewed.Add(-5 * second) })
 		}, true},
