@@ -221,11 +221,7 @@ func (c *Controller) keepGuard(ctx context.Context, m fleet.Member, a *attachmen
 		default:
 			pause = guardRetry
 		}
-		// Silence says nothing of the guard: what was known of it stays.
-		if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotStanding) {
-			continue
-		}
-		if c.noteGuard(a, err) {
+		if c.heedGuard(a, err) {
 			logger.Info("The guard of the cluster's copies was checked", "stands", err == nil, "err", err)
 			c.fleetChanged(m.Fleet)
 		}
@@ -247,6 +243,15 @@ func (c *Controller) guardDue(ctx context.Context, key fleet.Key, a *attachment,
 			return ctx.Err() == nil
 		}
 	}
+}
+
+// heedGuard takes in what a check has found, and reports whether that is news. Silence says nothing
+// of the guard: what was known of it stays.
+func (c *Controller) heedGuard(a *attachment, err error) (news bool) {
+	if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotStanding) {
+		return false
+	}
+	return c.noteGuard(a, err)
 }
 
 // noteGuard notes whether the guard stands, and reports whether that is news.
