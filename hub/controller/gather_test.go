@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,6 +20,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/tenure"
 )
 
 // nobody is a sight of a fleet in which there is no Cluster.
@@ -59,12 +61,40 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 	return api
 }
 
+// oneElection is an election's Lease that says what it was made with, and takes every update.
+type oneElection struct {
+	resourcelock.Interface
+	said resourcelock.LeaderElectionRecord
+}
+
+func (o oneElection) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &o.said, nil, nil
+}
+
+func (oneElection) Update(context.Context, resourcelock.LeaderElectionRecord) error { return nil }
+
+// succeeding is a tenure of h that begins at start, after one that was renewed then, from the start of this one.
+func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *tenure.Tenure {
+	t.Helper()
+	next := tenure.New(fixedClock(start), h)
+	lock := next.Lock(oneElection{said: resourcelock.LeaderElectionRecord{
+		HolderIdentity: "other", LeaseDurationSeconds: int(h / time.Second), LeaderTransitions: 1,
+		AcquireTime: metav1.NewTime(start.Wall.Add(-2 * time.Hour)), RenewTime: metav1.NewTime(start.Wall.Add(renewed)),
+	}})
+	if _, _, err := lock.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(start.Wall)}); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
 // Rule 6: an earlier tenure may have promised by a longer D and under a larger ε than the policy has now. The seal is all
 // that tells of it.
 func TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal(t *testing.T) {
 	clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	c := succeeding(t, lease.Reading(clock), 6*time.Second, -time.Hour, 6*time.Second)
-	c = New(Options{Tenure: c.Tenure, Clock: clock, HubID: "this"})
+	c := New(Options{Tenure: succeeding(t, lease.Reading(clock), 6*time.Second, -time.Hour), Clock: clock, HubID: "this"})
 	hubOf(t, c)
 	v, err := c.gather(t.Context(), shop)
 	if err != nil || v.stop != "" || v.policy == nil {
@@ -101,7 +131,8 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &handClock{now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
-			c := New(Options{Tenure: succeeding(t, clock.now, h, -h+time.Second, h).Tenure, Clock: clock, HubID: "this"})
+			// By its own clock, which may be behind by the ε of the seal.
+			c := New(Options{Tenure: succeeding(t, clock.now, h, -h+time.Second-5*time.Second), Clock: clock, HubID: "this"})
 			c.live = slowly{hubOf(t, c), clock, takes}
 			clock.pass(test.asked)
 			got, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})

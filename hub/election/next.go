@@ -127,6 +127,8 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: r, Waiting: reason.WaitingForClusters, After: wait}
 	}
 	switch {
+	case !ok && comesBack(s, cs):
+		return Decision{Record: r, Waiting: reason.NoCandidate}
 	case !ok:
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
 	case !c.Prepared && c.Name != r.Leader && !s.outdated():
@@ -229,10 +231,25 @@ func awaits(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidat
 	_, better := best(ranked, func(o Candidate) bool {
 		return settling(o) && (c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
-	if !better {
+	switch holder, _ := named(ranked, s.Record.Leader); {
+	case holder.Reason == reason.Recovering && comesBack(s, ranked):
+		// It has a moment to be fit again, or else fails once more and is waited for no longer.
+		return max(patience(now, p, s), p.Timings.Renew)
+	case better:
+		return patience(now, p, s)
+	default:
 		return 0
 	}
-	return patience(now, p, s)
+}
+
+// comesBack reports whether the leader that is being replaced may be fit again: all that speaks against it is that the
+// hub cannot reach it. As long as nobody else could replace it, the record remembers it, because recovery moves nothing.
+func comesBack(s State, ranked []Candidate) bool {
+	holder, ok := named(ranked, s.Record.Leader)
+	unreached := func(r reason.Reason) bool {
+		return r == reason.Unreachable || r == reason.Recovering || r == reason.NeverReached
+	}
+	return ok && s.Record.Phase == Draining && unreached(s.Record.Reason) && unreached(holder.Reason)
 }
 
 // patience is how long the clusters still have to answer: D from the start of the tenure.

@@ -276,8 +276,24 @@ func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
 			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s persist",
 		},
 		"if nobody is left, nobody leads": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), unknown("south", 10)},
+			now: at(16), state: draining(reason.Deleting), among: []election.Candidate{unfit("east", 100, reason.Deleting), refused(west), unknown("south", 10)},
 			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
+		},
+		"but a leader that cannot be reached is remembered, because recovery moves nothing": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), unknown("south", 10)},
+			want: "Draining east 20 Unreachable next west waiting NoCandidate",
+		},
+		"one that begins to answer has a moment to be fit again": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Recovering), prepared(west)},
+			want: "Draining east 20 Unreachable next west waiting WaitingForClusters after 5s",
+		},
+		"and leads on if it is": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{fit("east", 100), prepared(west)},
+			want: "Leading east 21 NewTerm next west persist",
+		},
+		"not one that is replaced for what an operator asked": {
+			now: at(16), state: draining(reason.PriorityChanged), among: []election.Candidate{unfit("east", 10, reason.Recovering), prepared(west)},
+			want: "Leading west 21 HandedOver persist",
 		},
 		"where the record is older than the copies nothing is written, so nothing is asked for": {
 			now: at(31), state: draining(reason.CopyLost, func(s *election.State) { s.Highest, s.LargestDuration = 30, 15*second }),
