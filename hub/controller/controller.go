@@ -44,7 +44,7 @@ type Options struct {
 	Elected func(context.Context) bool
 	Seals   *seal.Store
 	Clock   lease.Clock
-	// HubID names this hub in the copies it writes.
+	// HubID is the mark of this installation (see seal.Mark), on all that it writes.
 	HubID string
 	// OwnNamespace is where the hub itself runs: a member namespace of that name is
 	// never managed.
@@ -74,8 +74,9 @@ type Controller struct {
 	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus // the records as this tenure knows them
 	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
-	moved    map[types.NamespacedName]time.Time // when a record was last seen to be another hub's
-	problems map[fleet.Key]fleet.Problem        // of each Cluster, the one that an event told of
+	moved    map[types.NamespacedName]time.Time     // when a record was last seen to be another hub's
+	problems map[fleet.Key]fleet.Problem            // of each Cluster, the one that an event told of
+	said     map[types.NamespacedName]lease.Reading // when an event on a policy last told who serves its fleet
 }
 
 // engagement is a member that the manager has engaged.
@@ -105,6 +106,7 @@ func New(o Options) *Controller {
 		claims:   map[types.NamespacedName]claim{},
 		moved:    map[types.NamespacedName]time.Time{},
 		problems: map[fleet.Key]fleet.Problem{},
+		said:     map[types.NamespacedName]lease.Reading{},
 	}
 }
 

@@ -87,6 +87,10 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 	if err := c.client.Get(ctx, req.NamespacedName, object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	if c.standsBack(object.Namespace) {
+		c.sayStandsBack(ctx, object)
+		return reconcile.Result{RequeueAfter: standBackAgain}, nil
+	}
 	before := object.DeepCopy()
 	after := c.fillPolicyStatus(object)
 	if equality.Semantic.DeepEqual(before.Status, object.Status) {

@@ -137,6 +137,8 @@ func (s *simSight) clocks(fleet.Member, time.Duration) skew.Verdict {
 	return skew.Verdict{State: skew.Within}
 }
 
+func (s *simSight) servedBy(string) string { return seal.MarkOf(s.r.w.hub.secret) }
+
 func (s *simSight) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 
 func (s *simSight) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
@@ -324,8 +326,8 @@ func (ct *contact) attach() {
 	r, w := ct.r, ct.r.w
 	var key lease.Key
 	for {
-		s, err := r.controller.Seals.Load(r.ctx, simFleet)
-		if err == nil && ct.connected {
+		s, ok := r.controller.serve(r.ctx, simFleet)
+		if ok && ct.connected {
 			key = s.Key
 			break
 		}
@@ -338,7 +340,7 @@ func (ct *contact) attach() {
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: simHub, Key: key,
-		Clock: r.proc, MayStamp: r.tenure.MayStamp, Ledger: r.controller.ledger,
+		Clock: r.proc, Ledger: r.controller.ledger, MayStamp: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				report(ct.observe, write, sent, err)

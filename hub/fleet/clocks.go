@@ -106,7 +106,7 @@ func (m *member) measure(ctx context.Context) {
 	c := &census{member: m}
 	for pause := time.Duration(0); wait(ctx, m.p.timers, pause, nil) == nil; {
 		s := m.read()
-		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.uid || s.spec.moved || !m.p.options.MayWrite() {
+		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.uid || s.spec.moved || !m.p.mayWrite(m.key.Fleet) {
 			pause = time.Second
 			continue
 		}
