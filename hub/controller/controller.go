@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,8 @@ type Controller struct {
 
 	records  queue
 	policies queue
+
+	useless atomic.Pointer[limits] // beyond which a wrong clock of this hub lets nobody lead
 
 	mu       sync.Mutex // guards what follows; never held across I/O
 	running  context.Context
@@ -141,6 +144,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
 	c.client, c.live = local.GetClient(), local.GetAPIReader()
 	c.events = local.GetEventRecorder("leasecast-hub")
+	c.Tenure.RefuseIf(c.contradicted)
 
 	records, err := mccontroller.New("namespaceleader", mgr, controllerOptions(local, c.reconcileNamespace, workers))
 	if err != nil {
@@ -158,6 +162,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		policies.Watch(c.policies.source()),
 		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{}, requestFor[*v1alpha1.LeadershipPolicy]())),
 		mgr.Add(c),
+		local.Add(clockWatch{c}),
 	} {
 		if err != nil {
 			return err

@@ -137,8 +137,6 @@ func (s *simSight) clocks(fleet.Member, time.Duration) skew.Verdict {
 	return skew.Verdict{State: skew.Within}
 }
 
-func (s *simSight) servedBy(string) string { return seal.MarkOf(s.r.w.hub.secret) }
-
 func (s *simSight) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 
 func (s *simSight) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {

@@ -188,6 +188,27 @@ func (m Member) Skewed() (skew.Verdict, time.Duration) {
 	return m.live.clocks.Worst()
 }
 
+// Offsets are how far the clocks of the API servers are from the hub's now: of all members that have answered, each
+// cluster once.
+func (p *Provider) Offsets() map[Key]skew.Interval {
+	now := p.clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	owners, offsets := p.ownersLocked(), map[Key]skew.Interval{}
+	for key, m := range p.members {
+		if owner, ok := owners[m.claim().uid]; ok && owner != key {
+			continue // the same cluster by another name
+		}
+		m.mu.Lock()
+		offset, ok := m.clocks.Server(now)
+		m.mu.Unlock()
+		if ok {
+			offsets[key] = offset
+		}
+	}
+	return offsets
+}
+
 // Clock is how far the clock of the member's API server is from the hub's now, and false if it
 // has not answered yet.
 func (m Member) Clock() (skew.Interval, bool) {
