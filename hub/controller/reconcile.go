@@ -37,6 +37,10 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if !c.Tenure.Holds() {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
+	if c.standsBack(req.Namespace) {
+		c.closeStamps(req.NamespacedName) // it may have served the fleet until now
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
 	asked := c.Clock.Now() // what is read after it, no tenure that had ended by then can change
 	v, err := c.gather(ctx, req.NamespacedName)
 	if err != nil {

@@ -155,6 +155,7 @@ func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.Update
 			stored := o.DeepCopy()
 			stored.ResourceVersion = strconv.FormatInt(h.version, 10)
 			h.secret = stored
+			h.markChanged(seal.MarkOf(stored))
 		case *v1alpha1.NamespaceLeader:
 			old := h.records[o.Name]
 			if old == nil || o.ResourceVersion != old.ResourceVersion || o.UID != old.UID {

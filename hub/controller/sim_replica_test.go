@@ -32,6 +32,8 @@ type replica struct {
 	w *world
 	// installation is the one that it belongs to: replicas of two share no election.
 	installation int
+	began        time.Duration
+	mark         string // on the seal, as the cache shows it
 	controller   *Controller
 	tenure       *tenure.Tenure
 	cacheLag     time.Duration
@@ -69,7 +71,7 @@ type decision struct {
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r := &replica{
-		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation,
+		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now, mark: seal.MarkOf(w.hub.secret),
 		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
 	}
 	if w.chance(0.3) {
@@ -82,6 +84,8 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	})
 	c.client, c.live, c.events, c.sight = hubClient{r: r}, liveReader{r: r}, silent{}, &simSight{r}
 	r.controller = c
+	c.useless.Store(&limits{w.timings.Skew, w.timings.Duration})
+	r.tenure.RefuseIf(c.contradicted)
 	r.woke = func(from lease.Reading) {
 		now := r.host.read(w.now)
 		for _, ct := range r.contacts {
@@ -332,8 +336,8 @@ func (ct *contact) attach() {
 	r, w := ct.r, ct.r.w
 	var key lease.Key
 	for {
-		s, err := r.controller.Seals.Load(r.ctx, simFleet)
-		if err == nil && ct.connected {
+		s, ok := r.controller.serve(r.ctx, simFleet)
+		if ok && ct.connected {
 			key = s.Key
 			break
 		}
@@ -348,7 +352,7 @@ func (ct *contact) attach() {
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
-		Clock: r.proc, MayStamp: r.tenure.MayStamp, Ledger: r.controller.ledger,
+		Clock: r.proc, Ledger: r.controller.ledger, MayStamp: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				report(ct.observe, write, sent, err)
@@ -520,7 +524,7 @@ func (r *replica) campaign() {
 				return
 			}
 		}
-		if r.stopping || !r.sleep(retry) {
+		if r.stopping || r.controller.contradicted() != nil || !r.sleep(retry) {
 			r.quit(e)
 			return
 		}

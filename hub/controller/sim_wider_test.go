@@ -61,7 +61,7 @@ func (w *world) drawWider() {
 			w.only(func(f fault) bool { return hub(f) || f.name == stepFault.name })
 		}
 	case n < 18:
-		w.installations = 1
+		w.installations = 2
 	case n < 21:
 		w.away()
 	}

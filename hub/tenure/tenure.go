@@ -6,6 +6,9 @@
 // carried + h is the deadline, and each stamp that goes to a member is compared with
 // it on both clocks. The successor reads the very same stamp in the election's Lease,
 // so it knows until when its predecessor can have stamped (protocol, rules 1 and 6).
+//
+// A process whose stamps would be worth nothing, because its clock is wrong, neither wins the election nor
+// renews it: see [Tenure.RefuseIf].
 package tenure
 
 import (
@@ -42,6 +45,7 @@ type Tenure struct {
 	acquired    time.Time
 	wall        time.Time     // deadline by the wall clock
 	boot        time.Duration // deadline by the boot clock
+	useless     func() error  // see RefuseIf
 }
 
 // New returns the tenure of a process that has not been elected yet. h is the
@@ -143,6 +147,9 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	if l.tenure.begun() {
 		return errOver
 	}
+	if err := l.tenure.refuses(); err != nil {
+		return err
+	}
 	err := l.Interface.Create(ctx, r)
 	if err == nil {
 		l.tenure.won(r, sent)
@@ -164,6 +171,9 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	sent := l.tenure.clock.Now()
 	if !l.tenure.unbroken(r, sent) {
 		return errOver
+	}
+	if err := l.tenure.refuses(); err != nil {
+		return err
 	}
 	err := l.Interface.Update(ctx, r)
 	if err == nil {
