@@ -110,7 +110,7 @@ func TestAReplicaWhoseClockIsContradictedGoes(t *testing.T) {
 				c := watching(t, clocks, timings("p", 15, time.Second))
 				if tc.elected {
 					start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-					c.Tenure = succeeding(t, start, 6*time.Second, -time.Hour, 6*time.Second).Tenure
+					c.Tenure = succeeding(t, start, 6*time.Second, -time.Hour)
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)

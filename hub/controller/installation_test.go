@@ -66,7 +66,7 @@ func installation(t *testing.T, by string, requests *[]string) (*Controller, *ha
 	f := fleet.New(fleet.Options{HubID: seal.Mark("uid", "platform"), MayWrite: func() bool { return true }, Clock: clock})
 	c := New(Options{
 		Fleet: f, Clock: clock, HubID: seal.Mark("uid", "platform"), OwnNamespace: "platform",
-		Tenure: succeeding(t, start, 6*time.Second, -time.Hour, 6*time.Second).Tenure,
+		Tenure: succeeding(t, start, 6*time.Second, -time.Hour),
 	})
 	c.client, c.live, c.events, c.sight = api, api, events, served{fleetSight{f}, by}
 	return c, clock, events
@@ -139,6 +139,6 @@ func TestAnInstallationSaysThatItStandsBack(t *testing.T) {
 	look(1)
 	clock.now.Boot += time.Second
 	clock.now.Wall = clock.now.Wall.Add(time.Second)
-	c.Tenure = succeeding(t, clock.now, 6*time.Second, -time.Hour, 6*time.Second).Tenure
+	c.Tenure = succeeding(t, clock.now, 6*time.Second, -time.Hour)
 	look(2)
 }
