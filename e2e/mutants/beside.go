@@ -52,16 +52,16 @@ var beside = []mutant{
 
 	// Rule 6.
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
-		"	if rest := c.overlapsFor(asked); rest > 0 {", "	if rest := c.overlapsFor(asked); rest < 0 {"}}},
-	{"6: what somebody wrote into the election holds a tenure up", tests{"./hub/controller", "^TestATenureWaits"}, []edit{{"hub/controller/recall.go",
-		"min(inherited.Sub(started.Wall), c.Tenure.ElectionDuration())", "inherited.Sub(started.Wall)"}}},
+		"	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	if rest := c.Tenure.Overlap(asked, v.skew); rest < 0 {"}}},
+	{"6: what somebody wrote into the election holds a tenure up", tenureTests, []edit{{tenureGo,
+		"t.started.Boot+min(ahead, t.span)-at.Boot", "t.started.Boot+ahead-at.Boot"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
-		{tenureGo, "		t.started = after\n		t.inherited = t.inherit(after)", "		_ = after\n		t.started = sent\n		t.inherited = t.inherit(sent)"}}},
-	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall):", ":"}}},
+		{tenureGo, "		t.inherit(after)\n", "		_ = after\n		t.inherit(sent)\n"}}},
+	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall), lasts", ", lasts"}}},
 	{"6: an election made anew tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime) && false:"}}},
 	{"6: a claim that was never renewed tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime):"}}},
 	{"6: a renewal hides what the tenure inherited", tenureTests, []edit{{tenureGo, " &&\n		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))", ""}}},
-	{"6: the election's longer duration is ignored", tenureTests, []edit{{tenureGo, "max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second)", "t.h"}}},
+	{"6: the election's longer duration is ignored", tenureTests, []edit{{tenureGo, "max(t.h, lasts*time.Second)", "t.h"}}},
 	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && stamp.After(t.inherited) {", "	if false {"}}},
 	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
 
@@ -76,7 +76,7 @@ var beside = []mutant{
 	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
 
 	// Rule 9.
-	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
+	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if patience(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
 	{"9: an empty list of members decides", electionTests, []edit{{nextGo, "	if len(cs) == 0 {", "	if false {"}}},
 
 	// Rule 10.

@@ -29,7 +29,7 @@ var move = []mutant{
 	{"8: copies of clusters that were not read count as taken", takeovers, []edit{{takeGo, "	case !m.isRead || m.publisher == nil:\n		return false\n", ""}}},
 	{"8: what this hub has let go of is its own", takeovers, []edit{{takeGo, "return ok && mark != c.HubID", "return ok && mark != \"\" && mark != c.HubID"}}},
 	{"8: whose the copies are is not asked before nothing stands", takeovers, []edit{{takeGo, "s.OtherHub || v.moved || cp.LeadsHere()", "s.OtherHub || cp.LeadsHere()"}}},
-	{"8: a copy with a seal of somebody else is the standing term", takeovers, []edit{{takeGo, "			case sealed && v.moved:", "			case v.moved:\n				_ = sealed"}}},
+	{"8: a copy with a seal of somebody else is the standing term", takeovers, []edit{{takeGo, "			case sealed && v.moved && lease", "			case (sealed || true) && v.moved && lease"}}},
 	{"8: that another hub's copy has gone is not found out", tests{"./hub/publish", "^TestInitial$"}, []edit{{laneGo, "	case may:\n		return step{action: read}\n", "	case may && false:\n"}}},
 	{"6: an epoch is granted twice", arrivals, []edit{{raiseGo, "s.Standing.Cluster && !s.Mine", "s.Standing.Cluster"}}},
 	{"11: stamps go on after the mark is gone", departures, []edit{{laneGo, "	case l.departed:\n		return l.depart(may)\n", ""}}},

@@ -57,13 +57,13 @@ var survivors = []mutant{
 	// What a decision rests on.
 	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.Largest, seal.LargestSkew", "= seal.Largest, 0"}}},
 	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.Largest, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
-	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{decideGo, "	if rest := c.overlapsFor(asked); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.overlapsFor(asked); rest > 0 {"}}},
+	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{decideGo, "	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {"}}},
 	{"survivor: half counts as most", counting, []edit{{gatherGo, "2*lost > reached", "2*lost >= reached"}}},
 	{"survivor: a successor is prepared by a copy of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
 	{"survivor: a successor is refused for an earlier draining", preparing, []edit{{candidatesGo, "m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.Refused"}}},
 
 	// What follows from it.
-	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{decideGo, "is.Reason != reason.Adopted {", "(is.Reason != reason.Adopted || true) {"}}},
+	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{decideGo, "if is.Reason == reason.Adopted {", "if is.Reason == reason.Adopted && false {"}}},
 	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{decideGo, "c.ledger.Promise(v.key).Epoch != d.Record.Epoch", "true"}}},
 	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
 	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},

@@ -54,3 +54,21 @@ func TestNarrowWorlds(t *testing.T) {
 		})
 	}
 }
+
+// TestSpecialWorlds runs seeds of each special kind of world, of which the simulation draws only some.
+func TestSpecialWorlds(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	for _, of := range []special{steadyWorld, extendsWorld, stepsWorld, twoWorld, awayWorld} {
+		t.Run(of.name, func(t *testing.T) {
+			var crew crew
+			defer crew.end()
+			for seed := uint64(1); seed <= 150; seed++ {
+				w := newWorldOf(&of, seed, nil, &crew)
+				w.play()
+				if w.oracle.violation != "" {
+					t.Fatalf("seed %d: %s", seed, w.oracle.violation)
+				}
+			}
+		})
+	}
+}

@@ -69,6 +69,11 @@ func (s *scenario) length() time.Duration { return s.faults + s.settle() }
 
 // newWorld draws a world from a seed.
 func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
+	return newWorldOf(nil, seed, trace, crew)
+}
+
+// newWorldOf draws a world of a kind.
+func newWorldOf(of *special, seed uint64, trace io.Writer, crew *crew) *world {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
 	w := &world{rng: rand.New(rand.NewChaCha8(key)), trace: trace, crew: crew, faulty: true}
@@ -107,7 +112,12 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 	if w.start = epoch0; seed%2 == 0 && !slices.ContainsFunc(w.kinds, func(f fault) bool { return f.loses }) {
 		w.start = earlyEpoch0
 	}
-	w.drawWider()
+	w.installations = 1
+	drawn := w.drawSpecial()
+	if of == nil {
+		of = &drawn
+	}
+	of.draw(w)
 	w.oracle.begin()
 	w.populate()
 	return w

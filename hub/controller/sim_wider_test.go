@@ -39,32 +39,53 @@ func (w *world) drawTimings() {
 	w.timings.Duration = time.Duration(w.durations[len(w.durations)-1]) * time.Second
 }
 
-// drawWider makes a few worlds special. Each of these knows few faults besides, so that its own stands out.
-func (w *world) drawWider() {
-	w.installations = 1
-	hub := func(f fault) bool { return !f.member && !f.loses && !f.clock && !f.edits }
-	switch n := w.rng.IntN(100); {
-	case n < 6:
+// special is a kind of world that few are of. Each knows few faults besides, so that its own stands out.
+type special struct {
+	name string
+	draw func(*world)
+}
+
+// common worlds have nothing special.
+var common = special{"", func(*world) {}}
+
+var (
+	steadyWorld = special{"the hub alone has trouble, and the management cluster goes away", func(w *world) {
 		w.steady = true
-		w.only(hub)
+		w.only(hubsOwn)
 		if w.chance(0.7) {
 			w.away()
 		}
-	case n < 9:
+	}}
+	extendsWorld = special{"somebody edits copies so that they promise more", func(w *world) {
 		w.extends = true
-		w.only(func(f fault) bool { return hub(f) || strings.Contains(f.name, "priority") })
+		w.only(func(f fault) bool { return hubsOwn(f) || strings.Contains(f.name, "priority") })
 		w.kinds = append(w.kinds, moreFault, moreFault)
-	case n < 14:
+	}}
+	stepsWorld = special{"wall clocks of the hub's hosts are wrong for a while", func(w *world) {
 		w.steps, w.wrongFrom = true, true
 		w.kinds = append(w.kinds, stepFault)
 		if w.chance(0.5) {
-			w.only(func(f fault) bool { return hub(f) || f.name == stepFault.name })
+			w.only(func(f fault) bool { return hubsOwn(f) || f.name == stepFault.name })
 		}
-	case n < 18:
-		w.installations = 2
-	case n < 21:
-		w.away()
+	}}
+	twoWorld  = special{"two installations share a management cluster", func(w *world) { w.installations = 2 }}
+	awayWorld = special{"the management cluster goes away", (*world).away}
+)
+
+func hubsOwn(f fault) bool { return !f.member && !f.loses && !f.clock && !f.edits }
+
+// drawSpecial says what a world is of.
+func (w *world) drawSpecial() special {
+	n := w.rng.IntN(100)
+	for _, s := range []struct {
+		below int
+		special
+	}{{6, steadyWorld}, {9, extendsWorld}, {14, stepsWorld}, {18, twoWorld}, {21, awayWorld}} {
+		if n < s.below {
+			return s.special
+		}
 	}
+	return common
 }
 
 // only leaves few kinds of faults, and messages to members that arrive.

@@ -29,7 +29,7 @@ const workers = 16
 // Each try has twice the time of the one before it.
 const (
 	listTimeout = 15 * time.Second
-	firstList   = 3 * time.Second
+	firstList   = time.Second
 )
 
 // answeredWithin is how long ago a member must have answered something for a stamp to

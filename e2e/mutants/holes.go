@@ -1,0 +1,39 @@
+package main
+
+// special are the worlds of the simulation that have something special.
+var specials = tests{"./hub/controller", "^TestSpecialWorlds$"}
+
+// holes are what adversaries found: each was a hole in what is promised, or in rule 12.
+var holes = []mutant{
+	// After an outage of the hub.
+	{"12: after an outage of the hub an unknown leader has no time to answer", electionTests, []edit{{replaceGo, "		if patience(now, p, s) > 0 || !boundOf", "		if !boundOf"}}},
+	{"12: nor has one that begins to answer", electionTests, []edit{{replaceGo, "		if settling(holder) && patience(now, p, s) > 0 {", "		if false {"}}},
+	{"12: whoever answers first replaces a leader whose Lease has run out meanwhile", electionTests, []edit{{nextGo, "	if wait := awaits(now, p, s, c, cs); wait > 0 {\n		return Decision{Record: r, Waiting", "	if wait := awaits(now, p, s, c, cs); wait > time.Hour {\n		return Decision{Record: r, Waiting"}}},
+	{"12: the leader is waited for only if its priority is higher", electionTests, []edit{{nextGo, "outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == \"\")", "outranks(o, c))"}}},
+	{"12: a leader that cannot be reached is forgotten when nobody can replace it", electionTests, []edit{{nextGo, "	case !ok && comesBack(s, cs):\n		return Decision{Record: r, Waiting: reason.NoCandidate}\n", ""}}},
+	{"12: one that comes back is replaced by who was faster", electionTests, []edit{{nextGo, "	case holder.Reason == reason.Recovering && comesBack(s, ranked):", "	case false:"}}},
+	{"12: one that an operator replaces is waited for", electionTests, []edit{{nextGo, "unreached(s.Record.Reason) && unreached(holder.Reason)", "unreached(holder.Reason)"}}},
+
+	// Edits that promise more.
+	{"3: an earlier deadline does not shorten what an edit promised", readerTests, []edit{{readerGo, "	r.current = r.frozen.until(c.Deadline(), now)", "	r.current = r.frozen"}}},
+	{"3: it does so on the wall clock only", readerTests, []edit{{readerGo, "deadline, min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))", "deadline, p.boot"}}},
+	{"3: a stepped wall clock undoes it", readerTests, []edit{{readerGo, "min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))", "now.Boot + deadline.Sub(now.Wall)"}}},
+	{"3: an edit of the renewTime is no reason for a new term", specials, []edit{{laneGo, "c.Epoch == want.Epoch && l.extended(now)", "c.Epoch == want.Epoch && l.extended(now) && c.Duration > want.Duration"}}},
+	{"3: an edit that promises more stays while its term is being replaced", specials, []edit{{laneGo, "		if !l.blocked() && may && l.extended(now) {", "		if !l.blocked() && may && false {"}}},
+	{"3: nobody waits until readers have seen the repair", tests{"./hub/publish", "^TestAnEditThatPromisesMore"}, []edit{{laneGo, "	s.stamp, s.promis = now, l.want.Term.Duration\n	return s", "	return s"}}},
+	{"3: a revocation leaves an edit that promises more", tests{"./hub/publish", "^TestLaneRevokes$"}, []edit{{laneRevokeGo, "	case l.extended(now):\n		return l.shorten(now)\n", ""}}},
+
+	// Two replicas at once.
+	{"6: a clock that is behind by ε is not waited for", tenureTests, []edit{{tenureGo, "		ahead += skew", "		ahead += 0"}}},
+	{"6: an orderly release holds the next tenure up", tenureTests, []edit{{tenureGo, "	if !t.orderly {\n		ahead", "	if true {\n		ahead"}}},
+	{"6: a release beside an earlier tenure is orderly", tenureTests, []edit{{tenureGo, "	if t.orderly || now.Boot >= t.started.Boot+t.span {", "	if true {"}}},
+	{"6: a release by a clock that was set back hides stamps", tenureTests, []edit{{tenureGo, "[]time.Time{t.inherited, t.latest}", "[]time.Time{t.inherited}"}}},
+	{"6: an election of 68 years is believed", tenureTests, []edit{{tenureGo, ", lasts > longestElection/time.Second: // odd", ": // odd"}}},
+	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{laneGo, "	case l.newer(now):\n", "	case l.want.Role != lease.Lead && l.newer(now):\n"}}},
+
+	// Clocks of the hub.
+	{"5: a clock that was ahead holds a replacement up for as long as it was ahead", electionTests, []edit{{boundGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)", "!now.Wall.Before(b.wall)"}}},
+	{"5: the wall clock's half is dropped", stories, []edit{{boundGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)", "true"}}},
+	{"7: an epoch of a clock that was days ahead is gone on from", specials, []edit{{gatherGo, "!lease.PlausibleEpoch(now, cp.Epoch) {", "false {"}, {gatherGo, "	if !lease.PlausibleEpoch(now, s.Highest) {", "	if false {"}}},
+	{"6: a Lease that was found at the start is live by the wall clock alone", electionTests, []edit{{typesGo, " && now.Boot < s.Boot", ""}}},
+}
