@@ -30,6 +30,8 @@ func (nobody) synced() bool { return true }
 
 func (nobody) members(string) []fleet.Member { return nil }
 
+func (nobody) servedBy(string) string { return "this" }
+
 var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
 
 // hubOf has a controller work with an API server that holds a record of shop, its policy with a D of 15 s, and a seal that

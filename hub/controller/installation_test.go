@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,8 +43,10 @@ func (s *said) Eventf(about, _ runtime.Object, kind, reason, _, note string, arg
 func installation(t *testing.T, by string, requests *[]string) (*Controller, *handClock, *said) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"}}
 	note := func(what string, o client.Object) { *requests = append(*requests, fmt.Sprintf("%s %T", what, o)) }
@@ -66,7 +69,7 @@ func installation(t *testing.T, by string, requests *[]string) (*Controller, *ha
 	f := fleet.New(fleet.Options{HubID: seal.Mark("uid", "platform"), MayWrite: func() bool { return true }, Clock: clock})
 	c := New(Options{
 		Fleet: f, Clock: clock, HubID: seal.Mark("uid", "platform"), OwnNamespace: "platform",
-		Tenure: succeeding(t, start, 6*time.Second, -time.Hour),
+		Tenure: succeeding(t, start, 6*time.Second, -time.Hour), Seals: seal.NewStore(api, api),
 	})
 	c.client, c.live, c.events, c.sight = api, api, events, served{fleetSight{f}, by}
 	return c, clock, events

@@ -16,20 +16,23 @@ const longestDuration = time.Hour
 
 // recall takes what this tenure recorded last for what the record says, if somebody who
 // is no hub has written or deleted it since: an edit is not heeded, and persist puts it
-// right. What may be the word of another tenure is heeded instead, as is what a new
-// tenure finds. asked is a reading from before the record was read.
+// right. Where it may be the word of a later tenure, nothing is decided any more. What a new
+// tenure finds is heeded. asked is a reading from before the record was read.
 func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	c.mu.Lock()
 	known, ok := c.recorded[v.key]
 	c.mu.Unlock()
 	switch changed := ok && (v.found == nil || differs(v.found, &known)); {
-	case ok && !changed:
-	case changed && c.Elected(ctx): // a later tenure takes the election before it writes: asked for live, after the record
+	case changed && !c.Elected(ctx):
+		// A later tenure takes the election before it writes, and this is asked for live, after the record.
+		v.stop, v.standing = "the record was changed, and this replica may not be the elected one any more", true
+	case changed:
 		v.edited = true
 		if v.vanished = v.object == nil; v.vanished {
 			v.object = c.newRecord(v)
 		}
 		known.DeepCopyInto(&v.object.Status)
+	case ok:
 	case v.found != nil:
 		c.remember(v.key, v.found, asked)
 	default:

@@ -198,7 +198,7 @@ type statusClient struct {
 
 func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	h, sent := c.r.w.hub, o.(*v1alpha1.NamespaceLeader).DeepCopy()
-	h.w.oracle.wrote(c.r, sent.Name, h.records[sent.Name], sent)
+	h.w.oracle.decides(c.r, sent.Name)
 	out, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
 		old := h.records[sent.Name]
 		switch {
@@ -207,6 +207,7 @@ func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.Sub
 		case sent.UID != old.UID, sent.ResourceVersion != "" && sent.ResourceVersion != old.ResourceVersion:
 			return nil, apierrors.NewConflict(recordResource, sent.Name, errRefused)
 		}
+		h.w.oracle.wrote(h.w, sent.Name, old, sent)
 		return h.putRecord(sent.Name, sent), nil
 	})
 	if err == nil {

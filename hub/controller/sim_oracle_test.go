@@ -20,10 +20,9 @@ func (o *oracle) begin() {
 	o.highest, o.last, o.records = map[string]int64{}, map[string]*member{}, map[string]*recordOracle{}
 }
 
-// wrote judges a record that a replica sends: while it may do so nobody else may, no epoch falls, no healthy leader is
-// replaced for nothing, and nothing is written again and again. old is what the record says now. One that is stopped may
-// hold its lock, and looks again when it wakes.
-func (o *oracle) wrote(r *replica, name string, old, now *v1alpha1.NamespaceLeader) {
+// decides judges a replica that sends a record: while it may do so nobody else may. One that is stopped may hold the
+// lock of its tenure, and looks again when it wakes.
+func (o *oracle) decides(r *replica, name string) {
 	w := r.w
 	for _, other := range w.replicas {
 		if other != r && r.mayDecide() && other.installation == r.installation && other.alive && !other.frozen && other.mayDecide() {
@@ -32,6 +31,11 @@ func (o *oracle) wrote(r *replica, name string, old, now *v1alpha1.NamespaceLead
 			}
 		}
 	}
+}
+
+// wrote judges a record that takes the place of an old one: no epoch falls, no healthy leader is replaced for nothing,
+// and nothing is written again and again.
+func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader) {
 	is := o.records[name]
 	if is == nil {
 		is = &recordOracle{}
