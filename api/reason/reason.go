@@ -84,7 +84,7 @@ const (
 	NamespaceTerminating Reason = "NamespaceTerminating"
 	// ForeignLease: a Lease of that name exists that the hub did not write.
 	ForeignLease Reason = "ForeignLease"
-	// OtherHub: another hub writes the copies of this cluster.
+	// OtherHub: another hub writes the copies of this cluster, or serves this fleet.
 	OtherHub Reason = "OtherHub"
 	// Unguarded: the policy that protects the Leases does not stand in the cluster.
 	Unguarded Reason = "Unguarded"

@@ -61,7 +61,8 @@ func watching(t *testing.T, clocks *ahead, policies ...client.Object) *Controlle
 
 func TestTheLargestOfAllPoliciesCountsForTheHubsClock(t *testing.T) {
 	policies := []client.Object{
-		timings("long", 15, 250*time.Millisecond), timings("lax", 3, 2*time.Second), timings("invalid", 3, time.Hour),
+		timings("a-long", 15, 250*time.Millisecond), timings("b-lax", 3, 2*time.Second), timings("c-short", 3, 250*time.Millisecond),
+		timings("d-invalid", 3, time.Hour),
 	}
 	for name, tc := range map[string]struct {
 		policies []client.Object
@@ -72,7 +73,7 @@ func TestTheLargestOfAllPoliciesCountsForTheHubsClock(t *testing.T) {
 		"behind by less":                   {policies, 15*time.Second - 1, false},
 		"ahead by more than the largest ε": {policies, -2*time.Second - 1, true},
 		"ahead by the largest ε":           {policies, -2 * time.Second, false},
-		"no policy that is valid":          {policies[2:], time.Hour, false},
+		"no policy that is valid":          {policies[3:], time.Hour, false},
 		"right":                            {policies, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestAReplicaWhoseClockIsContradictedGoes(t *testing.T) {
 				cancel()
 				err := <-ended
 				if (err != nil) != tc.goes || errors.Is(err, context.Canceled) {
-					t.Errorf("it ended with %v", err)
+					t.Fatalf("it ended with %v", err)
 				}
 				if tc.goes && !strings.Contains(err.Error(), "gives up its election: the clock of this hub is at least 1h0m0s behind") {
 					t.Errorf("it does not say why: %v", err)

@@ -58,7 +58,8 @@
 //     believed by nobody, and replaced.
 //  8. Two hubs. Where a copy carries another hub's mark this hub writes nothing, and says so; where another hub's term
 //     stands, under whatever name, it decides nothing. It deposes no leader whose copy it has not itself taken by
-//     compare-and-swap.
+//     compare-and-swap. Of two on one management cluster, the one whose mark is on a fleet's seal serves the fleet, and
+//     the other one does nothing there.
 //  9. Unknown is not dead, and empty is not healthy: a member that was never reached is no candidate, and is not
 //     deposed for it before its bound. An empty list decides nothing. Deleting a Cluster ends no term.
 //  10. The observer may be at fault: when most members are lost at once, leaders are kept. A successor has to show that

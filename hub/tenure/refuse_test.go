@@ -98,7 +98,11 @@ func TestAnElectorThatIsRefusedMakesRoom(t *testing.T) {
 		<-time.After(h + second)
 		useless.Store(true)
 		alsoUseless.Store(true)
-		<-a.ended
+		select {
+		case <-a.ended:
+		case <-time.After(10 * second):
+			t.Fatal("it has not given up")
+		}
 		for range 30 {
 			<-time.After(second)
 			if b.Holds() {
