@@ -84,6 +84,7 @@ type Member struct {
 	clock   lease.Clock
 	stale   time.Duration
 	watches []*watched
+	link    *link
 	started atomic.Bool
 
 	registrar *registrar // nil: not registered
@@ -101,7 +102,11 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leasecast-member")
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := coordinationv1client.NewForConfig(cfg)
+	link, err := newLink(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("member: %w", err)
+	}
+	client, err := coordinationv1client.NewForConfigAndClient(cfg, &http.Client{Transport: link})
 	if err != nil {
 		return nil, fmt.Errorf("member: client for leases: %w", err)
 	}
@@ -110,6 +115,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		log:   o.Logger,
 		clock: o.Clock,
 		stale: o.StaleAfter,
+		link:  link,
 	}
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {
@@ -160,6 +166,7 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.registrar != nil {
 		m.registrar.leave(ctx)
 	}
+	m.link.current().close()
 	return nil
 }
 
@@ -227,6 +234,9 @@ func (m *Member) Healthz(*http.Request) error {
 		}
 	}
 	for _, w := range m.watches {
+		if err := w.alarm.silent(now); err != nil {
+			return fmt.Errorf("member: the watch of leases in %s is %w", w, err)
+		}
 		if age := now - time.Duration(w.listed.Load()); age > m.stale {
 			return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v",
 				w, age.Round(time.Millisecond), m.stale)
