@@ -79,9 +79,10 @@ func TestASilentlyDeadConnectionOfAReaderCostsLittleActingTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.duration)
-			w.holder(us)
+			w.holder(them)
 			m := w.read(tc.registered)
-			w.leads(m)
+			w.holder(us)
+			w.await(m, true) // so the watch has begun
 			w.proxy.Strand()
 			// Without news the term would run out within D, and two thirds of that are left then to come back.
 			lost := idle(m, w.namespace, 2*tc.duration)
@@ -101,12 +102,15 @@ func TestASilentlyDeadConnectionOfAFollowerDelaysItsPromotionLittle(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, d)
-			w.holder(them)
+			w.holder(us)
 			m := w.read(false)
+			w.await(m, true)
+			w.holder(them)
+			w.await(m, false)
 			w.proxy.Strand()
 			w.holder(us)
 			began := time.Now()
-			w.leads(m)
+			w.await(m, true)
 			t.Logf("led %v after it was written, of %v allowed", time.Since(began), budget(d))
 			if took := time.Since(began); took > budget(d) {
 				t.Errorf("led %v after it was written, want at most %v", took, budget(d))
@@ -239,15 +243,15 @@ func (w *world) read(registered bool) *member.Member {
 	return m
 }
 
-// leads waits until the reader leads, by a copy that was renewed a moment ago.
-func (w *world) leads(m *member.Member) {
+// await waits until the reader leads, or does not.
+func (w *world) await(m *member.Member, leads bool) {
 	w.t.Helper()
 	for began := time.Now(); ; <-time.After(often) {
-		if term, ok := m.Term(w.namespace); ok && term.Remaining() > w.duration-200*time.Millisecond {
+		if _, ok := m.Term(w.namespace); ok == leads {
 			return
 		}
 		if time.Since(began) > patience {
-			w.t.Fatalf("does not lead after %v", patience)
+			w.t.Fatalf("leads: %v after %v", !leads, patience)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// dialTimeout bounds one attempt to make a connection.
+// dialTimeout bounds each of the two steps in which a connection is made.
 const dialTimeout = 3 * time.Second
 
 // Timing says when a connection counts as dead.
@@ -69,6 +69,7 @@ func Transport(cfg *rest.Config, t Timing) (http.RoundTripper, error) {
 	if !ok {
 		return nil, fmt.Errorf("client-go makes connections by a %T, want an *http.Transport", base)
 	}
+	connections.TLSHandshakeTimeout = dialTimeout
 	connections.HTTP2 = t.HTTP2()
 	return transport.HTTPWrappersForConfig(all, bare)
 }
