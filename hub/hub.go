@@ -192,7 +192,7 @@ func electionLock(cfg *rest.Config, namespace, identity string) (resourcelock.In
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = renewDeadline / 2
 	cfg.UserAgent += "/leader-election"
-	connections, err := pings.Transport(cfg, electionPings)
+	connections, err := pings.New(cfg, electionPings)
 	if err != nil {
 		return nil, fmt.Errorf("hub: connections for the election: %w", err)
 	}

@@ -22,7 +22,7 @@ type hurry struct {
 // all readers of a silent hub do not ask at once.
 func (w *watched) delay() time.Duration {
 	now := w.now()
-	if now > w.hurry.until+w.hurry.gap {
+	if now > w.hurry.until+w.member.stale {
 		w.hurry.gap = 0 // the last one was long ago
 	}
 	left, _, _ := w.member.terms.scarce(w.namespace)

@@ -166,7 +166,7 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.registrar != nil {
 		m.registrar.leave(ctx)
 	}
-	m.link.current().close()
+	m.link.current().CloseIdle()
 	return nil
 }
 

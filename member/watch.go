@@ -238,7 +238,7 @@ func (w *watched) drop() {
 	w.stream.Stop()
 	w.stream.end()
 	if w.stream.line != w.member.link.current() {
-		w.stream.line.close()
+		w.stream.line.CloseIdle()
 	}
 	w.stream = nil
 }

@@ -32,11 +32,18 @@ func (t Timing) HTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{SendPingTimeout: t.After, PingTimeout: t.Timeout, WriteByteTimeout: t.After + t.Timeout}
 }
 
-// Transport returns what rest.TransportFor does, but with connections that are nobody else's and that are
+// Connections are what requests to an API server take.
+type Connections struct {
+	http.RoundTripper
+	own http.RoundTripper // nil: they are somebody else's
+}
+
+// New returns what rest.TransportFor does, but with connections that are nobody else's and that are
 // pinged. A Transport in cfg brings its own connections and stays as it is.
-func Transport(cfg *rest.Config, t Timing) (http.RoundTripper, error) {
+func New(cfg *rest.Config, t Timing) (*Connections, error) {
 	if cfg.Transport != nil {
-		return rest.TransportFor(cfg)
+		foreign, err := rest.TransportFor(cfg)
+		return &Connections{RoundTripper: foreign}, err
 	}
 	if cfg.Dial == nil {
 		cfg = rest.CopyConfig(cfg)
@@ -51,13 +58,13 @@ func Transport(cfg *rest.Config, t Timing) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
-	bare, err := transport.New(&transport.Config{
+	own, err := transport.New(&transport.Config{
 		TLS: all.TLS, DialHolder: all.DialHolder, Proxy: all.Proxy, DisableCompression: all.DisableCompression,
 	})
 	if err != nil {
 		return nil, err
 	}
-	base := bare
+	base := own
 	for {
 		wrapper, ok := base.(utilnet.RoundTripperWrapper)
 		if !ok {
@@ -71,5 +78,13 @@ func Transport(cfg *rest.Config, t Timing) (http.RoundTripper, error) {
 	}
 	connections.TLSHandshakeTimeout = dialTimeout
 	connections.HTTP2 = t.HTTP2()
-	return transport.HTTPWrappersForConfig(all, bare)
+	wrapped, err := transport.HTTPWrappersForConfig(all, own)
+	return &Connections{wrapped, own}, err
+}
+
+// CloseIdle closes those that carry no request.
+func (c *Connections) CloseIdle() {
+	if c.own != nil {
+		utilnet.CloseIdleConnectionsFor(c.own)
+	}
 }
