@@ -119,6 +119,55 @@ func TestASilentHubIsNoStormOfLists(t *testing.T) {
 	}
 }
 
+func TestAFreshListTakesAnotherConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		before := r.Line()
+		r.strand()
+		pass(duration * 2 / 3)
+		r.renew(1)
+		pass(duration * 2 / 3)
+		if r.Line() == before {
+			t.Error("it takes the connection that may be dead")
+		}
+	})
+}
+
+func TestAFreshListThatHangsLeavesTimeForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		ctx, cancel, err := r.Context(t.Context(), name(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cancel()
+		r.strand()
+		r.delay(time.Hour)
+		for before := r.asks(); r.asks() == before; {
+			pass(10 * time.Millisecond)
+		}
+		r.delay(0)
+		r.renew(1)
+		pass(duration / 2)
+		if ctx.Err() != nil {
+			t.Errorf("the term ended: %v", context.Cause(ctx))
+		}
+	})
+}
+
+func TestAReaderThatWakesPastItsTermAsksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		r.strand()
+		r.cluster.clock.suspend(time.Minute)
+		r.renew(1)
+		pass(time.Second)
+		if !r.leads(name(0)) {
+			t.Error("does not lead a second after it woke")
+		}
+	})
+}
+
 // A clock that runs late, or a hub that does, must not have every renewal asked for.
 func TestRenewalsThatAreAlwaysLateAreAskedForEverLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
