@@ -57,7 +57,7 @@ func (n *nsState) duration(epoch int64) (d time.Duration) {
 
 // scarce returns how much is left of the led term in a namespace, or in all, of which news are missing and the least
 // is left, and its duration. It returns false if there is none.
-func (t *Terms) scarce(namespace string) (left, duration time.Duration, any bool) {
+func (t *Terms) scarce(namespace string) (left, duration time.Duration, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -67,11 +67,11 @@ func (t *Terms) scarce(namespace string) (left, duration time.Duration, any bool
 			continue
 		}
 		of, remain := n.duration(tm.epoch), p.Remaining(now)
-		if remain > 0 && remain < of/scarcity && (!any || remain < left) {
-			left, duration, any = remain, of, true
+		if remain > 0 && remain < of/scarcity && (!found || remain < left) {
+			left, duration, found = remain, of, true
 		}
 	}
-	return left, duration, any
+	return left, duration, found
 }
 
 // ring says that news are missing of a term that will be over then.

@@ -43,8 +43,8 @@ var errDue = errors.New("the next turn is due")
 //
 // client-go's reflector would go on with watches alone for
 // ever, and a watch in which nothing happens cannot be told from a dead one, because an
-// API server sends bookmarks only if something changed somewhere. A list is proof. So the next turn comes early,
-// and on another connection, when news of a led term are missing.
+// API server sends bookmarks only if something changed somewhere. A list is proof. When news of a led term are
+// missing, the next turn comes early and on another connection.
 type watched struct {
 	namespace string
 	client    coordinationv1client.LeaseInterface

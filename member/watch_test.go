@@ -261,11 +261,11 @@ func TestNothingIsMissedBetweenTwoWatches(t *testing.T) {
 func TestAServerThatWasRestoredIsBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 2, never)
-		past := r.server.snapshot()
+		past := r.snapshot()
 		r.put(r.cluster.copyOf(name(1), them, 8))
 		r.put(r.cluster.copyOf(name(2), us, 7))
 		synctest.Wait()
-		r.server.restore(past)
+		r.restore(past)
 		r.fail()
 		pass(time.Second)
 		if r.leads(name(2)) {

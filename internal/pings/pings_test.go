@@ -106,6 +106,7 @@ func TestAQuietConnectionThatLivesGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
