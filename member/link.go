@@ -14,10 +14,10 @@ import (
 // longestPinged is the duration of terms up to which connections are pinged the more often the shorter it is.
 const longestPinged = 15 * time.Second
 
-// pinged is how connections are pinged where terms last this long: one that died without a word is noticed
-// and replaced within a third of the duration and a second. 0.7 s of that are left to replace it.
+// pinged is how connections are pinged where terms last this long: one that died without a word is noticed within a
+// third of the duration, and a second is left to replace it.
 func pinged(duration time.Duration) pings.Timing {
-	half := duration/6 + 150*time.Millisecond
+	half := max(duration/6, leastPatience)
 	return pings.Timing{After: half, Timeout: half}
 }
 

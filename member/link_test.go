@@ -60,9 +60,9 @@ func TestConnectionsArePingedTheMoreOftenTheShorterTheTermsAre(t *testing.T) {
 
 func TestADeadConnectionIsNoticedWithinAThirdOfATermAndASecond(t *testing.T) {
 	for d := time.Second; d <= longestPinged; d += time.Second {
-		const rest = 700 * time.Millisecond // to make a new one and list, the pause after the failure included
+		const rest = 800 * time.Millisecond // to make a new one and list, the pause after the failure included
 		p := pinged(d)
-		if noticed := p.After + p.Timeout; noticed > d/3+time.Second-rest || p.Timeout < 250*time.Millisecond {
+		if noticed := p.After + p.Timeout; noticed > d/3+time.Second-rest || p.Timeout < leastPatience {
 			t.Errorf("terms of %v: pinged after %v, dead after %v more", d, p.After, p.Timeout)
 		}
 	}

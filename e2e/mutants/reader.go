@@ -34,7 +34,7 @@ var connections = []mutant{
 
 	// Pings.
 	{"reader: short terms have slow pings", reader, []edit{{linkGo, "duration <= 0 || duration >= l.line.duration", "true"}}},
-	{"reader: pings take as long as the term", reader, []edit{{linkGo, "half := duration/6 +", "half := duration/2 +"}}},
+	{"reader: pings take as long as the term", reader, []edit{{linkGo, "half := max(duration/6,", "half := max(duration/2,"}}},
 	{"pings: none but client-go's", pinging, []edit{{pingsGo, "	connections.HTTP2 = t.HTTP2()\n", ""}}},
 	{"pings: connections are shared", pinging, []edit{{pingsGo, "DialHolder: all.DialHolder, ", ""}}},
 	{"pings: the configuration's wrappers are dropped", pinging, []edit{{pingsGo, "transport.HTTPWrappersForConfig(all, own)", "own, error(nil)"}}},
