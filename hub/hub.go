@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
+	"github.com/leasecast/leasecast/internal/pings"
 )
 
 // ElectionName is the name of the Lease in the hub's own namespace by which its
@@ -182,12 +184,20 @@ func newIdentity() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
+// electionPings has a connection that died without a word noticed, and a renewal sent again, before
+// renewDeadline. client-go's own pings take 45 s.
+var electionPings = pings.Timing{After: time.Second, Timeout: time.Second}
+
 // electionLock is the Lease of the hub's election.
 func electionLock(cfg *rest.Config, namespace, identity string) (resourcelock.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = renewDeadline / 2
 	cfg.UserAgent += "/leader-election"
-	cs, err := kubernetes.NewForConfig(cfg)
+	connections, err := pings.New(cfg, electionPings)
+	if err != nil {
+		return nil, fmt.Errorf("hub: connections for the election: %w", err)
+	}
+	cs, err := kubernetes.NewForConfigAndClient(cfg, &http.Client{Transport: connections, Timeout: cfg.Timeout})
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}

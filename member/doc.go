@@ -37,6 +37,16 @@
 // already on its way is not called back. [CapWrites] narrows that gap for requests
 // to Kubernetes, the epoch closes it for systems that check it.
 //
+// # A connection that died without a word
+//
+// A hub renews a term before half of its duration has passed. When less than a third is left, news are missing: a
+// [Member] then lists the Leases anew, on another connection, and watches on from there. It does so once for each
+// watch and each renewal that is missing, and ever less often while the answers show that the hub is silent. So a
+// connection that dies costs no term, as long as a new one can be made. Where nothing is led, pings notice it
+// within a third of the shortest duration seen and a second. The connections are the Member's own, unless the
+// configuration has a Transport: then another connection and the pings are up to that. [Member.Healthz] fails when
+// a term ran out because nothing was heard.
+//
 // # Handover without a gap
 //
 // When the hub moves a namespace on purpose, it takes the term back, and then has to wait until the

@@ -36,8 +36,8 @@ type Options struct {
 	// Registration has the Member register as a reader that says when it has stopped, for
 	// handovers without a gap. Default: nil, it does not register.
 	Registration *Registration
-	// StaleAfter is how old the last list of Leases may be before Healthz fails. Lists
-	// are repeated at least every half of it, see Member.Healthz. At least 10s.
+	// StaleAfter is how old the last list of Leases may be before Healthz fails, where no term
+	// ran out. Lists are repeated at least every half of it, see Member.Healthz. At least 10s.
 	// Default: 2m.
 	StaleAfter time.Duration
 }
@@ -84,6 +84,7 @@ type Member struct {
 	clock   lease.Clock
 	stale   time.Duration
 	watches []*watched
+	link    *link
 	started atomic.Bool
 
 	registrar *registrar // nil: not registered
@@ -93,7 +94,8 @@ var _ Leader = (*Member)(nil)
 
 // New returns a Member for the cluster that cfg leads to. It contacts nobody yet.
 // Of cfg it keeps address, credentials and transport, but neither the limits on
-// the rate of requests nor the timeout, which would also cut the watch.
+// the rate of requests nor the timeout, which would also cut the watch. Its connections
+// are its own and pinged, see the package, unless cfg has a Transport.
 func New(cfg *rest.Config, o Options) (*Member, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -101,7 +103,11 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leasecast-member")
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
-	client, err := coordinationv1client.NewForConfig(cfg)
+	link, err := newLink(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("member: %w", err)
+	}
+	client, err := coordinationv1client.NewForConfigAndClient(cfg, &http.Client{Transport: link})
 	if err != nil {
 		return nil, fmt.Errorf("member: client for leases: %w", err)
 	}
@@ -110,6 +116,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		log:   o.Logger,
 		clock: o.Clock,
 		stale: o.StaleAfter,
+		link:  link,
 	}
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {
@@ -160,6 +167,7 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.registrar != nil {
 		m.registrar.leave(ctx)
 	}
+	m.link.current().CloseIdle()
 	return nil
 }
 
@@ -214,10 +222,14 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 // never fails for being a follower. Its signature is that of a controller-runtime
 // healthz.Checker; the request is unused.
 //
-// At least every StaleAfter/2 a watch ends and everything is listed anew, by a
+// At least every StaleAfter/2 everything is listed anew, by a
 // consistent read. So a watch in which nothing happens is not stale, while one behind
 // a dead link, without permission, or from an API server that is cut off from etcd is.
-// Before the first list, time counts from New. It fails as well if the last confirmation
+// Before the first list, time counts from New.
+//
+// It fails at once if a led term ran out and nothing was heard of the API server since less than a
+// third of it was left, until something is. A term that ran out because the hub is silent is no
+// failure. It fails as well if the last confirmation
 // of the registration, where there has to be one, is older than StaleAfter.
 func (m *Member) Healthz(*http.Request) error {
 	now := m.clock.Now().Boot
@@ -227,6 +239,9 @@ func (m *Member) Healthz(*http.Request) error {
 		}
 	}
 	for _, w := range m.watches {
+		if err := w.alarm.silent(now); err != nil {
+			return fmt.Errorf("member: the watch of leases in %s is %w", w, err)
+		}
 		if age := now - time.Duration(w.listed.Load()); age > m.stale {
 			return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v",
 				w, age.Round(time.Millisecond), m.stale)

@@ -26,8 +26,14 @@ type reader struct {
 
 func newReader(t *testing.T, namespaces ...string) *reader {
 	t.Helper()
+	return newReaderWith(t, member.Options{Namespaces: namespaces, StaleAfter: staleAfter})
+}
+
+func newReaderWith(t *testing.T, o member.Options) *reader {
+	t.Helper()
 	r := &reader{server: newServer(), cluster: newCluster(t)}
-	m, err := member.New(r.config(), member.Options{Namespaces: namespaces, Clock: r.cluster.clock, StaleAfter: staleAfter})
+	o.Clock = r.cluster.clock
+	m, err := member.New(r.config(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ type registrar struct {
 }
 
 func newRegistrar(m *Member, cfg *rest.Config, leases coordinationv1client.LeasesGetter, o Options) (*registrar, error) {
-	authentication, err := authenticationv1client.NewForConfig(cfg)
+	authentication, err := authenticationv1client.NewForConfigAndClient(cfg, &http.Client{Transport: m.link})
 	if err != nil {
 		return nil, fmt.Errorf("member: client for reviews of itself: %w", err)
 	}
@@ -265,6 +266,16 @@ func (r *registrar) await(ctx context.Context, d time.Duration) {
 	select {
 	case <-timer.C():
 	case <-r.changed:
+	case <-ctx.Done():
+	}
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := utilclock.RealClock{}.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
 	case <-ctx.Done():
 	}
 }

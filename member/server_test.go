@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -26,7 +27,9 @@ type server struct {
 	leases  map[string]*coordinationv1.Lease // by namespace/name
 	history []change                         // of all changes; its length is the resourceVersion
 	streams map[*stream]bool
-	asked   []string // path and selector of each request
+	asked   []string      // path and selector of each request
+	lists   int           // how many of these were lists
+	lag     time.Duration // how old a list is when it arrives
 
 	// Of the requests for single objects, see registry_test.go.
 	fate   fate
@@ -56,6 +59,7 @@ type change struct {
 type stream struct {
 	namespace string
 	events    chan []byte
+	stranded  bool // its connection is dead, and nobody is told
 }
 
 func newServer() *server {
@@ -112,9 +116,52 @@ func (s *server) record(kind string, l *coordinationv1.Lease) {
 }
 
 func (st *stream) offer(c change) {
-	if c.event != nil && (st.namespace == "" || st.namespace == c.namespace) {
+	if !st.stranded && c.event != nil && (st.namespace == "" || st.namespace == c.namespace) {
 		st.events <- c.event
 	}
+}
+
+// snapshot returns what restore takes the server back to.
+func (s *server) snapshot() *server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &server{leases: maps.Clone(s.leases), history: slices.Clone(s.history)}
+}
+
+func (s *server) restore(past *server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leases, s.history = past.leases, past.history
+}
+
+// strand has the connection of every watch under way die without a word. New requests work.
+func (s *server) strand() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		st.stranded = true
+	}
+}
+
+// delay has every list arrive that much after it was made.
+func (s *server) delay(lag time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lag = lag
+}
+
+// asks is how many lists were asked for so far.
+func (s *server) asks() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lists
+}
+
+// watching is how many watches are under way.
+func (s *server) watching() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
 }
 
 func (s *server) requests() []string {
@@ -128,9 +175,12 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	query := req.URL.Query()
 	s.mu.Lock()
 	s.asked = append(s.asked, req.URL.Path+"?"+query.Get("labelSelector"))
-	m := s.mode
+	m, lag, watches := s.mode, s.lag, query.Get("watch") != ""
+	if !watches {
+		s.lists++
+	}
 	s.mu.Unlock()
-	switch watches := query.Get("watch") != ""; {
+	switch {
 	case m == hangs:
 		<-req.Context().Done()
 		return nil, req.Context().Err()
@@ -139,7 +189,13 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	case !strings.HasSuffix(req.URL.Path, "/leases") || req.Method != http.MethodGet:
 		return s.object(req)
 	case !watches:
-		return s.list(namespaceIn(req.URL.Path), query.Get("resourceVersion")), nil
+		list := s.list(namespaceIn(req.URL.Path), query.Get("resourceVersion"))
+		select {
+		case <-time.After(lag):
+			return list, nil
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
 	}
 	body, w := io.Pipe()
 	go s.stream(req, m, w)
@@ -188,11 +244,20 @@ func (s *server) stream(req *http.Request, m mode, w *io.PipeWriter) {
 				return
 			}
 		case <-ends.C:
+			if s.dead(st) {
+				<-req.Context().Done()
+			}
 			return
 		case <-req.Context().Done():
 			return
 		}
 	}
+}
+
+func (s *server) dead(st *stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return st.stranded
 }
 
 func (s *server) open(namespace, version string) *stream {

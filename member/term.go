@@ -66,11 +66,12 @@ type term struct {
 	permit atomic.Pointer[lease.Permit]
 
 	// Guarded by Terms.mu.
-	cause  error                     // why the term is over, nil while it is not
-	open   map[*openContext]struct{} // contexts to cancel at its end
-	told   int                       // listeners that were promoted and not yet demoted
-	writes int                       // that are on their way
-	doubts []*lease.Permit           // of writes without an answer, see finished
+	alerted bool                      // it was told that news of the next renewal are missing
+	cause   error                     // why the term is over, nil while it is not
+	open    map[*openContext]struct{} // contexts to cancel at its end
+	told    int                       // listeners that were promoted and not yet demoted
+	writes  int                       // that are on their way
+	doubts  []*lease.Permit           // of writes without an answer, see finished
 }
 
 func (t *term) holds() bool {

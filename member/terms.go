@@ -62,7 +62,8 @@ type Terms struct {
 	due       time.Duration   // when it fires, on the clock that Reading.Boot shows
 	listeners []*listening    // in the order in which they were added
 	stopped   bool
-	releases  *releases // nil: nobody waits for any
+	releases  *releases         // nil: nobody waits for any
+	alarms    map[string]*alarm // by the namespace that each rings for, allNamespaces for one for all
 }
 
 // nsState is what is known about one namespace. All but term is guarded by
@@ -79,7 +80,7 @@ type nsState struct {
 // NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
 // what terms are judged by; skew is ε, how far in the future a stamp may lie.
 func NewTerms(clock lease.Clock, skew time.Duration) *Terms {
-	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}}
+	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}}
 	t.idle.L = &t.mu
 	t.limit.Store(&limit{none: true})
 	return t
@@ -207,8 +208,10 @@ func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
 func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
 	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {
+		was := tm.permit.Load()
 		switch {
 		case leads && tm.epoch == p.Epoch && tm.renew(p):
+			tm.alerted = tm.alerted && *was == p
 			return
 		case !tm.holds():
 			why = t.expired(now)
@@ -266,7 +269,7 @@ func (t *Terms) end(n *nsState, tm *term, why string) {
 	t.announce(n)
 }
 
-// Check looks at the clock and ends every term that has run out. A timer does so
+// Check looks at the clock, ends every term that has run out, and has it known of which ones news are missing. A timer does so
 // by itself; only who controls the clock has to.
 func (t *Terms) Check() {
 	t.mu.Lock()
@@ -274,11 +277,16 @@ func (t *Terms) Check() {
 	now := t.clock.Now()
 	t.due = 0
 	for n, tm := range t.led {
-		if p := tm.permit.Load(); p != nil && p.Holds(now) && t.limit.Load().Holds(now) {
+		p, confirmed := tm.permit.Load(), t.limit.Load().Holds(now)
+		if p != nil && p.Holds(now) && confirmed {
 			t.arm(now, *p)
-		} else {
-			t.end(n, tm, t.expired(now))
+			t.alert(n, tm, now, p.Remaining(now))
+			continue
 		}
+		if confirmed {
+			t.alert(n, tm, now, 0)
+		}
+		t.end(n, tm, t.expired(now))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,21 +35,46 @@ var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 
 // tooShort is a watch that ends so soon that something is wrong with it.
 const tooShort = time.Second
 
-// watched follows the Leases of one namespace, or of all: it lists them, watches for
-// a while and starts over. client-go's reflector would go on with watches alone for
+// errDue says that the next turn is due now.
+var errDue = errors.New("the next turn is due")
+
+// watched follows the Leases of one namespace, or of all, in turns: it lists them and watches on from there. A
+// watch goes on until the next one stands, so nothing that happens in between is missed.
+//
+// client-go's reflector would go on with watches alone for
 // ever, and a watch in which nothing happens cannot be told from a dead one, because an
-// API server sends bookmarks only if something changed somewhere. A list is proof.
+// API server sends bookmarks only if something changed somewhere. A list is proof. When news of a led term are
+// missing, the next turn comes early and on another connection.
 type watched struct {
 	namespace string
 	client    coordinationv1client.LeaseInterface
 	member    *Member
+	alarm     *alarm
 	synced    chan struct{} // closed by the first list
 	syncOnce  sync.Once
 	listed    atomic.Int64 // when that last worked, as in Reading.Boot; at first, when New was called
+
+	// What follows belongs to run.
+	stream  *stream       // nil: nothing is watched
+	version uint64        // of the newest list or event that was taken in; 0: unknown
+	listing bool          // a list is under way
+	since   []watch.Event // what was taken in since it was asked for
+	line    *line         // that the last turn took
+	hurry   hurry
+}
+
+// stream is a watch under way.
+type stream struct {
+	watch.Interface
+	end   context.CancelFunc
+	line  *line
+	began time.Duration // as in Reading.Boot
 }
 
 func newWatched(m *Member, client coordinationv1client.LeasesGetter, namespace string) *watched {
-	w := &watched{namespace: namespace, client: client.Leases(namespace), member: m, synced: make(chan struct{})}
+	w := &watched{
+		namespace: namespace, client: client.Leases(namespace), member: m, alarm: m.terms.alarm(namespace), synced: make(chan struct{}),
+	}
 	w.fresh()
 	return w
 }
@@ -60,15 +87,27 @@ func (w *watched) String() string {
 	return "namespace " + w.namespace
 }
 
-func (w *watched) fresh() { w.listed.Store(int64(w.member.clock.Now().Boot)) }
+func (w *watched) now() time.Duration { return w.member.clock.Now().Boot }
 
-// run follows the Leases until ctx ends.
+// fresh takes in that a list was answered just now.
+func (w *watched) fresh() {
+	now := w.now()
+	w.listed.Store(int64(now))
+	w.alarm.hear(now)
+}
+
+// run follows the Leases until ctx ends. What it learned in an earlier run is forgotten.
 func (w *watched) run(ctx context.Context) {
+	defer w.drop()
+	w.version, w.hurry = 0, hurry{}
 	delay, failed := backoff.DelayFunc(), false
 	for ctx.Err() == nil {
-		err := w.follow(ctx)
+		err := w.turn(ctx)
+		if err == nil {
+			err = w.follow(ctx)
+		}
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, errors.Is(err, errDue):
 		case err == nil:
 			if failed {
 				w.member.log.Info("Follows the leases again", "scope", w.String())
@@ -79,72 +118,225 @@ func (w *watched) run(ctx context.Context) {
 				w.member.log.Error(err, "Cannot follow the leases, will keep trying", "scope", w.String())
 			}
 			failed = true
-			pause(ctx, delay())
+			w.hurry.failures++
+			w.pause(ctx, delay())
 		}
 	}
 }
 
-// follow lists once and watches until the watch has lasted as long as it should.
-func (w *watched) follow(ctx context.Context) error {
-	version, err := w.list(ctx)
-	if err != nil {
-		return fmt.Errorf("list leases: %w", err)
+// turn lists, and watches on from there. What was watched before goes on until then.
+func (w *watched) turn(ctx context.Context) error {
+	if w.hurry.on {
+		if err := w.member.link.leave(w.line); err != nil {
+			return err
+		}
 	}
-	if err := w.watch(ctx, version); err != nil {
-		return fmt.Errorf("watch leases: %w", err)
+	w.line = w.member.link.current()
+	err := w.list(ctx)
+	if err == nil {
+		w.line = w.member.link.current() // the list may have shown shorter terms
+		err = w.watch(ctx)
 	}
-	return nil
+	switch {
+	case err == nil:
+		w.calm()
+	case errors.Is(err, context.DeadlineExceeded):
+		err = errors.Join(err, w.member.link.leave(w.line))
+	}
+	return err
 }
 
 // list takes in all Leases. It asks for no resourceVersion, so the answer is as new
 // as etcd, and an API server that is cut off from etcd has none.
-func (w *watched) list(ctx context.Context) (version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, w.member.stale/4)
-	defer cancel()
-	list, err := w.client.List(ctx, metav1.ListOptions{LabelSelector: managed})
-	if err != nil {
-		return "", err
-	}
-	w.fresh()
-	w.member.terms.Replace(w.namespace, list.Items)
-	w.syncOnce.Do(func() { close(w.synced) })
-	return list.ResourceVersion, nil
-}
-
-// watch takes in what happens after a list, for a quarter to half of StaleAfter. The
-// server is to end it then; if it does not, ctx does.
-func (w *watched) watch(ctx context.Context, version string) error {
-	quarter := int64(w.member.stale / time.Second / 4)
-	seconds := quarter + rand.Int64N(quarter)
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds)*time.Second+w.member.stale/8)
-	defer cancel()
-	began := w.member.clock.Now().Boot
-	stream, err := w.client.Watch(ctx, metav1.ListOptions{
-		LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds,
+func (w *watched) list(ctx context.Context) error {
+	before := w.version
+	w.since, w.listing = nil, true
+	defer func() { w.since, w.listing = nil, false }()
+	list, err := meanwhile(ctx, w, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
+		return w.client.List(ctx, metav1.ListOptions{LabelSelector: managed})
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("list leases: %w", err)
 	}
-	defer stream.Stop()
-	for e := range stream.ResultChan() {
-		if err := w.take(e); err != nil {
+	w.fresh()
+	version, err := strconv.ParseUint(list.ResourceVersion, 10, 64)
+	if err != nil {
+		return fmt.Errorf("list leases: version %q is no number, by which changes could be ordered", list.ResourceVersion)
+	}
+	if version < before {
+		w.drop() // what was watched is the past of a server that was restored since
+		w.version, w.since = version, nil
+	}
+	w.version = max(w.version, version)
+	items := with(list.Items, version, w.since)
+	w.member.terms.Replace(w.namespace, items)
+	w.syncOnce.Do(func() { close(w.synced) })
+	for i := range items {
+		if _, err := w.suit(&items[i]); err != nil {
 			return err
 		}
-	}
-	if lasted := w.member.clock.Now().Boot - began; lasted < tooShort {
-		return fmt.Errorf("ended after %v, want %ds", lasted, seconds)
 	}
 	return nil
 }
 
-// take takes in one event.
-func (w *watched) take(e watch.Event) error {
+// with returns the Leases of a list as they are after what happened since.
+func with(items []coordinationv1.Lease, version uint64, since []watch.Event) []coordinationv1.Lease {
+	for _, e := range since {
+		l := e.Object.(*coordinationv1.Lease)
+		if versionOf(l) <= version {
+			continue
+		}
+		items = slices.DeleteFunc(items, func(o coordinationv1.Lease) bool { return o.Namespace == l.Namespace && o.Name == l.Name })
+		if e.Type != watch.Deleted {
+			items = append(items, *l)
+		}
+	}
+	return items
+}
+
+// versionOf returns the version of a Lease, by which API servers order all changes. 0 is unknown.
+func versionOf(l *coordinationv1.Lease) uint64 {
+	version, err := strconv.ParseUint(l.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
+}
+
+// suit has connections pinged often enough for what a Lease says, and reports whether they were not.
+func (w *watched) suit(l *coordinationv1.Lease) (changed bool, err error) {
+	if l.Spec.LeaseDurationSeconds == nil {
+		return false, nil
+	}
+	return w.member.link.suit(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)
+}
+
+// watch watches from the last list on, for up to three quarters of StaleAfter. It is to be replaced before. The
+// server is to end it otherwise; if it does not, its context does.
+func (w *watched) watch(ctx context.Context) error {
+	lasting, end := context.WithTimeout(ctx, w.member.stale*7/8)
+	seconds := int64(w.member.stale * 3 / 4 / time.Second)
+	version := strconv.FormatUint(w.version, 10)
+	opened, err := meanwhile(ctx, w, func(ctx context.Context) (watch.Interface, error) {
+		defer context.AfterFunc(ctx, end)()
+		return w.client.Watch(lasting, metav1.ListOptions{LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds})
+	})
+	if err != nil {
+		end()
+		return fmt.Errorf("watch leases: %w", err)
+	}
+	w.drop()
+	w.stream = &stream{Interface: opened, end: end, line: w.line, began: w.now()}
+	return nil
+}
+
+// drop ends what is watched.
+func (w *watched) drop() {
+	if w.stream == nil {
+		return
+	}
+	w.stream.Stop()
+	w.stream.end()
+	if w.stream.line != w.member.link.current() {
+		w.stream.line.CloseIdle()
+	}
+	w.stream = nil
+}
+
+// follow takes in what happens until the next turn is due: after a quarter to half of StaleAfter, or earlier.
+func (w *watched) follow(ctx context.Context) error {
+	quarter := w.member.stale / 4
+	ctx, cancel := context.WithTimeout(ctx, quarter+rand.N(quarter))
+	defer cancel()
+	return w.heed(ctx.Done())
+}
+
+// pause takes in what happens for some time, or until news are missing.
+func (w *watched) pause(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for hurried := w.hurry.on; ctx.Err() == nil && w.hurry.on == hurried; {
+		_ = w.heed(ctx.Done()) // a turn comes anyway
+	}
+}
+
+// meanwhile has a request sent, and takes in what happens until it is answered. One that is not answered in time,
+// or before news are missing, is given up.
+func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.patience())
+	defer cancel()
+	var answer T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		answer, err = send(ctx)
+	}()
+	hurried := w.hurry.on
+	for w.heed(done) != nil { // what was watched has ended, or news are missing
+		if w.hurry.on && !hurried {
+			cancel()
+		}
+	}
+	if err != nil && w.hurry.on && !hurried {
+		err = errDue
+	}
+	return answer, err
+}
+
+// heed takes in what happens until done, and returns an error when a turn is due before.
+func (w *watched) heed(done <-chan struct{}) error {
+	for {
+		var events <-chan watch.Event
+		if w.stream != nil {
+			events = w.stream.ResultChan()
+		}
+		rings, due := w.alarm.rings, w.hurry.due
+		if w.hurry.on {
+			rings, due = nil, nil
+		}
+		select {
+		case e, open := <-events:
+			if err := w.take(e, open); err != nil {
+				return err
+			}
+		case <-rings:
+			w.hurry.due = utilclock.RealClock{}.After(w.delay())
+		case <-due:
+			if w.hurry.due = nil; w.wanted() {
+				w.hurry.on = true
+				return errDue
+			}
+		case <-done:
+			return nil
+		}
+	}
+}
+
+// take takes in one event, or the end of the watch.
+func (w *watched) take(e watch.Event, open bool) error {
+	if !open {
+		lasted := w.now() - w.stream.began
+		w.drop()
+		if lasted < tooShort {
+			return fmt.Errorf("watch leases: ended after %v", lasted)
+		}
+		return errDue
+	}
+	w.alarm.hear(w.now())
 	if e.Type == watch.Error {
-		return apierrors.FromObject(e.Object)
+		w.drop()
+		return fmt.Errorf("watch leases: %w", apierrors.FromObject(e.Object))
 	}
 	l, ok := e.Object.(*coordinationv1.Lease)
 	if !ok {
-		return fmt.Errorf("event %s with a %T", e.Type, e.Object)
+		w.drop()
+		return fmt.Errorf("watch leases: event %s with a %T", e.Type, e.Object)
+	}
+	if version := versionOf(l); version > w.version {
+		w.version = version
+	} else if version > 0 {
+		return nil // a newer list has shown it
 	}
 	switch e.Type {
 	case watch.Added, watch.Modified:
@@ -152,17 +344,14 @@ func (w *watched) take(e watch.Event) error {
 	case watch.Deleted:
 		w.member.terms.Delete(l.Namespace, l.Name)
 	default: // such as bookmarks, which are not asked for
-		return errors.New("unknown event " + string(e.Type))
+		w.drop()
+		return errors.New("watch leases: unknown event " + string(e.Type))
+	}
+	if w.listing {
+		w.since = append(w.since, e)
+	}
+	if shorter, err := w.suit(l); err != nil || shorter {
+		return errors.Join(err, errDue)
 	}
 	return nil
-}
-
-// pause returns after d, or when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := utilclock.RealClock{}.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-	case <-ctx.Done():
-	}
 }

@@ -9,16 +9,17 @@
 //
 // # Directions
 //
-// "To the member" is client to target, "from the member" is target to client. Every fault applies
-// to the connections that are open and to those that come later, and it stands when the call
-// returns: no byte passes afterwards against it.
+// "To the member" is client to target, "from the member" is target to client. Every fault but
+// [Proxy.Strand] applies to the connections that are open and to those that come later. A fault
+// stands when the call returns: no byte passes afterwards against it.
 //
 // # Three kinds of silence, and what ends each
 //
 //   - A cut ([Proxy.CutToMember], [Proxy.CutFromMember], [Proxy.BlackHole]) loses bytes. The
 //     sender is not told: its writes succeed, as they do into a socket buffer. [Proxy.Heal] ends it
 //     and resets the connections that lost something, because their streams now have a hole; a
-//     connection that was idle all the time survives, as it would on a real network.
+//     connection that was idle all the time survives, as it would on a real network. [Proxy.Strand]
+//     cuts the open connections alone, and nothing but their end mends them.
 //   - A hold ([Proxy.Hold], [Proxy.HoldToMember], [Proxy.HoldFromMember]) keeps bytes, in order.
 //     [Proxy.Release] lets them through, however late, even when the sender has closed the
 //     connection in the meantime: a request that arrives long after its client gave up.

@@ -216,7 +216,7 @@ func (l *link) dial() {
 // returns, if any, is closed when the write is over.
 func (l *link) interruptLocked(d direction) <-chan struct{} {
 	pipe := l.pipes[d]
-	if pipe.writing == nil || l.proxy.rules.modes[d] == pass {
+	if pipe.writing == nil || l.proxy.rules.modes[d] == pass && !pipe.hole {
 		return nil
 	}
 	_ = l.receiver(d).SetWriteDeadline(time.Unix(1, 0)) // an error means that the write has ended

@@ -100,6 +100,18 @@ func (p *Proxy) BlackHole() {
 	p.change(func() { p.cutLocked(toMember); p.cutLocked(fromMember) })
 }
 
+// Strand cuts both directions of the connections that are open, for as long as they last: both ends
+// go on without a word, as behind a router that has forgotten them. New connections work.
+func (p *Proxy) Strand() {
+	p.change(func() {
+		for l := range p.links {
+			for _, pipe := range l.pipes {
+				pipe.hole = true
+			}
+		}
+	})
+}
+
 // Hold keeps everything, in both directions, until Release.
 func (p *Proxy) Hold() {
 	p.change(func() { p.rules.modes = [directions]mode{hold, hold} })

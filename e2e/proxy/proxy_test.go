@@ -102,6 +102,25 @@ func TestLateRequestWithoutItsSequel(t *testing.T) {
 	await(t, "Heal ends the broken connection", func() bool { return m.ended() == 1 })
 }
 
+func TestAStrandedConnectionStaysSilentWhileNewOnesWork(t *testing.T) {
+	m := startMember(t)
+	p := startProxy(t, m.addr())
+	stranded := connectTo(t, p)
+	stranded.ask("one")
+	p.Strand()
+	stranded.send("two")
+	await(t, "the request is lost", func() bool { return p.Stats().LostToMember > 0 })
+	connectTo(t, p).ask("three")
+	if stranded.hasInput() {
+		t.Error("the stranded client heard something")
+	}
+	if got, want := m.seen(), []string{"one", "three"}; !slices.Equal(got, want) {
+		t.Errorf("want the member to see %q, got %q", want, got)
+	}
+	p.Heal()
+	stranded.expectReset()
+}
+
 func TestNothingPassesBehindAHole(t *testing.T) {
 	m := startMember(t)
 	p := startProxy(t, m.addr())

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/leasecast/leasecast/internal/pings"
 )
 
 // How long a member may take for the parts of a request. They are no part of any promise:
@@ -64,11 +66,7 @@ func newPool(a access) (*pool, error) {
 		MaxResponseHeaderBytes: maxHeader,
 		IdleConnTimeout:        90 * time.Second,
 		ForceAttemptHTTP2:      true,
-		HTTP2: &http.HTTP2Config{
-			SendPingTimeout:  pingAfter,
-			PingTimeout:      pingTimeout,
-			WriteByteTimeout: pingAfter + pingTimeout,
-		},
+		HTTP2:                  pings.Timing{After: pingAfter, Timeout: pingTimeout}.HTTP2(),
 	}
 	return p, nil
 }

@@ -1,0 +1,270 @@
+// Package stranded holds the tests of readers whose connection dies without a word, while the hub goes on
+// renewing and new connections work: real API servers, and the member library as a controller uses it.
+package stranded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/proxy"
+	"github.com/leasecast/leasecast/member"
+)
+
+const (
+	us   = "east.fleet"
+	them = "west.fleet"
+	// patience bounds the wait for what must come.
+	patience = 30 * time.Second
+	// often is how often the test asks who leads, and so how exact its figures are.
+	often = 2 * time.Millisecond
+)
+
+// server is the API server of the tests.
+var server *rest.Config
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) (code int) {
+	ctrllog.SetLogger(logr.Discard()) // it complains otherwise
+	env := &envtest.Environment{}
+	config, err := env.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		if err := env.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	config.QPS = -1
+	server = config
+	return m.Run()
+}
+
+// budget is what a dead connection of a reader may cost of the time in which its cluster acts.
+func budget(d time.Duration) time.Duration { return d/3 + time.Second }
+
+func TestASilentlyDeadConnectionOfAReaderCostsLittleActingTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		duration   time.Duration
+		registered bool
+	}{
+		"D = 3 s":              {duration: 3 * time.Second},
+		"D = 15 s":             {duration: 15 * time.Second},
+		"D = 3 s, registered":  {duration: 3 * time.Second, registered: true},
+		"D = 15 s, registered": {duration: 15 * time.Second, registered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.duration)
+			w.holder(them)
+			m := w.read(tc.registered)
+			w.holder(us)
+			w.await(m, true) // so the watch has begun
+			w.proxy.Strand()
+			// Without news the term would run out within D, and two thirds of that are left then to come back.
+			lost := idle(m, w.namespace, 2*tc.duration)
+			t.Logf("nobody acted for %v after the connection died, of %v allowed", lost, budget(tc.duration))
+			if lost > budget(tc.duration) {
+				t.Errorf("nobody acted for %v, want at most %v", lost, budget(tc.duration))
+			}
+			if err := m.Healthz(nil); err != nil {
+				t.Errorf("news come again, but: %v", err)
+			}
+		})
+	}
+}
+
+func TestASilentlyDeadConnectionOfAFollowerDelaysItsPromotionLittle(t *testing.T) {
+	for name, d := range map[string]time.Duration{"D = 3 s": 3 * time.Second, "D = 15 s": 15 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, d)
+			w.holder(us)
+			m := w.read(false)
+			w.await(m, true)
+			w.holder(them)
+			w.await(m, false)
+			w.proxy.Strand()
+			w.holder(us)
+			began := time.Now()
+			w.await(m, true)
+			t.Logf("led %v after it was written, of %v allowed", time.Since(began), budget(d))
+			if took := time.Since(began); took > budget(d) {
+				t.Errorf("led %v after it was written, want at most %v", took, budget(d))
+			}
+		})
+	}
+}
+
+// world is a namespace whose Lease is renewed as a hub does it, and a network of its own.
+type world struct {
+	t         *testing.T
+	duration  time.Duration
+	namespace string
+	proxy     *proxy.Proxy
+	client    *kubernetes.Clientset
+
+	mu    sync.Mutex
+	term  lease.Term
+	epoch int64
+}
+
+func newWorld(t *testing.T, d time.Duration) *world {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.New(strings.TrimSuffix(strings.TrimPrefix(server.Host, "https://"), "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &world{t: t, duration: d, namespace: made.Name, proxy: p, client: client, epoch: lease.EpochFloor(time.Now())}
+}
+
+// holder begins a term, which is renewed every third of its duration until the test is over.
+func (w *world) holder(name string) {
+	w.t.Helper()
+	w.mu.Lock()
+	first := w.term.Holder == ""
+	w.epoch++
+	w.term = lease.Term{Holder: name, Epoch: w.epoch, Acquired: time.Now(), Duration: w.duration}
+	w.mu.Unlock()
+	w.renew(w.t.Context())
+	if !first {
+		return
+	}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticks := time.NewTicker(w.duration / 3)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ticks.C:
+				w.renew(ctx)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	w.t.Cleanup(func() { cancel(); <-done })
+}
+
+// renew writes the Lease, past the proxy.
+func (w *world) renew(ctx context.Context) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.term.Renewed = time.Now()
+	leases := w.client.CoordinationV1().Leases(w.namespace)
+	l, err := leases.Get(ctx, v1alpha1.DefaultLeaseName, metav1.GetOptions{})
+	fresh := apierrors.IsNotFound(err)
+	if fresh {
+		l, err = &coordinationv1.Lease{}, nil
+	}
+	if err == nil {
+		err = wire.Write(lease.Key("only for tests"), lease.Copy{
+			Term: w.term, Namespace: w.namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
+		}, l)
+	}
+	switch {
+	case err != nil:
+	case fresh:
+		_, err = leases.Create(ctx, l, metav1.CreateOptions{})
+	default:
+		_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
+	}
+	if err != nil && ctx.Err() == nil {
+		w.t.Errorf("renew: %v", err)
+	}
+}
+
+// read runs the member library through the proxy until the test is over.
+func (w *world) read(registered bool) *member.Member {
+	w.t.Helper()
+	cfg := rest.CopyConfig(server)
+	cfg.Host = "https://" + w.proxy.Addr()
+	o := member.Options{Namespaces: []string{w.namespace}}
+	if registered {
+		o.Registration = &member.Registration{Namespace: w.namespace}
+	}
+	m, err := member.New(cfg, o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			w.t.Error(err)
+		}
+	})
+	sync, done := context.WithTimeoutCause(w.t.Context(), patience, errors.New("no list of Leases"))
+	defer done()
+	if err := m.WaitForSync(sync); err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+// await waits until the reader leads, or does not.
+func (w *world) await(m *member.Member, leads bool) {
+	w.t.Helper()
+	for began := time.Now(); ; <-time.After(often) {
+		if _, ok := m.Term(w.namespace); ok == leads {
+			return
+		}
+		if time.Since(began) > patience {
+			w.t.Fatalf("leads: %v after %v", !leads, patience)
+		}
+	}
+}
+
+// idle is for how much of a time the reader did not lead.
+func idle(m *member.Member, namespace string, of time.Duration) (lost time.Duration) {
+	began := time.Now()
+	for last := began; last.Sub(began) < of; {
+		<-time.After(often)
+		now := time.Now()
+		if _, ok := m.Term(namespace); !ok {
+			lost += now.Sub(last)
+		}
+		last = now
+	}
+	return lost
+}

@@ -1,0 +1,90 @@
+// Package pings has connections to API servers prove that they live.
+//
+// A connection can die without a word: a router forgets it, or a host behind it is gone. client-go's
+// own pings notice that after 45 s.
+package pings
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+)
+
+// dialTimeout bounds each of the two steps in which a connection is made.
+const dialTimeout = 3 * time.Second
+
+// Timing says when a connection counts as dead.
+type Timing struct {
+	// After is how long a connection may be silent before it is pinged.
+	After time.Duration
+	// Timeout is how long the answer may take.
+	Timeout time.Duration
+}
+
+// HTTP2 is the timing in the form that an http.Transport takes. A write that gets nowhere for as long
+// as a silent connection would live ends it too.
+func (t Timing) HTTP2() *http.HTTP2Config {
+	return &http.HTTP2Config{SendPingTimeout: t.After, PingTimeout: t.Timeout, WriteByteTimeout: t.After + t.Timeout}
+}
+
+// Connections are what requests to an API server take.
+type Connections struct {
+	http.RoundTripper
+	own http.RoundTripper // nil: they are somebody else's
+}
+
+// New returns what rest.TransportFor does, but with connections that are nobody else's and that are
+// pinged. A Transport in cfg brings its own connections and stays as it is.
+func New(cfg *rest.Config, t Timing) (*Connections, error) {
+	if cfg.Transport != nil {
+		foreign, err := rest.TransportFor(cfg)
+		return &Connections{RoundTripper: foreign}, err
+	}
+	if cfg.Dial == nil {
+		cfg = rest.CopyConfig(cfg)
+		cfg.Dial = (&net.Dialer{
+			Timeout: dialTimeout,
+			// For servers without HTTP/2, which have no pings.
+			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: t.After, Interval: time.Second, Count: 3},
+		}).DialContext
+	}
+	// A Dial of one's own, in a holder that is new each time, is what client-go shares with nobody.
+	all, err := cfg.TransportConfig()
+	if err != nil {
+		return nil, err
+	}
+	own, err := transport.New(&transport.Config{
+		TLS: all.TLS, DialHolder: all.DialHolder, Proxy: all.Proxy, DisableCompression: all.DisableCompression,
+	})
+	if err != nil {
+		return nil, err
+	}
+	base := own
+	for {
+		wrapper, ok := base.(utilnet.RoundTripperWrapper)
+		if !ok {
+			break
+		}
+		base = wrapper.WrappedRoundTripper()
+	}
+	connections, ok := base.(*http.Transport)
+	if !ok {
+		return nil, fmt.Errorf("client-go makes connections by a %T, want an *http.Transport", base)
+	}
+	connections.TLSHandshakeTimeout = dialTimeout
+	connections.HTTP2 = t.HTTP2()
+	wrapped, err := transport.HTTPWrappersForConfig(all, own)
+	return &Connections{wrapped, own}, err
+}
+
+// CloseIdle closes those that carry no request.
+func (c *Connections) CloseIdle() {
+	if c.own != nil {
+		utilnet.CloseIdleConnectionsFor(c.own)
+	}
+}
