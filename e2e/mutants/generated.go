@@ -32,6 +32,16 @@ var generatedIn = []struct {
 	{"hub/guard", false},
 }
 
+// simulated reports whether the simulation runs a package.
+func simulated(dir string) bool {
+	for _, p := range generatedIn {
+		if p.dir == dir {
+			return p.simulated
+		}
+	}
+	return false
+}
+
 // enough is the share of generated mutants that must be killed.
 const enough = 0.95
 

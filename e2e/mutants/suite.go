@@ -243,51 +243,53 @@ func (s *suite) run(ctx context.Context, of []*test, procs int, limit time.Durat
 
 // kill runs what reaches a mutant until something notices it, and says what did.
 func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mutant) (bool, string, error) {
-	reached := false
-	try := func(s *suite, of ...*test) (bool, string, error) {
-		reached = true
+	rounds := suites[m.Package].rounds(m.Number)
+	if suites[simulator] != nil && m.Package != simulator && simulated(m.Package) {
+		for _, r := range suites[simulator].rounds(m.Number) {
+			r.tests = slices.DeleteFunc(r.tests, func(one *test) bool { return !slices.Contains(worlds, one.name) })
+			if len(r.tests) > 0 {
+				rounds = append(rounds, r)
+			}
+		}
+	}
+	for _, r := range rounds {
 		var took time.Duration
-		for _, one := range of {
+		for _, one := range r.tests {
 			took += one.took
 		}
-		text, failed, err := s.run(ctx, of, t.procs(), patience*took+slack, chosen.Variable+"="+strconv.Itoa(m.Number))
-		return failed, reason(tests{}, text), err
-	}
-	own := suites[m.Package]
-	var first, later []*test
-	for _, one := range own.tests {
-		switch {
-		case !one.reaches[m.Number]:
-		case one.took < quick:
-			first = append(first, one)
-		default:
-			later = append(later, one)
+		text, failed, err := r.run(ctx, r.tests, t.procs(), patience*took+slack, chosen.Variable+"="+strconv.Itoa(m.Number))
+		if failed || err != nil {
+			return failed, reason(tests{}, text), err
 		}
 	}
-	if len(first) > 0 {
-		if failed, how, err := try(own, first...); failed || err != nil {
-			return failed, how, err
-		}
-	}
-	for _, one := range later {
-		if failed, how, err := try(own, one); failed || err != nil {
-			return failed, how, err
-		}
-	}
-	if s := suites[simulator]; s != nil && s != own {
-		for _, one := range s.tests {
-			if !one.reaches[m.Number] || !slices.Contains(worlds, one.name) {
-				continue
-			}
-			if failed, how, err := try(s, one); failed || err != nil {
-				return failed, how, err
-			}
-		}
-	}
-	if !reached {
+	if len(rounds) == 0 {
 		return false, "no quick test reaches it", nil
 	}
 	return false, "what reaches it passes", nil
+}
+
+// round is what is run in one process.
+type round struct {
+	*suite
+	tests []*test
+}
+
+// rounds are the tests that reach a mutant, in the order in which they are run.
+func (s *suite) rounds(number int) []round {
+	first, later := round{suite: s}, []round(nil)
+	for _, one := range s.tests {
+		switch {
+		case !one.reaches[number]:
+		case one.took < quick:
+			first.tests = append(first.tests, one)
+		default:
+			later = append(later, round{s, []*test{one}})
+		}
+	}
+	if len(first.tests) == 0 {
+		return later
+	}
+	return append([]round{first}, later...)
 }
 
 var byFunction = regexp.MustCompile(`(?m)^func (Test\w*)\(`)

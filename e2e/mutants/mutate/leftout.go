@@ -101,7 +101,7 @@ func (w *walk) locks(call *ast.CallExpr) bool {
 // symmetric reports whether a function does not tell its arguments apart.
 func (w *walk) symmetric(call *ast.CallExpr) bool {
 	switch name := w.function(call); name {
-	case "max", "min", "append", "copy":
+	case "max", "min", "append", "make":
 		return true
 	default:
 		return strings.HasSuffix(name, "Equal")

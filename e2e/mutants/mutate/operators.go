@@ -132,7 +132,11 @@ func (w *walk) truth(e ast.Expr, constant bool) {
 // leaf negates a bool that is no comparison.
 func (w *walk) leaf(e ast.Expr, parent ast.Node) {
 	switch p := parent.(type) {
-	case *ast.BinaryExpr, *ast.IfStmt, *ast.CaseClause, *ast.ReturnStmt, *ast.AssignStmt, *ast.KeyValueExpr, *ast.ValueSpec:
+	case *ast.BinaryExpr:
+		if p.Op != token.LAND && p.Op != token.LOR {
+			return // the comparison is inverted
+		}
+	case *ast.IfStmt, *ast.CaseClause, *ast.ReturnStmt, *ast.AssignStmt, *ast.KeyValueExpr, *ast.ValueSpec:
 	case *ast.UnaryExpr:
 		if !w.comparesTimes(e) {
 			return
@@ -225,18 +229,7 @@ func (w *walk) duration(e ast.Expr, of types.TypeAndValue) {
 // integer changes a constant by one.
 func (w *walk) integer(e ast.Expr, of types.TypeAndValue) {
 	p, at := w.parent(e)
-	switch p := p.(type) {
-	case *ast.BinaryExpr:
-		_, ordered := boundary[p.Op]
-		if ordered || p.Op == token.MUL || p.Op == token.QUO || p.Op == token.REM || p.Op == token.SHL || p.Op == token.SHR {
-			return
-		}
-	case *ast.CallExpr:
-		if at == p.Fun || w.isType(p.Fun) || w.isBuiltin(p, "make") {
-			return
-		}
-	case *ast.ReturnStmt, *ast.AssignStmt, *ast.ValueSpec, *ast.IndexExpr, *ast.SliceExpr:
-	default:
+	if !w.counts(p, at) {
 		return
 	}
 	if n, ok := of.Type.(*types.Named); ok && n.Obj().Pkg() != nil {
@@ -255,6 +248,20 @@ func (w *walk) integer(e ast.Expr, of types.TypeAndValue) {
 			return fmt.Sprintf("%s.Other[%s](%d, %s, %s(%s)%s1)", alias, t, first, inner, t, w.text(e), by)
 		}, fmt.Sprintf("constant: %s → %s1 in %s", w.brief(e), by, w.brief(p)))
 	}
+}
+
+// counts reports whether it matters by one what constant stands there. In a comparison that has
+// a boundary, that is what is moved.
+func (w *walk) counts(parent ast.Node, at ast.Expr) bool {
+	switch p := parent.(type) {
+	case *ast.BinaryExpr:
+		return slices.Contains([]token.Token{token.ADD, token.SUB, token.EQL, token.NEQ}, p.Op)
+	case *ast.CallExpr:
+		return at != p.Fun && !w.isType(p.Fun) && !w.isBuiltin(p, "make")
+	case *ast.ReturnStmt, *ast.AssignStmt, *ast.ValueSpec, *ast.IndexExpr, *ast.SliceExpr:
+		return true
+	}
+	return false
 }
 
 // returned makes an error nil where it is returned.
