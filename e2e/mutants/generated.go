@@ -47,9 +47,10 @@ const enough = 0.95
 
 // generation says which generated mutants are tried.
 type generation struct {
-	sample int    // how many, unless all
-	draw   uint64 // which
-	all    bool
+	sample  int    // how many, unless all
+	draw    uint64 // which
+	all     bool
+	sampled bool // a sample was asked for, and not only named
 }
 
 // score is what became of the generated mutants of one package.
@@ -68,18 +69,15 @@ type survivor struct {
 // drawn returns the mutants to try: those whose names match, and of all of them a sample. A
 // mutant that is drawn stays so while its name does, whatever becomes of others.
 func (g generation) drawn(all []mutate.Mutant, only *regexp.Regexp) []mutate.Mutant {
-	if only.String() != "" {
-		return slices.DeleteFunc(slices.Clone(all), func(m mutate.Mutant) bool { return !only.MatchString(m.Name) })
-	}
-	if g.all || g.sample >= len(all) {
-		return all
+	drawn := slices.DeleteFunc(slices.Clone(all), func(m mutate.Mutant) bool { return !only.MatchString(m.Name) })
+	if g.all || g.sample >= len(drawn) || only.String() != "" && !g.sampled {
+		return drawn
 	}
 	lot := func(m mutate.Mutant) uint64 {
 		h := fnv.New64a()
 		_, _ = fmt.Fprint(h, g.draw, m.Name, g.draw)
 		return h.Sum64()
 	}
-	drawn := slices.Clone(all)
 	slices.SortFunc(drawn, func(a, b mutate.Mutant) int { return cmp.Compare(lot(a), lot(b)) })
 	drawn = drawn[:g.sample]
 	slices.SortFunc(drawn, func(a, b mutate.Mutant) int { return cmp.Compare(a.Number, b.Number) })

@@ -63,12 +63,13 @@ func main() {
 	var g generation
 	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` of the simulation a mutant of the table must survive to count as a survivor")
 	flag.IntVar(&t.atOnce, "p", 2, "how many mutants to try at a `time`")
-	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try; 0: none")
+	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try, of those that -only names if both are given; 0: none")
 	flag.Uint64Var(&g.draw, "draw", 1, "which of them: another `number` draws others")
 	flag.BoolVar(&g.all, "all", false, "try all generated mutants, also those that are explained")
 	only := flag.String("only", "", "run only the mutants, written and generated, whose names match this `expression`")
 	out := flag.String("out", "out/mutants.json", "the `file` for the figures")
 	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { g.sampled = g.sampled || f.Name == "generated" })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, &t, g, *only, *out); err != nil {
@@ -124,7 +125,7 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 	if f.generated, err = g.try(ctx, t, made, drawn); err != nil {
 		return err
 	}
-	fmt.Printf("%d of %d mutants killed\n", f.Killed, f.Mutants)
+	fmt.Printf("%d of %d written mutants killed\n", f.Killed, f.Mutants)
 	insufficient := f.verdict()
 	if err := write(out, f); err != nil {
 		return err

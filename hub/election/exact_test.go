@@ -118,6 +118,10 @@ func TestThePolicysLongerDBounds(t *testing.T) {
 			now: at(5), policy: policy(duration(60 * second)), state: leading(during(young()), having(closed())),
 			among: []election.Candidate{unknown("east", 100), west}, want: kept + " after 56s persist",
 		},
+		"also after the record's own D has passed": {
+			now: at(20), policy: policy(duration(60 * second)), state: leading(during(young()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), west}, want: kept + " after 41s persist",
+		},
 		"an election": {
 			now: at(5), policy: policy(duration(60 * second)), state: election.State{Record: record(election.Vacant, ""), Tenure: young(), Sent: closed()},
 			among: []election.Candidate{east, west}, want: "Vacant nobody 20 WaitingForBound next east waiting WaitingForBound after 56s persist",
@@ -213,4 +217,130 @@ func TestARecordWithoutALeaderNamesNobody(t *testing.T) {
 			t.Errorf("%s: the copy is to be %+v", phase, a)
 		}
 	}
+}
+
+// Rule 6, where the record and the standing copy are of one leader, or of one that this tenure has granted.
+func TestANewerCopyRaisesWhateverTheRecordSays(t *testing.T) {
+	among := []election.Candidate{fit("east", 100), fit("west", 50)}
+	state := func(r election.Record, epoch int64) election.State {
+		return election.State{Record: r, Tenure: young(), Sent: closed(), Standing: standing("east", epoch, -1), Highest: epoch}
+	}
+	decide(t, map[string]decision{
+		"a newer term of the same leader": {
+			now: at(2), state: state(record(election.Leading, "east"), 30), among: among, want: "Leading east 30 Adopted next west persist",
+		},
+		"a newer term than this tenure has granted": {
+			now: at(2), state: mine(state(record(election.Leading, "west"), 30)), among: among, want: "Leading east 30 Adopted next west persist",
+		},
+		"the term that this tenure has granted, and taken back": {
+			now: at(2), state: mine(state(record(election.Vacant, ""), epoch)), among: among, want: "Leading east 20 Adopted next west persist",
+		},
+	})
+}
+
+func TestWhoIsWorthWaitingFor(t *testing.T) {
+	s := election.State{Record: record(election.Vacant, ""), Tenure: election.Tenure{Started: at(0), Inherited: wall(-100)}, Sent: closed()}
+	decide(t, map[string]decision{
+		"not a worse one, though its name comes first": {
+			now: at(1), state: s, among: []election.Candidate{unknown("abel", 10), fit("west", 50)}, want: "Leading west 21 Elected persist",
+		},
+	})
+}
+
+func TestPrioritiesMayBeNegative(t *testing.T) {
+	heeded := func(h map[string]int32) election.State { return leading(recorded(heeding(h))) }
+	decide(t, map[string]decision{
+		"a leader that nobody has heeded was not lowered": {
+			now: at(5), state: heeded(map[string]int32{"west": 3}), among: []election.Candidate{fit("east", -5), fit("west", 3)},
+			want: "Leading east 20 Elected next west persist",
+		},
+		"a new cluster above the leader is an edit": {
+			now: at(5), state: heeded(map[string]int32{"east": -10}), among: []election.Candidate{fit("east", -10), fit("west", -5)},
+			want: "Draining east 20 PriorityChanged next west after 11s persist",
+		},
+	})
+}
+
+func TestALeaderThatOnlyKeepsWhatItHasMayLoseIt(t *testing.T) {
+	decide(t, map[string]decision{
+		"when its copy was lost": {
+			now: at(5), state: leading(copyLost), among: []election.Candidate{paused("east", 100), fit("west", 50)},
+			want: "Draining east 20 CopyLost next west after 11s persist",
+		},
+	})
+}
+
+// Rule 5: what an earlier tenure can have promised, under the longest D and the largest ε, must have run out before a
+// term is revoked or a release counts.
+func TestRevocationWaitsForWhatWasInherited(t *testing.T) {
+	const waits, revokes = "Draining east 20 PriorityChanged next west waiting WaitingForBound after ",
+		"Draining east 21 PriorityChanged next west waiting WaitingForReaders after "
+	drain := func(changes ...func(*election.State)) election.State {
+		s := draining(reason.PriorityChanged, append([]func(*election.State){during(young())}, changes...)...)
+		s.Record.NotBefore = s.Sent.Until.Add(second)
+		return s
+	}
+	revoked := func(s *election.State) { s.Record.Revoked, s.Record.Epoch, s.Released = epoch, epoch+1, true }
+	holder, next := fit("east", 100), prepared(fit("west", 200))
+	ack, longer := policy(acknowledging), policy(acknowledging, duration(60*second))
+	for name, test := range map[string]struct {
+		now    float64
+		policy *election.Policy
+		state  election.State
+		want   string
+	}{
+		"by ε":                         {15.999, ack, drain(having(sent(10))), waits + "10.001s"},
+		"and no longer":                {16, ack, drain(having(sent(10))), revokes + "10s persist"},
+		"by the policy's longer D":     {20, longer, drain(having(sent(10))), waits + "41s persist"},
+		"a release by ε":               {15.999, ack, drain(having(sent(10)), revoked), revokes + "10.001s"},
+		"and no longer, too":           {16, ack, drain(having(sent(10)), revoked), "Leading west 22 HandedOver next east persist"},
+		"one by the policy's longer D": {20, longer, drain(having(sent(10)), revoked), revokes + "41s persist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := say(election.Next(at(test.now), test.policy, test.state, []election.Candidate{holder, next})); got != test.want {
+				t.Errorf("\n got %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotRevoked(t *testing.T) {
+	holder, next := fit("east", 100), prepared(fit("west", 200))
+	decide(t, map[string]decision{
+		"a retired term: it drains first": {
+			now: at(2), policy: policy(acknowledging), among: []election.Candidate{holder, next},
+			state: leading(func(s *election.State) { s.Record = record(election.Retired, "east") }),
+			want:  "Draining east 20 PolicyGone next west waiting WaitingForBound after 14s persist",
+		},
+		"one that drains because the hub saw it fail with most others": {
+			now: at(2), policy: policy(acknowledging), among: []election.Candidate{unfitButAnswering(), prepared(fit("west", 50))},
+			state: draining(reason.Unreachable, mostUnreachable),
+			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 14s",
+		},
+		"a record without a leader is granted to nobody": {
+			now: at(2), policy: policy(acknowledging), among: []election.Candidate{unfit("west", 50, reason.Unreachable)},
+			state: draining(reason.Gone, func(s *election.State) {
+				s.Record.Leader, s.Record.Revoked, s.Record.Epoch, s.Released = "", epoch, epoch+1, true
+			}),
+			want: "Draining nobody 21 Gone waiting WaitingForReaders after 14s persist",
+		},
+	})
+}
+
+func unfitButAnswering() election.Candidate {
+	return answering(unfit("east", 100, reason.Unreachable))
+}
+
+func TestARecordWithoutAPhaseIsLost(t *testing.T) {
+	r := election.Record{Leader: "west", Epoch: epoch, Duration: 5 * second, LeaseName: "leasecast"}
+	if !r.Lost() {
+		t.Error("it is believed")
+	}
+	decide(t, map[string]decision{
+		"and waits for the largest D ever": {
+			now: at(5), state: election.State{Record: r, Tenure: young(), Sent: closed(), LargestDuration: 60 * second},
+			among: []election.Candidate{fit("east", 100)},
+			want:  "Vacant west 20 WaitingForBound next east waiting WaitingForBound after 56s persist",
+		},
+	})
 }
