@@ -80,3 +80,22 @@ func TestFindAndRefresh(t *testing.T) {
 		t.Run(name, test)
 	}
 }
+
+func TestASecretThatCannotBeMadeAgainRemembersNothing(t *testing.T) {
+	s := newServer(t, theSecret())
+	store := s.store()
+	s.loads(store)
+	s.remove()
+	s.hears(func(verb string) error {
+		if verb == "create" {
+			return errSay
+		}
+		return nil
+	})
+	if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) {
+		t.Errorf("error: %v", err)
+	}
+	if got := s.loads(store); got.Largest != 15*second {
+		t.Errorf("D %v", got.Largest)
+	}
+}
