@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -97,5 +98,32 @@ func TestASecretThatCannotBeMadeAgainRemembersNothing(t *testing.T) {
 	}
 	if got := s.loads(store); got.Largest != 15*second {
 		t.Errorf("D %v", got.Largest)
+	}
+}
+
+func TestTheLargestNumberOfSecondsIsRead(t *testing.T) {
+	s := newServer(t, theSecret(put("largest-lease-duration-seconds", "2147483647")))
+	if got := s.loads(s.store()); got.Largest != 2147483647*second {
+		t.Errorf("D %v", got.Largest)
+	}
+}
+
+func TestALargerSkewThatWasDoneInTheMeantimeIsNotForgotten(t *testing.T) {
+	s := newServer(t, theSecret())
+	store := s.store()
+	raise := func(skew time.Duration) {
+		if err := store.Raise(t.Context(), fleet, second, skew); err != nil {
+			t.Error(err)
+		}
+	}
+	s.answer = func() {
+		s.mu.Lock()
+		s.answer = nil
+		s.mu.Unlock()
+		raise(3 * second) // before the other hears that it is done
+	}
+	raise(2 * second)
+	if got := s.loads(store); got.LargestSkew != 3*second {
+		t.Errorf("ε %v", got.LargestSkew)
 	}
 }

@@ -139,6 +139,7 @@ var broken = map[string]func(*corev1.Secret){
 	"no number":         put("largest-lease-duration-seconds", "only for tests"),
 	"a negative number": put("largest-lease-duration-seconds", "-15"),
 	"a huge number":     put("largest-lease-duration-seconds", "99999999999999999999"),
+	"over 32 bits":      put("largest-lease-duration-seconds", "2147483648"),
 	"a duration":        put("largest-lease-duration-seconds", "15s"),
 	"no largest ε":      drop("largest-max-clock-skew"),
 	"an ε without unit": put("largest-max-clock-skew", "1"),
