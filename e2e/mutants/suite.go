@@ -26,8 +26,6 @@ const (
 	// quick bounds the tests that are run together: a mutant seldom survives them. The
 	// others are run one after the other, the quickest first.
 	quick = time.Second
-	// slowest bounds a test that is run at all.
-	slowest = 15 * time.Second
 	// generatedSeeds is how many seeds of the simulation a generated mutant must survive.
 	generatedSeeds = 300
 	// slack and patience are how long a mutant may take: patience times what the code takes,
@@ -170,7 +168,6 @@ func (s *suite) record(ctx context.Context, procs int) error {
 			return err
 		}
 	}
-	s.tests = slices.DeleteFunc(s.tests, func(one *test) bool { return one.took > slowest })
 	slices.SortStableFunc(s.tests, func(a, b *test) int { return int(a.took - b.took) })
 	return nil
 }

@@ -8,14 +8,20 @@ import (
 	"strings"
 )
 
+// message is the field of conditions, events and observations that people read.
+const message = "Message"
+
 // speaks reports whether a statement only tells people something.
 func (w *walk) speaks(s ast.Stmt) bool {
-	e, ok := s.(*ast.ExprStmt)
-	if !ok {
-		return false
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		return ok && w.isLog(call)
+	case *ast.AssignStmt:
+		to, ok := s.Lhs[0].(*ast.SelectorExpr)
+		return ok && len(s.Lhs) == 1 && to.Sel.Name == message
 	}
-	call, ok := e.X.(*ast.CallExpr)
-	return ok && w.isLog(call)
+	return false
 }
 
 // onlySpeaks reports whether nothing but a log depends on a branch.
@@ -37,6 +43,10 @@ func (w *walk) isLog(call *ast.CallExpr) bool {
 func (w *walk) ofText(e ast.Expr) bool {
 	if s, ok := w.up(0).(*ast.IfStmt); ok && e == s.Cond && w.onlySpeaks(s) {
 		return true
+	}
+	if pair, ok := e.(*ast.KeyValueExpr); ok {
+		field, ok := pair.Key.(*ast.Ident)
+		return ok && field.Name == message
 	}
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

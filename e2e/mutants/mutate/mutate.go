@@ -19,7 +19,8 @@
 //
 // # What is left out
 //
-//   - what people read: logs, texts of errors, and the methods String, GoString, Error and MarshalJSON;
+//   - what people read: logs, texts of errors, fields that are called Message, and the methods String, GoString,
+//     Error and MarshalJSON;
 //   - an assignment that declares, because nothing could use what it declares; a return and a panic, because
 //     a function has to end (the branch that leads there is dropped instead);
 //   - Lock and Unlock, because one without the other hangs, and the race detector is what notices both;

@@ -103,6 +103,8 @@ func TestOperators(t *testing.T) {
 		"unless they are calls": {code: "func f(a int) { g(h(), a) }\nfunc g(int, int) {}\nfunc h() int { return g2 }\nvar g2 int",
 			want: []string{"statement: g(h(), a) dropped"}},
 		"the methods for people stay": {code: "type T int\nfunc (t T) String() string { if t > 0 { return \"+\" }; return \"-\" }"},
+		"so does a message": {code: "type T struct { Message string; ok bool }\nfunc f(a bool) T { t := T{Message: g(a, true), ok: a}; t.Message = g(a, true); return t }\nfunc g(bool, bool) string { return \"\" }",
+			want: []string{"negation: a"}},
 		"equal changes of one function are counted": {code: "func f(a, b bool) { _ = a == b; _ = a == b }",
 			want: []string{"comparison: a == b → !=", "comparison: a == b → != #2"}},
 	} {

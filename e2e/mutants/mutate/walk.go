@@ -43,8 +43,8 @@ func (s *source) sites(f *file) []*site {
 	return w.found
 }
 
-// forPeople are the methods of which only people read the results.
-var forPeople = []string{"String", "GoString", "Error", "MarshalJSON"}
+// forPeople are the functions and methods of which only people read the results.
+var forPeople = []string{"String", "GoString", "Error", "MarshalJSON", "describe", "unguardedMessage"}
 
 // nameOf is the name of a function with its receiver's type.
 func nameOf(d *ast.FuncDecl) string {
