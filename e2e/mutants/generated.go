@@ -142,6 +142,9 @@ func (g generation) try(ctx context.Context, t *trial, made *mutate.Mutants, cho
 			failed = append(failed, fmt.Errorf("%q is explained (%s) but killed by %s: take it out of explained.go", m.Name, why, how))
 			fallthrough
 		case killed:
+			if strings.Contains(how, hung) {
+				f.Hung++
+			}
 			f.Killed++
 			f.count(m).Killed++
 		case is:
@@ -168,6 +171,7 @@ type generated struct {
 	Mutants   int               `json:"generated"`
 	Killed    int               `json:"generatedKilled"`
 	Explained int               `json:"generatedExplained"`
+	Hung      int               `json:"generatedHung"` // of those killed: they took too long
 	ByPackage map[string]*score `json:"generatedByPackage"`
 	Survivors []survivor        `json:"generatedSurvivors"`
 }
@@ -198,7 +202,7 @@ func (f *generated) verdict() error {
 	if f.Mutants == 0 {
 		return nil
 	}
-	fmt.Printf("%d of %d generated mutants killed, %d explained\n", f.Killed, f.Mutants, f.Explained)
+	fmt.Printf("%d of %d generated mutants killed (%d of them took too long), %d explained\n", f.Killed, f.Mutants, f.Hung, f.Explained)
 	var err error
 	if float64(f.Killed) < enough*float64(f.Mutants) {
 		err = fmt.Errorf("less than %.0f %% of the generated mutants are killed", 100*enough)

@@ -30,8 +30,8 @@ const (
 	generatedSeeds = 300
 	// slack and patience are how long a mutant may take: patience times what the code takes,
 	// and slack. A mutant that takes longer hangs, which the test would notice.
-	slack    = 5 * time.Second
-	patience = 6
+	slack    = 10 * time.Second
+	patience = 10
 )
 
 // worlds are the tests of the simulation that every simulated package is run by.
@@ -231,7 +231,7 @@ func (s *suite) run(ctx context.Context, of []*test, procs int, limit time.Durat
 	case ctx.Err() != nil:
 		return "", false, ctx.Err()
 	case limited.Err() != nil:
-		return fmt.Sprintf("panic: not done in %v", limit), true, nil
+		return "panic: test " + hung, true, nil
 	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
 		return text.String(), true, nil
 	}
@@ -264,6 +264,9 @@ func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mut
 	}
 	return false, "what reaches it passes", nil
 }
+
+// hung is what the testing package says of a test that takes too long.
+const hung = "timed out"
 
 // round is what is run in one process.
 type round struct {
