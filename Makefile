@@ -130,10 +130,13 @@ explore: ## Look at every state of small worlds of the hub's real code, sound an
 	@mkdir -p out
 	go test -count=1 -timeout 3h ./hub/publish -run '^(TestExploration|TestNothingIsLostByMerging)$$' -v -args -explore.all -explore.out=$(CURDIR)/out/explore.json
 
+# What is handed to the command: MUTANTS=-all tries every generated mutant, MUTANTS="-generated=0" none.
+MUTANTS :=
+
 .PHONY: mutants
-mutants: ## Break the rules of the protocol one by one; the simulation must notice; writes out/mutants.json
+mutants: k8s ## Break the rules one by one, and a sample of all code beside them; tests must notice; writes out/mutants.json
 	@mkdir -p out
-	go run ./e2e/mutants
+	go run ./e2e/mutants $(MUTANTS)
 
 KILLS := 100
 ASLEEP := 60s

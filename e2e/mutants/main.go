@@ -1,15 +1,17 @@
-// Command mutants breaks the rules of the protocol in the code, one at a time, and runs
-// what has to notice: the simulation, or the tests that a mutant names. It must all be
-// noticed. A mutant is a replacement of text that the compiler sees through an overlay;
-// the files themselves stay as they are.
+// Command mutants breaks the code, one place at a time, and runs what has to notice. Some
+// mutants are written by hand, and break the rules of the protocol: the simulation, or the tests
+// that a mutant names, must notice every one. The others are generated (package mutate) in all places
+// of the packages that decide, write and read.
 //
-// It prints a table and writes out/mutants.json. It fails if a mutant survives, does not
+// It prints a table and writes out/mutants.json. It fails if a written mutant survives, does not
 // compile, if the text that it replaces is not there exactly once, or if what noticed it
-// also complains of the code as it is.
+// also complains of the code as it is. It fails if fewer than 95 % of the generated mutants that it
+// tried are killed, or if one survives that explained.go does not explain.
 //
 // # How to add one
 //
-// Append to the table of its part of the protocol (a new table goes into the
+// A written mutant is a replacement of text that the compiler sees through an overlay; the files
+// themselves stay as they are. Append to the table of its part of the protocol (a new table goes into the
 // list in mutant.go):
 //
 //	{"7: epoch without 1+", simulation, []edit{{termGo, "max(highest+1, ", "max(highest, "}}},
@@ -24,6 +26,21 @@
 // it out and say why in the commit. Try it with
 //
 //	go run ./e2e/mutants -only '^guard:'
+//
+// # Generated mutants
+//
+// All of them are compiled into the tests of their package at once, and a variable of the environment chooses one.
+// Each test is run once without a mutant, to see which places it reaches; a mutant is then
+// tried by the tests that reach it: those of its own package, and the simulation where that runs the
+// package. Tests that start a real API server are left out, but in hub/guard, which has no others. A mutant by
+// which a test takes far too long is killed.
+//
+// A sample is tried, -all of them, or those that -only names:
+//
+//	go run ./e2e/mutants -only '^hub/tenure/'
+//
+// A survivor wants a test beside the code. If none can tell it from the code, because it only costs
+// time or memory or because other code makes the two equal, explained.go says so.
 package main
 
 import (
@@ -37,18 +54,25 @@ import (
 	"path/filepath"
 	"regexp"
 	"sync"
+
+	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
 func main() {
 	var t trial
-	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` of the simulation a mutant must survive to count as a survivor")
+	var g generation
+	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` of the simulation a mutant of the table must survive to count as a survivor")
 	flag.IntVar(&t.atOnce, "p", 2, "how many mutants to try at a `time`")
-	only := flag.String("only", "", "run only the mutants whose names match this `expression`")
+	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try, of those that -only names if both are given; 0: none")
+	flag.Uint64Var(&g.draw, "draw", 1, "which of them: another `number` draws others")
+	flag.BoolVar(&g.all, "all", false, "try all generated mutants, also those that are explained")
+	only := flag.String("only", "", "run only the mutants, written and generated, whose names match this `expression`")
 	out := flag.String("out", "out/mutants.json", "the `file` for the figures")
 	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { g.sampled = g.sampled || f.Name == "generated" })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, &t, *only, *out); err != nil {
+	if err := run(ctx, &t, g, *only, *out); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -56,44 +80,61 @@ func main() {
 
 // figures is what is written.
 type figures struct {
-	Mutants int      `json:"mutants"`
-	Killed  int      `json:"killed"`
-	Table   []result `json:"table"`
+	Mutants int `json:"mutants"`
+	Killed  int `json:"killed"`
+	generated
+	Table []result `json:"table"`
 }
 
-func run(ctx context.Context, t *trial, only, out string) error {
+func run(ctx context.Context, t *trial, g generation, only, out string) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
+		return err
+	}
+	// Figures of an earlier run would pass for those of one that fails.
+	if err := os.Remove(out); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	if t.dir, err = os.MkdirTemp("", "mutants"); err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(t.dir) }()
-	var chosen []mutant
+	var written []mutant
 	for _, m := range all() {
 		if err := m.check(); err != nil { // before any of them costs time
 			return fmt.Errorf("mutant %q: %w", m.name, err)
 		}
 		if pattern.MatchString(m.name) {
-			chosen = append(chosen, m)
+			written = append(written, m)
 		}
 	}
-	if len(chosen) == 0 {
-		return fmt.Errorf("no mutant matches -only %q: the names are in the tables of e2e/mutants", only)
+	made, drawn := &mutate.Mutants{}, []mutate.Mutant(nil)
+	if g.all || g.sample > 0 {
+		if made, err = g.make(ctx); err != nil {
+			return err
+		}
+		drawn = g.drawn(made.All, pattern)
 	}
-	f, err := t.table(ctx, chosen)
+	if len(written)+len(drawn) == 0 {
+		return fmt.Errorf("no mutant matches -only %q: the names are in the tables of e2e/mutants, and in what this prints of generated ones", only)
+	}
+	f, err := t.table(ctx, written)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d of %d mutants killed\n", f.Killed, f.Mutants)
+	if f.generated, err = g.try(ctx, t, made, drawn); err != nil {
+		return err
+	}
+	fmt.Printf("%d of %d written mutants killed\n", f.Killed, f.Mutants)
+	insufficient := f.verdict()
 	if err := write(out, f); err != nil {
 		return err
 	}
 	if f.Killed < f.Mutants {
-		return errors.New("a survivor is a hole in the oracle or in the faults; if no test can tell it from the code, it is no mutant")
+		insufficient = errors.Join(insufficient,
+			errors.New("a survivor is a hole in the oracle or in the faults; if no test can tell it from the code, it is no mutant"))
 	}
-	return nil
+	return insufficient
 }
 
 // table tries mutants, several at a time, and prints their results in order.

@@ -3,7 +3,6 @@ package main
 const (
 	attachGo       = "hub/controller/attach.go"
 	watchReadersGo = "hub/controller/readers.go"
-	termsGo        = "member/terms.go"
 )
 
 // What must notice the breakages that all tests and thousands of seeds had let live.

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -10,9 +9,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 )
-
-// longestDuration is the longest D that a policy may have.
-const longestDuration = time.Hour
 
 // recall takes what this tenure recorded last for what the record says, if somebody who
 // is no hub has written or deleted it since: an edit is not heeded, and persist puts it
@@ -42,7 +38,7 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	if v.object != nil {
 		v.state.Record = recordOf(&v.object.Status)
 	}
-	if r := v.state.Record; !lease.PlausibleEpoch(asked.Wall, r.Epoch) || r.Duration > longestDuration {
+	if r := v.state.Record; !lease.PlausibleEpoch(asked.Wall, r.Epoch) || r.Duration > lease.MaxDuration {
 		// No hub whose clock was right has written such a thing: it is as good as lost.
 		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
 	}

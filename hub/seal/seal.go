@@ -252,12 +252,12 @@ func parse(secret *corev1.Secret) (Seal, error) {
 		return Seal{}, fmt.Errorf("%w: %s must have %d bytes", ErrBroken, dataKey, keySize)
 	}
 	seconds, err := strconv.ParseInt(string(secret.Data[dataLargest]), 10, 32)
-	if err != nil || seconds < 0 {
-		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds", ErrBroken, dataLargest)
+	if err != nil || seconds < 0 || seconds > int64(lease.MaxDuration/time.Second) {
+		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds up to %v", ErrBroken, dataLargest, lease.MaxDuration)
 	}
 	skew, err := time.ParseDuration(string(secret.Data[dataSkew]))
-	if err != nil || skew < 0 {
-		return Seal{}, fmt.Errorf("%w: %s must be a duration, such as 1s", ErrBroken, dataSkew)
+	if err != nil || skew < 0 || skew > lease.MaxSkew {
+		return Seal{}, fmt.Errorf("%w: %s must be a duration up to %v, such as 1s", ErrBroken, dataSkew, lease.MaxSkew)
 	}
 	return Seal{Key: key, Largest: time.Duration(seconds) * time.Second, LargestSkew: skew}, nil
 }

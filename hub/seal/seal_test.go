@@ -139,6 +139,7 @@ var broken = map[string]func(*corev1.Secret){
 	"no number":         put("largest-lease-duration-seconds", "only for tests"),
 	"a negative number": put("largest-lease-duration-seconds", "-15"),
 	"a huge number":     put("largest-lease-duration-seconds", "99999999999999999999"),
+	"over 32 bits":      put("largest-lease-duration-seconds", "2147483648"),
 	"a duration":        put("largest-lease-duration-seconds", "15s"),
 	"no largest ε":      drop("largest-max-clock-skew"),
 	"an ε without unit": put("largest-max-clock-skew", "1"),
@@ -333,6 +334,39 @@ func TestRaise(t *testing.T) {
 			}
 			s.remembers("60")
 		},
+		"makes it again with the larger of both": func(t *testing.T) {
+			for _, r := range []struct{ d, skew, wantD, wantSkew time.Duration }{
+				{3 * second, 2 * second, 15 * second, 2 * second},
+				{60 * second, second / 4, 60 * second, second},
+			} {
+				s := newServer(t, theSecret())
+				store := s.store()
+				s.loads(store)
+				s.remove()
+				if err := store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
+					t.Fatal(err)
+				}
+				if got := s.loads(s.store()); got.Largest != r.wantD || got.LargestSkew != r.wantSkew {
+					t.Errorf("D %v, ε %v, want %v and %v", got.Largest, got.LargestSkew, r.wantD, r.wantSkew)
+				}
+			}
+		},
+		"makes no Secret without a key": func(t *testing.T) {
+			s := newServer(t)
+			s.hears(func(verb string) error {
+				if verb != "create" {
+					return nil
+				}
+				s.hears(nil) // the next one would be made
+				return errSay
+			})
+			if err := s.store().Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) {
+				t.Errorf("error: %v", err)
+			}
+			if got := s.loads(s.store()); len(got.Key) != 32 {
+				t.Errorf("a key of %d bytes", len(got.Key))
+			}
+		},
 		"leaves a Secret with another key alone": func(t *testing.T) {
 			s := newServer(t, theSecret())
 			store := s.store()
@@ -398,29 +432,5 @@ func TestASealShowsNoKey(t *testing.T) {
 				t.Errorf("%s shows %s", format, shown)
 			}
 		}
-	}
-}
-
-func TestFind(t *testing.T) {
-	for name, test := range map[string]func(*testing.T){
-		"Find makes none: a move may be bringing it": func(t *testing.T) {
-			s := newServer(t)
-			got, err := s.store().Find(t.Context(), fleet)
-			if err != nil || len(got.Key) != 0 || s.writes > 0 {
-				t.Errorf("a key of %d bytes, %d writes, %v", len(got.Key), s.writes, err)
-			}
-		},
-		"Find does not remember that there was none": func(t *testing.T) {
-			s := newServer(t)
-			store := s.store()
-			_, err := store.Find(t.Context(), fleet)
-			made := s.loads(s.store())
-			found, again := store.Find(t.Context(), fleet)
-			if err != nil || again != nil || !bytes.Equal(found.Key, made.Key) {
-				t.Errorf("found a key of %d bytes, %v, %v", len(found.Key), err, again)
-			}
-		},
-	} {
-		t.Run(name, test)
 	}
 }

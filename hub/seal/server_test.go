@@ -34,6 +34,9 @@ func newServer(t *testing.T, objects ...client.Object) *server {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Errorf("a %s without a deadline", verb)
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		s.mu.Lock()
 		before := s.before
 		if verb != "get" {
@@ -47,6 +50,9 @@ func newServer(t *testing.T, objects ...client.Object) *server {
 	}
 	s.Client = fake.NewClientBuilder().WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if o.GetName() != "" {
+				t.Error("a get into an object that is not empty: a real client leaves what the answer does not say")
+			}
 			if err := hear(ctx, "get"); err != nil {
 				return err
 			}

@@ -271,6 +271,9 @@ func TestInherited(t *testing.T) {
 		"a holder that was edited away is no release": {
 			before: change(claim("a", -3), func(r *resourcelock.LeaderElectionRecord) { r.HolderIdentity = "" }), want: 3,
 		},
+		"nor is one that has a holder, whatever else it says": {
+			before: change(released(-3), func(r *resourcelock.LeaderElectionRecord) { r.HolderIdentity = "a" }), want: 3,
+		},
 		"not even that of a claim which was never renewed": {before: change(release(-3)), want: 11},
 		"without a Lease, h after the start":               {want: 11},
 		"also with one that never was renewed": {

@@ -57,6 +57,9 @@ func TestARegistrationThatIsWrittenIsRead(t *testing.T) {
 		"the last epoch that fits":   func(r *lease.Registration) { r.Released = map[string]int64{"shop": math.MaxInt32} },
 		"a second":                   func(r *lease.Registration) { r.Duration = time.Second },
 		"an hour":                    func(r *lease.Registration) { r.Duration = time.Hour },
+		"the longest identity":       func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1024) },
+		"the longest account":        func(r *lease.Registration) { r.Account = strings.Repeat("x", 1024) },
+		"as many as there is room":   func(r *lease.Registration) { r.Namespaces = asManyAsFit() },
 		"an account with odd signs":  func(r *lease.Registration) { r.Account = `"é<>&, ` },
 		"confirmed in another zone":  func(r *lease.Registration) { r.Confirmed = r.Confirmed.In(time.FixedZone("", -7*3600)) },
 		"confirmed on a full second": func(r *lease.Registration) { r.Confirmed = noon },
@@ -70,6 +73,23 @@ func TestARegistrationThatIsWrittenIsRead(t *testing.T) {
 				t.Errorf("read    %+v (%v)\nwritten %+v", got, err, want)
 			}
 		})
+	}
+}
+
+// asManyAsFit are namespaces that take 96 KiB with the commas between them.
+func asManyAsFit() []string {
+	all := []string{"0", strings.Repeat("1", 62)} // with 1535 of 63 bytes and 1536 commas
+	for i := range 1535 {
+		all = append(all, fmt.Sprintf("2%062d", i))
+	}
+	return all
+}
+
+func TestReleasesMayTakeAllTheirRoom(t *testing.T) {
+	l := written(t, someRegistration())
+	l.Annotations["reader.leasecast.dev/released"] = `{"shop":7` + strings.Repeat(" ", 96<<10-10) + "}"
+	if r, err := wire.ReadRegistration(l); err != nil || !r.HasReleased("shop", 7) {
+		t.Errorf("read %+v (%v)", r, err)
 	}
 }
 
@@ -112,6 +132,8 @@ func TestWhereEachFactOfARegistrationIsStored(t *testing.T) {
 func TestARegistrationThatCannotBeStoredIsRefusedAndNothingIsWritten(t *testing.T) {
 	tests := map[string]func(*lease.Registration){
 		"no identity":              func(r *lease.Registration) { r.Identity = "" },
+		"nothing at all":           func(r *lease.Registration) { *r = lease.Registration{} },
+		"nothing but its name":     func(r *lease.Registration) { r.Duration, r.Namespaces, r.Released = 0, nil, nil },
 		"an endless identity":      func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1025) },
 		"no account":               func(r *lease.Registration) { r.Account = "" },
 		"never confirmed":          func(r *lease.Registration) { r.Confirmed = time.Time{} },
@@ -181,6 +203,8 @@ func TestARegistrationThatSaysAnythingOddIsRefused(t *testing.T) {
 		"no releases":                remove("released"),
 		"releases that are no JSON":  annotate("released", "shop=7"),
 		"releases that are a list":   annotate("released", `["shop"]`),
+		"releases that are none":     annotate("released", `[]`),
+		"a release of a number":      annotate("released", `{7:8}`),
 		"releases cut off":           annotate("released", `{"shop":7`),
 		"releases with a tail":       annotate("released", `{"shop":7} {}`),
 		"a namespace released twice": annotate("released", `{"shop":7,"shop":8}`),

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/leasecast/leasecast/e2e/mutants/mutate"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := os.Chdir("../.."); err != nil { // where the command runs
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// TestAllPackagesCompileWithTheirMutants: and every explanation is of a mutant. Make looks at the types of all that it
+// returns, as the compiler does.
+func TestAllPackagesCompileWithTheirMutants(t *testing.T) {
+	made, err := generation{}.make(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, m := range made.All {
+		if names[m.Name] {
+			t.Errorf("two mutants have the name %q", m.Name)
+		}
+		names[m.Name] = true
+	}
+	for _, p := range generatedIn {
+		if !slices.ContainsFunc(made.All, func(m mutate.Mutant) bool { return m.Package == p.dir }) {
+			t.Errorf("%s has no mutants", p.dir)
+		}
+	}
+	for _, name := range made.Misfits {
+		t.Logf("does not compile: %s", name)
+	}
+}
+
+func TestASampleStaysTheSame(t *testing.T) {
+	var all []mutate.Mutant
+	for i := range 100 {
+		all = append(all, mutate.Mutant{Number: i + 1, Name: "a mutant " + strings.Repeat("x", i)})
+	}
+	everything := regexp.MustCompile("")
+	one := generation{sample: 10, draw: 1}.drawn(all, everything)
+	if again := (generation{sample: 10, draw: 1}).drawn(all, everything); len(one) != 10 || !slices.Equal(one, again) {
+		t.Errorf("drew %v, then %v", one, again)
+	}
+	if other := (generation{sample: 10, draw: 2}).drawn(all, everything); slices.Equal(one, other) {
+		t.Errorf("another draw drew the same: %v", other)
+	}
+	gone := slices.DeleteFunc(slices.Clone(all), func(m mutate.Mutant) bool { return m == one[3] })
+	left := generation{sample: 10, draw: 1}.drawn(gone, everything)
+	for _, m := range one {
+		if m != one[3] && !slices.Contains(left, m) {
+			t.Errorf("%q is no longer drawn because another mutant is gone", m.Name)
+		}
+	}
+	if named := (generation{sample: 1}).drawn(all, regexp.MustCompile("^a mutant x{98,}$")); len(named) != 2 {
+		t.Errorf("-only takes %v, want both", named)
+	}
+}
+
+func TestTestsThatStartAServerAreFound(t *testing.T) {
+	for dir, want := range map[string]string{
+		"hub/publish":    "TestOnARealServer",
+		"hub/guard":      "TestMain",
+		"hub/controller": "",
+		"member":         "",
+	} {
+		found, err := startServers(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" && len(found) > 0 || want != "" && !slices.Contains(found, want) {
+			t.Errorf("%s: %v start a server, want %q", dir, found, want)
+		}
+	}
+}
+
+// TestOnlyWhatMatches: a name that nothing has is an error, and the figures of an earlier run are gone.
+func TestOnlyWhatMatches(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "mutants.json")
+	if err := os.WriteFile(out, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := run(context.Background(), &trial{atOnce: 1}, generation{}, "^nothing has this name$", out)
+	if err == nil || !strings.Contains(err.Error(), "no mutant matches") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(out); !os.IsNotExist(err) {
+		t.Error("the figures of an earlier run are still there")
+	}
+}
+
+func TestTheScoreMustSuffice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		killed, explained int
+		survivors         []survivor
+		ok                bool
+	}{
+		"all killed":                  {killed: 100, ok: true},
+		"five explained":              {killed: 95, explained: 5, ok: true},
+		"six explained":               {killed: 94, explained: 6},
+		"one survived, not explained": {killed: 99, survivors: []survivor{{}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := generated{Killed: tc.killed, Explained: tc.explained, Survivors: tc.survivors,
+				ByPackage: map[string]*score{"member": {Mutants: 100, Killed: tc.killed, Explained: tc.explained}}}
+			if err := f.verdict(); (err == nil) != tc.ok {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
