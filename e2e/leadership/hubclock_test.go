@@ -68,7 +68,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	w.released()
 	wrong := &steppedClock{}
 	first := w.runHub(w.system(), wrong)
-	w.leads("east", ns, 15*time.Second, "east", "west")
+	w.ledSince(time.Now(), ns, 15*time.Second, "east", "west")
 	_, firstName, err := w.election(w.system())
 	w.must(err)
 	standby := w.runHub(w.system(), nil)
