@@ -48,7 +48,7 @@ demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand 
 	$(RUN) ./e2e/demo
 
 .PHONY: up
-up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running; kubeconfigs in out/
+up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what ends is restarted; kubeconfigs in out/
 	$(RUN) ./e2e/demo up
 
 .PHONY: down

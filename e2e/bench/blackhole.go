@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -50,17 +51,17 @@ func measureBlackHole(ctx context.Context, b *bench) (err error) {
 		watches[m.Name] = w
 	}
 	b.say("every member leads; watching the renewals in west, south and north without a fault")
-	if err := pass(ctx, 2*d.Timings.Renew); err != nil { // the first renewals of a term come early
+	if err := process.Pass(ctx, 2*d.Timings.Renew); err != nil { // the first renewals of a term come early
 		return err
 	}
 	without := drill.Now().Boot
-	if err := pass(ctx, blackHoleWindow); err != nil {
+	if err := process.Pass(ctx, blackHoleWindow); err != nil {
 		return err
 	}
 	with := drill.Now().Boot
 	d.Fleet.Member("east").Proxy().BlackHole()
 	b.say("the link to east is dead")
-	if err := pass(ctx, blackHoleWindow); err != nil {
+	if err := process.Pass(ctx, blackHoleWindow); err != nil {
 		return err
 	}
 	end := drill.Now().Boot

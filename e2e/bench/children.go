@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -114,7 +115,7 @@ func elect(ctx context.Context, config *rest.Config, c child, w *changeWriter) e
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.identity},
 		}
 		all.Go(func() {
-			if pass(ctx, rand.N(peerRetry)) == nil {
+			if process.Pass(ctx, rand.N(peerRetry)) == nil {
 				failed[i] = stand(ctx, lock, namespace, w)
 			}
 		})

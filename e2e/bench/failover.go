@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -118,7 +119,7 @@ func failover(
 	if err := awaitRenewal(ctx, copies); err != nil {
 		return outcome{}, err
 	}
-	if err := pass(ctx, time.Duration(share*float64(d.Timings.Renew))); err != nil {
+	if err := process.Pass(ctx, time.Duration(share*float64(d.Timings.Renew))); err != nil {
 		return outcome{}, err
 	}
 	at := drill.Now().Boot

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -45,7 +46,7 @@ func measureHandover(ctx context.Context, b *bench) (err error) {
 		}
 		leader = next
 		// Handovers come at all points between two renewals.
-		if err := pass(ctx, time.Duration(i%10)*d.Timings.Renew/10+200*time.Millisecond); err != nil {
+		if err := process.Pass(ctx, time.Duration(i%10)*d.Timings.Renew/10+200*time.Millisecond); err != nil {
 			return err
 		}
 	}

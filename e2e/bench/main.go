@@ -253,16 +253,3 @@ func (b *bench) emptyDir() (string, error) {
 func (b *bench) say(text string) {
 	fmt.Printf("%6.1f s  %-9s  %s\n", time.Since(b.began).Seconds(), b.phase, text)
 }
-
-// pass returns when d has passed, or early with an error when ctx ends. Measuring takes time; there is no
-// condition to await.
-func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // Our side of the comparison: the same clusters and namespaces, the same duration of a lease. The fault is the
@@ -52,7 +53,7 @@ func measureOurs(ctx context.Context, b *bench) (err error) {
 		}
 	}
 	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", len(r.namespaces), 2*o.Timings.Duration))
-	if err := pass(ctx, 2*o.Timings.Duration); err != nil {
+	if err := process.Pass(ctx, 2*o.Timings.Duration); err != nil {
 		return err
 	}
 	if b.figures[oursRequests], err = countRequests(ctx, b, r.drill.Fleet.Servers()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // usage is what a process took.
@@ -27,7 +28,7 @@ func sample(ctx context.Context, pid int, d time.Duration) (usage, error) {
 	}
 	begin := drill.Now().Boot
 	for now := begin; now-begin < d; now = drill.Now().Boot {
-		if err := pass(ctx, sampleEvery); err != nil {
+		if err := process.Pass(ctx, sampleEvery); err != nil {
 			return u, err
 		}
 		rss, err := rss(pid)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -28,7 +29,7 @@ func countRequests(ctx context.Context, b *bench, servers []*fleet.Server) (perS
 	b.say(fmt.Sprintf("counting requests for %s", requestsWindow))
 	from := time.Now()
 	to := from.Add(requestsWindow)
-	if err := pass(ctx, requestsWindow+answered); err != nil {
+	if err := process.Pass(ctx, requestsWindow+answered); err != nil {
 		return 0, err
 	}
 	var all []fleet.Request

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // tellEvery is the time between two words on the progress.
@@ -30,7 +31,7 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", len(namespaces), 2*o.Timings.Duration))
-	if err := pass(ctx, 2*o.Timings.Duration); err != nil {
+	if err := process.Pass(ctx, 2*o.Timings.Duration); err != nil {
 		return err
 	}
 	s := &scale{drill: d, followed: map[string]*ages{}, watches: map[string]*drill.Watch[*coordinationv1.Lease]{}}

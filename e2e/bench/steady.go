@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -38,7 +39,7 @@ func measureSteady(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", ledNamespaces, 2*d.Timings.Duration))
-	if err := pass(ctx, 2*d.Timings.Duration); err != nil {
+	if err := process.Pass(ctx, 2*d.Timings.Duration); err != nil {
 		return err
 	}
 	counter, err := newWriteCounter(ctx, d)

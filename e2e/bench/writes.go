@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // writeCounter counts the hub's writes at every API server: all writes that the server itself counted, less those
@@ -84,7 +85,7 @@ func (c *writeCounter) count(ctx context.Context) (map[string]writeCount, error)
 		}
 		err = drill.Await(ctx, countLimit, "writes at "+s.Name()+" are counted", func(ctx context.Context) error {
 			before := len(c.leases[s.Name()].Seen())
-			if err := pass(ctx, quiet); err != nil {
+			if err := process.Pass(ctx, quiet); err != nil {
 				return err
 			}
 			at := drill.Now().Boot
@@ -92,7 +93,7 @@ func (c *writeCounter) count(ctx context.Context) (map[string]writeCount, error)
 			if err != nil {
 				return err
 			}
-			if err := pass(ctx, quiet); err != nil {
+			if err := process.Pass(ctx, quiet); err != nil {
 				return err
 			}
 			others := len(c.leases[s.Name()].Seen())

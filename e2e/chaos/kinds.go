@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -72,13 +73,13 @@ func (st *stage) apply(ctx context.Context, a *Applied) error {
 	}
 }
 
-func (st *stage) pauseProcess(ctx context.Context, a *Applied, s *slot) error {
-	p, err := s.pause()
+func (st *stage) pauseProcess(ctx context.Context, a *Applied, k *process.Keeper) error {
+	p, err := k.Pause()
 	if p == nil || err != nil {
 		a.saw(false, "there was no process")
 		return err
 	}
-	err = pass(ctx, a.For)
+	err = process.Pass(ctx, a.For)
 	a.Woke = drill.Now().Boot
 	a.saw(true, "process %d stood still", p.PID())
 	select {
@@ -89,19 +90,19 @@ func (st *stage) pauseProcess(ctx context.Context, a *Applied, s *slot) error {
 	}
 }
 
-func (st *stage) killProcess(ctx context.Context, a *Applied, s *slot) error {
-	was := s.current().PID()
-	alive, err := s.kill(ctx, a.For)
+func (st *stage) killProcess(ctx context.Context, a *Applied, k *process.Keeper) error {
+	was := k.Current().PID()
+	alive, err := k.Kill(ctx, a.For)
 	if err != nil {
 		return err
 	}
 	err = drill.Await(ctx, gonePatience, "the next process runs", func(context.Context) error {
-		if s.current().PID() == was {
+		if k.Current().PID() == was {
 			return errors.New("there is none")
 		}
-		return s.check()
+		return k.Check()
 	})
-	a.saw(alive, "process %d became %d", was, s.current().PID())
+	a.saw(alive, "process %d became %d", was, k.Current().PID())
 	return err
 }
 
@@ -109,7 +110,7 @@ func (st *stage) killProcess(ctx context.Context, a *Applied, s *slot) error {
 // successors act.
 func (st *stage) sleepThrough(ctx context.Context, a *Applied) error {
 	s := st.readers[a.Target]
-	p, err := s.pause()
+	p, err := s.Pause()
 	if p == nil || err != nil {
 		a.saw(false, "there was no process")
 		return err
@@ -117,7 +118,7 @@ func (st *stage) sleepThrough(ctx context.Context, a *Applied) error {
 	asleep := drill.Now().Boot
 	link := st.d.Fleet.Member(a.Target).Proxy()
 	link.BlackHole()
-	err = pass(ctx, a.For)
+	err = process.Pass(ctx, a.For)
 	led, lost := sleptThrough(st.store.Writes(), a.Target, asleep, drill.Now().Boot)
 	a.Woke = drill.Now().Boot
 	a.saw(lost > 0, "slept through the loss of %d of %d terms", lost, led)
@@ -137,7 +138,7 @@ func (st *stage) rotate(ctx context.Context, a *Applied) error {
 	if err := st.setKubeconfig(ctx, a.Target, wrong); err != nil {
 		return err
 	}
-	if err := pass(ctx, a.For); err != nil {
+	if err := process.Pass(ctx, a.For); err != nil {
 		return err
 	}
 	said := st.eligible(ctx, a.Target)
@@ -237,7 +238,7 @@ func during(ctx context.Context, d time.Duration, look func(proxy.Stats), p *pro
 	until := drill.Now().Boot + d
 	for drill.Now().Boot < until {
 		look(p.Stats())
-		if err := pass(ctx, min(10*time.Millisecond, until-drill.Now().Boot)); err != nil {
+		if err := process.Pass(ctx, min(10*time.Millisecond, until-drill.Now().Boot)); err != nil {
 			return err
 		}
 	}
@@ -320,7 +321,7 @@ func recreate(ctx context.Context, c client.Client, a *Applied) error {
 	if err != nil {
 		return err
 	}
-	if err := pass(ctx, a.For); err != nil {
+	if err := process.Pass(ctx, a.For); err != nil {
 		return err
 	}
 	again := &corev1.Namespace{}

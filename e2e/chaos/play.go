@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
 	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -115,7 +116,7 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 }
 
 func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) error {
-	if err := pass(ctx, began+a.At-drill.Now().Boot); err != nil {
+	if err := process.Pass(ctx, began+a.At-drill.Now().Boot); err != nil {
 		return err
 	}
 	if a.Target == Leader {
@@ -165,7 +166,7 @@ func (st *stage) recover(ctx context.Context, o *Outcome) error {
 		o.Stuck = append(o.Stuck, err.Error())
 	}
 	// What a reader that has just woken does late is part of the evidence.
-	return pass(ctx, onWaking)
+	return process.Pass(ctx, onWaking)
 }
 
 // well returns nil if every cluster may be chosen, and every namespace is led.
@@ -236,7 +237,7 @@ func (st *stage) judge(o *Outcome) (err error) {
 func (st *stage) hubExits() int {
 	n := 0
 	for _, s := range st.hubs {
-		n += s.restarts()
+		n += s.Ends()
 	}
 	return n
 }

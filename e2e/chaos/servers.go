@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -48,14 +49,14 @@ func pauseFor(ctx context.Context, a *Applied, pid int, pause, resume func() err
 		return err
 	}
 	a.saw(true, "process %d stood still", pid)
-	return errors.Join(pass(ctx, a.For), resume())
+	return errors.Join(process.Pass(ctx, a.For), resume())
 }
 
 func killFor(ctx context.Context, kill func() error, d time.Duration) error {
 	if err := kill(); err != nil {
 		return err
 	}
-	return pass(ctx, d)
+	return process.Pass(ctx, d)
 }
 
 // goBack restores etcd, after a while, to what it holds now.
@@ -65,7 +66,7 @@ func (st *stage) goBack(ctx context.Context, a *Applied, s *fleet.Server) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, snapshot.Discard()) }()
-	if err := pass(ctx, a.For); err != nil {
+	if err := process.Pass(ctx, a.For); err != nil {
 		return err
 	}
 	var was uint64
@@ -113,7 +114,7 @@ func halfOpen(ctx context.Context, a *Applied, s *fleet.Server) error {
 	}
 	after := s.Proxy().Stats().Connections
 	a.saw(after > 0, "the hub had %d connections before the end of the server, and thought that it had %d after it", before, after)
-	return errors.Join(pass(ctx, a.For), s.Restart(ctx))
+	return errors.Join(process.Pass(ctx, a.For), s.Restart(ctx))
 }
 
 // applyLink is for faults of the network between the hub and a server.
@@ -171,7 +172,7 @@ func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 	link.CutToMember()
 	kept := link.Stats().KeptToMember
 	a.saw(err == nil, "%d bytes were kept, and let through late", kept)
-	if err := pass(ctx, a.For-(drill.Now().Boot-began)); err != nil {
+	if err := process.Pass(ctx, a.For-(drill.Now().Boot-began)); err != nil {
 		return err
 	}
 	link.Release()
@@ -185,5 +186,5 @@ func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 		a.saw(false, "%d bytes were kept, and not taken", kept)
 	}
 	// A reset could overtake what the server has not read yet.
-	return pass(ctx, 200*time.Millisecond)
+	return process.Pass(ctx, 200*time.Millisecond)
 }

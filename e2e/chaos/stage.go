@@ -27,6 +27,9 @@ import (
 // startLimit bounds the start of a fleet, with the building of our own programs.
 const startLimit = 5 * time.Minute
 
+// restarts is how long a place stays empty, as in a Deployment whose process has crashed.
+var restarts = process.Backoff{First: 500 * time.Millisecond, Most: 500 * time.Millisecond}
+
 // readerRules are all that a reader may do.
 var readerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
@@ -37,8 +40,8 @@ type stage struct {
 	d        *drill.Drill
 	store    *register.Server
 	election *drill.Watch[*coordinationv1.Lease]
-	hubs     map[string]*slot
-	readers  map[string]*slot
+	hubs     map[string]*process.Keeper
+	readers  map[string]*process.Keeper
 	dir      string
 	program  string // the reader
 
@@ -64,7 +67,7 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 		return nil, err
 	}
 	st = &stage{
-		d: d, dir: dir, hubs: map[string]*slot{}, readers: map[string]*slot{},
+		d: d, dir: dir, hubs: map[string]*process.Keeper{}, readers: map[string]*process.Keeper{},
 		histories: map[string][]*told{}, locks: map[string]chan struct{}{}, counter: 1000,
 	}
 	st.running, st.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -87,13 +90,14 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 		}
 	}
 	for i, name := range hubReplicas {
-		var first *process.Process
-		if i == 0 {
-			first = d.Hubs()[0]
+		first := d.Hubs()[0]
+		if i > 0 {
+			if first, err = d.StartHub(); err != nil {
+				return nil, err
+			}
 		}
-		if st.hubs[name], err = newSlot(st.running, name, true, first, func(int) (*process.Process, error) { return d.StartHub() }); err != nil {
-			return nil, err
-		}
+		st.hubs[name] = process.Keep(st.running, name, first, func(int) (*process.Process, error) { return d.StartHub() },
+			process.KeepOptions{Backoff: restarts, MayEnd: true})
 	}
 	st.election, err = drill.Observe(ctx, d.HubClient(), &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(drill.HubNamespace))
 	return st, err
@@ -113,10 +117,15 @@ func (st *stage) addReader(ctx context.Context, member string) error {
 	if err := os.WriteFile(st.readerKubeconfig(member), kubeconfig, 0o600); err != nil {
 		return err
 	}
-	st.readers[member], err = newSlot(st.running, member+" reader", false, nil, func(generation int) (*process.Process, error) {
-		return st.startReader(member, fmt.Sprintf("%s-%d", member, generation))
-	})
-	return err
+	start := func(run int) (*process.Process, error) {
+		return st.startReader(member, fmt.Sprintf("%s-%d", member, run))
+	}
+	first, err := start(1)
+	if err != nil {
+		return err
+	}
+	st.readers[member] = process.Keep(st.running, member+" reader", first, start, process.KeepOptions{Backoff: restarts})
+	return nil
 }
 
 func (st *stage) readerKubeconfig(member string) string {
@@ -230,9 +239,9 @@ func (st *stage) server(name string) *fleet.Server {
 	return st.d.Fleet.Member(name)
 }
 
-// slots are the places of all our processes.
-func (st *stage) slots() []*slot {
-	var all []*slot
+// kept are all our processes.
+func (st *stage) kept() []*process.Keeper {
+	var all []*process.Keeper
 	for _, name := range hubReplicas {
 		all = append(all, st.hubs[name])
 	}
@@ -245,8 +254,8 @@ func (st *stage) slots() []*slot {
 // check returns an error if a process ended as it must not.
 func (st *stage) check() error {
 	var errs []error
-	for _, s := range st.slots() {
-		errs = append(errs, s.check())
+	for _, s := range st.kept() {
+		errs = append(errs, s.Check())
 	}
 	return errors.Join(errs...)
 }
@@ -254,12 +263,13 @@ func (st *stage) check() error {
 // close ends everything and returns when all is gone.
 func (st *stage) close() error {
 	st.stop()
-	for _, s := range st.slots() {
-		if s != nil {
-			<-s.done
+	var errs []error
+	for _, k := range st.kept() {
+		if k != nil {
+			<-k.Done()
+			errs = append(errs, k.Current().Kill())
 		}
 	}
-	var errs []error
 	if st.election != nil {
 		st.election.Stop()
 	}

@@ -11,10 +11,10 @@ import (
 
 // narrator tells what happens while it happens, and remembers the headlines for the timeline.
 type narrator struct {
-	out  io.Writer
 	zero time.Duration // boot reading of the demo's start
 
 	mu        sync.Mutex
+	out       io.Writer
 	headlines []headline
 }
 
@@ -25,6 +25,13 @@ type headline struct {
 }
 
 func newNarrator(out io.Writer) *narrator { return &narrator{out: out, zero: drill.Now().Boot} }
+
+// redirect sends what follows elsewhere.
+func (n *narrator) redirect(out io.Writer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.out = out
+}
 
 // say begins a scene.
 func (n *narrator) say(text string) { n.print("\n" + text + "\n") }

@@ -107,7 +107,8 @@ func progressPipe() (*os.File, error) {
 	return pipe, nil
 }
 
-// serve owns the fleet until it is told to stop.
+// serve owns the fleet until down or a signal stops it. It restarts hub and guestbooks when they end. They end with it,
+// also when it is killed.
 func serve(ctx context.Context) (err error) {
 	pid, lock, err := lockPID()
 	if err != nil {
@@ -143,8 +144,11 @@ func serve(ctx context.Context) (err error) {
 	}
 	n.print(instructions(d))
 	n.print(ready + "\n")
+	n.redirect(os.Stdout)
 	_ = progress.Close()
+	kept := d.Keep(ctx, n.step)
 	<-ctx.Done()
+	kept()
 	return nil
 }
 
@@ -242,10 +246,12 @@ The fleet is up: hub, east (100), west (50), south (10). Try, in this folder:
   k --kubeconfig out/hub.kubeconfig get clusters -L leasecast.dev/priority
   k --kubeconfig out/east.kubeconfig get leases -n shop -o yaml        # what a controller in east reads
   k --kubeconfig out/hub.kubeconfig label cluster south leasecast.dev/priority=200 --overwrite
-  kill -STOP %d; kill -CONT %[2]d          # pause east's API server, and let it go on
-  kill -STOP %d; kill -CONT %[3]d          # the same with the hub: every term ends, and nobody acts
+  kill -STOP %d; kill -CONT %[2]d          # pause east's API server, and resume it
+  kill %d                               # stop the hub: it starts again after %s
+  kill -STOP %[3]d; sleep 10; kill -CONT %[3]d   # pause the hub: every term ends; it exits, and starts again
+  tail -f %[5]s                           # restarts of hub and guestbooks, with their processes
   tail -f out/up/*.acts                       # what the guestbooks do
 
 make down stops it.
-`, kubectl, east, hub)
+`, kubectl, east, hub, drill.KubeletLike.First, serveLog())
 }

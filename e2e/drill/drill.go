@@ -72,10 +72,11 @@ type Drill struct {
 	hubKubeconfig string
 	hub           client.WithWatch
 	members       map[string]client.WithWatch
-	guestbooks    map[string]*Guestbook
 
-	mu   sync.Mutex // guards hubs
-	hubs []*process.Process
+	mu         sync.Mutex // guards what follows
+	hubs       []*process.Process
+	guestbooks map[string]*Guestbook
+	keepers    []*process.Keeper
 }
 
 // Start puts everything on stage and returns when a hub process has been elected; who leads is then not
@@ -237,13 +238,21 @@ func (d *Drill) Hubs() []*process.Process {
 }
 
 // Guestbook is the guestbook process in a member; nil if there is none.
-func (d *Drill) Guestbook(member string) *Guestbook { return d.guestbooks[member] }
+func (d *Drill) Guestbook(member string) *Guestbook { return d.books()[member] }
+
+// books are the guestbook processes by member.
+func (d *Drill) books() map[string]*Guestbook {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.guestbooks)
+}
 
 // Acts returns what all guestbooks did so far.
 func (d *Drill) Acts() ([]Act, error) {
 	var all []Act
-	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
-		acts, err := d.guestbooks[member].Acts.Acts()
+	books := d.books()
+	for _, member := range slices.Sorted(maps.Keys(books)) {
+		acts, err := books[member].Acts.Acts()
 		if err != nil {
 			return nil, err
 		}
@@ -268,10 +277,18 @@ func (d *Drill) Record(ctx context.Context, namespace string) (*v1alpha1.Namespa
 	return r, d.hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: namespace}, r)
 }
 
-// Check returns an error if a process has ended that nobody stopped or killed.
+// Check returns an error if a process has ended that nobody stopped or killed. See also [Drill.Keep].
 func (d *Drill) Check() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var errs []error
-	for _, p := range d.Hubs() {
+	for _, k := range d.keepers {
+		errs = append(errs, k.Check())
+	}
+	if len(d.keepers) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, p := range d.hubs {
 		errs = append(errs, p.Check())
 	}
 	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
@@ -296,7 +313,7 @@ func (d *Drill) Await(ctx context.Context, limit time.Duration, what string, con
 // Stop ends the processes and the fleet, and returns when all is gone.
 func (d *Drill) Stop() error {
 	group := errgroup.Group{}
-	for _, g := range d.guestbooks {
+	for _, g := range d.books() {
 		group.Go(g.Stop)
 	}
 	for _, p := range d.Hubs() {

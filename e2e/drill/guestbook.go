@@ -32,8 +32,10 @@ const (
 // Guestbook is a guestbook process in one member.
 type Guestbook struct {
 	*process.Process
-	// Acts is what it did.
+	// Acts is what it and those in its place before it did.
 	Acts *ActLog
+
+	run func() (*process.Process, error)
 }
 
 // Kill ends the process at once, in the middle of its acts: they end with it.
@@ -128,19 +130,27 @@ func startGuestbook(p Programs, member, kubeconfig string, namespaces []string, 
 	if o.Register {
 		register = guestbookHome
 	}
-	run, err := process.Start("guestbook in "+member, filepath.Join(o.Dir, "guestbook-"+member+".log"), p.Guestbook,
-		"-kubeconfig="+kubeconfig,
-		"-cluster="+member,
-		"-namespaces="+strings.Join(namespaces, ","),
-		"-acts="+file,
-		"-act-every="+o.ActEvery.String(),
-		"-max-clock-skew="+o.Timings.Skew.String(),
-		"-register="+register,
-	)
+	g := &Guestbook{Acts: NewActLog(file), run: func() (*process.Process, error) {
+		return process.Start("guestbook in "+member, filepath.Join(o.Dir, "guestbook-"+member+".log"), p.Guestbook,
+			"-kubeconfig="+kubeconfig,
+			"-cluster="+member,
+			"-namespaces="+strings.Join(namespaces, ","),
+			"-acts="+file,
+			"-act-every="+o.ActEvery.String(),
+			"-max-clock-skew="+o.Timings.Skew.String(),
+			"-register="+register,
+		)
+	}}
+	return g.start()
+}
+
+// start starts the program once more, with the same log of acts.
+func (g *Guestbook) start() (*Guestbook, error) {
+	p, err := g.run()
 	if err != nil {
 		return nil, err
 	}
-	return &Guestbook{Process: run, Acts: NewActLog(file)}, nil
+	return &Guestbook{Process: p, Acts: g.Acts, run: g.run}, nil
 }
 
 // memberScheme knows what a drill touches in a member.

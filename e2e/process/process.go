@@ -73,6 +73,14 @@ func (p *Process) Log() string { return p.log }
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.end }
 
+// How says how the process ended. Call it after [Process.Ended].
+func (p *Process) How() string {
+	if p.how == nil {
+		return "without an error"
+	}
+	return p.how.Error()
+}
+
 // Check returns an error with the end of the log if the process has ended, but for Stop and Kill.
 func (p *Process) Check() error {
 	if p.bidden.Load() {
@@ -80,11 +88,7 @@ func (p *Process) Check() error {
 	}
 	select {
 	case <-p.end:
-		how := "without an error"
-		if p.how != nil {
-			how = p.how.Error()
-		}
-		return fmt.Errorf("%s: %w (%s)%s", p.name, ErrEnded, how, p.Tail())
+		return fmt.Errorf("%s: %w (%s)%s", p.name, ErrEnded, p.How(), p.Tail())
 	default:
 		return nil
 	}
