@@ -111,7 +111,7 @@ func demo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer p.Close()
 	played := p.play(ctx)
 	if ctx.Err() != nil {
 		return errInterrupted

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/drill"
 )
 
@@ -22,38 +19,18 @@ const (
 // play is the demo in its scenes, and what was measured in them.
 type play struct {
 	*narrator
-	d       *drill.Drill
-	copies  map[string]*drill.Watch[*coordinationv1.Lease] // by member
-	records *drill.Watch[*v1alpha1.NamespaceLeader]
+	d *drill.Drill
+	*drill.View
 
 	result result
 }
 
 func newPlay(ctx context.Context, d *drill.Drill, n *narrator) (*play, error) {
-	p := &play{narrator: n, d: d, copies: map[string]*drill.Watch[*coordinationv1.Lease]{}}
-	for _, s := range d.Fleet.Members() {
-		w, err := d.WatchCopies(ctx, s.Name())
-		if err != nil {
-			p.close()
-			return nil, err
-		}
-		p.copies[s.Name()] = w
-	}
-	var err error
-	if p.records, err = d.WatchRecords(ctx); err != nil {
-		p.close()
+	v, err := d.Look(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return p, nil
-}
-
-func (p *play) close() {
-	for _, w := range p.copies {
-		w.Stop()
-	}
-	if p.records != nil {
-		p.records.Stop()
-	}
+	return &play{narrator: n, d: d, View: v}, nil
 }
 
 func (p *play) run(ctx context.Context) error {
@@ -100,7 +77,7 @@ func (p *play) failover(ctx context.Context) error {
 		return err
 	}
 	p.result.FailedOver = true
-	seen := p.copies["east"].Seen()
+	seen := p.Copies["east"].Seen()
 	for namespace, at := range first {
 		stamp, ok := drill.LastStamp(seen, namespace, fault)
 		if !ok {

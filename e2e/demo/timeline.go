@@ -37,7 +37,7 @@ func (p *play) tell() error {
 // timeline merges what the demo did, what the hub decided and what the guestbooks did.
 func (p *play) timeline(acts []drill.Act) []headline {
 	lines := slices.Clone(p.headlines)
-	lines = append(lines, decisions(p.records.Seen(), p.since)...)
+	lines = append(lines, decisions(p.Records.Seen(), p.since)...)
 	now := drill.Now().Boot
 	for _, namespace := range namespaces {
 		all := stints(acts, namespace)
@@ -47,7 +47,7 @@ func (p *play) timeline(acts []drill.Act) []headline {
 				lines = append(lines, headline{s.to, fmt.Sprintf("%-7s %s has acted for the last time, after %d acts", namespace, s.cluster, s.acts)})
 			}
 		}
-		for member, copies := range p.copies {
+		for member, copies := range p.Copies {
 			for _, s := range permits(copies.Seen(), namespace) {
 				if s.to < now {
 					lines = append(lines, headline{s.to, fmt.Sprintf("%-7s %s may act no longer, by its Lease", namespace, member)})
@@ -120,7 +120,7 @@ func (p *play) bars(acts []drill.Act) string {
 					acted = append(acted, span{a.Begin, min(a.End, now)})
 				}
 			}
-			might := permits(p.copies[s.Name()].Seen(), namespace)
+			might := permits(p.Copies[s.Name()].Seen(), namespace)
 			out += fmt.Sprintf("  %-8s %-6s %s\n", label, s.Name(), bar(from, step, cells, might, acted))
 			label = ""
 		}

@@ -84,11 +84,11 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 func startUp(t *testing.T) *upTest {
 	t.Helper()
 	root := filepath.Join("..", "..", outDir)
-	must(t, os.MkdirAll(root, 0o755))
+	drill.Must(t, os.MkdirAll(root, 0o755))
 	root, err := filepath.Abs(root)
-	must(t, err)
+	drill.Must(t, err)
 	dir, err := os.MkdirTemp(root, "up-test-") // within the repository, where the programs are built
-	must(t, err)
+	drill.Must(t, err)
 	u := &upTest{t: t, dir: dir, program: filepath.Join(dir, "demo"), members: map[string]client.Client{}}
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", u.program, ".").CombinedOutput()
 	if err != nil {
@@ -100,18 +100,18 @@ func startUp(t *testing.T) *upTest {
 			t.Log("logs are in", dir)
 			return
 		}
-		must(t, os.RemoveAll(dir))
+		drill.Must(t, os.RemoveAll(dir))
 	})
 	t.Log(u.run(t.Context(), "up"))
 	pid, err := os.ReadFile(filepath.Join(dir, pidFile()))
-	must(t, err)
+	drill.Must(t, err)
 	u.server, err = strconv.Atoi(strings.TrimSpace(string(pid)))
-	must(t, err)
+	drill.Must(t, err)
 	for _, m := range []string{"east", "west", "south"} {
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, outDir, m+".kubeconfig"))
-		must(t, err)
+		drill.Must(t, err)
 		u.members[m], err = client.New(config, client.Options{Scheme: hub.Scheme()})
-		must(t, err)
+		drill.Must(t, err)
 	}
 	return u
 }
@@ -138,18 +138,18 @@ func (u *upTest) down() {
 
 func (u *upTest) await(what string, condition func() error) {
 	u.t.Helper()
-	must(u.t, drill.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
+	drill.Must(u.t, drill.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
 }
 
 func (u *upTest) signal(pid int, s syscall.Signal) {
 	u.t.Helper()
-	must(u.t, syscall.Kill(pid, s))
+	drill.Must(u.t, syscall.Kill(pid, s))
 }
 
 func (u *upTest) size(file string) int64 {
 	u.t.Helper()
 	info, err := os.Stat(file)
-	must(u.t, err)
+	drill.Must(u.t, err)
 	return info.Size()
 }
 
@@ -212,7 +212,7 @@ func (u *upTest) find(program string, args ...string) (pids []int) {
 func (u *upTest) children() (pids []int) {
 	u.t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	must(u.t, err)
+	drill.Must(u.t, err)
 	for _, file := range stats {
 		stat, err := os.ReadFile(file)
 		if err != nil {
@@ -222,7 +222,7 @@ func (u *upTest) children() (pids []int) {
 		fields := strings.Fields(rest)
 		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(u.server) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			must(u.t, err)
+			drill.Must(u.t, err)
 			pids = append(pids, pid)
 		}
 	}
@@ -235,11 +235,4 @@ func cmdline(pid int) []string {
 		return nil
 	}
 	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

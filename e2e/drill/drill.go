@@ -77,6 +77,7 @@ type Drill struct {
 	hubs       []*process.Process
 	guestbooks map[string]*Guestbook
 	keepers    []*process.Keeper
+	seconds    []*Second
 }
 
 // Start puts everything on stage and returns when a hub process has been elected; who leads is then not
@@ -310,9 +311,15 @@ func (d *Drill) Await(ctx context.Context, limit time.Duration, what string, con
 	})
 }
 
-// Stop ends the processes and the fleet, and returns when all is gone.
+// Stop ends the processes, the fleet and what was started beside it, and returns when all is gone.
 func (d *Drill) Stop() error {
+	d.mu.Lock()
+	seconds := slices.Clone(d.seconds)
+	d.mu.Unlock()
 	group := errgroup.Group{}
+	for _, s := range seconds {
+		group.Go(s.stop)
+	}
 	for _, g := range d.books() {
 		group.Go(g.Stop)
 	}

@@ -29,7 +29,7 @@ type Second struct {
 }
 
 // StartSecond starts a second management cluster and returns when its hub process has been
-// elected. The caller stops it. ctx bounds the start only; after an error nothing is left
+// elected. It stops with the drill. ctx bounds the start only; after an error nothing is left
 // running.
 func (d *Drill) StartSecond(ctx context.Context) (s *Second, err error) {
 	f, err := fleet.Start(ctx, fleet.Options{})
@@ -38,8 +38,11 @@ func (d *Drill) StartSecond(ctx context.Context) (s *Second, err error) {
 	}
 	s = &Second{Fleet: f, drill: d, dir: filepath.Join(d.dir, "second")}
 	if err := s.populate(ctx); err != nil {
-		return nil, errors.Join(err, s.Stop())
+		return nil, errors.Join(err, s.stop())
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seconds = append(d.seconds, s)
 	return s, nil
 }
 
@@ -83,8 +86,8 @@ func (s *Second) Record(ctx context.Context, namespace string) (*v1alpha1.Namesp
 	return r, s.client.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: namespace}, r)
 }
 
-// Stop ends the processes and the management cluster, and returns when all is gone.
-func (s *Second) Stop() error {
+// stop ends the processes and the management cluster, and returns when all is gone.
+func (s *Second) stop() error {
 	group := errgroup.Group{}
 	for _, p := range s.processes {
 		group.Go(p.Stop)

@@ -39,8 +39,8 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	v.unbroken(epochs)
 	t.Logf("with two hubs the longest pause between two acts was %.2f s", v.undisturbed().Seconds())
 
-	must(t, stage.second.Kill())
-	must(t, stage.second.StartHub())
+	drill.Must(t, stage.second.Kill())
+	drill.Must(t, stage.second.StartHub())
 	after := stage.led(t, second)
 	for namespace, epoch := range after {
 		if epoch < epochs[namespace] {
@@ -54,15 +54,15 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 
 	// The source is lost once more when the move begins. Its standby goes on with whatever is left to do.
 	writer := stage.second.Process
-	must(t, stage.second.StartHub())
-	await(t, patience, "the second hub has a standby", func(context.Context) error {
+	drill.Must(t, stage.second.StartHub())
+	stage.d.Eventually(t, patience, "the second hub has a standby", func(context.Context) error {
 		log, err := os.ReadFile(stage.second.Log())
 		if err == nil && strings.Count(string(log), "Credentials in use") < len(stage.d.Fleet.Members()) {
 			err = fmt.Errorf("it is not warm")
 		}
 		return err
 	})
-	must(t, writer.Kill())
+	drill.Must(t, writer.Kill())
 	stage.moves(t, second, first, after)
 }
 
@@ -96,16 +96,16 @@ func duplicate(t *testing.T, from, to site) {
 	for _, list := range []client.ObjectList{
 		&corev1.SecretList{}, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}, &clusterv1.ClusterList{},
 	} {
-		must(t, from.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+		drill.Must(t, from.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
 		objects, err := meta.ExtractList(list)
-		must(t, err)
+		drill.Must(t, err)
 		for _, o := range objects {
 			object := o.(client.Object)
 			object.SetResourceVersion("")
 			object.SetUID("")
 			object.SetOwnerReferences(nil)
 			object.SetManagedFields(nil)
-			must(t, to.client.Create(t.Context(), object))
+			drill.Must(t, to.client.Create(t.Context(), object))
 		}
 	}
 }
@@ -114,7 +114,7 @@ func duplicate(t *testing.T, from, to site) {
 // it leads nothing.
 func (w *world) saysOtherHub(t *testing.T, at site) {
 	t.Helper()
-	await(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
+	stage.d.Eventually(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
 		for namespace := range leaders {
 			r := &v1alpha1.NamespaceLeader{}
 			if err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r); err != nil {

@@ -27,22 +27,22 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	pause(t, first, "west", true)
 	stage.nobodyLeads(t, first, late)
 	snapshot, err := first.fleet.Hub().Snapshot(t.Context())
-	must(t, err)
+	drill.Must(t, err)
 	pause(t, first, "west", false)
 	epoch := stage.leads(t, first, late, "west")
 	// A better cluster comes. It takes nothing over, then or after the restore.
-	must(t, stage.d.MemberClient("east").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}))
-	await(t, patience, "east follows in "+late, func(ctx context.Context) error {
+	drill.Must(t, stage.d.MemberClient("east").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}))
+	stage.d.Eventually(t, patience, "east follows in "+late, func(ctx context.Context) error {
 		_, err := stage.copy(ctx, "east", late)
 		return err
 	})
 
 	hubs := stage.d.Hubs()
-	must(t, hubs[len(hubs)-1].Kill())
+	drill.Must(t, hubs[len(hubs)-1].Kill())
 	begin := drill.Now().Boot
-	must(t, first.fleet.Hub().Restore(t.Context(), snapshot))
+	drill.Must(t, first.fleet.Hub().Restore(t.Context(), snapshot))
 	_, err = stage.d.StartHub()
-	must(t, err)
+	drill.Must(t, err)
 	if got := stage.leads(t, first, late, "west"); got != epoch {
 		t.Errorf("%s: epoch %d, was %d", late, got, epoch)
 	}
@@ -66,11 +66,11 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	v := look(t, stage)
 	east := stage.d.Fleet.Member("east")
 	snapshot, err := east.Snapshot(t.Context())
-	must(t, err)
+	drill.Must(t, err)
 	v.settled() // so that the copies of the snapshot are older
-	must(t, east.Restore(t.Context(), snapshot))
+	drill.Must(t, east.Restore(t.Context(), snapshot))
 	restored := drill.Now()
-	await(t, patience, "shop is renewed in east", func(ctx context.Context) error {
+	stage.d.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
 		c, err := stage.copy(ctx, "east", "shop")
 		if err == nil && !c.Renewed.After(restored.Wall) {
 			err = fmt.Errorf("it was renewed at %v", c.Renewed)
@@ -82,7 +82,7 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 			t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
 		}
 	}
-	await(t, patience, "the guestbook in east goes on", func(context.Context) error {
+	stage.d.Eventually(t, patience, "the guestbook in east goes on", func(context.Context) error {
 		acts, err := stage.d.Guestbook("east").Acts.Acts()
 		if err == nil && (len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot) {
 			err = fmt.Errorf("it has not acted since")
@@ -98,9 +98,9 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 func (w *world) repairs(t *testing.T, member, namespace string) {
 	t.Helper()
 	l, err := w.lease(t.Context(), member, namespace)
-	must(t, err)
-	must(t, w.d.MemberClient(member).Delete(t.Context(), l))
-	await(t, patience, "the copy in "+member+" is put back", func(ctx context.Context) error {
+	drill.Must(t, err)
+	drill.Must(t, w.d.MemberClient(member).Delete(t.Context(), l))
+	stage.d.Eventually(t, patience, "the copy in "+member+" is put back", func(ctx context.Context) error {
 		now, err := w.lease(ctx, member, namespace)
 		if err == nil && now.UID == l.UID {
 			err = fmt.Errorf("it is not deleted yet")
@@ -113,11 +113,11 @@ func (w *world) repairs(t *testing.T, member, namespace string) {
 func (w *world) nobodyLeads(t *testing.T, at site, namespace string) {
 	t.Helper()
 	p := &v1alpha1.LeadershipPolicy{}
-	must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: drill.FleetNamespace, Name: drill.PolicyName}, p))
+	drill.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: drill.FleetNamespace, Name: drill.PolicyName}, p))
 	p.Spec.Namespaces.Names = append(p.Spec.Namespaces.Names, namespace)
-	must(t, at.client.Update(t.Context(), p))
-	must(t, w.d.MemberClient("west").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
-	await(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
+	drill.Must(t, at.client.Update(t.Context(), p))
+	drill.Must(t, w.d.MemberClient("west").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	stage.d.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
 		r := &v1alpha1.NamespaceLeader{}
 		err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r)
 		if err == nil && r.Status.Phase != v1alpha1.PhaseVacant {
@@ -131,7 +131,7 @@ func (w *world) nobodyLeads(t *testing.T, at site, namespace string) {
 func (w *world) leads(t *testing.T, at site, namespace, leader string) (epoch int64) {
 	t.Helper()
 	hub := w.hubID(t, at)
-	await(t, patience, leader+" leads "+namespace, func(ctx context.Context) (err error) {
+	stage.d.Eventually(t, patience, leader+" leads "+namespace, func(ctx context.Context) (err error) {
 		epoch, err = w.ledBy(ctx, at, hub, namespace, leader)
 		return err
 	})
@@ -142,7 +142,7 @@ func (w *world) leads(t *testing.T, at site, namespace, leader string) (epoch in
 func pause(t *testing.T, at site, cluster string, value bool) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"paused":%t}}`, value))
-	await(t, patience, "the hub's API server answers", func(ctx context.Context) error {
+	stage.d.Eventually(t, patience, "the hub's API server answers", func(ctx context.Context) error {
 		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: drill.FleetNamespace, Name: cluster}}
 		err := at.client.Patch(ctx, c, patch)
 		if apierrors.IsNotFound(err) {

@@ -26,7 +26,7 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	provisioned(t, first)
 	v := look(t, stage)
 	raise(t, first, successor, 200)
-	await(t, patience, "the leader is being replaced", func(ctx context.Context) error {
+	stage.d.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
 		r := &v1alpha1.NamespaceLeader{}
 		err := first.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r)
 		if err == nil && r.Status.Phase != v1alpha1.PhaseDraining {
@@ -40,7 +40,7 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	hub := stage.hubID(t, second)
 	var epoch int64
 	var leader string
-	await(t, timings.Duration+timings.Skew+patience, "the old term stands, or the better cluster leads", func(ctx context.Context) (err error) {
+	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the old term stands, or the better cluster leads", func(ctx context.Context) (err error) {
 		for _, leader = range []string{leaders[namespace], successor} {
 			if epoch, err = stage.ledBy(ctx, second, hub, namespace, leader); err == nil {
 				return nil
@@ -55,7 +55,7 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	v.markedBy(hub)
 
 	raise(t, second, successor, 201)
-	await(t, timings.Duration+timings.Skew+patience, "the better cluster leads", func(ctx context.Context) (err error) {
+	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the better cluster leads", func(ctx context.Context) (err error) {
 		epoch, err = stage.ledBy(ctx, second, hub, namespace, successor)
 		return err
 	})
@@ -76,7 +76,7 @@ func TestASourceThatDiesForGood(t *testing.T) {
 	best["shop"] = "west" // since the test before this one
 	before := map[string]int64{}
 	hub := stage.hubID(t, second)
-	await(t, patience, "all namespaces are led", func(ctx context.Context) (err error) {
+	stage.d.Eventually(t, patience, "all namespaces are led", func(ctx context.Context) (err error) {
 		for namespace, leader := range best {
 			if before[namespace], err = stage.ledBy(ctx, second, hub, namespace, leader); err != nil {
 				return fmt.Errorf("%s: %w", namespace, err)
@@ -85,11 +85,11 @@ func TestASourceThatDiesForGood(t *testing.T) {
 		return nil
 	})
 	v := look(t, stage)
-	must(t, stage.second.Kill())
+	drill.Must(t, stage.second.Kill())
 	provisioned(t, second)
 	stage.clusterctl(t, second, first)
 	stage.saysOtherHub(t, first)
-	await(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
+	stage.d.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
 		for namespace, leader := range best {
 			if c, err := stage.copy(ctx, leader, namespace); err != nil || c.Live(drill.Now().Wall) {
 				return fmt.Errorf("%s: the copy in %s is %+v (%w)", namespace, leader, c, err)
@@ -101,13 +101,13 @@ func TestASourceThatDiesForGood(t *testing.T) {
 
 	for _, member := range stage.d.Fleet.Members() {
 		for namespace := range best {
-			must(t, stage.d.MemberClient(member.Name()).DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+			drill.Must(t, stage.d.MemberClient(member.Name()).DeleteAllOf(t.Context(), &coordinationv1.Lease{},
 				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
 		}
 	}
 	deleted := drill.Now().Boot
 	hub = stage.hubID(t, first)
-	await(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
+	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
 		for namespace, leader := range best {
 			epoch, err := stage.ledBy(ctx, first, hub, namespace, leader)
 			if err == nil && epoch <= before[namespace] {
@@ -127,8 +127,8 @@ func TestASourceThatDiesForGood(t *testing.T) {
 func raise(t *testing.T, at site, cluster string, priority int32) {
 	t.Helper()
 	c := &clusterv1.Cluster{}
-	must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: drill.FleetNamespace, Name: cluster}, c))
+	drill.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: drill.FleetNamespace, Name: cluster}, c))
 	before := c.DeepCopy()
 	c.Labels[v1alpha1.PriorityLabel] = strconv.Itoa(int(priority))
-	must(t, at.client.Patch(t.Context(), c, client.MergeFrom(before)))
+	drill.Must(t, at.client.Patch(t.Context(), c, client.MergeFrom(before)))
 }

@@ -7,53 +7,21 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/drill"
 )
 
-// view is what a test saw of the copies, from its beginning on, and which acts are not its own.
+// view is what a test saw, from its beginning on.
 type view struct {
-	t      *testing.T
-	w      *world
-	copies map[string]*drill.Watch[*coordinationv1.Lease]
-	acts   int
+	*drill.View
+	t *testing.T
+	w *world
 }
 
 func look(t *testing.T, w *world) *view {
 	t.Helper()
-	v := &view{t: t, w: w, copies: map[string]*drill.Watch[*coordinationv1.Lease]{}}
-	for _, m := range w.d.Fleet.Members() {
-		watch, err := w.d.WatchCopies(t.Context(), m.Name())
-		must(t, err)
-		t.Cleanup(watch.Stop)
-		v.copies[m.Name()] = watch
-	}
-	acts, err := w.d.Acts()
-	must(t, err)
-	v.acts = len(acts)
-	return v
-}
-
-// sighting is one of a copy that names the cluster it lives in.
-type sighting struct {
-	at lease.Reading
-	lease.Copy
-}
-
-// terms returns, by namespace, what was seen of copies that name the cluster they live in.
-func (v *view) terms() map[string][]sighting {
-	all := map[string][]sighting{}
-	for _, w := range v.copies {
-		for _, s := range w.Seen() {
-			if c, _ := wire.Read(s.Object); c.LeadsHere() && !s.Gone {
-				all[c.Namespace] = append(all[c.Namespace], sighting{s.At, c})
-			}
-		}
-	}
-	return all
+	return &view{View: w.d.LookFor(t), t: t, w: w}
 }
 
 // unbroken fails the test unless one term of each namespace but some stood all the time, in the epoch
@@ -61,31 +29,31 @@ func (v *view) terms() map[string][]sighting {
 func (v *view) unbroken(epochs map[string]int64, but ...string) (closest time.Duration) {
 	v.t.Helper()
 	closest = time.Hour
-	terms := v.terms()
+	terms := v.Terms()
+	now := drill.Now().Wall
 	for namespace, leader := range leaders {
 		if slices.Contains(but, namespace) {
 			continue
 		}
-		seen := terms[namespace]
+		place := drill.Place{Namespace: namespace, Cluster: lease.Identity(leader, drill.FleetNamespace)}
+		for other := range terms {
+			if other.Namespace == namespace && other != place {
+				v.t.Errorf("%s leads; %s led in epoch %d", other, leader, epochs[namespace])
+			}
+		}
+		seen := terms[place]
 		if len(seen) == 0 {
-			v.t.Errorf("%s: nobody was seen to lead", namespace)
+			v.t.Errorf("%s: %s was not seen to lead", namespace, leader)
 			continue
 		}
-		for i, s := range seen {
-			if s.Epoch != epochs[namespace] || s.Cluster != lease.Identity(leader, drill.FleetNamespace) {
-				v.t.Errorf("%s: %s leads in epoch %d; %s led in epoch %d", namespace, s.Cluster, s.Epoch, leader, epochs[namespace])
-			}
-			if i == 0 {
-				continue
-			}
-			left := seen[i-1].Renewed.Add(seen[i-1].Duration).Sub(s.at.Wall)
-			if closest = min(closest, left); left <= 0 {
-				v.t.Errorf("%s: the term lapsed: it ended %v before its renewal could be seen", namespace, -left)
-			}
+		if seen[0].Epoch != epochs[namespace] {
+			v.t.Errorf("%s: epoch %d, was %d", place, seen[0].Epoch, epochs[namespace])
 		}
-		if last := seen[len(seen)-1]; !last.Live(drill.Now().Wall) {
-			v.t.Errorf("%s: the term ended at %v and was not renewed", namespace, last.Renewed.Add(last.Duration))
+		left, err := drill.Unbroken(seen, now)
+		if err != nil {
+			v.t.Errorf("%s: %v", place, err)
 		}
+		closest = min(closest, left)
 	}
 	return closest
 }
@@ -94,15 +62,14 @@ func (v *view) unbroken(epochs map[string]int64, but ...string) (closest time.Du
 // cluster acts than the one that did before. It returns the longest pause between two acts in one namespace.
 func (v *view) undisturbed() (longest time.Duration) {
 	v.t.Helper()
-	v.harmless()
-	acts, err := v.w.d.Acts()
-	must(v.t, err)
-	last := map[string]time.Duration{}
-	for _, verdict := range drill.Judge(acts) {
+	for _, verdict := range v.harmless() {
 		if len(verdict.Changes) > 0 {
 			v.t.Errorf("%s: the acting cluster changed: %v", verdict.Namespace, verdict.Changes)
 		}
 	}
+	acts, err := v.w.d.Acts()
+	drill.Must(v.t, err)
+	last := map[string]time.Duration{}
 	for _, a := range acts {
 		if before, ok := last[a.Namespace]; ok {
 			longest = max(longest, a.Begin-before)
@@ -113,23 +80,20 @@ func (v *view) undisturbed() (longest time.Duration) {
 }
 
 // harmless fails the test if the acts of two clusters meet, or if their epochs fall.
-func (v *view) harmless() {
+func (v *view) harmless() []drill.Verdict {
 	v.t.Helper()
-	acts, err := v.w.d.Acts()
-	must(v.t, err)
-	if len(acts) <= v.acts {
-		v.t.Error("nobody has acted")
+	verdicts, err := v.Judge()
+	if err != nil {
+		v.t.Error(err)
 	}
-	for _, b := range drill.Breaches(drill.Judge(acts)) {
-		v.t.Error(b)
-	}
+	return verdicts
 }
 
 // marks returns, of all copies that exist, how many carry which mark.
 func (v *view) marks() map[string]int {
 	type place struct{ cluster, namespace, name string }
 	last := map[place]string{}
-	for _, w := range v.copies {
+	for _, w := range v.Copies {
 		for _, s := range w.Seen() {
 			c, _ := wire.Read(s.Object)
 			p := place{c.Cluster, c.Namespace, c.Name}
@@ -148,7 +112,7 @@ func (v *view) marks() map[string]int {
 // markedBy returns when all copies carry one mark.
 func (v *view) markedBy(hub string) {
 	v.t.Helper()
-	await(v.t, patience, "all copies are marked by one hub", func(context.Context) error {
+	v.w.d.Eventually(v.t, patience, "all copies are marked by one hub", func(context.Context) error {
 		if n := v.marks(); len(n) != 1 || n[hub] == 0 {
 			return fmt.Errorf("copies by mark: %v, want all of %s", n, hub)
 		}
@@ -160,10 +124,13 @@ func (v *view) markedBy(hub string) {
 func (v *view) settled(but ...string) {
 	v.t.Helper()
 	now := drill.Now().Wall
-	await(v.t, patience, "everybody is renewed", func(context.Context) error {
-		terms := v.terms()
+	v.w.d.Eventually(v.t, patience, "everybody is renewed", func(context.Context) error {
+		renewed := map[string]bool{}
+		for place, seen := range v.Terms() {
+			renewed[place.Namespace] = renewed[place.Namespace] || seen[len(seen)-1].Renewed.After(now)
+		}
 		for namespace := range leaders {
-			if seen := terms[namespace]; !slices.Contains(but, namespace) && (len(seen) == 0 || !seen[len(seen)-1].Renewed.After(now)) {
+			if !slices.Contains(but, namespace) && !renewed[namespace] {
 				return fmt.Errorf("%s: not renewed since", namespace)
 			}
 		}

@@ -10,7 +10,6 @@ package move
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -55,55 +54,26 @@ var leaders = map[string]string{"shop": "east", "bank": "west", "mail": "south",
 // stage is what the tests share, one after the other.
 var stage *world
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "leasecast-move-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	d, err := drill.Start(ctx, drill.Options{
+func TestMain(m *testing.M) {
+	os.Exit(drill.Main(m, drill.Options{
 		Timings:  timings,
 		ActEvery: 100 * time.Millisecond,
-		Dir:      dir,
-		Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
 		Members: []drill.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{"shop"}},
 			{Name: "west", Priority: 50, Namespaces: []string{"shop", "bank", "depot"}},
 			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail", "depot"}},
 		},
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code, err := 1, error(nil)
-	second, err := d.StartSecond(ctx)
-	if err == nil {
-		stage = &world{d: d, second: second, dir: dir}
-		code = m.Run()
-		err = second.Stop()
-	}
-	if err = errors.Join(err, d.Stop()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	if code == 0 {
-		_ = os.RemoveAll(dir)
-	} else {
-		fmt.Fprintln(os.Stderr, "logs and acts are in", dir)
-	}
-	return code
+	}, func(ctx context.Context, d *drill.Drill) error {
+		second, err := d.StartSecond(ctx)
+		stage = &world{d: d, second: second}
+		return err
+	}))
 }
 
 // world is the fleet and two management clusters.
 type world struct {
 	d      *drill.Drill
 	second *drill.Second
-	dir    string
 }
 
 // site is one of the two management clusters.
@@ -123,7 +93,7 @@ func (w *world) led(t *testing.T, at site) map[string]int64 {
 	t.Helper()
 	hub := w.hubID(t, at)
 	epochs := map[string]int64{}
-	await(t, patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
+	stage.d.Eventually(t, patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
 			epoch, err := w.ledBy(ctx, at, hub, namespace, leader)
 			if err != nil {
@@ -172,14 +142,14 @@ func (w *world) lease(ctx context.Context, member, namespace string) (*coordinat
 func (w *world) hubID(t *testing.T, at site) string {
 	t.Helper()
 	ns := &corev1.Namespace{}
-	must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
+	drill.Must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID)
 }
 
 // begin waits for the leaders, who lead already but at the very first time.
 func (w *world) begin(t *testing.T, at site) map[string]int64 {
 	t.Helper()
-	await(t, patience, "west leads depot", func(ctx context.Context) error {
+	stage.d.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
 		c, err := w.copy(ctx, "west", "depot")
 		if err == nil && !c.LeadsHere() {
 			err = fmt.Errorf("it is led by %q", c.Holder)
@@ -187,8 +157,8 @@ func (w *world) begin(t *testing.T, at site) map[string]int64 {
 		return err
 	})
 	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
-	must(t, client.IgnoreAlreadyExists(w.d.MemberClient("east").Create(t.Context(), depot)))
-	await(t, patience, "east follows in depot", func(ctx context.Context) error {
+	drill.Must(t, client.IgnoreAlreadyExists(w.d.MemberClient("east").Create(t.Context(), depot)))
+	stage.d.Eventually(t, patience, "east follows in depot", func(ctx context.Context) error {
 		_, err := w.copy(ctx, "east", "depot")
 		return err
 	})
@@ -204,14 +174,14 @@ func provisioned(t *testing.T, at site) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
 			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
 		})
-		must(t, at.client.Status().Update(t.Context(), &c))
+		drill.Must(t, at.client.Status().Update(t.Context(), &c))
 	}
 }
 
 func clusters(t *testing.T, at site) []clusterv1.Cluster {
 	t.Helper()
 	list := &clusterv1.ClusterList{}
-	must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+	drill.Must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
 	return list.Items
 }
 
@@ -226,11 +196,11 @@ func (w *world) clusterctl(t *testing.T, from, to site) {
 	files := map[string]string{"config.yaml": "providers: []\n"}
 	for _, s := range []site{from, to} {
 		content, err := s.fleet.Hub().Kubeconfig()
-		must(t, err)
+		drill.Must(t, err)
 		files[s.name] = string(content)
 	}
 	for name, content := range files {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		drill.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
@@ -250,26 +220,12 @@ func left(t *testing.T, at site) (names []string) {
 	for _, list := range []client.ObjectList{
 		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
 	} {
-		must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
-		must(t, meta.EachListItem(list, func(o runtime.Object) error {
+		drill.Must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+		drill.Must(t, meta.EachListItem(list, func(o runtime.Object) error {
 			names = append(names, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
 			return nil
 		}))
 	}
 	slices.Sort(names)
 	return names
-}
-
-func await(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
-	t.Helper()
-	if err := stage.d.Await(t.Context(), limit, what, condition); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -27,12 +27,12 @@ type handover struct {
 // begin edits the label.
 func (o *handover) begin() {
 	o.t.Helper()
-	must(o.t, o.p.d.SetPriority(o.t.Context(), "west", o.priority))
+	drill.Must(o.t, o.p.d.SetPriority(o.t.Context(), "west", o.priority))
 }
 
 // record returns what the watch last showed of the first record.
 func (o *handover) record() (v1alpha1.NamespaceLeaderStatus, error) {
-	seen := o.records.Seen()
+	seen := o.Records.Seen()
 	for i := len(seen) - 1; i >= 0; i-- {
 		if seen[i].Object.Name == moved[0] {
 			return seen[i].Object.Status, nil
@@ -45,7 +45,7 @@ func (o *handover) record() (v1alpha1.NamespaceLeaderStatus, error) {
 func (o *handover) awaitRecord(what string, as func(v1alpha1.NamespaceLeaderStatus) bool) v1alpha1.NamespaceLeaderStatus {
 	o.t.Helper()
 	var s v1alpha1.NamespaceLeaderStatus
-	await(o.t, patience, what, func(context.Context) (err error) {
+	drill.Eventually(o.t, patience, what, func(context.Context) (err error) {
 		if s, err = o.record(); err == nil && !as(s) {
 			err = fmt.Errorf("leader %q, epoch %d, phase %s, reason %s: %s", s.Leader, s.Epoch, s.Phase, s.Reason, s.Message)
 		}
@@ -64,7 +64,7 @@ func (o *handover) granted(s v1alpha1.NamespaceLeaderStatus) bool {
 func (o *handover) awaitBound(before time.Duration) {
 	o.t.Helper()
 	s := o.awaitRecord("the draining is recorded", draining)
-	after(o.t, drill.BootOf(s.NotBefore.Time, drill.Now())-before)
+	drill.After(o.t, drill.BootOf(s.NotBefore.Time, drill.Now())-before)
 	if s, err := o.record(); err != nil || !draining(s) {
 		o.t.Fatalf("the bound has not passed, and yet: phase %s, leader %s, %v", s.Phase, s.Leader, err)
 	}
@@ -76,7 +76,7 @@ const early = 2500 * time.Millisecond
 
 // firstCopy reports whether the successor's guestbook can have seen that it leads.
 func (o *handover) firstCopy() bool {
-	for _, s := range o.terms()[place{moved[0], o.to + "." + drill.FleetNamespace}] {
+	for _, s := range o.Terms()[drill.Place{Namespace: moved[0], Cluster: o.to + "." + drill.FleetNamespace}] {
 		if s.Epoch > o.epochs[moved[0]] {
 			return true
 		}
@@ -123,7 +123,7 @@ var steps = []step{
 			hub := o.p.d.Fleet.Hub().Proxy()
 			hub.HoldToMember() // what the hub sees, it sees; what it says is not heard
 			o.begin()
-			await(o.t, patience, "the hub has said something", func(context.Context) error {
+			drill.Eventually(o.t, patience, "the hub has said something", func(context.Context) error {
 				if hub.Stats().KeptToMember == 0 {
 					return errors.New("nothing is kept")
 				}
@@ -150,7 +150,7 @@ var steps = []step{
 		},
 		reached: func(o *handover, s v1alpha1.NamespaceLeaderStatus) bool { return o.granted(s) && !o.firstCopy() },
 		mend: func(o *handover) {
-			after(o.t, drill.Now().Boot+2*time.Second)
+			drill.After(o.t, drill.Now().Boot+2*time.Second)
 			o.toSuccessor().Release()
 		},
 	},
@@ -158,7 +158,7 @@ var steps = []step{
 		name: "after the first copy was written",
 		reach: func(o *handover) {
 			o.begin()
-			await(o.t, patience, "the first copy is there", func(context.Context) error {
+			drill.Eventually(o.t, patience, "the first copy is there", func(context.Context) error {
 				if !o.firstCopy() {
 					return errors.New("it is not")
 				}
@@ -204,15 +204,15 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 	})
 	for _, namespace := range moved {
 		r, err := stage.d.Record(t.Context(), namespace)
-		must(t, err)
+		drill.Must(t, err)
 		o.epochs[namespace] = r.Status.Epoch
 	}
 	s.reach(o)
-	must(t, writer.Kill())
+	drill.Must(t, writer.Kill())
 	killed := drill.Now().Boot
 	stage.drop(writer)
 	r, err := stage.d.Record(t.Context(), moved[0])
-	must(t, err)
+	drill.Must(t, err)
 	if !s.reached(o, r.Status) {
 		t.Fatalf("the replica died at another step: leader %s, phase %s, a first copy: %t", r.Status.Leader, r.Status.Phase, o.firstCopy())
 	}
@@ -229,7 +229,7 @@ func (o *handover) completed(killed time.Duration) {
 	var slowest time.Duration
 	for _, namespace := range moved {
 		var first drill.Act
-		await(o.t, limit+killed-drill.Now().Boot, o.to+" acts in "+namespace, func(context.Context) error {
+		drill.Eventually(o.t, limit+killed-drill.Now().Boot, o.to+" acts in "+namespace, func(context.Context) error {
 			acts, err := o.p.d.Acts()
 			if err != nil {
 				return err
@@ -255,7 +255,7 @@ func (o *handover) completed(killed time.Duration) {
 			o.t.Errorf("no guestbook lost its term in %s, but %s has taken over: demotions are not seen", namespace, o.to)
 		}
 	}
-	for _, s := range o.records.Seen() {
+	for _, s := range o.Records.Seen() {
 		if l := s.Object.Status.Leader; l != o.from && l != o.to && l != leaders[s.Object.Name] {
 			o.t.Errorf("record %s names %q: only %s or %s was to lead", s.Object.Name, l, o.from, o.to)
 		}

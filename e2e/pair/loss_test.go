@@ -29,7 +29,7 @@ func (f *figures) String() string {
 func (f *figures) takenOver(v *view, lost time.Duration) {
 	v.t.Helper()
 	var first map[string]time.Duration
-	await(v.t, drill.Default.Duration+slack, "all namespaces are renewed by the other replica", func(context.Context) (err error) {
+	drill.Eventually(v.t, drill.Default.Duration+slack, "all namespaces are renewed by the other replica", func(context.Context) (err error) {
 		first, err = v.stampedAfter(lost)
 		return err
 	})
@@ -52,8 +52,8 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 	for range *kills {
 		writer := stage.settled(t)
 		v := look(t, stage)
-		after(t, drill.Now().Boot+time.Duration(random.Int64N(int64(drill.Default.Renew))))
-		must(t, writer.Kill())
+		drill.After(t, drill.Now().Boot+time.Duration(random.Int64N(int64(drill.Default.Renew))))
+		drill.Must(t, writer.Kill())
 		lost := drill.Now().Boot
 		stage.drop(writer)
 		f.takenOver(v, lost)
@@ -70,7 +70,7 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	writer := stage.settled(t)
 	v := look(t, stage)
-	must(t, writer.Pause())
+	drill.Must(t, writer.Pause())
 	lost := drill.Now().Boot
 	asleepSince := time.Now()
 	stage.drop(writer)
@@ -81,15 +81,15 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	if len(writesOf(t, stage, writer, time.Time{})) == 0 {
 		t.Fatalf("%s wrote nothing even while it was elected: writes are not told apart", writer.Name())
 	}
-	after(t, lost+*asleep)
+	drill.After(t, lost+*asleep)
 	if late := writesOf(t, stage, writer, asleepSince); len(late) > 0 {
 		t.Fatalf("%s wrote while it slept: clocks or names are wrong: %v", writer.Name(), late)
 	}
 
 	woke := time.Now()
-	must(t, writer.Resume())
+	drill.Must(t, writer.Resume())
 	// It gives up and ends, or goes on as a standby; both are watched for two renewals of everybody.
-	after(t, drill.Now().Boot+2*drill.Default.Renew)
+	drill.After(t, drill.Now().Boot+2*drill.Default.Renew)
 	for _, w := range writesOf(t, stage, writer, woke) {
 		t.Errorf("written after waking: %s", w)
 	}
@@ -99,7 +99,7 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	default:
 		t.Errorf("%s lives on: a replica that lost its tenure has to begin anew", writer.Name())
 	}
-	must(t, writer.Kill())
+	drill.Must(t, writer.Kill())
 	v.unbroken()
 	v.undecided()
 }
@@ -111,16 +111,16 @@ func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
 	v := look(t, stage)
 	renewed := stage.renewedNow(t)
 	asked := drill.Now().Boot
-	must(t, writer.Stop())
+	drill.Must(t, writer.Stop())
 	ended, lost := time.Now(), drill.Now().Boot
 	stage.drop(writer)
 	var next *replica
-	await(t, patience, "the other replica is elected", func(ctx context.Context) (err error) {
+	drill.Eventually(t, patience, "the other replica is elected", func(ctx context.Context) (err error) {
 		next, err = stage.writer(ctx)
 		return err
 	})
 	l, err := stage.election(t.Context())
-	must(t, err)
+	drill.Must(t, err)
 	elected := drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())
 	t.Logf("%s ended after %.2f s; %s was elected %.2f s later", writer.Name(), (lost - asked).Seconds(), next.Name(), (elected - lost).Seconds())
 	// client-go's elector looks every 1 to 2.2 seconds, and one that waits does so for h from the last renewal that it saw.

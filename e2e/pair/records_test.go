@@ -33,7 +33,7 @@ func emptied(ctx context.Context, c client.Client, r *v1alpha1.NamespaceLeader) 
 func (p *pair) records(t *testing.T) map[string]*v1alpha1.NamespaceLeader {
 	t.Helper()
 	list := &v1alpha1.NamespaceLeaderList{}
-	must(t, p.d.HubClient().List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+	drill.Must(t, p.d.HubClient().List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
 	all := map[string]*v1alpha1.NamespaceLeader{}
 	for i := range list.Items {
 		all[list.Items[i].Name] = &list.Items[i]
@@ -56,13 +56,13 @@ func TestLostRecordsAreFoundInTheCopies(t *testing.T) {
 			writer := stage.settled(t)
 			before := stage.records(t)
 			v := look(t, stage)
-			must(t, writer.Kill())
+			drill.Must(t, writer.Kill())
 			lost := drill.Now().Boot
 			stage.drop(writer)
 			for _, r := range stage.records(t) {
-				must(t, l.lose(t.Context(), stage.d.HubClient(), r))
+				drill.Must(t, l.lose(t.Context(), stage.d.HubClient(), r))
 			}
-			await(t, drill.Default.Duration+slack, "all terms are adopted", func(ctx context.Context) error {
+			drill.Eventually(t, drill.Default.Duration+slack, "all terms are adopted", func(ctx context.Context) error {
 				for namespace, was := range before {
 					r, err := stage.d.Record(ctx, namespace)
 					if err != nil {
@@ -123,15 +123,15 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			stage.settled(t)
 			l, err := stage.election(t.Context())
-			must(t, err)
+			drill.Must(t, err)
 			// Before that the edit may be the word of an earlier tenure, which is heeded. A candidate draws the time of
 			// its claim before it waits for the end of the last tenure.
-			after(t, drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())+2*h)
+			drill.After(t, drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())+2*h)
 			before := stage.records(t)[moved[0]]
 			v := look(t, stage)
-			must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
+			drill.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
 			at := drill.Now().Boot
-			await(t, drill.Default.Duration+drill.Default.Skew+slack, "the record is put right", func(ctx context.Context) error {
+			drill.Eventually(t, drill.Default.Duration+drill.Default.Skew+slack, "the record is put right", func(ctx context.Context) error {
 				r, err := stage.d.Record(ctx, moved[0])
 				if err != nil {
 					return err
@@ -161,12 +161,12 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			writer := stage.settled(t)
 			before := stage.records(t)[moved[0]]
 			v := look(t, stage)
-			must(t, writer.Kill())
+			drill.Must(t, writer.Kill())
 			lost := drill.Now().Boot
 			stage.drop(writer)
-			must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
+			drill.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
 			awaitRenewals(t, v, lost+h)
-			await(t, 2*drill.Default.Duration+slack, "somebody leads", func(ctx context.Context) error {
+			drill.Eventually(t, 2*drill.Default.Duration+slack, "somebody leads", func(ctx context.Context) error {
 				r, err := stage.d.Record(ctx, moved[0])
 				if err == nil && r.Status.Phase != v1alpha1.PhaseLeading {
 					err = errors.New(r.Status.Message)
@@ -175,7 +175,7 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			})
 			v.unbroken(moved[0])
 			r, err := stage.d.Record(t.Context(), moved[0])
-			must(t, err)
+			drill.Must(t, err)
 			t.Logf("%s led in epoch %d; now %s leads in epoch %d (%s), %.1f s after the kill",
 				before.Status.Leader, before.Status.Epoch, r.Status.Leader, r.Status.Epoch, r.Status.Reason, (drill.Now().Boot - lost).Seconds())
 			switch same := r.Status.Leader == before.Status.Leader && r.Status.Epoch == before.Status.Epoch; {
@@ -193,15 +193,15 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 // after the instant.
 func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 	t.Helper()
-	await(t, drill.Default.Duration+slack, "everybody is renewed", func(context.Context) error {
-		for key, seen := range v.terms() {
+	drill.Eventually(t, drill.Default.Duration+slack, "everybody is renewed", func(context.Context) error {
+		for key, seen := range v.Terms() {
 			n := 0
 			for _, s := range seen {
-				if drill.BootOf(s.Renewed, s.at) > instant {
+				if drill.BootOf(s.Renewed, s.At) > instant {
 					n++
 				}
 			}
-			if n < 2 && key.namespace != moved[0] {
+			if n < 2 && key.Namespace != moved[0] {
 				return fmt.Errorf("%s: %d renewals", key, n)
 			}
 		}
@@ -213,6 +213,6 @@ func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 func (p *pair) restore(t *testing.T) {
 	t.Helper()
 	p.raised++
-	must(t, p.d.SetPriority(t.Context(), "east", 100+p.raised))
+	drill.Must(t, p.d.SetPriority(t.Context(), "east", 100+p.raised))
 	p.led(t, patience)
 }

@@ -65,41 +65,19 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "leasecast-pair-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	d, err := drill.Start(ctx, drill.Options{
+	return drill.Main(m, drill.Options{
 		Timings:  drill.Default,
 		ActEvery: 100 * time.Millisecond,
-		Dir:      dir,
 		Audit:    true,
-		Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
 		Members: []drill.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{"shop", "stock", "post"}},
 			{Name: "west", Priority: 50, Namespaces: []string{"shop", "stock", "post", "bank", "mint"}},
 			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail"}},
 		},
+	}, func(_ context.Context, d *drill.Drill) error {
+		stage = &pair{d: d, replicas: []*replica{{Process: d.Hubs()[0]}}}
+		return nil
 	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	stage = &pair{d: d, replicas: []*replica{{Process: d.Hubs()[0]}}}
-	code := m.Run()
-	if err := d.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	if code == 0 {
-		_ = os.RemoveAll(dir)
-	} else {
-		fmt.Fprintln(os.Stderr, "logs and acts are in", dir)
-	}
-	return code
 }
 
 // replica is a hub process and its name in the election, once that is known.
@@ -125,9 +103,9 @@ func (p *pair) election(ctx context.Context) (*coordinationv1.Lease, error) {
 func (p *pair) renewedNow(t *testing.T) time.Time {
 	t.Helper()
 	before, err := p.election(t.Context())
-	must(t, err)
+	drill.Must(t, err)
 	var renewed time.Time
-	await(t, patience, "the election is renewed", func(ctx context.Context) error {
+	drill.Eventually(t, patience, "the election is renewed", func(ctx context.Context) error {
 		now, err := p.election(ctx)
 		if err != nil {
 			return err
@@ -182,7 +160,7 @@ func (p *pair) settled(t *testing.T) (writer *replica) {
 	for len(p.replicas) < 2 {
 		p.join(t)
 	}
-	await(t, patience, "a replica of the pair is elected", func(ctx context.Context) (err error) {
+	drill.Eventually(t, patience, "a replica of the pair is elected", func(ctx context.Context) (err error) {
 		writer, err = p.writer(ctx)
 		return err
 	})
@@ -202,7 +180,7 @@ func (p *pair) join(t *testing.T) *replica {
 		t.Fatal(err)
 	}
 	r := &replica{Process: process}
-	await(t, patience, process.Name()+" is a candidate", func(context.Context) error {
+	drill.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
 		if err := r.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +196,7 @@ func (p *pair) join(t *testing.T) *replica {
 // led returns when the records and the leaders' copies are as they are while all members are well.
 func (p *pair) led(t *testing.T, limit time.Duration) {
 	t.Helper()
-	await(t, limit, "all namespaces are led by those who should", func(ctx context.Context) error {
+	drill.Eventually(t, limit, "all namespaces are led by those who should", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
 			r, err := p.d.Record(ctx, namespace)
 			if err != nil {
@@ -245,35 +223,9 @@ func (p *pair) copy(ctx context.Context, member, namespace string) (*coordinatio
 	return l, p.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
 }
 
-// await fails the test if a condition does not come true in time.
-func await(t *testing.T, limit time.Duration, what string, condition func(context.Context) error) {
-	t.Helper()
-	if err := drill.Await(t.Context(), limit, what, condition); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// after returns when the boot clock shows the instant.
-func after(t *testing.T, instant time.Duration) {
-	t.Helper()
-	await(t, time.Hour, "the time has come", func(context.Context) error {
-		if left := instant - drill.Now().Boot; left > 0 {
-			return fmt.Errorf("%v are left", left)
-		}
-		return nil
-	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func read(t *testing.T, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	must(t, err)
+	drill.Must(t, err)
 	return string(content)
 }
