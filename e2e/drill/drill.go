@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/process"
+	"github.com/leasecast/leasecast/hub"
 )
 
 // PolicyName is the name of the drill's LeadershipPolicy.
@@ -153,15 +153,12 @@ func (d *Drill) populate(ctx context.Context, o Options) (err error) {
 
 // connect makes the administrator's clients.
 func (d *Drill) connect() error {
-	hubScheme, err := baseScheme()
-	if err != nil {
-		return err
-	}
-	if d.hub, err = client.NewWithWatch(d.Fleet.Hub().AdminConfig(), client.Options{Scheme: hubScheme}); err != nil {
+	var err error
+	if d.hub, err = client.NewWithWatch(d.Fleet.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()}); err != nil {
 		return fmt.Errorf("client of the hub: %w", err)
 	}
-	scheme, err := memberScheme()
-	if err != nil {
+	scheme := hub.Scheme()
+	if err := webappv1.AddToScheme(scheme); err != nil {
 		return err
 	}
 	for _, s := range d.Fleet.Members() {
@@ -218,11 +215,6 @@ func policy(o Options) *v1alpha1.LeadershipPolicy {
 			},
 		},
 	}
-}
-
-func baseScheme() (*runtime.Scheme, error) {
-	s := runtime.NewScheme()
-	return s, errors.Join(clientgoscheme.AddToScheme(s), clusterv1.AddToScheme(s), v1alpha1.AddToScheme(s))
 }
 
 // HubClient is the administrator's client of the hub, straight at its API server.

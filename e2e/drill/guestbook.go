@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -151,13 +150,4 @@ func (g *Guestbook) start() (*Guestbook, error) {
 		return nil, err
 	}
 	return &Guestbook{Process: p, Acts: g.Acts, run: g.run}, nil
-}
-
-// memberScheme knows what a drill touches in a member.
-func memberScheme() (*runtime.Scheme, error) {
-	s, err := baseScheme()
-	if err != nil {
-		return nil, err
-	}
-	return s, webappv1.AddToScheme(s)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/process"
+	"github.com/leasecast/leasecast/hub"
 )
 
 // Second is a second management cluster beside that of the drill, with a hub installed and
@@ -50,11 +51,8 @@ func (s *Second) populate(ctx context.Context) error {
 	if err := os.MkdirAll(s.dir, 0o755); err != nil {
 		return fmt.Errorf("folder of the second hub: %w", err)
 	}
-	scheme, err := baseScheme()
-	if err != nil {
-		return err
-	}
-	if s.client, err = client.NewWithWatch(s.Fleet.Hub().AdminConfig(), client.Options{Scheme: scheme}); err != nil {
+	var err error
+	if s.client, err = client.NewWithWatch(s.Fleet.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()}); err != nil {
 		return fmt.Errorf("client of the second hub: %w", err)
 	}
 	if s.kubeconfig, err = installHub(ctx, s.drill.programs, s.client, s.Fleet.Hub(), s.dir); err != nil {

@@ -15,30 +15,30 @@ const heldUp = 4500 * time.Millisecond
 // TestAClusterThatCannotBeReachedHoldsUpNobody measures the same fleet twice: alone, and
 // beside Clusters that no hub can use.
 func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
+	t.Parallel()
 	run := func(t *testing.T, spoil func(w *world)) (start time.Duration) {
 		w := newWorld(t, three)
-		w.timings = patient
+		w.Timings = patient
 		a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
-		w.policy("p", a, b, w.fleet+"-late")
+		w.Policy("p", a, b, w.Fleet+"-late")
 		spoil(w)
-		w.released()
 		w.startHub()
 		start = took(func() {
-			w.leads("east", a, 30*time.Second, all...)
-			w.leads("west", b, 30*time.Second, "west", "south")
+			w.Leads("east", a, 30*time.Second, all...)
+			w.Leads("west", b, 30*time.Second, "west", "south")
 		})
 		ja, jb := w.keeps("east", a), w.keeps("west", b)
 		late := took(func() {
 			w.namespace("late", all...)
-			w.leads("east", w.fleet+"-late", soon, all...)
+			w.Leads("east", w.Fleet+"-late", soon, all...)
 		})
 		within(t, "a new namespace has its leader after", late, heldUp)
 		ja.grow(2) // long enough for the timeouts of bad members
 		t.Logf("longest time between two renewals: %v and %v", ja.check(), jb.check())
-		shared.Member("south").Proxy().BlackHole() // one that was good until then
+		w.Servers.Member("south").Proxy().BlackHole() // one that was good until then
 		w.awaitUnfit("south", a, reason.Unreachable)
-		within(t, "the hub stops in", took(w.stop), atOnce)
-		shared.Member("south").Proxy().Heal()
+		within(t, "the hub stops in", took(w.StopHub), atOnce)
+		w.Servers.Member("south").Proxy().Heal()
 		w.clear()
 		return start
 	}
@@ -58,9 +58,10 @@ func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
 }
 
 func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
-	w.policy("p", a)
+	w.Policy("p", a)
 	mute, ca, certificate := muteServer(t)
 	strangers := map[string]struct {
 		kubeconfig []byte
@@ -77,10 +78,9 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 	for name, s := range strangers {
 		w.addCluster(name, "1000", s.kubeconfig)
 	}
-	w.released()
 	w.startHub()
 	// Better Clusters may still be on their way: they are waited for, but for D at most.
-	within(t, "better Clusters are waited for", took(func() { w.leads("east", a, 30*time.Second, all...) }), fastDuration+5*time.Second)
+	within(t, "better Clusters are waited for", took(func() { w.Leads("east", a, 30*time.Second, all...) }), fastDuration+5*time.Second)
 	j := w.keeps("east", a)
 	for name, s := range strangers {
 		w.awaitUnfit(name, a, s.reason, s.words...)
@@ -90,37 +90,33 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 
 	// A Secret that comes later is used at once.
 	w.setPriority("none", "1")
-	w.must(w.hub.Delete(t.Context(), w.cluster("south")))
+	w.Must(w.Hub.Delete(t.Context(), w.cluster("south")))
 	w.noCopy("south", a, soon)
-	w.eventually("the member is forgotten", 30*time.Second, func() error {
-		if c, err := w.candidate(a, "south"); err == nil {
+	w.Eventually("the member is forgotten", 30*time.Second, func() error {
+		if c, err := w.Candidate(a, "south"); err == nil {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
 	})
-	w.must(shared.SetKubeconfig(t.Context(), w.fleet, "none", w.kubeconfig("south")))
+	w.Must(w.Servers.SetKubeconfig(t.Context(), w.Fleet, "none", w.kubeconfig("south")))
 	w.awaitEligible("none", a)
 }
 
 func TestTwoClustersThatLeadToOneMemberAreToldApart(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	j := w.keeps("east", a)
 	// A Cluster that came later and leads to a member that has a name already.
 	w.addCluster("copycat", "1000", w.kubeconfig("east"))
-	w.awaitUnfit("copycat", a, reason.DuplicateCluster, "same cluster", w.fleet+"/east")
-	w.awaitEvent("copycat", reason.DuplicateCluster, w.fleet+"/east")
+	w.awaitUnfit("copycat", a, reason.DuplicateCluster, "same cluster", w.Fleet+"/east")
+	w.awaitEvent("copycat", reason.DuplicateCluster, w.Fleet+"/east")
 
 	// A Cluster whose kubeconfig suddenly leads to somebody else.
-	w.must(shared.SetKubeconfig(t.Context(), w.fleet, "south", w.kubeconfig("west")))
+	w.Must(w.Servers.SetKubeconfig(t.Context(), w.Fleet, "south", w.kubeconfig("west")))
 	w.awaitUnfit("south", a, reason.WrongCluster, "pinned", w.cluster("south").Annotations[v1alpha1.ClusterUIDAnnotation])
 	w.awaitEvent("south", reason.WrongCluster, "correct the kubeconfig")
-	w.leads("east", a, soon, all...)
-	w.must(shared.SetKubeconfig(t.Context(), w.fleet, "south", w.kubeconfig("south")))
+	w.Leads("east", a, soon, all...)
+	w.Must(w.Servers.SetKubeconfig(t.Context(), w.Fleet, "south", w.kubeconfig("south")))
 	w.awaitEligible("south", a)
 	j.check()
 }

@@ -24,25 +24,19 @@ var badPriorities = map[string]string{
 }
 
 func (w *world) labelPriority(cluster, value string) {
-	w.t.Helper()
+	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) {
 		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, value)
 	})
 }
 
 func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	j := w.keeps("east", a)
 	for name, value := range badPriorities {
 		t.Run(name, func(t *testing.T) {
-			outer := w.t
-			w.t = t
-			defer func() { w.t = outer }()
+			w := w.on(t)
 			w.labelPriority("south", value)
 			w.awaitUnfit("south", a, reason.InvalidPriority, v1alpha1.PriorityLabel, `"`+value+`"`, "0 to 2147483647")
 			w.awaitEvent("south", reason.InvalidPriority, `"`+value+`"`)
@@ -54,20 +48,16 @@ func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T)
 }
 
 func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	j := w.keeps("east", a)
 	for _, slip := range []string{"a-hundred", "1OO"} {
 		w.labelPriority("east", slip)
 		w.awaitUnfit("east", a, reason.InvalidPriority, `"`+slip+`"`, "keeps what it leads")
 	}
 	w.labelPriority("south", "75") // a change that is none of east's business
-	w.eventually("the record shows it", soon, func() error {
-		c, err := w.candidate(a, "south")
+	w.Eventually("the record shows it", soon, func() error {
+		c, err := w.Candidate(a, "south")
 		if err == nil && c.Priority != 75 {
 			err = fmt.Errorf("%+v", c)
 		}
@@ -79,22 +69,22 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	w.labelPriority("east", "abc")
 	w.awaitUnfit("east", a, reason.InvalidPriority)
 	w.labelPriority("east", "5") // what it says now, it says
-	w.leads("south", a, soon, all...)
+	w.Leads("south", a, soon, all...)
 }
 
 func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
-	long := w.namespace(strings.Repeat("n", 63-len(w.fleet)-1), all...)
-	w.policy("p", long)
+	long := w.namespace(strings.Repeat("n", 63-len(w.Fleet)-1), all...)
+	w.Policy("p", long)
 	// <cluster>.<fleet> must be a DNS subdomain, and <cluster>-kubeconfig too.
 	fits := strings.Repeat("c", 63)
-	limit := 253 - len("."+w.fleet)
+	limit := 253 - len("."+w.Fleet)
 	w.addCluster(fits, "10", w.kubeconfig("south"))
 	w.addCluster(strings.Repeat("d", limit+1), "1000", nil)
 	w.addCluster(strings.Repeat("e", 253), "1000", nil)
-	w.released()
 	w.startHub()
-	w.leads("east", long, 15*time.Second, all...)
+	w.Leads("east", long, 15*time.Second, all...)
 	j := w.keeps("east", long)
 	w.awaitEligible(fits, long)
 	for _, name := range []string{strings.Repeat("d", limit+1), strings.Repeat("e", 253)} {
@@ -103,5 +93,5 @@ func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t
 	}
 	j.check()
 	w.labelPriority(fits, "200")
-	w.leads(fits, long, soon, all...)
+	w.Leads(fits, long, soon, all...)
 }

@@ -25,26 +25,26 @@ const guardName = "managed-leases.leasecast.dev"
 
 // memberRules are the rules that config/member grants to the hub.
 func (w *world) memberRules() []rbacv1.PolicyRule {
-	w.t.Helper()
+	w.T.Helper()
 	content, err := os.ReadFile("../../config/member/hub_role.yaml")
-	w.must(err)
+	w.Must(err)
 	var role rbacv1.ClusterRole
-	w.must(yaml.UnmarshalStrict(content, &role))
+	w.Must(yaml.UnmarshalStrict(content, &role))
 	if len(role.Rules) == 0 {
-		w.t.Fatal("config/member grants nothing")
+		w.T.Fatal("config/member grants nothing")
 	}
 	return role.Rules
 }
 
 // rulesWithout are those of config/member but for what names an API group or a verb.
 func (w *world) rulesWithout(word string) []rbacv1.PolicyRule {
-	w.t.Helper()
+	w.T.Helper()
 	before := w.memberRules()
 	after := slices.DeleteFunc(slices.Clone(before), func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.APIGroups, word) || slices.Contains(r.Verbs, word)
 	})
 	if len(after) == len(before) {
-		w.t.Fatalf("config/member says nothing of %q", word)
+		w.T.Fatalf("config/member says nothing of %q", word)
 	}
 	return after
 }
@@ -52,25 +52,25 @@ func (w *world) rulesWithout(word string) []rbacv1.PolicyRule {
 // account is a service account of a member with these rights, in a namespace of the
 // world's own.
 func (w *world) account(member, name string, rules []rbacv1.PolicyRule) *rest.Config {
-	w.t.Helper()
-	cfg, err := shared.Member(member).ServiceAccountConfig(w.t.Context(), w.system(), name, rules)
-	w.must(err)
+	w.T.Helper()
+	cfg, err := w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, name, rules)
+	w.Must(err)
 	return cfg
 }
 
 // removeGuard takes the admission policy out of a member and waits until it is no
 // longer enforced.
 func (w *world) removeGuard(member string) {
-	w.t.Helper()
-	c := w.member(member)
+	w.T.Helper()
+	c := w.Members[member]
 	for _, o := range []client.Object{
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: guardName}},
 		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: guardName}},
 	} {
-		w.must(client.IgnoreNotFound(c.Delete(w.t.Context(), o)))
+		w.Must(client.IgnoreNotFound(c.Delete(w.T.Context(), o)))
 	}
-	w.eventually("the guard is off", soon, func() error {
-		return c.Create(w.t.Context(), incomplete(), client.DryRunAll)
+	w.Eventually("the guard is off", soon, func() error {
+		return c.Create(w.T.Context(), incomplete(), client.DryRunAll)
 	})
 }
 
@@ -82,6 +82,7 @@ func incomplete() *coordinationv1.Lease {
 }
 
 func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		rules  func(w *world) []rbacv1.PolicyRule
 		reason reason.Reason
@@ -109,13 +110,12 @@ func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *t
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, map[string]string{"east": "100", "west": "50"})
 			a := w.namespace("a", all...)
-			w.policy("p", a)
+			w.Policy("p", a)
 			w.removeGuard("south")
 			cfg := w.account("south", "hub", test.rules(w))
 			w.addCluster("south", "1000", w.kubeconfigFor("south", cfg))
-			w.released()
 			w.startHub()
-			w.leads("east", a, 15*time.Second, "east", "west")
+			w.Leads("east", a, 15*time.Second, "east", "west")
 			j := w.keeps("east", a)
 			w.awaitUnfit("south", a, test.reason, test.words...)
 			if test.event {
@@ -130,17 +130,17 @@ func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *t
 }
 
 func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"east": "100"})
 	a := w.namespace("a", "east", "south")
-	w.policy("p", a)
+	w.Policy("p", a)
 	w.removeGuard("south")
 	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
-	w.released()
 	w.startHub()
-	epoch := w.leads("south", a, 15*time.Second, "east", "south")
+	epoch := w.Leads("south", a, 15*time.Second, "east", "south")
 	j := w.keeps("south", a)
-	w.eventually("the guard stands", soon, func() error {
-		if err := w.member("south").Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
+	w.Eventually("the guard stands", soon, func() error {
+		if err := w.Members["south"].Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
 			return unawaited(err)
 		}
 		return nil
@@ -148,24 +148,24 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	j.check()
 
 	// It repairs, and the guard lets it.
-	l, err := w.copyIn("south", a)
-	w.must(err)
-	w.must(w.member("south").Delete(t.Context(), l))
-	w.eventually("the copy is back", soon, func() error {
-		_, err := w.copyIn("south", a)
+	l, err := w.CopyIn("south", a)
+	w.Must(err)
+	w.Must(w.Members["south"].Delete(t.Context(), l))
+	w.Eventually("the copy is back", soon, func() error {
+		_, err := w.CopyIn("south", a)
 		return err
 	})
-	if got := w.leads("south", a, soon, "east", "south"); got != epoch {
+	if got := w.Leads("south", a, soon, "east", "south"); got != epoch {
 		t.Errorf("epoch %d after the repair, was %d", got, epoch)
 	}
 	// It repairs the guard too.
 	w.removeGuard("south")
-	w.eventually("the guard is back", 20*time.Second, func() error {
-		return w.member("south").Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicy{})
+	w.Eventually("the guard is back", 20*time.Second, func() error {
+		return w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicy{})
 	})
 	// And it leaves.
 	w.setPriority("south", "")
-	w.leads("east", a, soon, "east")
+	w.Leads("east", a, soon, "east")
 	w.noCopy("south", a, soon)
 	w.left("south")
 }

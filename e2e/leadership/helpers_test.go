@@ -48,34 +48,20 @@ var (
 
 // duration and renew are those of the world's policies.
 func (w *world) duration() time.Duration {
-	return time.Duration(w.timings.LeaseDurationSeconds) * time.Second
+	return time.Duration(w.Timings.LeaseDurationSeconds) * time.Second
 }
 
-func (w *world) renew() time.Duration { return w.timings.RenewInterval.Duration }
+func (w *world) renew() time.Duration { return w.Timings.RenewInterval.Duration }
 
 // soon is how long something may take that the hub does at once.
 const soon = 10 * time.Second
 
-// candidate is what the record of a namespace says of a Cluster.
-func (w *world) candidate(namespace, cluster string) (v1alpha1.Candidate, error) {
-	r, err := w.record(namespace)
-	if err != nil {
-		return v1alpha1.Candidate{}, err
-	}
-	for _, c := range r.Status.Candidates {
-		if c.Name == cluster {
-			return c, nil
-		}
-	}
-	return v1alpha1.Candidate{}, fmt.Errorf("%s is no candidate of %s: %+v", cluster, namespace, r.Status.Candidates)
-}
-
 // awaitUnfit waits until the record says that a Cluster may not lead, for this reason
 // and in words that include these.
 func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words ...string) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s may not lead %s: %s", cluster, namespace, why), soon, func() error {
-		c, err := w.candidate(namespace, cluster)
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s may not lead %s: %s", cluster, namespace, why), soon, func() error {
+		c, err := w.Candidate(namespace, cluster)
 		if err != nil {
 			return err
 		}
@@ -88,9 +74,9 @@ func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words .
 
 // awaitEligible waits until the record says that a Cluster may lead.
 func (w *world) awaitEligible(cluster, namespace string) {
-	w.t.Helper()
-	w.eventually(cluster+" may lead "+namespace, soon, func() error {
-		c, err := w.candidate(namespace, cluster)
+	w.T.Helper()
+	w.Eventually(cluster+" may lead "+namespace, soon, func() error {
+		c, err := w.Candidate(namespace, cluster)
 		if err == nil && !c.Eligible {
 			err = fmt.Errorf("%+v", c)
 		}
@@ -101,11 +87,11 @@ func (w *world) awaitEligible(cluster, namespace string) {
 // awaitEvent waits until an event about a Cluster tells the reason in words that
 // include these.
 func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("an event says of Cluster %s: %s", cluster, why), soon, func() error {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("an event says of Cluster %s: %s", cluster, why), soon, func() error {
 		c := w.cluster(cluster)
 		var list eventsv1.EventList
-		if err := w.hub.List(w.t.Context(), &list, client.InNamespace(w.fleet)); err != nil {
+		if err := w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)); err != nil {
 			return err
 		}
 		last := errors.New("there is none")
@@ -128,9 +114,9 @@ func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
 // awaitCondition waits until a condition of a record has this status and reason, in
 // words that include these.
 func (w *world) awaitCondition(namespace, kind string, status metav1.ConditionStatus, why string, words ...string) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("condition %s of %s is %s, %s", kind, namespace, status, why), soon, func() error {
-		r, err := w.record(namespace)
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("condition %s of %s is %s, %s", kind, namespace, status, why), soon, func() error {
+		r, err := w.Record(namespace)
 		if err != nil {
 			return err
 		}
@@ -140,10 +126,10 @@ func (w *world) awaitCondition(namespace, kind string, status metav1.ConditionSt
 
 // awaitPolicy is awaitCondition for a policy.
 func (w *world) awaitPolicy(name, kind string, status metav1.ConditionStatus, why string, words ...string) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), soon, func() error {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), soon, func() error {
 		p := &v1alpha1.LeadershipPolicy{}
-		if err := w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: w.fleet, Name: name}, p); err != nil {
+		if err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, p); err != nil {
 			return err
 		}
 		return conditionIs(p.Status.Conditions, kind, status, why, words...)
@@ -174,30 +160,30 @@ func contains(text string, words ...string) error {
 
 // cluster reads a Cluster of the world.
 func (w *world) cluster(name string) *clusterv1.Cluster {
-	w.t.Helper()
+	w.T.Helper()
 	c := &clusterv1.Cluster{}
-	w.must(w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: w.fleet, Name: name}, c))
+	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, c))
 	return c
 }
 
 // editCluster changes a Cluster.
 func (w *world) editCluster(name string, edit func(*clusterv1.Cluster)) {
-	w.t.Helper()
+	w.T.Helper()
 	c := w.cluster(name)
 	base := c.DeepCopy()
 	edit(c)
-	w.must(w.hub.Patch(w.t.Context(), c, client.MergeFrom(base)))
+	w.Must(w.Hub.Patch(w.T.Context(), c, client.MergeFrom(base)))
 }
 
 // addCluster makes a Cluster and, unless it is nil, its kubeconfig Secret.
 func (w *world) addCluster(name, priority string, kubeconfig []byte) {
-	w.t.Helper()
+	w.T.Helper()
 	if kubeconfig != nil {
-		w.must(shared.SetKubeconfig(w.t.Context(), w.fleet, name, kubeconfig))
+		w.Must(w.Servers.SetKubeconfig(w.T.Context(), w.Fleet, name, kubeconfig))
 	}
-	w.must(w.hub.Create(w.t.Context(), &clusterv1.Cluster{
+	w.Must(w.Hub.Create(w.T.Context(), &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: w.fleet, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
+			Namespace: w.Fleet, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
 		},
 		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}},
 	}))
@@ -205,9 +191,9 @@ func (w *world) addCluster(name, priority string, kubeconfig []byte) {
 
 // noCopy waits until a member has no copy of a namespace.
 func (w *world) noCopy(member, namespace string, within time.Duration) {
-	w.t.Helper()
-	w.eventually("no copy of "+namespace+" in "+member, within, func() error {
-		l, err := w.copyIn(member, namespace)
+	w.T.Helper()
+	w.Eventually("no copy of "+namespace+" in "+member, within, func() error {
+		l, err := w.CopyIn(member, namespace)
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
@@ -220,16 +206,16 @@ func (w *world) noCopy(member, namespace string, within time.Duration) {
 
 // deleteNamespace deletes a namespace in members, and does not wait until it is gone.
 func (w *world) deleteNamespace(namespace string, members ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, m := range members {
-		w.must(w.member(m).Delete(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+		w.Must(w.Members[m].Delete(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	}
 }
 
 // deletePolicy deletes a policy of the world.
 func (w *world) deletePolicy(name string) {
-	w.t.Helper()
-	w.must(w.hub.Delete(w.t.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: name}}))
+	w.T.Helper()
+	w.Must(w.Hub.Delete(w.T.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}))
 }
 
 // sighting is one copy as a reader in its member saw it.
@@ -255,17 +241,17 @@ type journal struct {
 // test if in between the record or the copy changed its leader or epoch, or the term
 // lapsed.
 func (w *world) keeps(leader, namespace string) *journal {
-	w.t.Helper()
-	before, err := w.record(namespace)
-	w.must(err)
+	w.T.Helper()
+	before, err := w.Record(namespace)
+	w.Must(err)
 	if before.Status.Leader != leader || before.Status.Phase != v1alpha1.PhaseLeading {
-		w.t.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Status)
+		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Status)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	j := &journal{w: w, member: leader, namespace: namespace, before: before}
 	j.stop = sync.OnceFunc(func() { cancel(); <-done })
-	w.t.Cleanup(j.stop)
+	w.T.Cleanup(j.stop)
 	go func() {
 		defer close(done)
 		j.keep(ctx)
@@ -280,7 +266,7 @@ func (j *journal) keep(ctx context.Context) {
 	key := types.NamespacedName{Namespace: j.namespace, Name: v1alpha1.DefaultLeaseName}
 	for {
 		l := &coordinationv1.Lease{}
-		if err := j.w.member(j.member).Get(ctx, key, l); err == nil {
+		if err := j.w.Members[j.member].Get(ctx, key, l); err == nil {
 			j.note(sighting{holder: *l.Spec.HolderIdentity, epoch: *l.Spec.LeaseTransitions, renewed: l.Spec.RenewTime.Time})
 		} else if apierrors.IsNotFound(err) {
 			j.note(sighting{})
@@ -303,14 +289,14 @@ func (j *journal) note(s sighting) {
 
 // grow waits for this many more renewals.
 func (j *journal) grow(renewals int) {
-	j.w.t.Helper()
+	j.w.T.Helper()
 	count := func() int {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return len(j.seen)
 	}
 	want := count() + renewals
-	j.w.eventually(fmt.Sprintf("%d renewals of %s", renewals, j.namespace), 2*time.Duration(renewals+1)*j.w.renew(), func() error {
+	j.w.Eventually(fmt.Sprintf("%d renewals of %s", renewals, j.namespace), 2*time.Duration(renewals+1)*j.w.renew(), func() error {
 		if n := count(); n < want {
 			return fmt.Errorf("%d are missing", want-n)
 		}
@@ -321,12 +307,12 @@ func (j *journal) grow(renewals int) {
 // check ends the watch after two more renewals and judges what was seen. It returns the
 // longest time between two stamps.
 func (j *journal) check() time.Duration {
-	t := j.w.t
+	t := j.w.T
 	t.Helper()
 	j.grow(2)
 	j.stop()
-	after, err := j.w.record(j.namespace)
-	j.w.must(err)
+	after, err := j.w.Record(j.namespace)
+	j.w.Must(err)
 	was, is := j.before.Status, after.Status
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
 		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", j.namespace,
@@ -334,7 +320,7 @@ func (j *journal) check() time.Duration {
 	}
 	longest := time.Duration(0)
 	for i, s := range j.seen {
-		if s.holder != was.Leader+"."+j.w.fleet || int64(s.epoch) != was.Epoch {
+		if s.holder != was.Leader+"."+j.w.Fleet || int64(s.epoch) != was.Epoch {
 			t.Errorf("the copy of %s in %s was %+v, want holder %s, epoch %d", j.namespace, j.member, s, was.Leader, was.Epoch)
 		}
 		if i > 0 {
@@ -350,13 +336,13 @@ func (j *journal) check() time.Duration {
 // follow begins to watch the copy of a leader that will have to go. The function that
 // it returns tells the latest stamp that was seen in this copy with this holder.
 func (w *world) follow(leader, namespace string) (last func() time.Time) {
-	w.t.Helper()
+	w.T.Helper()
 	j := w.keeps(leader, namespace)
 	return func() time.Time {
 		j.stop()
 		var latest time.Time
 		for _, s := range j.seen {
-			if s.holder == leader+"."+w.fleet && s.renewed.After(latest) {
+			if s.holder == leader+"."+w.Fleet && s.renewed.After(latest) {
 				latest = s.renewed
 			}
 		}
@@ -368,21 +354,21 @@ func (w *world) follow(leader, namespace string) (last func() time.Time) {
 // in order: in a higher epoch, and not before all that its predecessor was promised had
 // passed.
 func (w *world) handedOver(namespace, to string, epoch int64, last func() time.Time, members ...string) {
-	w.t.Helper()
-	after := w.leads(to, namespace, soon, members...)
+	w.T.Helper()
+	after := w.Leads(to, namespace, soon, members...)
 	if after <= epoch {
-		w.t.Errorf("epoch %d after %d", after, epoch)
+		w.T.Errorf("epoch %d after %d", after, epoch)
 	}
-	r, err := w.record(namespace)
-	w.must(err)
+	r, err := w.Record(namespace)
+	w.Must(err)
 	if r.Status.Reason != reason.HandedOver {
-		w.t.Errorf("reason %s, history %+v", r.Status.Reason, r.Status.History)
+		w.T.Errorf("reason %s, history %+v", r.Status.Reason, r.Status.History)
 	}
 	bound := last().Add(fastDuration + fastSkew)
 	if r.Status.AcquireTime.Time.Before(bound) {
-		w.t.Errorf("granted at %v, before the bound %v", r.Status.AcquireTime, bound)
+		w.T.Errorf("granted at %v, before the bound %v", r.Status.AcquireTime, bound)
 	}
-	w.t.Logf("granted %v after the bound", r.Status.AcquireTime.Sub(bound))
+	w.T.Logf("granted %v after the bound", r.Status.AcquireTime.Sub(bound))
 }
 
 // unawaited makes an error of any answer that is not the awaited one.
@@ -395,9 +381,9 @@ func unawaited(err error) error {
 
 // missedNone is check for a time in which no single renewal may be missed. The world has to be a patient one.
 func (j *journal) missedNone() {
-	j.w.t.Helper()
+	j.w.T.Helper()
 	if longest := j.check(); longest >= 2*j.w.renew() {
-		j.w.t.Errorf("%s: %v between two renewals, one every %v is due", j.namespace, longest, j.w.renew())
+		j.w.T.Errorf("%s: %v between two renewals, one every %v is due", j.namespace, longest, j.w.renew())
 	}
 }
 
@@ -419,18 +405,18 @@ func within(t *testing.T, what string, d, limit time.Duration) {
 
 // left waits until nothing of the hub is left in a member: no guard, no probe.
 func (w *world) left(member string) {
-	w.t.Helper()
-	c := w.member(member)
-	w.eventually("nothing of the hub is left in "+member, 20*time.Second, func() error {
+	w.T.Helper()
+	c := w.Members[member]
+	w.Eventually("nothing of the hub is left in "+member, 20*time.Second, func() error {
 		for name, o := range map[types.NamespacedName]client.Object{
 			{Name: guardName}: &admissionv1.ValidatingAdmissionPolicy{},
 			{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}: &coordinationv1.Lease{},
 		} {
-			if err := c.Get(w.t.Context(), name, o); !apierrors.IsNotFound(err) {
+			if err := c.Get(w.T.Context(), name, o); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%T %s: %w", o, name, unawaited(err))
 			}
 		}
-		err := c.Get(w.t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+		err := c.Get(w.T.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("binding: %w", unawaited(err))
 		}

@@ -10,45 +10,39 @@ import (
 
 var three = map[string]string{"east": "100", "west": "50", "south": "10"}
 
-var all = []string{"east", "west", "south"}
-
 func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
 	b := w.namespace("b", "west", "south")
-	w.policy("p", a, b)
-	w.released()
+	w.Policy("p", a, b)
 	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
-	w.leads("west", b, 15*time.Second, "west", "south")
-	if _, err := w.copyIn("east", b); err == nil {
+	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("west", b, 15*time.Second, "west", "south")
+	if _, err := w.CopyIn("east", b); err == nil {
 		t.Error("there is a copy in a member without the namespace")
 	}
 }
 
 func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	before := w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, before := eastLeads(t)
 
-	shared.Member("east").Proxy().BlackHole()
-	after := w.leads("west", a, 10*time.Second, "west", "south")
+	w.Servers.Member("east").Proxy().BlackHole()
+	after := w.Leads("west", a, 10*time.Second, "west", "south")
 	if after <= before {
 		t.Errorf("epoch %d after %d", after, before)
 	}
-	shared.Member("east").Proxy().Heal()
-	w.eventually("east is told", 10*time.Second, func() error {
-		l, err := w.copyIn("east", a)
-		if err == nil && *l.Spec.HolderIdentity != "west."+w.fleet {
+	w.Servers.Member("east").Proxy().Heal()
+	w.Eventually("east is told", 10*time.Second, func() error {
+		l, err := w.CopyIn("east", a)
+		if err == nil && *l.Spec.HolderIdentity != "west."+w.Fleet {
 			err = fmt.Errorf("holder %s", *l.Spec.HolderIdentity)
 		}
 		return err
 	})
-	w.eventually("east is eligible again", 10*time.Second, func() error {
-		r, err := w.record(a)
+	w.Eventually("east is eligible again", 10*time.Second, func() error {
+		r, err := w.Record(a)
 		if err != nil {
 			return err
 		}
@@ -59,22 +53,18 @@ func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 		}
 		return fmt.Errorf("%+v", r.Status.Candidates)
 	})
-	if r, _ := w.record(a); r.Status.Leader != "west" || r.Status.Epoch != after {
+	if r, _ := w.Record(a); r.Status.Leader != "west" || r.Status.Epoch != after {
 		t.Errorf("recovery moved the leader: %+v", r.Status)
 	}
 }
 
 func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	w.setPriority("south", "200")
-	w.leads("south", a, 10*time.Second, all...)
-	r, err := w.record(a)
-	w.must(err)
+	w.Leads("south", a, 10*time.Second, all...)
+	r, err := w.Record(a)
+	w.Must(err)
 	if got := r.Status.Reason; got != "HandedOver" {
 		t.Errorf("reason %s", got)
 	}
@@ -84,24 +74,20 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 }
 
 func TestARestartOfTheHubChangesNoLeader(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
+	t.Parallel()
+	w, a, epoch := eastLeads(t)
+	w.StopHub()
 	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
-	w.stop()
-	w.startHub()
-	before, err := w.copyIn("east", a)
-	w.must(err)
-	w.eventually("the new hub renews", 10*time.Second, func() error {
-		now, err := w.copyIn("east", a)
+	before, err := w.CopyIn("east", a)
+	w.Must(err)
+	w.Eventually("the new hub renews", 10*time.Second, func() error {
+		now, err := w.CopyIn("east", a)
 		if err == nil && !now.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
 			err = fmt.Errorf("renewed at %v", now.Spec.RenewTime)
 		}
 		return err
 	})
-	if got := w.leads("east", a, time.Second, all...); got != epoch {
+	if got := w.Leads("east", a, time.Second, all...); got != epoch {
 		t.Errorf("epoch %d, was %d", got, epoch)
 	}
 }

@@ -19,9 +19,9 @@ import (
 
 // awaitPhase waits until a record is in a phase.
 func (w *world) awaitPhase(namespace string, phase v1alpha1.Phase) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
-		r, err := w.record(namespace)
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
+		r, err := w.Record(namespace)
 		if err == nil && r.Status.Phase != phase {
 			err = fmt.Errorf("%s, leader %q, %s", r.Status.Phase, r.Status.Leader, r.Status.Message)
 		}
@@ -31,8 +31,8 @@ func (w *world) awaitPhase(namespace string, phase v1alpha1.Phase) {
 
 // awaitUnpinned waits until a Cluster carries nothing of the hub's any more.
 func (w *world) awaitUnpinned(cluster string) {
-	w.t.Helper()
-	w.eventually("Cluster "+cluster+" is not pinned", soon, func() error {
+	w.T.Helper()
+	w.Eventually("Cluster "+cluster+" is not pinned", soon, func() error {
 		if uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]; pinned {
 			return fmt.Errorf("to %s", uid)
 		}
@@ -42,9 +42,9 @@ func (w *world) awaitUnpinned(cluster string) {
 
 // forgetCluster deletes a Cluster with its kubeconfig, as Cluster API does.
 func (w *world) forgetCluster(name string) {
-	w.t.Helper()
-	w.must(w.hub.Delete(w.t.Context(), w.cluster(name)))
-	w.must(w.hub.Delete(w.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: name + "-kubeconfig"}}))
+	w.T.Helper()
+	w.Must(w.Hub.Delete(w.T.Context(), w.cluster(name)))
+	w.Must(w.Hub.Delete(w.T.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name + "-kubeconfig"}}))
 }
 
 // waysOut are the ways in which an operator takes a Cluster out of a fleet for good.
@@ -57,22 +57,17 @@ var waysOut = map[string]struct {
 }
 
 func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
+	t.Parallel()
 	for name, out := range waysOut {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
-			a, b := w.namespace("a", all...), w.namespace("b", all...)
-			w.policy("p", a, b)
-			w.released()
-			w.startHub()
-			w.leads("east", a, 15*time.Second, all...)
-			w.leads("east", b, 15*time.Second, all...)
+			w, a, b, _ := eastLeadsTwo(t, fast)
 			j := w.keeps("east", a)
 			out.goes(w, "south")
 			w.noCopy("south", a, soon)
 			w.noCopy("south", b, soon)
 			w.left("south")
-			w.eventually("it is no candidate", soon, func() error {
-				if c, err := w.candidate(a, "south"); err == nil {
+			w.Eventually("it is no candidate", soon, func() error {
+				if c, err := w.Candidate(a, "south"); err == nil {
 					return fmt.Errorf("%+v", c)
 				}
 				return nil
@@ -83,18 +78,14 @@ func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
 }
 
 func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	w.awaitEligible("south", a)
 	j := w.keeps("east", a)
 	for range 3 {
 		w.setPriority("south", "")
-		w.eventually("the guard is taken out", 20*time.Second, func() error {
-			err := w.member("south").Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+		w.Eventually("the guard is taken out", 20*time.Second, func() error {
+			err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -102,27 +93,22 @@ func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 		})
 		w.setPriority("south", "10")
 		w.awaitEligible("south", a)
-		w.eventually("the guard stands", soon, func() error {
-			if err := w.member("south").Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
+		w.Eventually("the guard stands", soon, func() error {
+			if err := w.Members["south"].Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
 				return unawaited(err)
 			}
 			return nil
 		})
-		w.leads("east", a, soon, all...)
+		w.Leads("east", a, soon, all...)
 	}
 	j.check()
 }
 
 func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
+	t.Parallel()
 	for name, out := range waysOut {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
-			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
-			w.policy("p", a, b)
-			w.released()
-			w.startHub()
-			epoch := w.leads("east", a, 15*time.Second, all...)
-			w.leads("west", b, 15*time.Second, "west", "south")
+			w, a, b, epoch := eastAndWestLead(t, fast)
 			j := w.keeps("west", b)
 			last := w.follow("east", a)
 			out.goes(w, "east")
@@ -137,6 +123,7 @@ func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
 }
 
 func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		goes           func(w *world, cluster string)
 		restart, stays bool
@@ -147,26 +134,20 @@ func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
-			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
-			w.policy("p", a, b)
-			w.released()
-			w.startHub()
-			epoch := w.leads("east", a, 15*time.Second, all...)
-			w.leads("west", b, 15*time.Second, "west", "south")
+			w, a, b, epoch := eastAndWestLead(t, fast)
 			j := w.keeps("west", b)
 			last := w.follow("east", a)
-			shared.Member("east").Proxy().BlackHole()
+			w.Servers.Member("east").Proxy().BlackHole()
 			test.goes(w, "east")
 			w.handedOver(a, "west", epoch, last, "west", "south")
 			if test.restart {
-				w.stop()
+				w.StopHub()
 				w.startHub()
 			}
-			if _, err := w.copyIn("east", a); err != nil {
+			if _, err := w.CopyIn("east", a); err != nil {
 				t.Fatalf("the copy in the member that is away: %v", err)
 			}
-			shared.Member("east").Proxy().Heal()
+			w.Servers.Member("east").Proxy().Heal()
 			w.noCopy("east", a, soon)
 			w.left("east")
 			if test.stays {
@@ -178,6 +159,7 @@ func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
 }
 
 func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
+	t.Parallel()
 	for name, away := range map[string]bool{"while it is there": false, "while it is away": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, three)
@@ -185,16 +167,15 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
 				w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["tier"] = "gold" })
 			}
 			a, b := w.namespace("a", all...), w.namespace("b", all...)
-			p := newPolicy(w.fleet, "gold", a)
+			p := w.NewPolicy("gold", a)
 			p.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
-			w.must(w.hub.Create(t.Context(), p))
-			w.policy("everybody", b)
-			w.released()
+			w.Must(w.Hub.Create(t.Context(), p))
+			w.Policy("everybody", b)
 			w.startHub()
-			epoch := w.leads("east", a, 15*time.Second, all...)
-			w.leads("east", b, 15*time.Second, all...)
+			epoch := w.Leads("east", a, 15*time.Second, all...)
+			w.Leads("east", b, 15*time.Second, all...)
 			last := w.follow("east", a)
-			proxy := shared.Member("east").Proxy()
+			proxy := w.Servers.Member("east").Proxy()
 			if away {
 				proxy.BlackHole()
 			}
@@ -204,7 +185,7 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
 			proxy.Heal()
 			w.noCopy("east", a, soon)
 			// The other policy still has its copies there.
-			if _, err := w.copyIn("east", b); err != nil {
+			if _, err := w.CopyIn("east", b); err != nil {
 				t.Errorf("the copy of the other policy: %v", err)
 			}
 			j := w.keeps("west", a)
@@ -216,53 +197,48 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
 }
 
 func TestANamespaceThatLeavesOneMemberLeavesNothingThere(t *testing.T) {
-	w := newWorld(t, three)
-	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	w.policy("p", a, b)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
-	w.leads("east", b, 15*time.Second, all...)
+	t.Parallel()
+	w, a, b, _ := eastLeadsTwo(t, fast)
 	ja, jb := w.keeps("east", a), w.keeps("east", b)
 	w.deleteNamespace(a, "south")
 	w.namespaceGone(a, "south")
 	w.awaitUnfit("south", a, reason.NamespaceMissing)
 	// It returns under its name, and is a namespace like any other.
-	w.must(w.member("south").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
-	w.leads("east", a, soon, all...)
+	w.Must(w.Members["south"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
+	w.Leads("east", a, soon, all...)
 	ja.check()
 	jb.check()
 }
 
 // longPolicy is policy with so long a D that a record that retires is there to be seen for a while.
 func (w *world) longPolicy(name string, namespaces ...string) {
-	w.t.Helper()
-	p := newPolicy(w.fleet, name, namespaces...)
+	w.T.Helper()
+	p := w.NewPolicy(name, namespaces...)
 	p.Spec.Timings.LeaseDurationSeconds = 6
-	w.must(w.hub.Create(w.t.Context(), p))
+	w.Must(w.Hub.Create(w.T.Context(), p))
 }
 
 // A record is kept until all that it promised has passed and the seconds since 2025 exceed its
 // epoch, so that the next epoch cannot be a lower one.
 func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	deleted, unlabelled, dropped, stays := w.namespace("deleted", all...), w.namespace("unlabelled", all...), w.namespace("dropped", all...), w.namespace("stays", all...)
 	for _, m := range all {
-		w.label(m, unlabelled, "led-by", w.fleet)
+		w.label(m, unlabelled, "led-by", w.Fleet)
 	}
-	w.policy("names", deleted, stays)
+	w.Policy("names", deleted, stays)
 	w.longPolicy("drop", dropped)
-	w.policyBySelector("labels", &metav1.LabelSelector{MatchLabels: map[string]string{"led-by": w.fleet}})
-	w.released()
+	w.policyBySelector("labels", &metav1.LabelSelector{MatchLabels: map[string]string{"led-by": w.Fleet}})
 	w.startHub()
 	leave := []string{deleted, unlabelled, dropped}
 	epochs := map[string]int64{}
 	for _, ns := range append([]string{stays}, leave...) {
-		epochs[ns] = w.leads("east", ns, 15*time.Second, all...)
+		epochs[ns] = w.Leads("east", ns, 15*time.Second, all...)
 	}
 	j := w.keeps("east", stays)
 
-	shared.Member("west").Proxy().BlackHole() // away while all this happens
+	w.Servers.Member("west").Proxy().BlackHole() // away while all this happens
 	w.deleteNamespace(deleted, "east", "south")
 	w.label("east", unlabelled, "led-by", "")
 	w.label("south", unlabelled, "led-by", "")
@@ -271,8 +247,8 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	w.namespaceGone(deleted, "east", "south")
 	// A member that cannot be asked keeps its last answer: these two stay managed.
 	for _, ns := range []string{deleted, unlabelled} {
-		r, err := w.record(ns)
-		w.must(err)
+		r, err := w.Record(ns)
+		w.Must(err)
 		if r.Status.Phase == v1alpha1.PhaseRetired {
 			t.Errorf("%s is retired although west, which cannot be asked, has it", ns)
 		}
@@ -280,10 +256,10 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	w.deleteNamespace(deleted, "west")
 	w.label("west", unlabelled, "led-by", "")
 	w.namespaceGone(deleted, "west")
-	shared.Member("west").Proxy().Heal()
+	w.Servers.Member("west").Proxy().Heal()
 	for _, ns := range leave {
-		w.eventually(ns+" is retired, or gone already", soon, func() error {
-			r, err := w.record(ns)
+		w.Eventually(ns+" is retired, or gone already", soon, func() error {
+			r, err := w.Record(ns)
 			if apierrors.IsNotFound(err) || err == nil && r.Status.Phase == v1alpha1.PhaseRetired {
 				return nil
 			}
@@ -296,8 +272,8 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 		}
 	}
 	for _, ns := range leave {
-		w.eventually("the record of "+ns+" goes", time.Minute, func() error {
-			r, err := w.record(ns)
+		w.Eventually("the record of "+ns+" goes", time.Minute, func() error {
+			r, err := w.Record(ns)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -306,19 +282,19 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	}
 	j.check()
 	// What comes back under the old name begins above all that it ever was.
-	w.policy("again", dropped)
-	if epoch := w.leads("east", dropped, soon, all...); epoch <= epochs[dropped] {
+	w.Policy("again", dropped)
+	if epoch := w.Leads("east", dropped, soon, all...); epoch <= epochs[dropped] {
 		t.Errorf("epoch %d, was %d", epoch, epochs[dropped])
 	}
 }
 
 func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
 	w.longPolicy("p", a)
-	w.released()
 	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
+	epoch := w.Leads("east", a, 15*time.Second, all...)
 	last := w.follow("east", a)
 	w.deletePolicy("p")
 	w.awaitPhase(a, v1alpha1.PhaseRetired)
@@ -326,26 +302,26 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 		w.noCopy(m, a, soon)
 	}
 	w.setPriority("west", "200")
-	w.policy("q", a)
+	w.Policy("q", a)
 	w.handedOver(a, "west", epoch, last, all...)
 }
 
 func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	foreign := foreignLease(a)
-	w.must(w.member("south").Create(t.Context(), foreign))
-	w.policy("p", a, b)
-	w.released()
+	w.Must(w.Members["south"].Create(t.Context(), foreign))
+	w.Policy("p", a, b)
 	w.startHub()
-	w.leads("east", b, 15*time.Second, all...)
+	w.Leads("east", b, 15*time.Second, all...)
 	w.awaitUnfit("south", a, reason.ForeignLease)
 	w.setPriority("south", "")
 	w.noCopy("south", b, soon)
 	w.left("south")
 	w.awaitUnpinned("south")
-	now, err := w.copyIn("south", a)
-	w.must(err)
+	now, err := w.CopyIn("south", a)
+	w.Must(err)
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
 	}

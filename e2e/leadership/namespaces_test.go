@@ -19,11 +19,11 @@ import (
 
 // namespaceGone waits until a namespace has really gone from members.
 func (w *world) namespaceGone(namespace string, members ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, m := range members {
-		w.eventually(namespace+" is gone from "+m, 30*time.Second, func() error {
+		w.Eventually(namespace+" is gone from "+m, 30*time.Second, func() error {
 			ns := &corev1.Namespace{}
-			err := w.member(m).Get(w.t.Context(), types.NamespacedName{Name: namespace}, ns)
+			err := w.Members[m].Get(w.T.Context(), types.NamespacedName{Name: namespace}, ns)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -33,13 +33,13 @@ func (w *world) namespaceGone(namespace string, members ...string) {
 }
 
 func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a, only := w.namespace("a", all...), w.namespace("only", "south")
-	w.policy("p", a, only)
-	w.released()
+	w.Policy("p", a, only)
 	w.startHub()
-	w.leads("south", only, 15*time.Second, "south")
-	w.leads("east", a, 15*time.Second, all...)
+	w.Leads("south", only, 15*time.Second, "south")
+	w.Leads("east", a, 15*time.Second, all...)
 	j := w.keeps("east", a)
 	w.awaitUnfit("east", only, reason.NamespaceMissing, "does not exist there")
 	w.awaitUnfit("west", only, reason.NamespaceMissing)
@@ -48,37 +48,32 @@ func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
 	}
 
 	// With its only member lost it has no other leader, and the record says so.
-	shared.Member("south").Proxy().BlackHole()
+	w.Servers.Member("south").Proxy().BlackHole()
 	w.awaitUnfit("south", only, reason.Unreachable)
-	shared.Member("south").Proxy().Heal()
-	w.leads("south", only, soon, "south")
+	w.Servers.Member("south").Proxy().Heal()
+	w.Leads("south", only, soon, "south")
 	j.check()
 }
 
 func TestANamespaceThatTerminatesInItsLeaderIsHandedOverAndGoes(t *testing.T) {
-	w := newWorld(t, three)
-	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	w.policy("p", a, b)
-	w.released()
-	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
-	w.leads("east", b, 15*time.Second, all...)
+	t.Parallel()
+	w, a, b, epoch := eastLeadsTwo(t, fast)
 	j := w.keeps("east", b)
 	// Content with a finalizer holds the namespace in Terminating for as long as we like.
 	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "anchor", Finalizers: []string{"e2e.leasecast.dev/hold"}}}
-	w.must(w.member("east").Create(t.Context(), anchor))
+	w.Must(w.Members["east"].Create(t.Context(), anchor))
 	last := w.follow("east", a)
 	w.deleteNamespace(a, "east")
 	w.awaitUnfit("east", a, reason.NamespaceTerminating, "going away")
 	w.handedOver(a, "west", epoch, last, "west", "south")
 	w.noCopy("east", a, soon)
-	w.must(w.member("east").Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	w.Must(w.Members["east"].Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	w.namespaceGone(a, "east")
 	w.awaitUnfit("east", a, reason.NamespaceMissing)
 
 	// The namespace comes back: its copy too, the leadership does not.
-	w.must(w.member("east").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
-	w.leads("west", a, soon, all...)
+	w.Must(w.Members["east"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
+	w.Leads("west", a, soon, all...)
 	w.awaitEligible("east", a)
 	j.check()
 }
@@ -93,18 +88,18 @@ func foreignLease(namespace string) *coordinationv1.Lease {
 }
 
 func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	foreign := map[string]*coordinationv1.Lease{"east": foreignLease(a), "south": foreignLease(a)}
 	for m, l := range foreign {
-		w.must(w.member(m).Create(t.Context(), l))
+		w.Must(w.Members[m].Create(t.Context(), l))
 	}
-	w.policy("p", a, b)
-	w.released()
+	w.Policy("p", a, b)
 	w.startHub()
 	// In the best cluster, and in a follower.
-	epoch := w.leads("west", a, 15*time.Second, "west")
-	w.leads("east", b, 15*time.Second, all...)
+	epoch := w.Leads("west", a, 15*time.Second, "west")
+	w.Leads("east", b, 15*time.Second, all...)
 	ja, jb := w.keeps("west", a), w.keeps("east", b)
 	for m := range foreign {
 		w.awaitUnfit(m, a, reason.ForeignLease, "Lease "+a+"/leasecast", "made by somebody else", "delete it, or use another leaseName")
@@ -113,90 +108,85 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	w.awaitCondition(b, v1alpha1.ConditionCopiesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.grow(3)
 	for m, l := range foreign {
-		now, err := w.copyIn(m, a)
-		w.must(err)
+		now, err := w.CopyIn(m, a)
+		w.Must(err)
 		if now.ResourceVersion != l.ResourceVersion || now.UID != l.UID {
 			t.Errorf("the Lease in %s was written: %+v", m, now)
 		}
 	}
 
-	w.must(w.member("south").Delete(t.Context(), foreign["south"]))
+	w.Must(w.Members["south"].Delete(t.Context(), foreign["south"]))
 	w.awaitEligible("south", a)
-	if got := w.leads("west", a, soon, "west", "south"); got != epoch {
+	if got := w.Leads("west", a, soon, "west", "south"); got != epoch {
 		t.Errorf("epoch %d, was %d", got, epoch)
 	}
 	w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "ForeignLease", "east: Lease")
-	w.must(w.member("east").Delete(t.Context(), foreign["east"]))
-	w.leads("west", a, soon, all...)
+	w.Must(w.Members["east"].Delete(t.Context(), foreign["east"]))
+	w.Leads("west", a, soon, all...)
 	w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.check()
 	jb.check()
 }
 
 func TestALeaseThatSomebodyMakesInPlaceOfADeletedCopyIsNotOverwritten(t *testing.T) {
-	w := newWorld(t, three)
-	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	w.policy("p", a, b)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
-	w.leads("east", b, 15*time.Second, all...)
+	t.Parallel()
+	w, a, b, _ := eastLeadsTwo(t, fast)
 	ja, jb := w.keeps("east", a), w.keeps("east", b)
 	// While the hub cannot see it, an administrator puts another Lease there.
-	shared.Member("south").Proxy().BlackHole()
+	w.Servers.Member("south").Proxy().BlackHole()
 	w.awaitUnfit("south", a, reason.Unreachable)
-	l, err := w.copyIn("south", a)
-	w.must(err)
-	w.must(w.member("south").Delete(t.Context(), l))
+	l, err := w.CopyIn("south", a)
+	w.Must(err)
+	w.Must(w.Members["south"].Delete(t.Context(), l))
 	foreign := foreignLease(a)
-	w.must(w.member("south").Create(t.Context(), foreign))
-	shared.Member("south").Proxy().Heal()
+	w.Must(w.Members["south"].Create(t.Context(), foreign))
+	w.Servers.Member("south").Proxy().Heal()
 	w.awaitUnfit("south", a, reason.ForeignLease)
 	w.awaitEligible("south", b)
-	now, err := w.copyIn("south", a)
-	w.must(err)
+	now, err := w.CopyIn("south", a)
+	w.Must(err)
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
 	}
-	w.must(w.member("south").Delete(t.Context(), foreign))
-	w.leads("east", a, soon, all...)
+	w.Must(w.Members["south"].Delete(t.Context(), foreign))
+	w.Leads("east", a, soon, all...)
 	ja.check()
 	jb.check()
 }
 
 // policyBySelector makes a policy by labels, with the fast profile.
 func (w *world) policyBySelector(name string, selector *metav1.LabelSelector) *v1alpha1.LeadershipPolicy {
-	w.t.Helper()
-	p := newPolicy(w.fleet, name)
+	w.T.Helper()
+	p := w.NewPolicy(name)
 	p.Spec.Namespaces.Selector = selector
-	w.must(w.hub.Create(w.t.Context(), p))
+	w.Must(w.Hub.Create(w.T.Context(), p))
 	return p
 }
 
 // label sets or, with an empty value, removes a label of a namespace.
 func (w *world) label(member, namespace, key, value string) {
-	w.t.Helper()
+	w.T.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
 	if value == "" {
 		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	w.must(w.member(member).Patch(w.t.Context(), ns, client.RawPatch(types.MergePatchType, []byte(patch))))
+	w.Must(w.Members[member].Patch(w.T.Context(), ns, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
 	b := w.namespace("b", all...)
 	w.label("west", a, "led", "yes")
 	w.policyBySelector("p", &metav1.LabelSelector{MatchLabels: map[string]string{"led": "yes"}})
-	w.released()
 	w.startHub()
 	// It matches in one member only: there it is led, the others hold followers' copies.
-	epoch := w.leads("west", a, 15*time.Second, all...)
+	epoch := w.Leads("west", a, 15*time.Second, all...)
 	j := w.keeps("west", a)
 	w.awaitUnfit("east", a, reason.NamespaceMissing, "does not match")
-	if _, err := w.record(b); !apierrors.IsNotFound(err) {
+	if _, err := w.Record(b); !apierrors.IsNotFound(err) {
 		t.Errorf("the record of a namespace that matches nowhere: %v", err)
 	}
 	w.label("east", a, "led", "yes")
@@ -208,23 +198,23 @@ func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
 }
 
 func TestNamespacesOfTheSystemAndTheHubsOwnMatchNoSelector(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
 	// A member may have a namespace of the name in which the hub runs.
 	for _, m := range all {
-		for _, name := range []string{w.system(), "kube-of-" + w.fleet} {
-			w.must(w.member(m).Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		for _, name := range []string{w.System, "kube-of-" + w.Fleet} {
+			w.Must(w.Members[m].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 		}
 	}
 	w.policyBySelector("p", &metav1.LabelSelector{})
-	w.released()
 	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
-	w.leads("east", "default", soon, all...)
+	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("east", "default", soon, all...)
 	j := w.keeps("east", a)
 	j.grow(2) // had the others matched, they would have been led like these
-	for _, name := range []string{"kube-system", "kube-public", "kube-node-lease", "kube-of-" + w.fleet, w.system()} {
-		if r, err := w.record(name); !apierrors.IsNotFound(err) {
+	for _, name := range []string{"kube-system", "kube-public", "kube-node-lease", "kube-of-" + w.Fleet, w.System} {
+		if r, err := w.Record(name); !apierrors.IsNotFound(err) {
 			t.Errorf("the record of %s: %+v, %v", name, r.Status, err)
 		}
 		for _, m := range all {

@@ -13,18 +13,18 @@ import (
 
 // pause sets or clears what clusterctl move sets.
 func (w *world) pause(cluster string, on bool) {
-	w.t.Helper()
+	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(on) })
 }
 
 func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
+	w.Policy("p", a)
 	w.pause("west", true)
 	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	w.Leads("east", a, 15*time.Second, all...)
 	j := w.keeps("east", a)
 	w.awaitUnfit("west", a, reason.Paused, "keeps what it has", "never newly chosen")
 	w.pause("east", true)
@@ -44,12 +44,12 @@ func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	// The loss of the leader passes over the paused cluster, good as it is.
 	w.pause("east", false)
 	w.awaitEligible("east", a)
-	shared.Member("east").Proxy().BlackHole()
-	w.leads("south", a, soon, "west", "south")
+	w.Servers.Member("east").Proxy().BlackHole()
+	w.Leads("south", a, soon, "west", "south")
 	// Unpausing moves nothing; an edit of a cluster that may lead does.
 	w.pause("west", false)
 	w.awaitEligible("west", a)
 	w.keeps("south", a).check()
 	w.labelPriority("west", "2000")
-	w.leads("west", a, soon, "west", "south")
+	w.Leads("west", a, soon, "west", "south")
 }

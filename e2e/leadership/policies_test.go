@@ -17,35 +17,35 @@ import (
 )
 
 func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
-	p := w.policy("p", a)
-	w.released()
+	p := w.Policy("p", a)
 	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	w.Leads("east", a, 15*time.Second, all...)
 	j := w.keeps("east", a)
 
-	bad := newPolicy(w.fleet, "bad", w.fleet+"-b")
+	bad := w.NewPolicy("bad", w.Fleet+"-b")
 	bad.Spec.Timings.RequestTimeout.Duration = time.Second // 2 × 1s + 1s + 0.25s > 3s
 	refused := func(err error) {
 		t.Helper()
 		if !apierrors.IsInvalid(err) {
 			t.Fatalf("want a refusal, got %v", err)
 		}
-		w.must(contains(err.Error(), "2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds", "raise leaseDurationSeconds"))
+		w.Must(contains(err.Error(), "2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds", "raise leaseDurationSeconds"))
 	}
-	refused(w.hub.Create(t.Context(), bad))
-	w.must(w.hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	refused(w.Hub.Create(t.Context(), bad))
+	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
 	p.Spec.Timings.LeaseDurationSeconds = 2
-	refused(w.hub.Update(t.Context(), p))
+	refused(w.Hub.Update(t.Context(), p))
 	j.check()
 }
 
 // later waits until what is created next is younger by the API server's clock, which
 // counts seconds.
 func (w *world) later(than metav1.Object) {
-	w.t.Helper()
-	w.eventually("a second has passed", 3*time.Second, func() error {
+	w.T.Helper()
+	w.Eventually("a second has passed", 3*time.Second, func() error {
 		if wait := time.Until(than.GetCreationTimestamp().Add(time.Second)); wait > 0 {
 			return fmt.Errorf("%v are left", wait)
 		}
@@ -54,58 +54,58 @@ func (w *world) later(than metav1.Object) {
 }
 
 func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	older := w.policy("z-older", a)
+	older := w.Policy("z-older", a)
 	w.later(older)
-	w.released()
 	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	w.Leads("east", a, 15*time.Second, all...)
 	j := w.keeps("east", a)
 
-	w.policy("a-newer", a, b)
-	epoch := w.leads("east", b, soon, all...)
+	w.Policy("a-newer", a, b)
+	epoch := w.Leads("east", b, soon, all...)
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Conflict", a, "z-older")
 	w.awaitPolicy("z-older", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
-	r, err := w.record(a)
-	w.must(err)
+	r, err := w.Record(a)
+	w.Must(err)
 	if r.Status.Policy != "z-older" {
 		t.Errorf("the record names policy %q", r.Status.Policy)
 	}
 	// It asks for the same Lease and the same D: its readers notice nothing.
 	w.deletePolicy("z-older")
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
-	w.eventually("the record names the other policy", soon, func() error {
-		if r, err = w.record(a); err == nil && r.Status.Policy != "a-newer" {
+	w.Eventually("the record names the other policy", soon, func() error {
+		if r, err = w.Record(a); err == nil && r.Status.Policy != "a-newer" {
 			err = fmt.Errorf("%s", r.Status.Policy)
 		}
 		return err
 	})
 	j.check()
-	if got := w.leads("east", b, time.Second, all...); got != epoch {
+	if got := w.Leads("east", b, time.Second, all...); got != epoch {
 		t.Errorf("epoch %d of the namespace beside it, was %d", got, epoch)
 	}
 }
 
 func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	older := w.policy("older", a)
+	older := w.Policy("older", a)
 	w.later(older)
-	newer := newPolicy(w.fleet, "newer", a, b)
+	newer := w.NewPolicy("newer", a, b)
 	newer.Spec.LeaseName = "other"
-	w.must(w.hub.Create(t.Context(), newer))
-	w.released()
+	w.Must(w.Hub.Create(t.Context(), newer))
 	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
+	epoch := w.Leads("east", a, 15*time.Second, all...)
 	w.awaitPolicy("newer", v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Conflict", a)
 
 	last := w.follow("east", a)
 	w.deletePolicy("older")
 	other := &coordinationv1.Lease{}
-	w.eventually("the other Lease names east", soon, func() error {
-		err := w.member("east").Get(t.Context(), types.NamespacedName{Namespace: a, Name: "other"}, other)
-		if err == nil && *other.Spec.HolderIdentity != "east."+w.fleet {
+	w.Eventually("the other Lease names east", soon, func() error {
+		err := w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "other"}, other)
+		if err == nil && *other.Spec.HolderIdentity != "east."+w.Fleet {
 			err = fmt.Errorf("holder %q", *other.Spec.HolderIdentity)
 		}
 		return err
@@ -123,20 +123,20 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 }
 
 func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	for _, m := range []string{"west", "south"} {
 		w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["side"] = "left" })
 	}
-	older := w.policy("older", a)
+	older := w.Policy("older", a)
 	w.later(older)
-	newer := newPolicy(w.fleet, "newer", a, b)
+	newer := w.NewPolicy("newer", a, b)
 	newer.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"side": "left"}}
-	w.must(w.hub.Create(t.Context(), newer))
-	w.released()
+	w.Must(w.Hub.Create(t.Context(), newer))
 	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
-	w.leads("west", b, 15*time.Second, "west", "south")
+	epoch := w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("west", b, 15*time.Second, "west", "south")
 	j := w.keeps("west", b)
 	last := w.follow("east", a)
 	w.deletePolicy("older")
@@ -146,37 +146,37 @@ func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 }
 
 func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.T) {
+	t.Parallel()
 	for name, restart := range map[string]bool{"by the same hub": false, "by a hub that was restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, three)
 			a, b := w.namespace("a", all...), w.namespace("b", "east", "west")
 			w.longPolicy("p", a)
-			w.policy("stays", b)
-			w.released()
+			w.Policy("stays", b)
 			w.startHub()
-			w.leads("east", a, 15*time.Second, all...)
-			w.leads("east", b, 15*time.Second, "east", "west")
+			w.Leads("east", a, 15*time.Second, all...)
+			w.Leads("east", b, 15*time.Second, "east", "west")
 			j := w.keeps("east", b)
-			shared.Member("south").Proxy().BlackHole()
+			w.Servers.Member("south").Proxy().BlackHole()
 			w.awaitUnfit("south", a, reason.Unreachable)
 			w.deletePolicy("p")
 			w.noCopy("east", a, soon)
 			w.noCopy("west", a, soon)
-			w.eventually("the record is retired", soon, func() error {
-				r, err := w.record(a)
+			w.Eventually("the record is retired", soon, func() error {
+				r, err := w.Record(a)
 				if err == nil && r.Status.Phase != v1alpha1.PhaseRetired {
 					err = fmt.Errorf("%+v", r.Status)
 				}
 				return err
 			})
 			if restart {
-				w.stop()
+				w.StopHub()
 				w.startHub()
 			}
-			if _, err := w.copyIn("south", a); err != nil {
+			if _, err := w.CopyIn("south", a); err != nil {
 				t.Fatalf("the copy in the member that is away: %v", err)
 			}
-			shared.Member("south").Proxy().Heal()
+			w.Servers.Member("south").Proxy().Heal()
 			w.noCopy("south", a, soon)
 			j.check()
 		})

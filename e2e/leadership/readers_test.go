@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
@@ -18,36 +17,31 @@ import (
 
 // reader runs the member library in a member, as a controller there does.
 func (w *world) reader(in, namespace string) *member.Member {
-	w.t.Helper()
-	m, err := member.New(shared.Member(in).AdminConfig(), member.Options{Namespaces: []string{namespace}, MaxClockSkew: fastSkew})
-	w.must(err)
+	w.T.Helper()
+	m, err := member.New(w.Servers.Member(in).AdminConfig(), member.Options{Namespaces: []string{namespace}, MaxClockSkew: fastSkew})
+	w.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { _ = m.Start(ctx) })
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		cancel()
 		group.Wait()
 	})
-	sync, done := context.WithTimeout(w.t.Context(), soon)
+	sync, done := context.WithTimeout(w.T.Context(), soon)
 	defer done()
-	w.must(m.WaitForSync(sync))
+	w.Must(m.WaitForSync(sync))
 	return m
 }
 
 func TestReadersLeadOnInTheirTermAfterARepairAndItGetsNoLonger(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, epoch := eastLeads(t)
 	key := w.sealKey()
 	east := w.reader("east", a)
 	w.leadsByReader(east, a, epoch)
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
-			inner := *w
-			inner.t = t
+			inner := w.on(t)
 			inner.spoil("east", a, key, epoch, edit)
 			inner.leadsByReader(east, a, epoch)
 		})
@@ -55,18 +49,13 @@ func TestReadersLeadOnInTheirTermAfterARepairAndItGetsNoLonger(t *testing.T) {
 }
 
 func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
+	t.Parallel()
 	for name, edit := range burning {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
-			a, b := w.namespace("a", all...), w.namespace("b", all...)
-			w.policy("p", a, b)
-			w.released()
-			w.startHub()
-			epoch := w.leads("east", a, 15*time.Second, all...)
-			w.leads("east", b, 15*time.Second, all...)
+			w, a, b, epoch := eastLeadsTwo(t, fast)
 			j, key := w.keeps("east", b), w.sealKey()
-			before, err := w.record(a)
-			w.must(err)
+			before, err := w.Record(a)
+			w.Must(err)
 			readers := map[string]*member.Member{"east": w.reader("east", a), "west": w.reader("west", a)}
 
 			// In a follower it is repaired, and nobody else notices.
@@ -78,8 +67,8 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 			if c, _ := wire.Read(edited(edit, epoch)); after <= c.Epoch {
 				t.Errorf("epoch %d, readers may have seen %d", after, c.Epoch)
 			}
-			r, err := w.record(a)
-			w.must(err)
+			r, err := w.Record(a)
+			w.Must(err)
 			if r.Status.Reason != reason.NewTerm {
 				t.Errorf("reason %s", r.Status.Reason)
 			}
@@ -87,7 +76,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 			j.check()
 			// The reader of the follower has to believe the next change too.
 			w.setPriority("west", "200")
-			w.leadsByReader(readers["west"], a, w.leads("west", a, soon, all...))
+			w.leadsByReader(readers["west"], a, w.Leads("west", a, soon, all...))
 		})
 	}
 }
@@ -101,9 +90,9 @@ func edited(edit func(*coordinationv1.Lease), epoch int64) *coordinationv1.Lease
 
 // leadsIn waits until a cluster leads in a term of at least this epoch.
 func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("%s leads in epoch %d or later", leader, atLeast), soon, func() error {
-		r, err := w.record(namespace)
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s leads in epoch %d or later", leader, atLeast), soon, func() error {
+		r, err := w.Record(namespace)
 		if s := r.Status; err == nil && (s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || s.Epoch < atLeast) {
 			err = fmt.Errorf("%s, %s, epoch %d, %s", s.Leader, s.Phase, s.Epoch, s.Reason)
 		}
@@ -116,8 +105,8 @@ func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
 // leadsByReader waits until a reader believes that its cluster leads, and for no longer
 // than was promised.
 func (w *world) leadsByReader(m *member.Member, namespace string, epoch int64) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("the reader leads in epoch %d", epoch), soon, func() error {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("the reader leads in epoch %d", epoch), soon, func() error {
 		term, ok := m.Term(namespace)
 		if !ok || term.Epoch() != epoch {
 			return fmt.Errorf("leads: %v, epoch %d", ok, term.Epoch())

@@ -24,9 +24,9 @@ import (
 
 // sealKey is what the copies of the world are sealed with.
 func (w *world) sealKey() lease.Key {
-	w.t.Helper()
+	w.T.Helper()
 	s := &corev1.Secret{}
-	w.must(w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: w.fleet, Name: "leasecast-seal"}, s))
+	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "leasecast-seal"}, s))
 	return s.Data["key"]
 }
 
@@ -64,7 +64,7 @@ func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, ep
 	switch {
 	case !lease.Sealed(key, c, seal):
 		return fmt.Errorf("not sealed: %+v", c)
-	case c.Holder != leader+"."+w.fleet, c.Epoch != epoch, c.Duration != w.duration():
+	case c.Holder != leader+"."+w.Fleet, c.Epoch != epoch, c.Duration != w.duration():
 		return fmt.Errorf("says %+v, want %s in epoch %d for %v", c, leader, epoch, w.duration())
 	case l.Labels[v1alpha1.ManagedLabel] != "true", l.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue:
 		return fmt.Errorf("has the labels %v", l.Labels)
@@ -76,10 +76,10 @@ func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, ep
 
 // repaired waits until a copy is intact again, and returns how long that took.
 func (w *world) repaired(member, namespace string, key lease.Key, leader string, epoch int64) time.Duration {
-	w.t.Helper()
+	w.T.Helper()
 	return took(func() {
-		w.eventually("the copy in "+member+" is repaired", soon, func() error {
-			l, err := w.copyIn(member, namespace)
+		w.Eventually("the copy in "+member+" is repaired", soon, func() error {
+			l, err := w.CopyIn(member, namespace)
 			if err != nil {
 				return err
 			}
@@ -90,33 +90,26 @@ func (w *world) repaired(member, namespace string, key lease.Key, leader string,
 
 // unmoved fails the test if a record is not what it was.
 func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
-	w.t.Helper()
-	after, err := w.record(before.Name)
-	w.must(err)
+	w.T.Helper()
+	after, err := w.Record(before.Name)
+	w.Must(err)
 	was, is := before.Status, after.Status
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
-		w.t.Errorf("%s moved: history %+v", before.Name, is.History)
+		w.T.Errorf("%s moved: history %+v", before.Name, is.History)
 	}
 }
 
 func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
-	w := newWorld(t, three)
-	w.timings = patient // and a renewal seldom comes before the repair
-	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	w.policy("p", a, b)
-	w.released()
-	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
-	w.leads("east", b, 15*time.Second, all...)
+	t.Parallel()
+	w, a, b, epoch := eastLeadsTwo(t, patient) // and a renewal seldom comes before the repair
 	j, key := w.keeps("east", b), w.sealKey()
-	before, err := w.record(a)
-	w.must(err)
+	before, err := w.Record(a)
+	w.Must(err)
 	var repairs []time.Duration
 	for name, edit := range edits {
 		for _, m := range []string{"east", "west"} {
 			t.Run(name+" in "+m, func(t *testing.T) {
-				inner := *w
-				inner.t = t
+				inner := w.on(t)
 				repairs = append(repairs, inner.spoil(m, a, key, epoch, edit))
 				inner.unmoved(before)
 			})
@@ -124,11 +117,10 @@ func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
 	}
 	for _, m := range all {
 		t.Run("deleted in "+m, func(t *testing.T) {
-			inner := *w
-			inner.t = t
-			l, err := inner.copyIn(m, a)
-			inner.must(err)
-			inner.must(inner.member(m).Delete(t.Context(), l))
+			inner := w.on(t)
+			l, err := inner.CopyIn(m, a)
+			inner.Must(err)
+			inner.Must(inner.Members[m].Delete(t.Context(), l))
 			repairs = append(repairs, inner.repaired(m, a, key, "east", epoch))
 			inner.unmoved(before)
 		})
@@ -148,37 +140,33 @@ func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
 
 // spoil edits a copy and waits for its repair.
 func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) time.Duration {
-	w.t.Helper()
+	w.T.Helper()
 	var stamp time.Time
-	w.eventually("the edit is stored", soon, func() error { // a renewal may come in between
-		l, err := w.copyIn(member, namespace)
+	w.Eventually("the edit is stored", soon, func() error { // a renewal may come in between
+		l, err := w.CopyIn(member, namespace)
 		if err != nil {
 			return err
 		}
 		stamp = l.Spec.RenewTime.Time
 		edit(l)
-		return w.member(member).Update(w.t.Context(), l)
+		return w.Members[member].Update(w.T.Context(), l)
 	})
 	d := w.repaired(member, namespace, key, "east", epoch)
-	l, err := w.copyIn(member, namespace)
-	w.must(err)
+	l, err := w.CopyIn(member, namespace)
+	w.Must(err)
 	if l.Spec.RenewTime.Time.Before(stamp) {
-		w.t.Errorf("the repair took back a stamp: %v after %v", l.Spec.RenewTime, stamp)
+		w.T.Errorf("the repair took back a stamp: %v after %v", l.Spec.RenewTime, stamp)
 	}
 	return d
 }
 
 func TestACopyThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, epoch := eastLeads(t)
 	key := w.sealKey()
-	before, err := w.record(a)
-	w.must(err)
-	w.stop()
+	before, err := w.Record(a)
+	w.Must(err)
+	w.StopHub()
 	w.startHub()
 	// The new hub has written nothing into a follower yet.
 	w.keeps("east", a).grow(2)
@@ -189,33 +177,28 @@ func TestACopyThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T)
 }
 
 func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]string{"the leader's": "east", "a follower's": "west"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
-			a, b := w.namespace("a", all...), w.namespace("b", all...)
-			w.policy("p", a, b)
-			w.released()
-			w.startHub()
-			w.leads("east", a, 15*time.Second, all...)
-			w.leads("east", b, 15*time.Second, all...)
-			before, err := w.record(a)
-			w.must(err)
+			w, a, b, _ := eastLeadsTwo(t, fast)
+			before, err := w.Record(a)
+			w.Must(err)
 			j, key := w.keeps("east", b), w.sealKey()
 			var theirs *coordinationv1.Lease
-			w.eventually("the other hub writes", soon, func() error {
-				if theirs, err = w.copyIn(m, a); err != nil {
+			w.Eventually("the other hub writes", soon, func() error {
+				if theirs, err = w.CopyIn(m, a); err != nil {
 					return err
 				}
 				c, _ := wire.Read(theirs)
 				c.Hub = "11111111-2222-3333-4444-555555555555"
-				w.must(wire.Write(key, c, theirs))
-				return w.member(m).Update(t.Context(), theirs)
+				w.Must(wire.Write(key, c, theirs))
+				return w.Members[m].Update(t.Context(), theirs)
 			})
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
 			w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
 			j.grow(4) // more than D: whoever is to be deposed is by now
-			now, err := w.copyIn(m, a)
-			w.must(err)
+			now, err := w.CopyIn(m, a)
+			w.Must(err)
 			if now.ResourceVersion != theirs.ResourceVersion {
 				t.Errorf("it was written: %+v", now)
 			}
@@ -226,18 +209,13 @@ func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T)
 }
 
 func TestWhoMayEditANamespaceCannotTouchItsCopy(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	w.awaitEligible("west", a)
 	j := w.keeps("east", a)
 	for _, m := range []string{"east", "west"} {
 		t.Run(m, func(t *testing.T) {
-			inner := *w
-			inner.t = t
+			inner := w.on(t)
 			inner.tenantIsRefused(m, a)
 		})
 	}
@@ -245,21 +223,21 @@ func TestWhoMayEditANamespaceCannotTouchItsCopy(t *testing.T) {
 }
 
 func (w *world) tenantIsRefused(member, namespace string) {
-	t, ctx := w.t, w.t.Context()
-	cfg, err := shared.Member(member).UserConfig("tenant")
-	w.must(err)
-	w.must(w.member(member).Create(ctx, &rbacv1.RoleBinding{
+	t, ctx := w.T, w.T.Context()
+	cfg, err := w.Servers.Member(member).UserConfig("tenant")
+	w.Must(err)
+	w.Must(w.Members[member].Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
 	}))
-	tenant, err := client.New(cfg, client.Options{Mapper: w.member(member).RESTMapper()})
-	w.must(err)
+	tenant, err := client.New(cfg, client.Options{Mapper: w.Members[member].RESTMapper()})
+	w.Must(err)
 	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
-	w.eventually("the tenant has its rights", soon, func() error { return tenant.Create(ctx, own.DeepCopy()) })
+	w.Eventually("the tenant has its rights", soon, func() error { return tenant.Create(ctx, own.DeepCopy()) })
 
-	before, err := w.copyIn(member, namespace)
-	w.must(err)
+	before, err := w.CopyIn(member, namespace)
+	w.Must(err)
 	refused := func(what string, err error) {
 		t.Helper()
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the Leasecast hub writes or deletes") {
@@ -268,9 +246,9 @@ func (w *world) tenantIsRefused(member, namespace string) {
 	}
 	for name, edit := range edits {
 		var err error
-		w.eventually("an answer", soon, func() error { // that is not about a renewal in between
-			l, e := w.copyIn(member, namespace)
-			w.must(e)
+		w.Eventually("an answer", soon, func() error { // that is not about a renewal in between
+			l, e := w.CopyIn(member, namespace)
+			w.Must(e)
 			edit(l)
 			if err = tenant.Update(ctx, l); apierrors.IsConflict(err) {
 				return err
@@ -284,5 +262,5 @@ func (w *world) tenantIsRefused(member, namespace string) {
 	forged := before.DeepCopy()
 	forged.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "forged", Labels: before.Labels, Annotations: before.Annotations}
 	refused("create", tenant.Create(ctx, forged))
-	w.must(tenant.Delete(ctx, own))
+	w.Must(tenant.Delete(ctx, own))
 }

@@ -18,36 +18,37 @@ import (
 // user is a user of a member by client certificate, with the rights of an
 // administrator until revoke is called.
 func (w *world) user(member, name string) (cfg *rest.Config, revoke func()) {
-	w.t.Helper()
-	name = w.fleet + "-" + name
-	cfg, err := shared.Member(member).UserConfig(name)
-	w.must(err)
+	w.T.Helper()
+	name = w.Fleet + "-" + name
+	cfg, err := w.Servers.Member(member).UserConfig(name)
+	w.Must(err)
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
-	w.must(w.member(member).Create(w.t.Context(), binding))
-	return cfg, func() { w.must(w.member(member).Delete(w.t.Context(), binding)) }
+	w.Must(w.Members[member].Create(w.T.Context(), binding))
+	return cfg, func() { w.Must(w.Members[member].Delete(w.T.Context(), binding)) }
 }
 
 // tokenUser is a service account with the rights of config/member until revoke is
 // called. It carries nothing but a token.
 func (w *world) tokenUser(member, name string) (cfg *rest.Config, revoke func()) {
-	w.t.Helper()
+	w.T.Helper()
 	cfg = w.account(member, name, w.memberRules())
 	return cfg, func() {
-		w.must(w.member(member).Delete(w.t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.system() + ":" + name}}))
+		w.Must(w.Members[member].Delete(w.T.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.System + ":" + name}}))
 	}
 }
 
 // rotate writes another kubeconfig into the Secret of a Cluster.
 func (w *world) rotate(cluster string, kubeconfig []byte) {
-	w.t.Helper()
-	w.must(shared.SetKubeconfig(w.t.Context(), w.fleet, cluster, kubeconfig))
+	w.T.Helper()
+	w.Must(w.Servers.SetKubeconfig(w.T.Context(), w.Fleet, cluster, kubeconfig))
 }
 
 func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(w *world, name string) (cfg *rest.Config, revoke func()){
 		"another user with a certificate": func(w *world, name string) (*rest.Config, func()) { return w.user("east", name) },
 		"another token only":              func(w *world, name string) (*rest.Config, func()) { return w.tokenUser("east", name) },
@@ -55,15 +56,14 @@ func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T)
 	for name, newUser := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
-			w.timings = patient
+			w.Timings = patient
 			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
-			w.policy("p", a, b)
+			w.Policy("p", a, b)
 			first, revokeFirst := newUser(w, "first")
 			w.addCluster("east", "100", w.kubeconfigFor("east", first))
-			w.released()
 			w.startHub()
-			w.leads("east", a, 15*time.Second, all...)
-			w.leads("west", b, 15*time.Second, "west", "south")
+			w.Leads("east", a, 15*time.Second, all...)
+			w.Leads("west", b, 15*time.Second, "west", "south")
 			ja, jb := w.keeps("east", a), w.keeps("west", b)
 			next, _ := newUser(w, "second")
 			w.rotate("east", w.kubeconfigFor("east", next))
@@ -73,8 +73,8 @@ func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T)
 			// The watches have moved too: an edit is still seen.
 			key := w.sealKey()
 			ja.missedNone()
-			r, err := w.record(a)
-			w.must(err)
+			r, err := w.Record(a)
+			w.Must(err)
 			w.spoil("east", a, key, r.Status.Epoch, edits["no seal"])
 			w.unmoved(r)
 			jb.check()
@@ -84,26 +84,20 @@ func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T)
 }
 
 func TestAKubeconfigWithAnotherAddressIsUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T) {
-	w := newWorld(t, three)
-	w.timings = patient
-	a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
-	w.policy("p", a, b)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
-	w.leads("west", b, 15*time.Second, "west", "south")
+	t.Parallel()
+	w, a, b, _ := eastAndWestLead(t, patient)
 	ja, jb := w.keeps("east", a), w.keeps("west", b)
 
-	other, err := proxy.New(shared.Member("east").Proxy().Target())
-	w.must(err)
+	other, err := proxy.New(w.Servers.Member("east").Proxy().Target())
+	w.Must(err)
 	t.Cleanup(func() { _ = other.Close() })
-	cfg := shared.Member("east").AdminConfig()
+	cfg := w.Servers.Member("east").AdminConfig()
 	cfg.Host = "https://" + other.Addr()
 	content, err := fleet.Kubeconfig("east", cfg)
-	w.must(err)
+	w.Must(err)
 	begin := time.Now()
 	w.rotate("east", content)
-	w.eventually("the other address is used", 2*w.renew(), func() error {
+	w.Eventually("the other address is used", 2*w.renew(), func() error {
 		if other.Stats().Connections < 2 {
 			return fmt.Errorf("%d connections, want those of watches and of renewals", other.Stats().Connections)
 		}
@@ -111,21 +105,21 @@ func TestAKubeconfigWithAnotherAddressIsUsedWithinTwoRenewalsAndNoneIsMissed(t *
 	})
 	t.Logf("the other address is used after %v", time.Since(begin))
 	ja.grow(1)
-	shared.Member("east").Proxy().BlackHole() // the old way is gone
+	w.Servers.Member("east").Proxy().BlackHole() // the old way is gone
 	ja.grow(3)
 	ja.missedNone()
 	jb.check()
 }
 
 func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"west": "50", "south": "10"})
 	a := w.namespace("a", all...)
-	w.policy("p", a)
+	w.Policy("p", a)
 	first, revoke := w.user("east", "first")
 	w.addCluster("east", "100", w.kubeconfigFor("east", first))
-	w.released()
 	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
+	epoch := w.Leads("east", a, 15*time.Second, all...)
 	next, _ := w.user("east", "second")
 	j := w.keeps("east", a)
 	j.grow(2)
@@ -134,23 +128,19 @@ func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.
 	j.grow(2) // by the second user: the first may not
 	w.awaitEligible("east", a)
 	// A renewal that came in between was refused, and may have begun a replacement. The term goes on all the same.
-	if now := w.leads("east", a, 15*time.Second, all...); now != epoch {
+	if now := w.Leads("east", a, 15*time.Second, all...); now != epoch {
 		t.Errorf("east leads in epoch %d, want %d still", now, epoch)
 	}
 	w.keeps("east", a).check()
 }
 
 func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	j := w.keeps("east", a)
 	_, ca, _ := muteServer(t)
-	stranger, err := shared.Member("east").UserConfig("nobody")
-	w.must(err)
+	stranger, err := w.Servers.Member("east").UserConfig("nobody")
+	w.Must(err)
 	tests := map[string]struct {
 		spoil  func()
 		reason reason.Reason
@@ -164,8 +154,7 @@ func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			inner := *w
-			inner.t = t
+			inner := w.on(t)
 			test.spoil()
 			inner.awaitEvent("east", test.reason, append(test.words, "the last good kubeconfig stays in use")...)
 			j.grow(2)
@@ -177,14 +166,10 @@ func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 }
 
 func TestADeletedSecretCostsNoLeadershipAndIsReported(t *testing.T) {
-	w := newWorld(t, three)
-	a := w.namespace("a", all...)
-	w.policy("p", a)
-	w.released()
-	w.startHub()
-	w.leads("east", a, 15*time.Second, all...)
+	t.Parallel()
+	w, a, _ := eastLeads(t)
 	j := w.keeps("east", a)
-	w.must(w.hub.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.fleet, Name: "east-kubeconfig"}}))
+	w.Must(w.Hub.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "east-kubeconfig"}}))
 	w.awaitEvent("east", reason.NoKubeconfig, "Secret east-kubeconfig", "the last good kubeconfig stays in use")
 	j.grow(2)
 	w.awaitEligible("east", a)
@@ -193,19 +178,14 @@ func TestADeletedSecretCostsNoLeadershipAndIsReported(t *testing.T) {
 }
 
 func TestAKubeconfigThatLeadsToAnotherClusterCostsTheLeadershipInOrder(t *testing.T) {
-	w := newWorld(t, three)
-	a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
-	w.policy("p", a, b)
-	w.released()
-	w.startHub()
-	epoch := w.leads("east", a, 15*time.Second, all...)
-	w.leads("west", b, 15*time.Second, "west", "south")
+	t.Parallel()
+	w, a, b, epoch := eastAndWestLead(t, fast)
 	j, last := w.keeps("west", b), w.follow("east", a)
 	w.rotate("east", w.kubeconfig("west"))
 	w.awaitUnfit("east", a, reason.WrongCluster, "correct the kubeconfig")
 	w.handedOver(a, "west", epoch, last, "west", "south")
 	w.rotate("east", w.kubeconfig("east"))
 	w.awaitEligible("east", a)
-	w.leads("west", a, soon, all...)
+	w.Leads("west", a, soon, all...)
 	j.check()
 }

@@ -17,17 +17,17 @@ import (
 
 // kubeconfig is that of a member's administrator, through its proxy.
 func (w *world) kubeconfig(member string) []byte {
-	w.t.Helper()
-	content, err := shared.Member(member).ProxiedKubeconfig()
-	w.must(err)
+	w.T.Helper()
+	content, err := w.Servers.Member(member).ProxiedKubeconfig()
+	w.Must(err)
 	return content
 }
 
 // kubeconfigFor turns a configuration of a member into a kubeconfig through its proxy.
 func (w *world) kubeconfigFor(member string, cfg *rest.Config) []byte {
-	w.t.Helper()
-	content, err := fleet.Kubeconfig(member, shared.Member(member).ViaProxy(cfg))
-	w.must(err)
+	w.T.Helper()
+	content, err := fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg))
+	w.Must(err)
 	return content
 }
 

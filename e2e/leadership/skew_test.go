@@ -36,14 +36,14 @@ func (c *wrongClock) set(off time.Duration) { c.off.Store(int64(off)) }
 
 // clockOf puts such a proxy in front of a member and returns a kubeconfig that leads to it.
 func (w *world) clockOf(member string) (*wrongClock, []byte) {
-	w.t.Helper()
-	cfg, err := shared.Member(member).ServiceAccountConfig(w.t.Context(), w.system(), "hub", []rbacv1.PolicyRule{
+	w.T.Helper()
+	cfg, err := w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, "hub", []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
 	})
-	w.must(err)
+	w.Must(err)
 	server, err := url.Parse(cfg.Host)
-	w.must(err)
+	w.Must(err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cfg.CAData)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
@@ -59,7 +59,7 @@ func (w *world) clockOf(member string) (*wrongClock, []byte) {
 	})
 	s.EnableHTTP2 = true
 	s.StartTLS()
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
 		transport.CloseIdleConnections()
@@ -68,7 +68,7 @@ func (w *world) clockOf(member string) (*wrongClock, []byte) {
 		Host: s.URL, BearerToken: cfg.BearerToken,
 		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})},
 	})
-	w.must(err)
+	w.Must(err)
 	return c, kubeconfig
 }
 
@@ -77,6 +77,7 @@ func (w *world) clockOf(member string) (*wrongClock, []byte) {
 const letOff = 40 * time.Second
 
 func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		off   time.Duration
 		words string
@@ -89,19 +90,18 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
 			clock, kubeconfig := w.clockOf("east")
 			w.addCluster("east", "100", kubeconfig)
-			w.released()
 			ns := w.namespace("a", "east", "west", "south")
-			w.policy("clocks", ns)
+			w.Policy("clocks", ns)
 			w.startHub()
-			epoch := w.leads("east", ns, soon, "east", "west", "south")
+			epoch := w.Leads("east", ns, soon, "east", "west", "south")
 			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 
 			last := w.follow("east", ns)
 			clock.set(tc.off)
 			w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of the API server is ", tc.words, "maxClockSkew is 250ms")
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
-			r, err := w.record(ns)
-			w.must(err)
+			r, err := w.Record(ns)
+			w.Must(err)
 			if bound := last().Add(fastDuration + fastSkew + tc.more); r.Status.AcquireTime.Time.Before(bound) {
 				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Status.AcquireTime, bound)
 			}
@@ -115,8 +115,8 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 
 			led := w.keeps("west", ns)
 			clock.set(0)
-			w.eventually("east may lead again", letOff, func() error {
-				c, err := w.candidate(ns, "east")
+			w.Eventually("east may lead again", letOff, func() error {
+				c, err := w.Candidate(ns, "east")
 				if err == nil && !c.Eligible {
 					err = fmt.Errorf("%+v", c)
 				}
@@ -130,6 +130,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 
 // If all clocks are off, it is the hub's that is: nobody loses anything for that.
 func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, nil)
 	var clocks []*wrongClock
 	for name, priority := range map[string]string{"east": "100", "west": "50"} {
@@ -137,20 +138,19 @@ func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
 		w.addCluster(name, priority, kubeconfig)
 		clocks = append(clocks, clock)
 	}
-	w.released()
 	ns := w.namespace("a", "east", "west")
-	p := newPolicy(w.fleet, "clocks", ns)
+	p := w.NewPolicy("clocks", ns)
 	p.Spec.Timings.LeaseDurationSeconds = 15 // so that one is not gone before the other is measured
-	w.must(w.hub.Create(t.Context(), p))
+	w.Must(w.Hub.Create(t.Context(), p))
 	w.startHub()
-	epoch := w.leads("east", ns, soon, "east", "west")
+	epoch := w.Leads("east", ns, soon, "east", "west")
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 	for _, clock := range clocks {
 		clock.set(5 * time.Second)
 	}
 	w.awaitUnfit("east", ns, reason.ClockSkewed)
 	w.awaitUnfit("west", ns, reason.ClockSkewed)
-	if after := w.leads("east", ns, soon, "east", "west"); after != epoch {
+	if after := w.Leads("east", ns, soon, "east", "west"); after != epoch {
 		t.Errorf("east leads in epoch %d, was %d", after, epoch)
 	}
 	w.keeps("east", ns).check()
@@ -159,15 +159,15 @@ func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
 // hostClock keeps the Lease of a host of a member renewed by a clock that is off, as its kubelet
 // would, until the test ends.
 func (w *world) hostClock(member, host string, off time.Duration) {
-	w.t.Helper()
-	ctx, cancel := context.WithCancel(w.t.Context())
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.T.Context())
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: host},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(host), LeaseDurationSeconds: ptr.To[int32](40)},
 	}
 	stamp := func() { l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(off))) }
 	stamp()
-	w.must(w.member(member).Create(ctx, l))
+	w.Must(w.Members[member].Create(ctx, l))
 	done := make(chan error, 1)
 	go func() {
 		tick := time.NewTicker(500 * time.Millisecond)
@@ -180,31 +180,31 @@ func (w *world) hostClock(member, host string, off time.Duration) {
 			case <-tick.C:
 			}
 			stamp()
-			if err := w.member(member).Update(ctx, l); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+			if err := w.Members[member].Update(ctx, l); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
 				done <- err
 				return
 			}
 		}
 	}()
-	w.t.Cleanup(func() {
+	w.T.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.t.Errorf("the Lease of host %s: %v", host, err)
+			w.T.Errorf("the Lease of host %s: %v", host, err)
 		}
-		w.must(w.member(member).Delete(context.Background(), l))
+		w.Must(w.Members[member].Delete(context.Background(), l))
 	})
 }
 
 func TestAHostWhoseClockIsOffKeepsItsClusterFromLeading(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
 	w.hostClock("east", "machine-1", 0)
 	w.hostClock("east", "machine-2", 5*time.Second)
 	w.hostClock("west", "machine-3", 0)
-	w.released()
 	ns := w.namespace("a", "east", "west")
-	w.policy("clocks", ns)
+	w.Policy("clocks", ns)
 	w.startHub()
 	w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of host machine-2 is ", "ahead of the hub's")
-	w.leads("west", ns, soon, "west")
+	w.Leads("west", ns, soon, "west")
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionFalse, string(reason.ClockSkewed), "east (host machine-2)")
 }

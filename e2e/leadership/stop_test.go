@@ -14,6 +14,7 @@ const atOnce = 6 * time.Second
 // TestAHubWithMuchToDoStopsAtOnce stops hubs in the midst of their work, because what they
 // give up in order is what their successors need not wait for.
 func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, three)
 	for i := range 60 {
 		w.namespace(fmt.Sprintf("n%d", i), all...)
@@ -22,10 +23,9 @@ func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
 		t.Run(fmt.Sprintf("round %d", i), func(t *testing.T) {
 			w := newWorld(t, three)
 			w.policyBySelector("p", &metav1.LabelSelector{})
-			w.released()
 			w.startHub()
-			w.leads("east", "default", 15*time.Second, "east")
-			within(t, "the hub stops in", took(w.stop), atOnce)
+			w.Leads("east", "default", 15*time.Second, "east")
+			within(t, "the hub stops in", took(w.StopHub), atOnce)
 		})
 	}
 }
