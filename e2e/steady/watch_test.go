@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,7 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -105,20 +106,15 @@ func (c *changes) add(seen change) {
 }
 
 // intact fails the test if a watch has ended: then silence means nothing.
-func (c *changes) intact(t *testing.T) {
+func (c *changes) intact(t drill.TB) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, err := range c.broken {
-		t.Error(err)
-	}
-	if len(c.broken) > 0 {
-		t.FailNow()
-	}
+	drill.Must(t, errors.Join(c.broken...))
 }
 
 // follow collects the events of a watch until the test is over.
-func (c *changes) follow(t *testing.T, server string, resource schema.GroupResource, w watch.Interface) {
+func (c *changes) follow(t drill.TB, server string, resource schema.GroupResource, w watch.Interface) {
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		w.Stop()
@@ -145,7 +141,7 @@ func (c *changes) read(server string, resource schema.GroupResource, w watch.Int
 }
 
 // quiet waits until nothing has been seen for a while.
-func (c *changes) quiet(t *testing.T, since time.Time, span, within time.Duration) {
+func (c *changes) quiet(t drill.TB, since time.Time, span, within time.Duration) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, within, true, func(context.Context) (bool, error) {
 		last := c.last()
@@ -163,25 +159,19 @@ func (c *changes) quiet(t *testing.T, since time.Time, span, within time.Duratio
 // silent fails the test for everything that is seen in a span of time that begins now, and
 // tells what the hub's events say about it.
 func (w *world) silent(c *changes, span time.Duration) {
-	w.t.Helper()
+	w.T.Helper()
 	begin := c.count()
-	over := time.NewTimer(span)
-	defer over.Stop()
-	select {
-	case <-over.C:
-	case <-w.t.Context().Done():
-		w.t.Fatal(w.t.Context().Err())
-	}
-	c.intact(w.t)
+	w.Must(process.Pass(w.T.Context(), span))
+	c.intact(w.T)
 	if seen := c.after(begin); len(seen) > 0 {
-		w.t.Errorf("%d changes in %v of what should be silence:\n%s%s", len(seen), span, lines(seen), w.told())
+		w.T.Errorf("%d changes in %v of what should be silence:\n%s%s", len(seen), span, lines(seen), w.told())
 	}
 }
 
 // told is what the hub's events say, oldest first.
 func (w *world) told() string {
 	list := &eventsv1.EventList{}
-	if err := w.hub.List(w.t.Context(), list, client.InNamespace(fleetNamespace)); err != nil {
+	if err := w.Hub.List(w.T.Context(), list, client.InNamespace(drill.FleetNamespace)); err != nil {
 		return err.Error()
 	}
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
@@ -202,7 +192,7 @@ func lines(cs []change) string {
 
 // watchAllBut watches, on all servers, everything that can be watched but one resource,
 // and returns what that is.
-func watchAllBut(t *testing.T, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
+func watchAllBut(t drill.TB, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
 	t.Helper()
 	c := &changes{}
 	watched := map[string][]schema.GroupResource{}
@@ -222,7 +212,7 @@ func watchAllBut(t *testing.T, f *fleet.Fleet, not schema.GroupResource) (*chang
 }
 
 // watchable lists what a server lets one list and watch, each in its preferred version.
-func watchable(t *testing.T, s *fleet.Server) []schema.GroupVersionResource {
+func watchable(t drill.TB, s *fleet.Server) []schema.GroupVersionResource {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(s.AdminConfig())
 	if err != nil {
@@ -245,7 +235,7 @@ func watchable(t *testing.T, s *fleet.Server) []schema.GroupVersionResource {
 }
 
 // watchMetadata follows the metadata of all objects of a resource, from now on.
-func (c *changes) watchMetadata(t *testing.T, s *fleet.Server, resource schema.GroupVersionResource) error {
+func (c *changes) watchMetadata(t drill.TB, s *fleet.Server, resource schema.GroupVersionResource) error {
 	config := s.AdminConfig()
 	config.WarningHandler = rest.NoWarnings{} // of deprecated types
 	client, err := metadata.NewForConfig(config)
@@ -267,7 +257,7 @@ func (c *changes) watchMetadata(t *testing.T, s *fleet.Server, resource schema.G
 }
 
 // watchLeases follows all Leases of all servers, from now on.
-func watchLeases(t *testing.T, f *fleet.Fleet) *changes {
+func watchLeases(t drill.TB, f *fleet.Fleet) *changes {
 	t.Helper()
 	c := &changes{}
 	for _, s := range f.Servers() {
@@ -276,7 +266,7 @@ func watchLeases(t *testing.T, f *fleet.Fleet) *changes {
 	return c
 }
 
-func (c *changes) watchLeases(t *testing.T, s *fleet.Server) {
+func (c *changes) watchLeases(t drill.TB, s *fleet.Server) {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(s.AdminConfig())
 	if err != nil {
