@@ -74,7 +74,6 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 }
 
 func TestARestartOfTheHubChangesNoLeader(t *testing.T) {
-	t.Parallel()
 	w, a, epoch := eastLeads(t)
 	w.StopHub()
 	w.startHub()

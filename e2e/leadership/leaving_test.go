@@ -123,7 +123,6 @@ func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
 }
 
 func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
-	t.Parallel()
 	tests := map[string]struct {
 		goes           func(w *world, cluster string)
 		restart, stays bool

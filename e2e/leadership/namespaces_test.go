@@ -198,7 +198,6 @@ func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
 }
 
 func TestNamespacesOfTheSystemAndTheHubsOwnMatchNoSelector(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, three)
 	a := w.namespace("a", all...)
 	// A member may have a namespace of the name in which the hub runs.

@@ -146,7 +146,6 @@ func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 }
 
 func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.T) {
-	t.Parallel()
 	for name, restart := range map[string]bool{"by the same hub": false, "by a hub that was restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, three)

@@ -161,7 +161,6 @@ func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit
 }
 
 func TestACopyThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
-	t.Parallel()
 	w, a, epoch := eastLeads(t)
 	key := w.sealKey()
 	before, err := w.Record(a)

@@ -14,7 +14,6 @@ const atOnce = 6 * time.Second
 // TestAHubWithMuchToDoStopsAtOnce stops hubs in the midst of their work, because what they
 // give up in order is what their successors need not wait for.
 func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, three)
 	for i := range 60 {
 		w.namespace(fmt.Sprintf("n%d", i), all...)
