@@ -31,7 +31,7 @@ const fleets = 2
 
 var all = []string{"east", "west", "south"}
 
-// TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own. 
+// TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own.
 // Tests are parallel but for two sorts, which run first. A test that restarts its hub: under the fast profile the next hub
 // has less than 3 s for its first renewal. A test that manages every namespace: it would manage what others left behind.
 func TestMain(m *testing.M) {
