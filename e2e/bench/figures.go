@@ -1,14 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/drill"
 )
 
 // The keys of out/bench.json.
@@ -112,17 +111,7 @@ func (f figures) write(file string, chosen []measurement) error {
 			all[key] = &v
 		}
 	}
-	raw, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+	return drill.WriteReport(file, all)
 }
 
 // quantile returns the least of the values that is not exceeded by a share q of them. There must be some.

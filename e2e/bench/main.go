@@ -18,16 +18,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/leasecast/leasecast/e2e/drill"
 )
@@ -114,25 +108,12 @@ type bench struct {
 }
 
 func main() {
+	const name = "bench"
 	if args := os.Args[1:]; len(args) > 0 && (args[0] == candidateArg || args[0] == readerArg) {
-		exit(func(ctx context.Context) error { return runChild(ctx, args) })
+		drill.Run(name, func(ctx context.Context) error { return runChild(ctx, args) })
 	}
-	// The libraries' complaints about servers that we break on purpose help nobody.
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	exit(func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
-}
-
-// exit runs the program until it is done or interrupted, and ends the process.
-func exit(program func(context.Context) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := program(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	drill.Quiet()
+	drill.Run(name, func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 // parse reads the command line.

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -148,19 +145,7 @@ func relative(b drill.Breach, began time.Duration) drill.Breach {
 	return b
 }
 
-func (r *report) write(file string) error {
-	raw, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}
+func (r *report) write(file string) error { return drill.WriteReport(file, r) }
 
 // summary is for the end of a run.
 func (r *report) summary() string {

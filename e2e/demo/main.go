@@ -13,14 +13,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
-
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/leasecast/leasecast/e2e/drill"
 )
@@ -34,16 +28,8 @@ const startLimit = 5 * time.Minute
 var errInterrupted = errors.New("interrupted")
 
 func main() {
-	// The libraries' complaints about servers that we break on purpose help nobody.
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
+	drill.Quiet()
+	drill.Run("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 func run(ctx context.Context, args []string) error {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -60,19 +58,7 @@ func report(r result, verdicts []drill.Verdict) file {
 }
 
 // write writes the file.
-func (f file) write() error {
-	raw, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(outDir, 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(resultFile(), append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}
+func (f file) write() error { return drill.WriteReport(resultFile(), f) }
 
 // flaws says what in the result makes the demo fail: what the guestbooks did, whatever the scenes
 // thought of it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -152,10 +151,7 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_ = first.cmd.Wait()
+	drill.Must(t, first.Kill())
 	second := start(t, cfg, "second", ns, "-register="+ns)
 	await(t, "the second acts", second.acted(names, 1))
 	all, err := registrations(t.Context(), ns)
@@ -243,10 +239,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	if err != nil || len(before) != 1 {
 		t.Fatal(len(before), err)
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) })
+	drill.Must(t, p.Pause())
 	var last lease.Registration
 	await(t, "its registration has run out", func(ctx context.Context) (err error) {
 		if last, err = registration(ctx, ns); err == nil && clocks.Now().Wall.Before(last.Until().Add(time.Second)) {
@@ -255,9 +248,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 		return err
 	})
 	over := clocks.Now().Boot
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	drill.Must(t, p.Resume())
 	var renewed time.Time
 	await(t, "it has registered anew", func(ctx context.Context) error {
 		all, err := registrations(ctx, ns)

@@ -73,9 +73,12 @@ func (p *Process) Log() string { return p.log }
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.end }
 
+// InOrder reports whether the process ended with exit status 0. Call it after [Process.Ended].
+func (p *Process) InOrder() bool { return p.how == nil }
+
 // How says how the process ended. Call it after [Process.Ended].
 func (p *Process) How() string {
-	if p.how == nil {
+	if p.InOrder() {
 		return "without an error"
 	}
 	return p.how.Error()
