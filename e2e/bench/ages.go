@@ -26,8 +26,8 @@ type standing struct {
 
 func newAges(limit time.Duration) *ages { return &ages{limit: limit, last: map[string]standing{}} }
 
-// take takes in what was seen since the last call.
-func (a *ages) take(seen []drill.Sighting[*coordinationv1.Lease]) {
+// add adds the sightings since the last call.
+func (a *ages) add(seen []drill.Sighting[*coordinationv1.Lease]) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)
 		if s.Gone || !c.LeadsHere() {
@@ -41,7 +41,7 @@ func (a *ages) take(seen []drill.Sighting[*coordinationv1.Lease]) {
 // stampGrain is more than the error of a stamp that is put on the boot clock, and less than any interval between two.
 const stampGrain = 10 * time.Millisecond
 
-// renewed takes in a copy that a watch showed at an instant.
+// renewed adds a sighting at an instant of a Lease that names its member.
 func (a *ages) renewed(namespace string, now standing, at time.Duration) {
 	before, known := a.last[namespace]
 	if known && before.epoch != now.epoch {
@@ -61,7 +61,7 @@ func (a *ages) renewed(namespace string, now standing, at time.Duration) {
 	}
 }
 
-// end takes in that a term is over.
+// end counts the end of a term.
 func (a *ages) end(namespace string) {
 	if _, known := a.last[namespace]; known {
 		delete(a.last, namespace)

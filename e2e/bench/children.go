@@ -36,7 +36,7 @@ const (
 	peerRetry    = 2 * time.Second
 )
 
-// child is what a process is told on its command line.
+// child is the command line of a child process.
 type child struct {
 	kubeconfig, identity, lease, namespaces, changes string
 }
@@ -116,7 +116,7 @@ func elect(ctx context.Context, config *rest.Config, c child, w *changeWriter) e
 		}
 		all.Go(func() {
 			if process.Pass(ctx, rand.N(peerRetry)) == nil {
-				failed[i] = stand(ctx, lock, namespace, w)
+				failed[i] = campaign(ctx, lock, namespace, w)
 			}
 		})
 	}
@@ -124,8 +124,8 @@ func elect(ctx context.Context, config *rest.Config, c child, w *changeWriter) e
 	return errors.Join(failed...)
 }
 
-// stand stands for election until ctx ends. Who loses leadership stands again.
-func stand(ctx context.Context, lock resourcelock.Interface, namespace string, w *changeWriter) error {
+// campaign takes part in the election until ctx ends. A candidate that loses leadership takes part again.
+func campaign(ctx context.Context, lock resourcelock.Interface, namespace string, w *changeWriter) error {
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, Name: namespace,

@@ -196,9 +196,9 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAges(10 * time.Second)
-			a.take(leads[:1])
-			a.take(leads[1:])
-			a.take([]drill.Sighting[*coordinationv1.Lease]{c.then})
+			a.add(leads[:1])
+			a.add(leads[1:])
+			a.add([]drill.Sighting[*coordinationv1.Lease]{c.then})
 			if len(a.all) == 0 || a.all[0] != 6*time.Second || a.missed != c.missed {
 				t.Errorf("ages %v, %d missed; want 6s first, %d missed", a.all, a.missed, c.missed)
 			}
@@ -247,6 +247,6 @@ func TestCommandLine(t *testing.T) {
 	}
 	want := child{kubeconfig: "k", identity: "i", lease: "l", namespaces: "a,b", changes: "c"}
 	if got, err := parseChild(want.args(candidateArg)); err != nil || got != want {
-		t.Errorf("a child is told %+v, %v; want %+v", got, err, want)
+		t.Errorf("a child gets %+v, %v; want %+v", got, err, want)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // Our side of the comparison: the same clusters and namespaces, the same duration of a lease. The fault is the
 // same too, but takes away more here, because more of it runs in the clusters: the API server of the cluster that leads
-// is stopped where it stands, so that the hub gets no answer and no refusal, and the reader in that cluster is killed.
+// is paused, so that the hub gets no answer and no refusal, and the reader in that cluster is killed.
 // A namespace has its next leader at the instant at which the reader in another cluster may act.
 
 // readerRules are what the member library needs for one watch of everything.

@@ -20,7 +20,7 @@ import (
 
 // What people do today: one API server in the middle, a Lease there for every namespace, and in each cluster a process
 // with a candidate for each of them. It is compared with Leasecast under the same fault: the cluster that leads
-// everywhere is gone from one instant to the next, and nobody is told. Of the peer that takes away the candidate
+// everywhere is gone from one instant to the next, and nobody learns of it. Of the peer that takes away the candidate
 // process only, which is all of it that runs in that cluster.
 
 // clusters take part on either side. The first one leads first.

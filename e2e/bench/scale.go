@@ -87,7 +87,7 @@ func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
 		u.cores += now.cores * part.Seconds() / b.sizes.scaleFor.Seconds()
 		u.rssMiB = max(u.rssMiB, now.rssMiB)
 		for cluster, w := range s.watches {
-			s.followed[cluster].take(w.Take())
+			s.followed[cluster].add(w.Take())
 		}
 		all, missed := s.sum()
 		b.say(fmt.Sprintf("%s to go: the hub takes %.3f cores and %.0f MiB; %d renewals, %d missed", left-part, now.cores, now.rssMiB, len(all), missed))

@@ -81,7 +81,7 @@ func (st *stage) pauseProcess(ctx context.Context, a *Applied, k *process.Keeper
 	}
 	err = process.Pass(ctx, a.For)
 	a.Woke = drill.Now().Boot
-	a.saw(true, "process %d stood still", p.PID())
+	a.saw(true, "process %d was paused", p.PID())
 	select {
 	case <-p.Ended():
 		return err

@@ -90,7 +90,7 @@ func operations(calls map[string][]history.Call, since time.Duration) map[string
 }
 
 // linearizable checks the history of each register. wrong says, for each of the namespaces for which no order explains it, or
-// none was found in time, what stands at the end of its shortest beginning that is wrong. The histories begin at since:
+// none was found in time, the last call of its shortest wrong beginning. The histories begin at since:
 // what had returned before that is not among the calls. They end at an instant before they were collected: of what came
 // later, one reader may have told already and another not yet.
 func linearizable(calls map[string][]history.Call, since, end time.Duration) (checked int, wrong []string) {

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// floor is how long a namespace may be without a leader once all faults have ended, by the protocol: a new tenure of the
-	// hub after h, and what the one before may have sent until then.
+	// floor is how long the protocol may leave a namespace without a leader after the last fault. A hub is elected after
+	// h, and then waits for all that its predecessor may have sent until then.
 	floor = 6*time.Second + 3*time.Second + 250*time.Millisecond
-	// slack is what comes on top: a replica of the hub that has lost its tenure ends, another starts, client-go's elector looks
-	// every 1 to 2.2 seconds, dead connections are found out, on a machine of two cores that does other things too.
+	// slack is what a busy machine of two cores adds. A replica that has lost the election exits, and another one starts.
+	// client-go's elector looks every 1 to 2.2 seconds. Dead connections must be detected.
 	slack = 10 * time.Second
 	// healing bounds the wait until the hub says of every cluster that it may be chosen: no namespace waits for that.
 	healing = 90 * time.Second

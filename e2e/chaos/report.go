@@ -67,7 +67,7 @@ func newReport() *report { return &report{ByKind: map[Kind]tally{}, Failed: []st
 
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
-// add takes in an outcome. timeline is the file of its timeline, if there is one.
+// add counts an outcome. timeline is the file of its timeline, if there is one.
 func (r *report) add(o *Outcome, timeline string) {
 	r.Schedules++
 	entry := run{

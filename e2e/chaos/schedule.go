@@ -47,7 +47,7 @@ const (
 	grid      = 100 * time.Millisecond
 )
 
-// Leader stands for a member that is known only when a schedule is played.
+// Leader is the target of a fault that hits whichever member leads when the schedule is played.
 const Leader = "leader"
 
 // Fault is one fault of a schedule.

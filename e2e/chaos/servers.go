@@ -48,7 +48,7 @@ func pauseFor(ctx context.Context, a *Applied, pid int, pause, resume func() err
 	if err := pause(); err != nil {
 		return err
 	}
-	a.saw(true, "process %d stood still", pid)
+	a.saw(true, "process %d was paused", pid)
 	return errors.Join(process.Pass(ctx, a.For), resume())
 }
 
@@ -92,7 +92,7 @@ func (st *stage) client(server string) client.Client {
 	return st.d.MemberClient(server)
 }
 
-// version asks etcd where its versions stand.
+// version asks etcd for its latest resourceVersion.
 func version(ctx context.Context, c client.Client) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -5,7 +5,7 @@
 //	go run ./e2e/demo up      starts the same fleet and leaves it running; kubeconfigs in out/
 //	go run ./e2e/demo down    stops that fleet
 //
-// It exits with 1 if two clusters ever acted at once, or if a change that must come does not.
+// It exits with 1 if two clusters ever acted at once, or if a change of leader does not come.
 package main
 
 import (

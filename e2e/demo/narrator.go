@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/drill"
 )
 
-// narrator tells what happens while it happens, and remembers the headlines for the timeline.
+// narrator prints what happens while it happens, and keeps the headlines for the timeline.
 type narrator struct {
 	zero time.Duration // boot reading of the demo's start
 

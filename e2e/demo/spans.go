@@ -69,7 +69,7 @@ func permits(seen []drill.Sighting[*coordinationv1.Lease], namespace string) []s
 	return all
 }
 
-// Cells of a bar, by what is known of the time that they stand for.
+// Cells of a bar. Each is a span of time.
 const (
 	cellNothing = '·'
 	cellMight   = '░'

@@ -90,7 +90,7 @@ func decisions(seen []drill.Sighting[*v1alpha1.NamespaceLeader], since func(time
 	return lines
 }
 
-// step is the time that a column of the bars stands for.
+// step is the time that a column of the bars covers.
 const step = 250 * time.Millisecond
 
 // bars draws each namespace and member, below a ruler and the marks of what the demo did, from just before the

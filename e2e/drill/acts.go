@@ -11,20 +11,19 @@ import (
 	"github.com/leasecast/leasecast/e2e/lines"
 )
 
-// Act is one act of a guestbook process: a closed interval on the boot clock. The act itself lies
-// within it.
+// Act is one act of a guestbook process. Begin and End are a closed interval on the boot clock around it.
 type Act struct {
 	Cluster, Namespace, Object string
 	// Epoch is the term that the process believed to act in.
 	Epoch int64
-	// Begin and End are boot readings. End is Unfinished while there is no word of the end.
+	// Begin and End are boot readings. End is Unfinished until the log contains the end.
 	Begin, End time.Duration
 	// What was done, and how it went: acts.OK or an error. Result is empty while unfinished.
 	What, Result string
 }
 
-// Unfinished is the End of an act of which only the beginning is known: it may go on for ever. A
-// process that was killed leaves such acts; see [Guestbook.Kill].
+// Unfinished is the End of an act whose end is not logged: it may go on for ever. A killed process
+// leaves such acts; see [Guestbook.Kill].
 const Unfinished = time.Duration(1<<63 - 1)
 
 // ActLog follows the act log of one process. It is safe for concurrent use.
@@ -51,7 +50,7 @@ func (l *ActLog) Acts() ([]Act, error) {
 	return slices.DeleteFunc(slices.Clone(l.acts), func(a Act) bool { return a.Result == acts.NotBegun }), nil
 }
 
-// Ended takes in that the process was gone at the instant: what it had begun ended no later.
+// Ended ends all open acts at the instant: the process was gone by then.
 func (l *ActLog) Ended(at time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // KustomizeVariable is the environment variable that names the kustomize program.
 const KustomizeVariable = "KUSTOMIZE"
 
-// Programs are what a drill runs beside the control planes.
+// Programs are the programs that a drill runs beside the control planes.
 type Programs struct {
 	Hub, Guestbook string
 	kustomize      string

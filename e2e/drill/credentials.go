@@ -15,7 +15,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
-// tokenLife is how long a fleet that was left running can be used: nobody renews tokens here.
+// tokenLife bounds the use of a fleet that runs on, because nothing renews its tokens.
 const tokenLife = 30 * 24 * time.Hour
 
 // accountConfig is for acting as a service account that exists, by a token of the TokenRequest API,

@@ -1,28 +1,35 @@
-// Package drill puts the whole on stage: a fleet of real control planes, a hub process under the
-// RBAC of config/, and a guestbook process in every member. Then it judges what the guestbooks really did.
-// The demo, the benchmark and integration tests stand on it.
+// Package drill runs the whole product on one machine and judges what it does. Every test, drill and benchmark below
+// e2e/ that needs a hub uses it.
 //
 //	d, err := drill.Start(ctx, drill.Options{...})
 //	...
 //	d.Fleet.Member("east").Pause()                       // a fault
-//	first, err := d.AwaitAct(ctx, time.Minute, ...)      // its effect, seen in what a guestbook did
-//	verdict := drill.Judge(acts)                         // did two clusters ever act at once?
+//	first, err := d.AwaitAct(ctx, time.Minute, ...)      // its effect, in what a guestbook did
+//	verdicts := drill.Judge(acts)                        // did two clusters ever act at once?
 //	d.Stop()
+//
+// # Two ways to run a hub
+//
+// A [Drill] runs a hub process under the RBAC of config/ and a guestbook process in every member, on a fleet of real
+// control planes. Tests get one by [New], a package by [Main], a program by [Start].
+//
+// A [World] runs a hub in the test's own process and no guestbook. Many tests use one fleet, one after the other: each
+// has a fleet namespace and a hub of its own.
 //
 // # Time
 //
-// All instants are readings of the boot clock of this machine ([Now]), which every process of a
-// drill shares. Stamps are the hub's wall clock; [BootOf] puts them on the boot clock.
+// Each instant is a reading of the boot clock of this machine ([Now]), which all processes share. The renewTime of a
+// Lease is the hub's wall clock; [BootOf] converts it.
 //
-// # What is judged
+// # Judging
 //
-// Nothing that the hub says about itself. A guestbook writes a line before each act and one after
-// it; [Judge] looks for two clusters that act at once, and for acts of a term after a later term has begun
-// to act. Stamps are read from the members' Leases, by watches straight at their API servers, so that the
-// floor of a failover ([Floor]) is that of what a reader could have believed.
+// The judge does not rely on what the hub reports. A guestbook writes a line before each act and one after it. [Judge]
+// looks for two clusters that act at once, and for acts of a term after an act of a later term. A [View] watches the
+// members' Leases and the records straight at the API servers. So the floor of a failover ([Floor]) follows from what a
+// reader could have believed.
 //
 // # Processes
 //
-// Hub and guestbooks are separate processes with credentials of their own. Each writes a log
-// into the drill's folder. They end with the drill and, on Linux, when the process that started them dies.
+// Hub and guestbooks are processes with credentials of their own. Each writes a log into the drill's folder. They end
+// with the drill and, on Linux, with the process that started them. [Drill.Keep] restarts those that end.
 package drill

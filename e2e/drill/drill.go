@@ -42,23 +42,22 @@ type Member struct {
 	Namespaces []string
 }
 
-// Options say what to put on stage.
+// Options describe a drill.
 type Options struct {
 	Members []Member
 	// Timings are those of the policy.
 	Timings lease.Timings
 	// ActEvery is the time between two acts of a guestbook that may act. Zero: there are no guestbooks.
 	ActEvery time.Duration
-	// Register has the guestbooks register as readers that say when they have stopped, and the
-	// policy rely on it.
+	// Register has the guestbooks register as readers. They acknowledge a revoked term, and the policy relies on that.
 	Register bool
-	// Dir gets the logs, the act logs and the kubeconfigs of the processes. It is made if need be.
+	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start makes it.
 	Dir string
 	// Audit has the API servers log every write: see [fleet.Server.Writes].
 	Audit bool
 	// AuditReads has them log every request: see [fleet.Server.Requests].
 	AuditReads bool
-	// Progress, if set, is told what happens, a line at a time.
+	// Progress, if set, gets a line for each step.
 	Progress func(line string)
 }
 
@@ -80,8 +79,7 @@ type Drill struct {
 	seconds    []*Second
 }
 
-// Start puts everything on stage and returns when a hub process has been elected; who leads is then not
-// decided yet. ctx bounds the start only. After an error nothing is left running.
+// Start starts everything and returns when a hub process has been elected. Who leads is not decided yet. ctx bounds the start only. After an error nothing is left running.
 func Start(ctx context.Context, o Options) (d *Drill, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}

@@ -15,14 +15,14 @@ const (
 	// TwoAtOnce: two clusters act in one namespace at the same instant. An act fills the closed interval from
 	// the line before it to the line after it, so touching ends count.
 	TwoAtOnce Rule = "two clusters act at once"
-	// AfterSuccessor: an act begins in an epoch below one in which an act has begun already. It is what a leader
-	// does that missed its own end, also when no two acts touch: A B A.
+	// AfterSuccessor: an act begins in an epoch below that of an earlier act. A leader that missed its own end acts so,
+	// also when no two acts touch: A B A.
 	AfterSuccessor Rule = "an act of a term begins after an act of a later term"
 	// OneEpochTwice: two clusters act in the same epoch, so that the epoch fences neither.
 	OneEpochTwice Rule = "two clusters act in one epoch"
 )
 
-// Breach is a pair of acts that must not be. Earlier began first.
+// Breach is a pair of acts that breaks a rule. Earlier began first.
 type Breach struct {
 	Rule           Rule
 	Earlier, Later Act
@@ -54,7 +54,7 @@ type Change struct {
 // Gap is how long nobody acted: negative in a breach.
 func (c Change) Gap() time.Duration { return c.First - c.Last }
 
-// Verdict is what the acts in one namespace show.
+// Verdict sums up the acts in one namespace.
 type Verdict struct {
 	Namespace string
 	Acts      int
@@ -124,7 +124,7 @@ func judge(namespace string, acts []Act) Verdict {
 	return v
 }
 
-// lead takes in who acts next.
+// lead adds the next act to the leaders and changes.
 func (v *Verdict) lead(a Act, longest map[string]Act) {
 	if n := len(v.Leaders); n == 0 {
 		v.Leaders = []string{a.Cluster}

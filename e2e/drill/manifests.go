@@ -49,8 +49,8 @@ func parse(stream []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// apply applies objects on the server side, as kubectl apply --server-side does: first what others
-// stand on.
+// apply applies objects on the server side, as kubectl apply --server-side does. Namespaces and CRDs come
+// first.
 func apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
 	first := func(o *unstructured.Unstructured) int {
 		switch o.GetKind() {

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pollEvery is how often a condition is looked at. What is measured does not depend on it:
-// acts, stamps and faults carry the time at which they happened.
+// pollEvery is how often Await checks a condition. No figure depends on it:
+// acts, Leases and faults carry the time at which they happened.
 const pollEvery = 20 * time.Millisecond
 
-// Await returns when condition returns nil. When that takes longer than limit, or ctx ends, the
-// error says what was waited for and what was missing last.
+// Await returns when condition returns nil. If that takes longer than limit, or ctx ends, the error
+// names what it waited for and the last error of the condition.
 func Await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, limit, true, func(ctx context.Context) (bool, error) {
@@ -30,8 +30,8 @@ func Await(ctx context.Context, limit time.Duration, what string, condition func
 	}
 }
 
-// Stay returns when condition has returned nil for the whole of d, or its first error. A look that
-// has begun before the end of d is waited for.
+// Stay returns nil when condition has returned nil for the whole of d, else its first error. It waits for a call of
+// condition that has begun before the end of d.
 func Stay(ctx context.Context, d time.Duration, what string, condition func(context.Context) error) error {
 	var broken error
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, d, true, func(context.Context) (bool, error) {

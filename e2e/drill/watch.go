@@ -24,7 +24,7 @@ import (
 // syncPatience bounds the wait for the first list of a watch.
 const syncPatience = 30 * time.Second
 
-// Sighting is one version of an object, when a watch straight at the API server showed it.
+// Sighting is one version of an object, and when a watch straight at the API server showed it.
 type Sighting[O client.Object] struct {
 	At     lease.Reading
 	Object O
@@ -32,8 +32,8 @@ type Sighting[O client.Object] struct {
 	Gone bool
 }
 
-// Watch collects every version of the objects of one kind. A break of the watch, as when an API server is
-// killed, may hide versions; a pause only delays them.
+// Watch collects every version of the objects of one kind. When the watch breaks, as when an API server is
+// killed, it may miss versions. A pause only delays them.
 type Watch[O client.Object] struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -108,7 +108,7 @@ func (w *Watch[O]) Seen() []Sighting[O] {
 	return slices.Clip(w.seen)
 }
 
-// Take returns the sightings since the last call and forgets them: for a watch that lasts long.
+// Take returns the sightings since the last call and drops them. Use it for a watch that lasts long.
 func (w *Watch[O]) Take() []Sighting[O] {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,8 +143,8 @@ func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLea
 	return w, nil
 }
 
-// LastStamp returns when, on the boot clock, the last copy was stamped, no later than at the given instant, that a reader of
-// this member could see and that let the member act in the namespace. seen are the sightings in that member.
+// LastStamp returns the latest renewTime, on the boot clock and up to an instant, of a Lease that let a member act in a
+// namespace. seen are the sightings in that member.
 func LastStamp(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration, ok bool) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)

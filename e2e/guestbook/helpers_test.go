@@ -199,7 +199,7 @@ type guestbook struct {
 }
 
 // start runs the guestbook as a user who may work in ns only, until the test is over.
-// Its name stands for the cluster in the act log.
+// The act log gives its name as that of the cluster.
 func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *guestbook {
 	t.Helper()
 	dir := t.TempDir()
@@ -262,7 +262,7 @@ func (p *guestbook) acted(names []string, epoch int64) func(context.Context) err
 	}
 }
 
-// logged is a condition: the text stands in the log of the process.
+// logged is a condition: the log of the process contains the text.
 func (p *guestbook) logged(text string) func(context.Context) error {
 	return func(context.Context) error {
 		log, err := os.ReadFile(p.Log())

@@ -126,7 +126,7 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 		what         string
 		begin, cease func() error
 	}{
-		{"etcd stands still", cluster.PauseEtcd, cluster.ResumeEtcd},
+		{"etcd is paused", cluster.PauseEtcd, cluster.ResumeEtcd},
 		{"the link is dead", nothingFails(cluster.Proxy().BlackHole), nothingFails(cluster.Proxy().Heal)},
 	}
 	for i, f := range faults {
@@ -170,7 +170,7 @@ func nothingFails(f func()) func() error {
 	}
 }
 
-// A member whose API server comes back learns where it stands as soon as it can.
+// A member learns who leads as soon as its API server is back.
 func TestMemberComesBackWithItsAPIServer(t *testing.T) {
 	ns := namespace(t)
 	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})

@@ -90,7 +90,7 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, ns, "", 2, time.Hour)
-	await(t, "the work is told to stop", func(context.Context) error {
+	await(t, "the work is cancelled", func(context.Context) error {
 		if ctx.Err() == nil {
 			return errors.New("it is not")
 		}
@@ -280,7 +280,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	}
 }
 
-// Who registers needs the rights to do so. Without them it says so, and does not lead.
+// Registering needs rights. A process without them logs that and does not lead.
 func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Hour)

@@ -1,5 +1,5 @@
-// Package handover holds the tests of planned changes between clusters whose readers say when they have
-// stopped: real API servers, a hub process under the RBAC of config/, and guestbooks that register.
+// Package handover tests planned changes between clusters whose readers acknowledge a revoked term. It runs real API
+// servers, a hub process under the RBAC of config/, and guestbooks that register.
 package handover
 
 import (
@@ -97,7 +97,7 @@ func (s *stage) changes() []drill.Change {
 	return verdicts[0].Changes
 }
 
-// revoked waits until the record says that the leader was told to stop, and its copy too.
+// revoked waits until the record and the leader's Lease show that the term is revoked.
 func (s *stage) revoked() {
 	s.t.Helper()
 	drill.Must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {

@@ -74,7 +74,7 @@ func (w *world) removeGuard(member string) {
 	})
 }
 
-// incomplete is a Lease that a standing guard refuses to everybody.
+// incomplete is a Lease that the guard refuses to everybody.
 func incomplete() *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: metav1.NamespaceDefault, Name: "incomplete", Labels: map[string]string{v1alpha1.ManagedLabel: "true"},
@@ -139,7 +139,7 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	w.startHub()
 	epoch := w.Leads("south", a, 15*time.Second, "east", "south")
 	j := w.keeps("south", a)
-	w.Eventually("the guard stands", soon, func() error {
+	w.Eventually("the guard is in force", soon, func() error {
 		if err := w.Members["south"].Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
 			return unawaited(err)
 		}

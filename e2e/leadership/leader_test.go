@@ -34,7 +34,7 @@ func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 		t.Errorf("epoch %d after %d", after, before)
 	}
 	w.Servers.Member("east").Proxy().Heal()
-	w.Eventually("east is told", 10*time.Second, func() error {
+	w.Eventually("the Lease in east names west", 10*time.Second, func() error {
 		l, err := w.CopyIn("east", a)
 		if err == nil && *l.Spec.HolderIdentity != "west."+w.Fleet {
 			err = fmt.Errorf("holder %s", *l.Spec.HolderIdentity)

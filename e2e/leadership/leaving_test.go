@@ -93,7 +93,7 @@ func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 		})
 		w.setPriority("south", "10")
 		w.awaitEligible("south", a)
-		w.Eventually("the guard stands", soon, func() error {
+		w.Eventually("the guard is in force", soon, func() error {
 			if err := w.Members["south"].Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
 				return unawaited(err)
 			}

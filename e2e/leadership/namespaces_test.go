@@ -47,7 +47,7 @@ func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
 		w.noCopy(m, only, time.Second)
 	}
 
-	// With its only member lost it has no other leader, and the record says so.
+	// When its only member is lost, the record shows that nobody else can lead.
 	w.Servers.Member("south").Proxy().BlackHole()
 	w.awaitUnfit("south", only, reason.Unreachable)
 	w.Servers.Member("south").Proxy().Heal()

@@ -1,5 +1,4 @@
-// Package leadership holds the tests of the whole: a hub, real members, and what a
-// platform engineer sees of them.
+// Package leadership tests the whole through what a platform engineer sees: a hub in this process and real members.
 package leadership
 
 import (
@@ -128,7 +127,7 @@ func newWorld(t *testing.T, priorities map[string]string) *world {
 // on is the world for a subtest.
 func (w *world) on(t *testing.T) *world { return &world{w.On(t)} }
 
-// clear removes all copies, so that the next world begins with none that are somebody else's. The hub has stopped.
+// clear removes all copies, so that the next world begins with none of another hub. The hub has stopped.
 func (w *world) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -26,9 +26,9 @@ func TestAMoveIsInvisible(t *testing.T) {
 	stage.moves(t, first, second, epochs)
 }
 
-// TestTwoHubsWithTheSameClusters: the objects are copied to the first hub, whose fleet has moved away, while
-// the second one is at work, as when a move stops in the middle. The one that marks the copies goes on, also after a
-// kill; the other says OtherHub. Then the move comes to its end.
+// TestTwoHubsWithTheSameClusters: the fleet has moved to the second hub. Its objects are copied back to the first hub while
+// the second one works, as when a move stops in the middle. The hub whose mark the Leases carry goes on, also after a
+// kill. The other one reports OtherHub. Then the move is finished.
 func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	first, second := stage.sites()
 	epochs := stage.led(t, second)

@@ -15,10 +15,10 @@ import (
 	"github.com/leasecast/leasecast/e2e/drill"
 )
 
-// TestAMoveInTheMiddleOfAHandover: a namespace is on its way to another cluster when the fleet moves. That it is, not
-// before when, and that the new priority has not been heeded yet is lost with the status of the record. What is left is the
-// copy of the old leader: the term that it shows stands, and where it has ended the better cluster leads. The others
-// notice nothing. A priority that is raised once more brings about what was lost.
+// TestAMoveInTheMiddleOfAHandover: the fleet moves while a namespace is handed over to another cluster. The move drops the
+// status of the record, and with it the handover, its earliest end, and the new priority. The Lease of the old leader is
+// left: its term goes on, or the better cluster leads when it has ended. The other namespaces notice nothing. Raising the
+// priority once more repeats the handover.
 func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	const namespace, successor = "shop", "west"
 	first, second := stage.sites()
@@ -40,7 +40,7 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	hub := stage.hubID(t, second)
 	var epoch int64
 	var leader string
-	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the old term stands, or the better cluster leads", func(ctx context.Context) (err error) {
+	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the old term goes on, or the better cluster leads", func(ctx context.Context) (err error) {
 		for _, leader = range []string{leaders[namespace], successor} {
 			if epoch, err = stage.ledBy(ctx, second, hub, namespace, leader); err == nil {
 				return nil
@@ -67,9 +67,9 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	v.harmless()
 }
 
-// TestASourceThatDiesForGood: the hub of the source has died before the fleet moves, so that its marks stay on the
-// copies. The other hub cannot know that, and says OtherHub, also when all terms have ended. Somebody who knows deletes the
-// copies in the members. From then on the other hub waits for everything that may have been promised, and leads.
+// TestASourceThatDiesForGood: the hub of the source dies before the fleet moves. Its marks stay on the members' Leases.
+// The other hub cannot know that it died, and reports OtherHub, also when all terms have ended. An operator who knows
+// deletes the Leases in the members. Then the other hub waits for all that may have been promised, and elects leaders.
 func TestASourceThatDiesForGood(t *testing.T) {
 	first, second := stage.sites()
 	best := maps.Clone(leaders)

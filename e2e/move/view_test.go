@@ -24,7 +24,7 @@ func look(t *testing.T, w *world) *view {
 	return &view{View: w.d.LookFor(t), t: t, w: w}
 }
 
-// unbroken fails the test unless one term of each namespace but some stood all the time, in the epoch
+// unbroken fails the test unless one term of each namespace but some went on all the time, in the epoch
 // that it had before. It returns the least that was left of a term when its renewal could be seen.
 func (v *view) unbroken(epochs map[string]int64, but ...string) (closest time.Duration) {
 	v.t.Helper()

@@ -1,10 +1,10 @@
-// Package move proves that a fleet can go from one management cluster to another without anyone
-// noticing: two management clusters with a hub process each, under the RBAC of config/; three
-// members whose guestbooks act all the time; and the real clusterctl.
+// Package move shows that clusterctl moves a fleet from one management cluster to another without
+// the loss of a term. Two management clusters run a hub process each, under the RBAC of config/.
+// Guestbooks act all the time in three members. The clusterctl is the real one.
 //
-// What is shown here rests on the marks of hubs on the copies. A hub that sees its Clusters go
-// takes its mark off their copies, and writes there no more; the other hub takes over what
-// carries no mark, by compare-and-swap. Where a mark is left, it waits, and says OtherHub.
+// The hubs tell their Leases apart by the mark that each hub writes on them. A hub whose Clusters go
+// removes its mark from their Leases and writes there no more. The other hub takes over Leases
+// without a mark, by compare-and-swap. While a mark is left, the other hub waits and reports OtherHub.
 package move
 
 import (
@@ -43,8 +43,8 @@ const (
 	toolTimeout = 2 * time.Minute
 )
 
-// timings are those of the default profile, but for D: what stands still because this machine is busy, or
-// because an API server is restored, ends no term.
+// timings are those of the default profile with a longer D. A pause of this machine, or the restore of an API server,
+// ends no term.
 var timings = lease.Timings{Duration: 30 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second}
 
 // leaders are the namespaces and who leads them. In depot that is not the best cluster: the namespace

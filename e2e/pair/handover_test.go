@@ -12,8 +12,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
-// moved are the namespaces that a handover between east and west moves. What is awaited is awaited
-// for the first.
+// moved are the namespaces that a handover between east and west moves. The tests wait for the first one.
 var moved = []string{"shop", "stock", "post"}
 
 // handover is one between east and west, in the middle of which the hub dies.
@@ -70,8 +69,8 @@ func (o *handover) awaitBound(before time.Duration) {
 	}
 }
 
-// early is how long before the bound a step begins: more than a machine pauses, and less than a request
-// may go unanswered, so that the successor is fit until the grant.
+// early is how long before the bound a step begins. It is longer than a pause of the machine, and shorter than a
+// request may take, so that the successor is eligible until the grant.
 const early = 2500 * time.Millisecond
 
 // firstCopy reports whether the successor's guestbook can have seen that it leads.
@@ -98,8 +97,8 @@ type step struct {
 // toSuccessor is the network between the hub and the successor.
 func (o *handover) toSuccessor() *proxy.Proxy { return o.p.d.Fleet.Member(o.to).Proxy() }
 
-// steps are all the moments at which what is persisted, and what is written, differs. The first ones are
-// for every run.
+// steps are all the moments between two writes of a handover, of the record or of a Lease. Every run plays the first
+// ones.
 var steps = []step{
 	{
 		name: "after the grant was persisted and before the first copy was sent",
@@ -169,9 +168,9 @@ var steps = []step{
 	},
 }
 
-// TestAHandoverOutlivesTheHub: the replica that writes dies at a step of a handover. The other one finishes it: the
-// planned cluster leads within the floor, the duration of the hub's election and a slack, nobody else does, and namespaces that the
-// handover does not concern notice nothing.
+// TestAHandoverOutlivesTheHub: the replica that writes dies at a step of a handover, and the other one finishes it. The
+// planned cluster, and nobody else, leads within the floor plus the duration of the hub's election plus a slack. The other
+// namespaces notice nothing.
 func TestAHandoverOutlivesTheHub(t *testing.T) {
 	run := steps[:2]
 	if *every {

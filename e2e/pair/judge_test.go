@@ -48,9 +48,8 @@ func demotions(t *testing.T, p *pair) map[string]int {
 	return n
 }
 
-// unbroken fails the test unless every term that stood at its beginning stands, and was renewed each
-// time before its deadline had passed, but for the namespaces that are moved. It returns how close the closest renewal
-// was: what was left of the term when the renewal could be seen.
+// unbroken fails the test unless every term of its beginning goes on and each renewal was visible
+// before the deadline, but for the namespaces that are moved. It returns what was left of the term at the closest renewal.
 func (v *view) unbroken(moved ...string) (closest time.Duration) {
 	v.t.Helper()
 	closest = time.Hour

@@ -42,8 +42,8 @@ func (f *figures) takenOver(v *view, lost time.Duration) {
 		n+1, f.first[n].Seconds(), f.last[n].Seconds(), f.left[n].Seconds())
 }
 
-// TestAKilledWriterIsNotMissed: kill -9 of the replica that writes, at any time between two renewals, costs
-// nobody a term.
+// TestAKilledWriterIsNotMissed: kill -9 of the replica that writes, at any time between two renewals, ends
+// no term.
 func TestAKilledWriterIsNotMissed(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -65,8 +65,8 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 	t.Log(f.String())
 }
 
-// TestAWriterThatWakesWritesNothing: a replica that is stopped, and wakes long after its tenure, is not
-// missed, and asks no API server for any write from then on.
+// TestAWriterThatWakesWritesNothing: a replica is paused and resumed long after it has lost the election. No term
+// ends meanwhile. It sends no write to any API server from then on.
 func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	writer := stage.settled(t)
 	v := look(t, stage)
@@ -97,15 +97,15 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	case <-writer.Ended():
 		t.Logf("%s has ended", writer.Name())
 	default:
-		t.Errorf("%s lives on: a replica that lost its tenure has to begin anew", writer.Name())
+		t.Errorf("%s lives on: a replica that lost the election has to exit", writer.Name())
 	}
 	drill.Must(t, writer.Kill())
 	v.unbroken()
 	v.undecided()
 }
 
-// TestAWriterThatLeavesInOrderIsFollowedAtOnce: SIGTERM releases the election, and the other replica does
-// not wait for anything.
+// TestAWriterThatLeavesInOrderIsFollowedAtOnce: SIGTERM releases the election, and the other replica
+// takes it at once.
 func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
 	writer := stage.settled(t)
 	v := look(t, stage)

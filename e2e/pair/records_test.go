@@ -124,8 +124,8 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 			stage.settled(t)
 			l, err := stage.election(t.Context())
 			drill.Must(t, err)
-			// Before that the edit may be the word of an earlier tenure, which is heeded. A candidate draws the time of
-			// its claim before it waits for the end of the last tenure.
+			// Until then the hub may take the edit for a record of its predecessor, which it accepts. A candidate reads
+			// the clock for its acquireTime before it waits for the end of the last leadership.
 			drill.After(t, drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())+2*h)
 			before := stage.records(t)[moved[0]]
 			v := look(t, stage)
@@ -180,7 +180,7 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 				before.Status.Leader, before.Status.Epoch, r.Status.Leader, r.Status.Epoch, r.Status.Reason, (drill.Now().Boot - lost).Seconds())
 			switch same := r.Status.Leader == before.Status.Leader && r.Status.Epoch == before.Status.Epoch; {
 			case !same && !e.costly:
-				t.Error("the term has changed, although its copy stands")
+				t.Error("the term has changed, although its Lease is there")
 			case !same && r.Status.Epoch <= before.Status.Epoch:
 				t.Errorf("the new term has epoch %d, after %d", r.Status.Epoch, before.Status.Epoch)
 			}

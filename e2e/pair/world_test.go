@@ -55,8 +55,8 @@ var leaders = map[string]string{
 	"mail": "south",
 }
 
-// stage is what the tests share, one after the other. Each leaves two replicas and the leaders
-// above behind.
+// stage is the fleet that the tests share, one after the other. Each test leaves two replicas and the leaders
+// above.
 var stage *pair
 
 func TestMain(m *testing.M) {
@@ -118,8 +118,8 @@ func (p *pair) renewedNow(t *testing.T) time.Time {
 	return renewed
 }
 
-// writer returns the replica that holds the election. A name that nobody is known by is that of the
-// one replica whose name is not known.
+// writer returns the replica that holds the election. An unknown identity is that of the one replica whose identity
+// is not known yet.
 func (p *pair) writer(ctx context.Context) (*replica, error) {
 	l, err := p.election(ctx)
 	if err != nil {
@@ -153,8 +153,8 @@ func (p *pair) drop(r *replica) {
 	p.replicas = rest
 }
 
-// settled returns when there are two replicas, one of them writes, the other is a candidate, and all namespaces are led
-// by those who should.
+// settled returns when two replicas run, of which one writes and the other is a candidate, and each namespace has the
+// right leader.
 func (p *pair) settled(t *testing.T) (writer *replica) {
 	t.Helper()
 	for len(p.replicas) < 2 {
@@ -196,7 +196,7 @@ func (p *pair) join(t *testing.T) *replica {
 // led returns when the records and the leaders' copies are as they are while all members are well.
 func (p *pair) led(t *testing.T, limit time.Duration) {
 	t.Helper()
-	drill.Eventually(t, limit, "all namespaces are led by those who should", func(ctx context.Context) error {
+	drill.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
 			r, err := p.d.Record(ctx, namespace)
 			if err != nil {

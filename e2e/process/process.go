@@ -1,5 +1,5 @@
-// Package process runs programs beside a test or a drill, stops and kills them, and lets none outlive
-// its owner.
+// Package process starts, pauses, stops, kills and restarts programs beside a test or a drill. On Linux none of them
+// outlives its owner.
 package process
 
 import (
@@ -97,7 +97,7 @@ func (p *Process) Check() error {
 	}
 }
 
-// Pause stops the process where it stands (SIGSTOP) and returns when it has stopped.
+// Pause stops the process (SIGSTOP) and returns when it has stopped.
 func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("pause %s: %w", p.name, err)

@@ -93,7 +93,7 @@ func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := ticks()
-	if err := drill.Stay(t.Context(), 200*time.Millisecond, "it stands still", func(context.Context) error {
+	if err := drill.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
 		if ticks() != before {
 			return errors.New("it ticks")
 		}

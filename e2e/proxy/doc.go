@@ -10,7 +10,7 @@
 // # Directions
 //
 // "To the member" is client to target, "from the member" is target to client. Every fault applies
-// to the connections that are open and to those that come later, and it stands when the call
+// to the connections that are open and to those that come later, and it is in force when the call
 // returns: no byte passes afterwards against it.
 //
 // # Three kinds of silence, and what ends each

@@ -1,6 +1,5 @@
-// Package steady holds the tests of what the hub leaves alone: a steady minute of
-// renewals, and the life beside the real Cluster API manager. The hub of these tests
-// runs under the RBAC of config/, as an installed one does.
+// Package steady tests that the hub writes nothing but renewals: for a steady minute, and beside the real
+// Cluster API manager. The hub of these tests runs under the RBAC of config/, as an installed one does.
 package steady
 
 import (
