@@ -20,6 +20,7 @@ const apart = 100 * time.Microsecond
 // What was skipped in the follower is done on promotion, every object of it; what is
 // done ends with the term, although the hub is silent and nothing tells the process.
 func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	names := books(t, ns, 20)
 	write(t, ns, them, 1, time.Minute)
@@ -82,6 +83,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 // Of two replicas in the leading cluster the local election chooses one. When it
 // goes, the other does everything anew in the same term. None acts in a follower.
 func TestOneOfTwoReplicasActs(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	names := books(t, ns, 10)
 	write(t, ns, them, 1, time.Hour)

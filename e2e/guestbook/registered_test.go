@@ -230,6 +230,7 @@ func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
 
 // A reader that is stopped for longer than its registration lasts does nothing when it goes on, until it has registered anew.
 func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	names := books(t, ns, 3)
 	write(t, ns, us, 1, time.Hour)

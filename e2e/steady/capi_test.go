@@ -30,6 +30,7 @@ const beside = 22 * time.Second
 
 // TestTheHubAndClusterAPILeaveEachOtherAlone runs the hub beside the real Cluster API.
 func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
+	t.Parallel()
 	members := []string{"east", "west", "south"}
 	w := newWorld(t, 6*time.Second, members...)
 	manager := w.startCAPI()

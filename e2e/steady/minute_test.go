@@ -30,6 +30,7 @@ const (
 // three members let one watch. What is renewed must be the leaders' copies; what must
 // not be written is everything else.
 func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, leaseDuration, "east", "west", "south")
 	for name, priority := range map[string]string{"east": "100", "west": "50", "south": "10"} {
 		_, err := w.Servers.RegisterMember(t.Context(), w.Servers.Member(name), drill.FleetNamespace, priority)
