@@ -6,7 +6,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // ages follows how old the leaders' copies in one member become before they are renewed, as a reader there sees it.
@@ -27,14 +27,14 @@ type standing struct {
 func newAges(limit time.Duration) *ages { return &ages{limit: limit, last: map[string]standing{}} }
 
 // add adds the sightings since the last call.
-func (a *ages) add(seen []drill.Sighting[*coordinationv1.Lease]) {
+func (a *ages) add(seen []harness.Sighting[*coordinationv1.Lease]) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)
 		if s.Gone || !c.LeadsHere() {
 			a.end(c.Namespace)
 			continue
 		}
-		a.renewed(c.Namespace, standing{drill.BootOf(c.Renewed, s.At), c.Epoch}, s.At.Boot)
+		a.renewed(c.Namespace, standing{harness.BootOf(c.Renewed, s.At), c.Epoch}, s.At.Boot)
 	}
 }
 

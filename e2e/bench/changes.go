@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // change is what a candidate or a reader learns of itself in one namespace.
@@ -32,7 +32,7 @@ type changeWriter struct {
 // tell reads the clock and writes. A change that cannot be written is missing in the figures' samples,
 // which fails the measurement.
 func (w *changeWriter) tell(namespace string, leads bool) {
-	line, err := json.Marshal(change{namespace, leads, drill.Now().Boot})
+	line, err := json.Marshal(change{namespace, leads, harness.Now().Boot})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {

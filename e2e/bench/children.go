@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member"
 )
@@ -86,7 +86,7 @@ func runChild(ctx context.Context, args []string) (err error) {
 
 // read follows the copies of one member, all of them by one watch, and tells when this cluster may act.
 func read(ctx context.Context, config *rest.Config, w *changeWriter) error {
-	m, err := member.New(config, member.Options{MaxClockSkew: drill.Default.Skew})
+	m, err := member.New(config, member.Options{MaxClockSkew: harness.Default.Skew})
 	if err != nil {
 		return err
 	}

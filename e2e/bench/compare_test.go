@@ -15,8 +15,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 func TestOnlyRequestsOfTheComparedCountAndOnlyThoseOfTheWindow(t *testing.T) {
@@ -58,7 +58,7 @@ func TestOnlyRequestsOfTheComparedCountAndOnlyThoseOfTheWindow(t *testing.T) {
 func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	var out bytes.Buffer
 	w := &changeWriter{out: &out}
-	before := drill.Now().Boot
+	before := harness.Now().Boot
 	w.tell("shop", true)
 	w.tell("ledger", false)
 	whole := out.String()
@@ -170,7 +170,7 @@ func TestAgesOfCopiesBeforeTheirRenewal(t *testing.T) {
 
 func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 	wall := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-	sight := func(holder string, stamped, seen time.Duration, gone bool) drill.Sighting[*coordinationv1.Lease] {
+	sight := func(holder string, stamped, seen time.Duration, gone bool) harness.Sighting[*coordinationv1.Lease] {
 		t.Helper()
 		object := &coordinationv1.Lease{}
 		c := lease.Copy{
@@ -181,13 +181,13 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := lease.Reading{Wall: wall.Add(seen), Boot: time.Hour + seen}
-		return drill.Sighting[*coordinationv1.Lease]{At: at, Object: object, Gone: gone}
+		return harness.Sighting[*coordinationv1.Lease]{At: at, Object: object, Gone: gone}
 	}
-	leads := []drill.Sighting[*coordinationv1.Lease]{
+	leads := []harness.Sighting[*coordinationv1.Lease]{
 		sight("east.prod", 0, time.Second, false), sight("east.prod", 5*time.Second, 6*time.Second, false),
 	}
 	for name, c := range map[string]struct {
-		then   drill.Sighting[*coordinationv1.Lease]
+		then   harness.Sighting[*coordinationv1.Lease]
 		missed int
 	}{
 		"a renewal":           {sight("east.prod", 10*time.Second, 10*time.Second, false), 0},
@@ -198,7 +198,7 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 			a := newAges(10 * time.Second)
 			a.add(leads[:1])
 			a.add(leads[1:])
-			a.add([]drill.Sighting[*coordinationv1.Lease]{c.then})
+			a.add([]harness.Sighting[*coordinationv1.Lease]{c.then})
 			if len(a.all) == 0 || a.all[0] != 6*time.Second || a.missed != c.missed {
 				t.Errorf("ages %v, %d missed; want 6s first, %d missed", a.all, a.missed, c.missed)
 			}

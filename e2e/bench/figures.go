@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // The keys of out/bench.json.
@@ -111,7 +111,7 @@ func (f figures) write(file string, chosen []measurement) error {
 			all[key] = &v
 		}
 	}
-	return drill.WriteReport(file, all)
+	return harness.WriteReport(file, all)
 }
 
 // quantile returns the least of the values that is not exceeded by a share q of them. There must be some.

@@ -23,7 +23,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -110,10 +110,10 @@ type bench struct {
 func main() {
 	const name = "bench"
 	if args := os.Args[1:]; len(args) > 0 && (args[0] == candidateArg || args[0] == readerArg) {
-		drill.Run(name, func(ctx context.Context) error { return runChild(ctx, args) })
+		harness.Run(name, func(ctx context.Context) error { return runChild(ctx, args) })
 	}
-	drill.Quiet()
-	drill.Run(name, func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
+	harness.Quiet()
+	harness.Run(name, func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 // parse reads the command line.
@@ -205,7 +205,7 @@ func choose(names []string) ([]measurement, error) {
 }
 
 // start puts a fleet on stage in an empty folder.
-func (b *bench) start(ctx context.Context, o drill.Options) (*drill.Drill, error) {
+func (b *bench) start(ctx context.Context, o harness.Options) (*harness.Drill, error) {
 	dir, err := b.emptyDir()
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (b *bench) start(ctx context.Context, o drill.Options) (*drill.Drill, error
 	o.Dir, o.Progress = dir, b.say
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	return drill.Start(ctx, o)
+	return harness.Start(ctx, o)
 }
 
 // dir is the folder of a measurement's logs.

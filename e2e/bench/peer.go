@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // What people do today: one API server in the middle, a Lease there for every namespace, and in each cluster a process
@@ -133,7 +133,7 @@ func (e electorate) round(ctx context.Context, b *bench, s *fleet.Server, round 
 	if err := parties[0].awaitRole(ctx, e.namespaces, true); err != nil {
 		return nil, fmt.Errorf("before the fault: %w", err)
 	}
-	fault := drill.Now().Boot
+	fault := harness.Now().Boot
 	if err := parties[0].Kill(); err != nil {
 		return nil, err
 	}

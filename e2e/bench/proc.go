@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -26,8 +26,8 @@ func sample(ctx context.Context, pid int, d time.Duration) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	begin := drill.Now().Boot
-	for now := begin; now-begin < d; now = drill.Now().Boot {
+	begin := harness.Now().Boot
+	for now := begin; now-begin < d; now = harness.Now().Boot {
 		if err := process.Pass(ctx, sampleEvery); err != nil {
 			return u, err
 		}
@@ -41,7 +41,7 @@ func sample(ctx context.Context, pid int, d time.Duration) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	u.cores = (end - cpu).Seconds() / (drill.Now().Boot - begin).Seconds()
+	u.cores = (end - cpu).Seconds() / (harness.Now().Boot - begin).Seconds()
 	return u, nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -23,9 +23,9 @@ func measureSteady(ctx context.Context, b *bench) (err error) {
 	for i := range ledNamespaces {
 		namespaces = append(namespaces, fmt.Sprintf("team-%03d", i))
 	}
-	d, err := b.start(ctx, drill.Options{
-		Timings: drill.Default,
-		Members: []drill.Member{
+	d, err := b.start(ctx, harness.Options{
+		Timings: harness.Default,
+		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: namespaces},
 			{Name: "west", Priority: 50, Namespaces: namespaces},
 			{Name: "south", Priority: 10, Namespaces: namespaces},

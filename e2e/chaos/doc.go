@@ -21,7 +21,7 @@
 //
 //   - Overlaps. From the answer to its deadline the reader may act, whatever becomes of it. Two such spans of different
 //     clusters must not overlap. A later span must not have a lower epoch. No two clusters may have the same epoch
-//     ([drill.Judge]). This is more than what readers do: a paused or killed reader is judged by what it might have done.
+//     ([harness.Judge]). This is more than what readers do: a paused or killed reader is judged by what it might have done.
 //   - Registers. Writes carry their epoch. The fenced register of a namespace refuses a lower epoch than the highest that
 //     it has accepted. The calls of all readers must be linearizable, which porcupine checks. The register must never
 //     accept a write of a term after one of a later term, also from a reader that was paused before its write.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/chaos/history"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // seeds have 19 of the 22 kinds of faults between them.
@@ -73,7 +73,7 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 			t.Error(err)
 		}
 	})
-	err = drill.Await(t.Context(), time.Minute, "the broken reader acts", func(context.Context) error {
+	err = harness.Await(t.Context(), time.Minute, "the broken reader acts", func(context.Context) error {
 		for _, w := range st.store.Writes() {
 			if w.Namespace == namespace && strings.HasPrefix(w.Value, leader+"-broken/") {
 				return nil
@@ -88,8 +88,8 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(o.Overlaps, func(b drill.Breach) bool {
-		return b.Rule == drill.TwoAtOnce && b.Later.Namespace == namespace && (b.Earlier.Cluster == leader) != (b.Later.Cluster == leader)
+	if !slices.ContainsFunc(o.Overlaps, func(b harness.Breach) bool {
+		return b.Rule == harness.TwoAtOnce && b.Later.Namespace == namespace && (b.Earlier.Cluster == leader) != (b.Later.Cluster == leader)
 	}) {
 		t.Errorf("a reader of %s that ignores its deadlines was not noticed: %q", leader, o.verdict())
 	}
@@ -127,7 +127,7 @@ func drawn(t *testing.T, o *Outcome) {
 	}
 	page := string(raw)
 	for _, want := range []string{
-		`class="overlap"`, `class="permit"`, `class="act"`, `class="fault link"`, `class="elected shade0"`, "failed", string(drill.TwoAtOnce),
+		`class="overlap"`, `class="permit"`, `class="act"`, `class="fault link"`, `class="elected shade0"`, "failed", string(harness.TwoAtOnce),
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the timeline lacks %s", want)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // permits are the spans in which readers were told that they may act: from the moment at which a reader had its
@@ -17,8 +17,8 @@ import (
 // reader may act for certain, so that two that overlap are wrong, however long a process slept and wherever.
 //
 // An answer that was over before it had arrived proves nothing and is left out.
-func permits(calls map[string][]history.Call) []drill.Act {
-	var spans []drill.Act
+func permits(calls map[string][]history.Call) []harness.Act {
+	var spans []harness.Act
 	for _, member := range slices.Sorted(maps.Keys(calls)) {
 		for _, c := range calls[member] {
 			if c.Right == nil {
@@ -26,7 +26,7 @@ func permits(calls map[string][]history.Call) []drill.Act {
 			}
 			end := c.Right.Asked + c.Right.Left
 			if end >= c.Right.Told {
-				spans = append(spans, drill.Act{Cluster: member, Namespace: c.Namespace, Epoch: c.Epoch, Begin: c.Right.Told, End: end, What: "permit"})
+				spans = append(spans, harness.Act{Cluster: member, Namespace: c.Namespace, Epoch: c.Epoch, Begin: c.Right.Told, End: end, What: "permit"})
 			}
 		}
 	}
@@ -34,11 +34,11 @@ func permits(calls map[string][]history.Call) []drill.Act {
 }
 
 // join makes one span of those of one term in one cluster that touch, as those of a term that is renewed in time do.
-func join(spans []drill.Act) []drill.Act {
-	slices.SortStableFunc(spans, func(a, b drill.Act) int {
+func join(spans []harness.Act) []harness.Act {
+	slices.SortStableFunc(spans, func(a, b harness.Act) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Begin, b.Begin))
 	})
-	var joined []drill.Act
+	var joined []harness.Act
 	for _, s := range spans {
 		if n := len(joined); n > 0 {
 			last := &joined[n-1]
@@ -54,7 +54,7 @@ func join(spans []drill.Act) []drill.Act {
 
 // margin is how long, at least, nobody was permitted between one leader's last deadline and the next one's first
 // answer. ok is false if nothing changed.
-func margin(verdicts []drill.Verdict) (least time.Duration, ok bool) {
+func margin(verdicts []harness.Verdict) (least time.Duration, ok bool) {
 	for _, v := range verdicts {
 		for _, c := range v.Changes {
 			if !ok || c.Gap() < least {

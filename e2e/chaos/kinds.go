@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
@@ -80,7 +80,7 @@ func (st *stage) pauseProcess(ctx context.Context, a *Applied, k *process.Keeper
 		return err
 	}
 	err = process.Pass(ctx, a.For)
-	a.Woke = drill.Now().Boot
+	a.Woke = harness.Now().Boot
 	a.saw(true, "process %d was paused", p.PID())
 	select {
 	case <-p.Ended():
@@ -96,7 +96,7 @@ func (st *stage) killProcess(ctx context.Context, a *Applied, k *process.Keeper)
 	if err != nil {
 		return err
 	}
-	err = drill.Await(ctx, gonePatience, "the next process runs", func(context.Context) error {
+	err = harness.Await(ctx, gonePatience, "the next process runs", func(context.Context) error {
 		if k.Current().PID() == was {
 			return errors.New("there is none")
 		}
@@ -115,12 +115,12 @@ func (st *stage) sleepThrough(ctx context.Context, a *Applied) error {
 		a.saw(false, "there was no process")
 		return err
 	}
-	asleep := drill.Now().Boot
+	asleep := harness.Now().Boot
 	link := st.d.Fleet.Member(a.Target).Proxy()
 	link.BlackHole()
 	err = process.Pass(ctx, a.For)
-	led, lost := sleptThrough(st.store.Writes(), a.Target, asleep, drill.Now().Boot)
-	a.Woke = drill.Now().Boot
+	led, lost := sleptThrough(st.store.Writes(), a.Target, asleep, harness.Now().Boot)
+	a.Woke = harness.Now().Boot
 	a.saw(lost > 0, "slept through the loss of %d of %d terms", lost, led)
 	err = errors.Join(err, p.Resume())
 	link.Heal()
@@ -187,14 +187,14 @@ func (st *stage) newUser(ctx context.Context, member string) error {
 
 func (st *stage) setKubeconfig(ctx context.Context, member string, kubeconfig []byte) error {
 	return insist(ctx, func(ctx context.Context) error {
-		return st.d.Fleet.SetKubeconfig(ctx, drill.FleetNamespace, member, kubeconfig)
+		return st.d.Fleet.SetKubeconfig(ctx, harness.FleetNamespace, member, kubeconfig)
 	})
 }
 
 // insist repeats a request of the drill's own to an API server that no fault of the schedule holds at the moment: on a machine that
 // is busy, etcd may take longer than the API server waits. The request must be one that can be repeated.
 func insist(ctx context.Context, request func(context.Context) error) error {
-	return drill.Await(ctx, gonePatience, "the API server does what the drill asks for", request)
+	return harness.Await(ctx, gonePatience, "the API server does what the drill asks for", request)
 }
 
 // prefer changes the priority of a cluster: above or below all others.
@@ -230,15 +230,15 @@ func (st *stage) eligible(ctx context.Context, cluster string) error {
 
 // await waits for an effect that need not come.
 func await(ctx context.Context, met func(context.Context) error) error {
-	return drill.Await(ctx, newsPatience, "it has its effect", met)
+	return harness.Await(ctx, newsPatience, "it has its effect", met)
 }
 
 // during calls look until d has passed, every few milliseconds.
 func during(ctx context.Context, d time.Duration, look func(proxy.Stats), p *proxy.Proxy) error {
-	until := drill.Now().Boot + d
-	for drill.Now().Boot < until {
+	until := harness.Now().Boot + d
+	for harness.Now().Boot < until {
 		look(p.Stats())
-		if err := process.Pass(ctx, min(10*time.Millisecond, until-drill.Now().Boot)); err != nil {
+		if err := process.Pass(ctx, min(10*time.Millisecond, until-harness.Now().Boot)); err != nil {
 			return err
 		}
 	}
@@ -269,7 +269,7 @@ func (st *stage) applyObject(ctx context.Context, a *Applied) error {
 		a.saw(false, "there was no copy")
 		return nil
 	}
-	began := drill.Now().Boot
+	began := harness.Now().Boot
 	if a.Kind == LeaseDelete {
 		if err := insist(ctx, func(ctx context.Context) error {
 			err := c.Delete(ctx, was, client.Preconditions{UID: &was.UID})
@@ -299,7 +299,7 @@ func mended(err error, began time.Duration) string {
 	if err != nil {
 		return fmt.Sprintf("not mended within %s", newsPatience)
 	}
-	return fmt.Sprintf("mended after %.2f s", (drill.Now().Boot - began).Seconds())
+	return fmt.Sprintf("mended after %.2f s", (harness.Now().Boot - began).Seconds())
 }
 
 // recreate deletes a namespace, waits until it is gone, and makes it again.

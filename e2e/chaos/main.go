@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const outDir = "out"
@@ -26,8 +26,8 @@ func main() {
 	flag.Uint64Var(&f.seed, "seed", 1, "the first seed")
 	flag.BoolVar(&f.timelines, "timelines", false, "write a timeline of every schedule, not only of those that fail; alone, a schedule always has one")
 	flag.Parse()
-	drill.Quiet()
-	drill.Run("chaos", func(ctx context.Context) error { return play(ctx, f) })
+	harness.Quiet()
+	harness.Run("chaos", func(ctx context.Context) error { return play(ctx, f) })
 }
 
 // play plays the schedules and reports. It goes on after one that fails, and ends early when the stage is broken.

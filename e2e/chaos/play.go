@@ -13,7 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -41,7 +41,7 @@ type Outcome struct {
 	// Acts counts the writes of readers.
 	Acts int
 	// Overlaps are pairs of permits that must not be.
-	Overlaps []drill.Breach
+	Overlaps []harness.Breach
 	// Changes counts how often the leader of a namespace changed.
 	Changes int
 	// Margin is the least time between a leader's last deadline and its successor's first permit; 0 without a change.
@@ -72,7 +72,7 @@ type Outcome struct {
 type evidence struct {
 	calls   map[string][]history.Call
 	writes  []register.Write
-	permits []drill.Act
+	permits []harness.Act
 	elected []election
 }
 
@@ -91,7 +91,7 @@ func (o *Outcome) Failed() bool {
 func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
 	defer cancel()
-	o := &Outcome{Seed: s.Seed, Began: drill.Now().Boot}
+	o := &Outcome{Seed: s.Seed, Began: harness.Now().Boot}
 	exits := st.hubExits()
 	o.Faults = make([]*Applied, len(s.Faults))
 	all, faultCtx := errgroup.WithContext(ctx)
@@ -107,7 +107,7 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	if err := all.Wait(); err != nil {
 		return o, err
 	}
-	o.Over = drill.Now().Boot
+	o.Over = harness.Now().Boot
 	if err := st.recover(ctx, o); err != nil {
 		return o, err
 	}
@@ -116,7 +116,7 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 }
 
 func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) error {
-	if err := process.Pass(ctx, began+a.At-drill.Now().Boot); err != nil {
+	if err := process.Pass(ctx, began+a.At-harness.Now().Boot); err != nil {
 		return err
 	}
 	if a.Target == Leader {
@@ -127,9 +127,9 @@ func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied)
 		return err
 	}
 	defer unlock()
-	a.Began = drill.Now().Boot
+	a.Began = harness.Now().Boot
 	err = st.apply(ctx, a)
-	a.Ended = drill.Now().Boot
+	a.Ended = harness.Now().Boot
 	return err
 }
 
@@ -145,7 +145,7 @@ func (st *stage) leader(namespace string) string {
 
 // recover waits until all is well again, and notes what does not become so in time.
 func (st *stage) recover(ctx context.Context, o *Outcome) error {
-	err := drill.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
+	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
 		if err := st.check(); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (st *stage) recover(ctx context.Context, o *Outcome) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	err = drill.Await(ctx, healing, "all is well", st.well)
+	err = harness.Await(ctx, healing, "all is well", st.well)
 	if ctx.Err() != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (st *stage) well(ctx context.Context) error {
 
 // judge looks at the evidence.
 func (st *stage) judge(o *Outcome) (err error) {
-	o.Ended = drill.Now().Boot
+	o.Ended = harness.Now().Boot
 	since := o.Began - overlap
 	if o.evidence.calls, err = st.calls(since); err != nil {
 		return err
@@ -210,8 +210,8 @@ func (st *stage) judge(o *Outcome) (err error) {
 			o.Acts++
 		}
 	}
-	verdicts := drill.Judge(o.evidence.permits)
-	o.Overlaps = drill.Breaches(verdicts)
+	verdicts := harness.Judge(o.evidence.permits)
+	o.Overlaps = harness.Breaches(verdicts)
 	for _, v := range verdicts {
 		o.Changes += len(v.Changes)
 	}

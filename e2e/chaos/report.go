@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // report is out/chaos.json.
@@ -137,15 +137,15 @@ func (o *Outcome) verdict() []string {
 }
 
 // relative counts the times of a breach from an instant.
-func relative(b drill.Breach, began time.Duration) drill.Breach {
-	for _, a := range []*drill.Act{&b.Earlier, &b.Later} {
+func relative(b harness.Breach, began time.Duration) harness.Breach {
+	for _, a := range []*harness.Act{&b.Earlier, &b.Later} {
 		a.Begin -= began
 		a.End -= began
 	}
 	return b
 }
 
-func (r *report) write(file string) error { return drill.WriteReport(file, r) }
+func (r *report) write(file string) error { return harness.WriteReport(file, r) }
 
 // summary is for the end of a run.
 func (r *report) summary() string {

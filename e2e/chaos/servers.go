@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
@@ -32,7 +32,7 @@ func (st *stage) applyServer(ctx context.Context, a *Applied) error {
 	case EtcdKill:
 		err := errors.Join(killFor(ctx, s.KillEtcd, a.For), s.RestartEtcd(ctx))
 		a.saw(pids.Etcd != s.PIDs().Etcd, "process %d became %d", pids.Etcd, s.PIDs().Etcd)
-		return errors.Join(err, drill.Await(ctx, gonePatience, "the API server has found etcd again", func(ctx context.Context) error {
+		return errors.Join(err, harness.Await(ctx, gonePatience, "the API server has found etcd again", func(ctx context.Context) error {
 			_, err := version(ctx, st.client(a.Target))
 			return err
 		}))
@@ -162,7 +162,7 @@ const leastKept = 300
 // through at the end, when the term that it would have renewed is long over.
 func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 	link.HoldToMember()
-	began := drill.Now().Boot
+	began := harness.Now().Boot
 	err := await(ctx, func(context.Context) error {
 		if link.Stats().KeptToMember < leastKept {
 			return errors.New("nothing is kept")
@@ -172,7 +172,7 @@ func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 	link.CutToMember()
 	kept := link.Stats().KeptToMember
 	a.saw(err == nil, "%d bytes were kept, and let through late", kept)
-	if err := process.Pass(ctx, a.For-(drill.Now().Boot-began)); err != nil {
+	if err := process.Pass(ctx, a.For-(harness.Now().Boot-began)); err != nil {
 		return err
 	}
 	link.Release()

@@ -19,8 +19,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -37,9 +37,9 @@ var readerRules = []rbacv1.PolicyRule{
 
 // stage is a fleet on which schedules are played, one after the other.
 type stage struct {
-	d        *drill.Drill
+	d        *harness.Drill
 	store    *register.Server
-	election *drill.Watch[*coordinationv1.Lease]
+	election *harness.Watch[*coordinationv1.Lease]
 	hubs     map[string]*process.Keeper
 	readers  map[string]*process.Keeper
 	dir      string
@@ -62,7 +62,7 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
 	}
-	d, err := drill.Start(ctx, drill.Options{Members: cast, Timings: drill.Fast, Dir: dir, Progress: progress})
+	d, err := harness.Start(ctx, harness.Options{Members: cast, Timings: harness.Fast, Dir: dir, Progress: progress})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 		st.hubs[name] = process.Keep(st.running, name, first, func(int) (*process.Process, error) { return d.StartHub() },
 			process.KeepOptions{Backoff: restarts, MayEnd: true})
 	}
-	st.election, err = drill.Observe(ctx, d.HubClient(), &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(drill.HubNamespace))
+	st.election, err = harness.Observe(ctx, d.HubClient(), &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(harness.HubNamespace))
 	return st, err
 }
 
@@ -143,7 +143,7 @@ func (st *stage) startReader(member, name string, more ...string) (*process.Proc
 		"-name=" + name,
 		"-every=" + actEvery.String(),
 		"-work=" + work.String(),
-		"-max-clock-skew=" + drill.Fast.Skew.String(),
+		"-max-clock-skew=" + harness.Fast.Skew.String(),
 	}, more...)...)
 	if err != nil {
 		return nil, err

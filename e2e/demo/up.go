@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -132,7 +132,7 @@ func serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
 	for _, namespace := range namespaces {
-		a, err := d.AwaitAct(ctx, electLimit, "somebody acts in "+namespace, func(a drill.Act) bool { return a.Namespace == namespace })
+		a, err := d.AwaitAct(ctx, electLimit, "somebody acts in "+namespace, func(a harness.Act) bool { return a.Namespace == namespace })
 		if err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func serve(ctx context.Context) (err error) {
 }
 
 // removeKubeconfigs removes what leads nowhere any more.
-func removeKubeconfigs(d *drill.Drill) error {
+func removeKubeconfigs(d *harness.Drill) error {
 	var errs []error
 	for _, s := range d.Fleet.Servers() {
 		errs = append(errs, os.Remove(filepath.Join(outDir, s.Name()+".kubeconfig")))
@@ -224,16 +224,16 @@ func down(ctx context.Context) error {
 		}
 		return errors.Join(os.Remove(pidFile()), lock.Close())
 	}
-	err = drill.Await(ctx, downLimit, "the fleet is down", gone)
+	err = harness.Await(ctx, downLimit, "the fleet is down", gone)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	killed := syscall.Kill(pid, syscall.SIGKILL)
-	return errors.Join(fmt.Errorf("it was killed instead: %w", err), killed, drill.Await(ctx, downLimit, "the fleet is gone", gone))
+	return errors.Join(fmt.Errorf("it was killed instead: %w", err), killed, harness.Await(ctx, downLimit, "the fleet is gone", gone))
 }
 
 // instructions are what to try with a fleet that is up.
-func instructions(d *drill.Drill) string {
+func instructions(d *harness.Drill) string {
 	kubectl := filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl")
 	east := d.Fleet.Member("east").PIDs().APIServer
 	hub := d.Hubs()[0].PID()
@@ -253,5 +253,5 @@ The fleet is up: hub, east (100), west (50), south (10). Try, in this folder:
   tail -f out/up/*.acts                       # what the guestbooks do
 
 make down stops it.
-`, kubectl, east, hub, drill.KubeletLike.First, serveLog())
+`, kubectl, east, hub, harness.KubeletLike.First, serveLog())
 }

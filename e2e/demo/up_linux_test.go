@@ -20,7 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -45,9 +45,9 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 
 	t.Log("the hub is paused for longer than its election, and resumed")
 	u.signal(hub, syscall.SIGSTOP)
-	resume := drill.Now().Boot + 8*time.Second
+	resume := harness.Now().Boot + 8*time.Second
 	u.await("the hub's election is over", func() error {
-		if left := resume - drill.Now().Boot; left > 0 {
+		if left := resume - harness.Now().Boot; left > 0 {
 			return fmt.Errorf("%v are left", left)
 		}
 		return nil
@@ -84,11 +84,11 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 func startUp(t *testing.T) *upTest {
 	t.Helper()
 	root := filepath.Join("..", "..", outDir)
-	drill.Must(t, os.MkdirAll(root, 0o755))
+	harness.Must(t, os.MkdirAll(root, 0o755))
 	root, err := filepath.Abs(root)
-	drill.Must(t, err)
+	harness.Must(t, err)
 	dir, err := os.MkdirTemp(root, "up-test-") // within the repository, where the programs are built
-	drill.Must(t, err)
+	harness.Must(t, err)
 	u := &upTest{t: t, dir: dir, program: filepath.Join(dir, "demo"), members: map[string]client.Client{}}
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", u.program, ".").CombinedOutput()
 	if err != nil {
@@ -100,18 +100,18 @@ func startUp(t *testing.T) *upTest {
 			t.Log("logs are in", dir)
 			return
 		}
-		drill.Must(t, os.RemoveAll(dir))
+		harness.Must(t, os.RemoveAll(dir))
 	})
 	t.Log(u.run(t.Context(), "up"))
 	pid, err := os.ReadFile(filepath.Join(dir, pidFile()))
-	drill.Must(t, err)
+	harness.Must(t, err)
 	u.server, err = strconv.Atoi(strings.TrimSpace(string(pid)))
-	drill.Must(t, err)
+	harness.Must(t, err)
 	for _, m := range []string{"east", "west", "south"} {
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, outDir, m+".kubeconfig"))
-		drill.Must(t, err)
+		harness.Must(t, err)
 		u.members[m], err = client.New(config, client.Options{Scheme: hub.Scheme()})
-		drill.Must(t, err)
+		harness.Must(t, err)
 	}
 	return u
 }
@@ -138,25 +138,25 @@ func (u *upTest) down() {
 
 func (u *upTest) await(what string, condition func() error) {
 	u.t.Helper()
-	drill.Must(u.t, drill.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
+	harness.Must(u.t, harness.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
 }
 
 func (u *upTest) signal(pid int, s syscall.Signal) {
 	u.t.Helper()
-	drill.Must(u.t, syscall.Kill(pid, s))
+	harness.Must(u.t, syscall.Kill(pid, s))
 }
 
 func (u *upTest) size(file string) int64 {
 	u.t.Helper()
 	info, err := os.Stat(file)
-	drill.Must(u.t, err)
+	harness.Must(u.t, err)
 	return info.Size()
 }
 
 // led waits until a Lease in some member lets that member act in each namespace, renewed after the call.
 func (u *upTest) led() {
 	u.t.Helper()
-	begin := drill.Now().Wall
+	begin := harness.Now().Wall
 	for _, namespace := range namespaces {
 		u.await(namespace+" is led again", func() error {
 			for name, c := range u.members {
@@ -212,7 +212,7 @@ func (u *upTest) find(program string, args ...string) (pids []int) {
 func (u *upTest) children() (pids []int) {
 	u.t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	drill.Must(u.t, err)
+	harness.Must(u.t, err)
 	for _, file := range stats {
 		stat, err := os.ReadFile(file)
 		if err != nil {
@@ -222,7 +222,7 @@ func (u *upTest) children() (pids []int) {
 		fields := strings.Fields(rest)
 		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(u.server) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			drill.Must(u.t, err)
+			harness.Must(u.t, err)
 			pids = append(pids, pid)
 		}
 	}

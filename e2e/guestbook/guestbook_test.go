@@ -8,8 +8,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const actEvery = 20 * time.Millisecond
@@ -32,7 +32,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	if err := admin.Create(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
-	if err := drill.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
+	if err := harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
 		if n := len(p.acts()); n > 0 {
 			return fmt.Errorf("%d acts", n)
 		}
@@ -105,7 +105,7 @@ func TestOneOfTwoReplicasActs(t *testing.T) {
 	write(t, ns, them, 3, time.Hour)
 	await(t, "and stops when its cluster does", second.logged("west.fleet leads in epoch 3"))
 	told := clocks.Now().Boot + apart
-	if err := drill.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
+	if err := harness.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
 		for _, a := range second.acts() {
 			if a.Begin > told && a.Result == "ok" { // what was under way may end, and what is refused begins nothing
 				return fmt.Errorf("act %+v was begun after %v", a, told)
@@ -115,9 +115,9 @@ func TestOneOfTwoReplicasActs(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	for _, v := range drill.Judge(append(first.acts(), second.acts()...)) {
+	for _, v := range harness.Judge(append(first.acts(), second.acts()...)) {
 		for _, b := range v.Breaches {
-			if b.Rule == drill.TwoAtOnce {
+			if b.Rule == harness.TwoAtOnce {
 				t.Errorf("two replicas at once: %v", b)
 			}
 		}

@@ -32,9 +32,9 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -88,7 +88,7 @@ func install(ctx context.Context) error {
 	if err := admin.Create(ctx, crd); err != nil {
 		return err
 	}
-	return drill.Await(ctx, patience, "guestbooks are served", func(ctx context.Context) error {
+	return harness.Await(ctx, patience, "guestbooks are served", func(ctx context.Context) error {
 		return admin.List(ctx, &webappv1.GuestbookList{})
 	})
 }
@@ -154,7 +154,7 @@ func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
 	t.Helper()
-	drill.Eventually(t, patience, what, condition)
+	harness.Eventually(t, patience, what, condition)
 }
 
 // user returns the configuration of a user who may read leases, and work on
@@ -194,7 +194,7 @@ func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 // guestbook is a running guestbook.
 type guestbook struct {
 	*process.Process
-	*drill.ActLog
+	*harness.ActLog
 	t *testing.T
 }
 
@@ -204,15 +204,15 @@ func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *gue
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig, err := fleet.Kubeconfig(name, cfg)
-	drill.Must(t, err)
-	drill.Must(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600))
-	p := &guestbook{ActLog: drill.NewActLog(filepath.Join(dir, "acts")), t: t}
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600))
+	p := &guestbook{ActLog: harness.NewActLog(filepath.Join(dir, "acts")), t: t}
 	p.Process, err = process.Start(name, filepath.Join(dir, "log"), program, append([]string{
 		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "-cluster=" + name, "-namespaces=" + ns, "-acts=" + filepath.Join(dir, "acts"), "-zap-log-level=debug",
 	}, args...)...)
-	drill.Must(t, err)
+	harness.Must(t, err)
 	t.Cleanup(func() {
-		drill.Must(t, p.Kill())
+		harness.Must(t, p.Kill())
 		if t.Failed() {
 			log, _ := os.ReadFile(p.Log())
 			t.Logf("log of %s:\n%s", p.Name(), log[max(0, len(log)-8000):])
@@ -224,14 +224,14 @@ func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *gue
 // terminate asks the process to end, which it must do in good order.
 func (p *guestbook) terminate() {
 	p.t.Helper()
-	drill.Must(p.t, p.Stop())
+	harness.Must(p.t, p.Stop())
 	if !p.InOrder() {
 		p.t.Errorf("%s did not end in good order: %s", p.Name(), p.How())
 	}
 }
 
 // acts returns what the process has done so far.
-func (p *guestbook) acts() []drill.Act {
+func (p *guestbook) acts() []harness.Act {
 	p.t.Helper()
 	all, err := p.Acts()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -119,7 +119,7 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 	if err := m.WaitForSync(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := drill.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", func(context.Context) error { return m.Healthz(nil) }); err != nil {
+	if err := harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", func(context.Context) error { return m.Healthz(nil) }); err != nil {
 		t.Fatal(err)
 	}
 	faults := []struct {
@@ -150,7 +150,7 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 		ceased := clocks.Now().Boot
 		write(t, ns, us, int64(i)+1, 10*time.Minute)
 		// A dead HTTP/2 connection lingers for 45 s in client-go.
-		if err := drill.Await(t.Context(), time.Minute, "the watch is back", func(context.Context) error {
+		if err := harness.Await(t.Context(), time.Minute, "the watch is back", func(context.Context) error {
 			term, _ := m.Term(ns)
 			if term.Epoch() != int64(i)+1 {
 				return fmt.Errorf("epoch %d", term.Epoch())

@@ -17,7 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -96,7 +96,7 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 		}
 		return nil
 	})
-	if err := drill.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
+	if err := harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
 		r, err := registration(ctx, ns)
 		if err == nil && r.HasReleased(ns, 1) {
 			err = errors.New("it is")
@@ -131,7 +131,7 @@ func TestAReleaseTakesAMoment(t *testing.T) {
 		}()
 		began := clocks.Now().Boot
 		write(t, ns, "", epoch+1, time.Hour)
-		if err := drill.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)); err != nil {
+		if err := harness.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)); err != nil {
 			t.Fatal(err)
 		}
 		worst = max(worst, clocks.Now().Boot-began)
@@ -151,7 +151,7 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	drill.Must(t, first.Kill())
+	harness.Must(t, first.Kill())
 	second := start(t, cfg, "second", ns, "-register="+ns)
 	await(t, "the second acts", second.acted(names, 1))
 	all, err := registrations(t.Context(), ns)
@@ -218,7 +218,7 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 
 // revokeWhenRegistered writes that nobody leads as soon as there is a registration.
 func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
-	if err := drill.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
+	if err := harness.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
 		_, err := registration(ctx, ns)
 		return err
 	}); err != nil {
@@ -240,7 +240,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	if err != nil || len(before) != 1 {
 		t.Fatal(len(before), err)
 	}
-	drill.Must(t, p.Pause())
+	harness.Must(t, p.Pause())
 	var last lease.Registration
 	await(t, "its registration has run out", func(ctx context.Context) (err error) {
 		if last, err = registration(ctx, ns); err == nil && clocks.Now().Wall.Before(last.Until().Add(time.Second)) {
@@ -249,7 +249,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 		return err
 	})
 	over := clocks.Now().Boot
-	drill.Must(t, p.Resume())
+	harness.Must(t, p.Resume())
 	var renewed time.Time
 	await(t, "it has registered anew", func(ctx context.Context) error {
 		all, err := registrations(ctx, ns)
@@ -286,7 +286,7 @@ func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Hour)
 	m := newMember(t, user(t, ns, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: "default"}})
-	if err := drill.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
+	if err := harness.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
 		t.Error(err)
 	}
 	var list coordinationv1.LeaseList

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // fleets is how many fleets the tests of this package share. Tests mostly wait: two can run at once on two cores.
@@ -104,13 +104,13 @@ func borrow(t *testing.T) *fleet.Fleet {
 var worlds atomic.Int32
 
 // world is what one test sees: a fleet namespace with Clusters, a hub that serves it, and the members.
-type world struct{ *drill.World }
+type world struct{ *harness.World }
 
 // newWorld registers the members with their priorities. The hub is not started.
 func newWorld(t *testing.T, priorities map[string]string) *world {
 	t.Helper()
 	f, name := borrow(t), fmt.Sprintf("fleet-%d", worlds.Add(1))
-	w := &world{drill.NewWorld(t, f, name, name+"-system", fast)}
+	w := &world{harness.NewWorld(t, f, name, name+"-system", fast)}
 	for name, priority := range priorities {
 		_, err := f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority)
 		w.Must(err)

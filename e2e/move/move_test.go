@@ -15,7 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // TestAMoveIsInvisible: clusterctl move takes a fleet to a hub that runs already. No term lapses, no
@@ -39,8 +39,8 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	v.unbroken(epochs)
 	t.Logf("with two hubs the longest pause between two acts was %.2f s", v.undisturbed().Seconds())
 
-	drill.Must(t, stage.second.Kill())
-	drill.Must(t, stage.second.StartHub())
+	harness.Must(t, stage.second.Kill())
+	harness.Must(t, stage.second.StartHub())
 	after := stage.led(t, second)
 	for namespace, epoch := range after {
 		if epoch < epochs[namespace] {
@@ -54,7 +54,7 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 
 	// The source is lost once more when the move begins. Its standby goes on with whatever is left to do.
 	writer := stage.second.Process
-	drill.Must(t, stage.second.StartHub())
+	harness.Must(t, stage.second.StartHub())
 	stage.d.Eventually(t, patience, "the second hub has a standby", func(context.Context) error {
 		log, err := os.ReadFile(stage.second.Log())
 		if err == nil && strings.Count(string(log), "Credentials in use") < len(stage.d.Fleet.Members()) {
@@ -62,7 +62,7 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 		}
 		return err
 	})
-	drill.Must(t, writer.Kill())
+	harness.Must(t, writer.Kill())
 	stage.moves(t, second, first, after)
 }
 
@@ -71,16 +71,16 @@ func (w *world) moves(t *testing.T, from, to site, epochs map[string]int64) {
 	t.Helper()
 	provisioned(t, from)
 	v := look(t, w)
-	before := drill.Now().Boot
+	before := harness.Now().Boot
 	w.clusterctl(t, from, to)
-	moved := drill.Now().Boot
+	moved := harness.Now().Boot
 	for namespace, epoch := range w.led(t, to) {
 		if epoch != epochs[namespace] {
 			t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
 		}
 	}
 	t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' copies are those of the %s hub",
-		(moved - before).Seconds(), (drill.Now().Boot - moved).Seconds(), to.name)
+		(moved - before).Seconds(), (harness.Now().Boot - moved).Seconds(), to.name)
 	v.markedBy(w.hubID(t, to))
 	v.settled()
 	if names := left(t, from); len(names) > 0 {
@@ -96,16 +96,16 @@ func duplicate(t *testing.T, from, to site) {
 	for _, list := range []client.ObjectList{
 		&corev1.SecretList{}, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}, &clusterv1.ClusterList{},
 	} {
-		drill.Must(t, from.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+		harness.Must(t, from.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 		objects, err := meta.ExtractList(list)
-		drill.Must(t, err)
+		harness.Must(t, err)
 		for _, o := range objects {
 			object := o.(client.Object)
 			object.SetResourceVersion("")
 			object.SetUID("")
 			object.SetOwnerReferences(nil)
 			object.SetManagedFields(nil)
-			drill.Must(t, to.client.Create(t.Context(), object))
+			harness.Must(t, to.client.Create(t.Context(), object))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (w *world) saysOtherHub(t *testing.T, at site) {
 	stage.d.Eventually(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
 		for namespace := range leaders {
 			r := &v1alpha1.NamespaceLeader{}
-			if err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r); err != nil {
+			if err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r); err != nil {
 				return err
 			}
 			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionCopiesInPlace)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // late is a namespace that gets its leader after the hub's snapshot was taken.
@@ -27,22 +27,22 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	pause(t, first, "west", true)
 	stage.nobodyLeads(t, first, late)
 	snapshot, err := first.fleet.Hub().Snapshot(t.Context())
-	drill.Must(t, err)
+	harness.Must(t, err)
 	pause(t, first, "west", false)
 	epoch := stage.leads(t, first, late, "west")
 	// A better cluster comes. It takes nothing over, then or after the restore.
-	drill.Must(t, stage.d.MemberClient("east").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}))
+	harness.Must(t, stage.d.MemberClient("east").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}))
 	stage.d.Eventually(t, patience, "east follows in "+late, func(ctx context.Context) error {
 		_, err := stage.copy(ctx, "east", late)
 		return err
 	})
 
 	hubs := stage.d.Hubs()
-	drill.Must(t, hubs[len(hubs)-1].Kill())
-	begin := drill.Now().Boot
-	drill.Must(t, first.fleet.Hub().Restore(t.Context(), snapshot))
+	harness.Must(t, hubs[len(hubs)-1].Kill())
+	begin := harness.Now().Boot
+	harness.Must(t, first.fleet.Hub().Restore(t.Context(), snapshot))
 	_, err = stage.d.StartHub()
-	drill.Must(t, err)
+	harness.Must(t, err)
 	if got := stage.leads(t, first, late, "west"); got != epoch {
 		t.Errorf("%s: epoch %d, was %d", late, got, epoch)
 	}
@@ -51,7 +51,7 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 			t.Errorf("%s: epoch %d, was %d", namespace, got, epochs[namespace])
 		}
 	}
-	t.Logf("%.1f s after the loss all is as it was", (drill.Now().Boot - begin).Seconds())
+	t.Logf("%.1f s after the loss all is as it was", (harness.Now().Boot - begin).Seconds())
 	v.settled()
 	t.Logf("the closest renewal came %.1f s before the end of its term; the longest pause between two acts was %.2f s",
 		v.unbroken(epochs).Seconds(), v.undisturbed().Seconds())
@@ -66,10 +66,10 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	v := look(t, stage)
 	east := stage.d.Fleet.Member("east")
 	snapshot, err := east.Snapshot(t.Context())
-	drill.Must(t, err)
+	harness.Must(t, err)
 	v.settled() // so that the copies of the snapshot are older
-	drill.Must(t, east.Restore(t.Context(), snapshot))
-	restored := drill.Now()
+	harness.Must(t, east.Restore(t.Context(), snapshot))
+	restored := harness.Now()
 	stage.d.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
 		c, err := stage.copy(ctx, "east", "shop")
 		if err == nil && !c.Renewed.After(restored.Wall) {
@@ -91,15 +91,15 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	})
 	stage.repairs(t, "east", "depot")
 	v.undisturbed()
-	t.Logf("epochs are as they were %.1f s after the restore", (drill.Now().Boot - restored.Boot).Seconds())
+	t.Logf("epochs are as they were %.1f s after the restore", (harness.Now().Boot - restored.Boot).Seconds())
 }
 
 // repairs deletes a follower's copy, and returns when the hub has put it back.
 func (w *world) repairs(t *testing.T, member, namespace string) {
 	t.Helper()
 	l, err := w.lease(t.Context(), member, namespace)
-	drill.Must(t, err)
-	drill.Must(t, w.d.MemberClient(member).Delete(t.Context(), l))
+	harness.Must(t, err)
+	harness.Must(t, w.d.MemberClient(member).Delete(t.Context(), l))
 	stage.d.Eventually(t, patience, "the copy in "+member+" is put back", func(ctx context.Context) error {
 		now, err := w.lease(ctx, member, namespace)
 		if err == nil && now.UID == l.UID {
@@ -113,13 +113,13 @@ func (w *world) repairs(t *testing.T, member, namespace string) {
 func (w *world) nobodyLeads(t *testing.T, at site, namespace string) {
 	t.Helper()
 	p := &v1alpha1.LeadershipPolicy{}
-	drill.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: drill.FleetNamespace, Name: drill.PolicyName}, p))
+	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}, p))
 	p.Spec.Namespaces.Names = append(p.Spec.Namespaces.Names, namespace)
-	drill.Must(t, at.client.Update(t.Context(), p))
-	drill.Must(t, w.d.MemberClient("west").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	harness.Must(t, at.client.Update(t.Context(), p))
+	harness.Must(t, w.d.MemberClient("west").Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	stage.d.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
 		r := &v1alpha1.NamespaceLeader{}
-		err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r)
+		err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r)
 		if err == nil && r.Status.Phase != v1alpha1.PhaseVacant {
 			err = fmt.Errorf("phase %q", r.Status.Phase)
 		}
@@ -143,7 +143,7 @@ func pause(t *testing.T, at site, cluster string, value bool) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"paused":%t}}`, value))
 	stage.d.Eventually(t, patience, "the hub's API server answers", func(ctx context.Context) error {
-		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: drill.FleetNamespace, Name: cluster}}
+		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: cluster}}
 		err := at.client.Patch(ctx, c, patch)
 		if apierrors.IsNotFound(err) {
 			t.Fatal(err)

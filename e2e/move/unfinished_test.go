@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // TestAMoveInTheMiddleOfAHandover: the fleet moves while a namespace is handed over to another cluster. The move drops the
@@ -28,15 +28,15 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	raise(t, first, successor, 200)
 	stage.d.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
 		r := &v1alpha1.NamespaceLeader{}
-		err := first.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r)
+		err := first.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r)
 		if err == nil && r.Status.Phase != v1alpha1.PhaseDraining {
 			err = fmt.Errorf("leader %q, phase %s", r.Status.Leader, r.Status.Phase)
 		}
 		return err
 	})
-	began := drill.Now().Boot
+	began := harness.Now().Boot
 	stage.clusterctl(t, first, second)
-	moved := drill.Now().Boot
+	moved := harness.Now().Boot
 	hub := stage.hubID(t, second)
 	var epoch int64
 	var leader string
@@ -85,13 +85,13 @@ func TestASourceThatDiesForGood(t *testing.T) {
 		return nil
 	})
 	v := look(t, stage)
-	drill.Must(t, stage.second.Kill())
+	harness.Must(t, stage.second.Kill())
 	provisioned(t, second)
 	stage.clusterctl(t, second, first)
 	stage.saysOtherHub(t, first)
 	stage.d.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
 		for namespace, leader := range best {
-			if c, err := stage.copy(ctx, leader, namespace); err != nil || c.Live(drill.Now().Wall) {
+			if c, err := stage.copy(ctx, leader, namespace); err != nil || c.Live(harness.Now().Wall) {
 				return fmt.Errorf("%s: the copy in %s is %+v (%w)", namespace, leader, c, err)
 			}
 		}
@@ -101,11 +101,11 @@ func TestASourceThatDiesForGood(t *testing.T) {
 
 	for _, member := range stage.d.Fleet.Members() {
 		for namespace := range best {
-			drill.Must(t, stage.d.MemberClient(member.Name()).DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+			harness.Must(t, stage.d.MemberClient(member.Name()).DeleteAllOf(t.Context(), &coordinationv1.Lease{},
 				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
 		}
 	}
-	deleted := drill.Now().Boot
+	deleted := harness.Now().Boot
 	hub = stage.hubID(t, first)
 	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
 		for namespace, leader := range best {
@@ -119,7 +119,7 @@ func TestASourceThatDiesForGood(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("all namespaces were led %.1f s after the copies were deleted", (drill.Now().Boot - deleted).Seconds())
+	t.Logf("all namespaces were led %.1f s after the copies were deleted", (harness.Now().Boot - deleted).Seconds())
 	v.harmless()
 }
 
@@ -127,8 +127,8 @@ func TestASourceThatDiesForGood(t *testing.T) {
 func raise(t *testing.T, at site, cluster string, priority int32) {
 	t.Helper()
 	c := &clusterv1.Cluster{}
-	drill.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: drill.FleetNamespace, Name: cluster}, c))
+	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: cluster}, c))
 	before := c.DeepCopy()
 	c.Labels[v1alpha1.PriorityLabel] = strconv.Itoa(int(priority))
-	drill.Must(t, at.client.Patch(t.Context(), c, client.MergeFrom(before)))
+	harness.Must(t, at.client.Patch(t.Context(), c, client.MergeFrom(before)))
 }

@@ -9,12 +9,12 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // view is what a test saw, from its beginning on.
 type view struct {
-	*drill.View
+	*harness.View
 	t *testing.T
 	w *world
 }
@@ -30,12 +30,12 @@ func (v *view) unbroken(epochs map[string]int64, but ...string) (closest time.Du
 	v.t.Helper()
 	closest = time.Hour
 	terms := v.Terms()
-	now := drill.Now().Wall
+	now := harness.Now().Wall
 	for namespace, leader := range leaders {
 		if slices.Contains(but, namespace) {
 			continue
 		}
-		place := drill.Place{Namespace: namespace, Cluster: lease.Identity(leader, drill.FleetNamespace)}
+		place := harness.Place{Namespace: namespace, Cluster: lease.Identity(leader, harness.FleetNamespace)}
 		for other := range terms {
 			if other.Namespace == namespace && other != place {
 				v.t.Errorf("%s leads; %s led in epoch %d", other, leader, epochs[namespace])
@@ -49,7 +49,7 @@ func (v *view) unbroken(epochs map[string]int64, but ...string) (closest time.Du
 		if seen[0].Epoch != epochs[namespace] {
 			v.t.Errorf("%s: epoch %d, was %d", place, seen[0].Epoch, epochs[namespace])
 		}
-		left, err := drill.Unbroken(seen, now)
+		left, err := harness.Unbroken(seen, now)
 		if err != nil {
 			v.t.Errorf("%s: %v", place, err)
 		}
@@ -68,7 +68,7 @@ func (v *view) undisturbed() (longest time.Duration) {
 		}
 	}
 	acts, err := v.w.d.Acts()
-	drill.Must(v.t, err)
+	harness.Must(v.t, err)
 	last := map[string]time.Duration{}
 	for _, a := range acts {
 		if before, ok := last[a.Namespace]; ok {
@@ -80,7 +80,7 @@ func (v *view) undisturbed() (longest time.Duration) {
 }
 
 // harmless fails the test if the acts of two clusters meet, or if their epochs fall.
-func (v *view) harmless() []drill.Verdict {
+func (v *view) harmless() []harness.Verdict {
 	v.t.Helper()
 	verdicts, err := v.Judge()
 	if err != nil {
@@ -123,7 +123,7 @@ func (v *view) markedBy(hub string) {
 // settled returns when all leaders' copies, but for some, were renewed once more than when it was called.
 func (v *view) settled(but ...string) {
 	v.t.Helper()
-	now := drill.Now().Wall
+	now := harness.Now().Wall
 	v.w.d.Eventually(v.t, patience, "everybody is renewed", func(context.Context) error {
 		renewed := map[string]bool{}
 		for place, seen := range v.Terms() {

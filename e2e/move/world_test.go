@@ -30,8 +30,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -55,15 +55,15 @@ var leaders = map[string]string{"shop": "east", "bank": "west", "mail": "south",
 var stage *world
 
 func TestMain(m *testing.M) {
-	os.Exit(drill.Main(m, drill.Options{
+	os.Exit(harness.Main(m, harness.Options{
 		Timings:  timings,
 		ActEvery: 100 * time.Millisecond,
-		Members: []drill.Member{
+		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{"shop"}},
 			{Name: "west", Priority: 50, Namespaces: []string{"shop", "bank", "depot"}},
 			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail", "depot"}},
 		},
-	}, func(ctx context.Context, d *drill.Drill) error {
+	}, func(ctx context.Context, d *harness.Drill) error {
 		second, err := d.StartSecond(ctx)
 		stage = &world{d: d, second: second}
 		return err
@@ -72,8 +72,8 @@ func TestMain(m *testing.M) {
 
 // world is the fleet and two management clusters.
 type world struct {
-	d      *drill.Drill
-	second *drill.Second
+	d      *harness.Drill
+	second *harness.Second
 }
 
 // site is one of the two management clusters.
@@ -110,7 +110,7 @@ func (w *world) led(t *testing.T, at site) map[string]int64 {
 // that site's hub.
 func (w *world) ledBy(ctx context.Context, at site, hub, namespace, leader string) (epoch int64, err error) {
 	r := &v1alpha1.NamespaceLeader{}
-	if err := at.client.Get(ctx, client.ObjectKey{Namespace: drill.FleetNamespace, Name: namespace}, r); err != nil {
+	if err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r); err != nil {
 		return 0, err
 	}
 	if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || r.Annotations[v1alpha1.HubAnnotation] != hub {
@@ -120,7 +120,7 @@ func (w *world) ledBy(ctx context.Context, at site, hub, namespace, leader strin
 	if err != nil {
 		return 0, err
 	}
-	if !c.LeadsHere() || c.Epoch != r.Status.Epoch || c.Hub != hub || !c.Live(drill.Now().Wall) {
+	if !c.LeadsHere() || c.Epoch != r.Status.Epoch || c.Hub != hub || !c.Live(harness.Now().Wall) {
 		return 0, fmt.Errorf("the copy in %s is %+v, the record has epoch %d", leader, c, r.Status.Epoch)
 	}
 	return c.Epoch, nil
@@ -142,7 +142,7 @@ func (w *world) lease(ctx context.Context, member, namespace string) (*coordinat
 func (w *world) hubID(t *testing.T, at site) string {
 	t.Helper()
 	ns := &corev1.Namespace{}
-	drill.Must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
+	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID)
 }
 
@@ -157,7 +157,7 @@ func (w *world) begin(t *testing.T, at site) map[string]int64 {
 		return err
 	})
 	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
-	drill.Must(t, client.IgnoreAlreadyExists(w.d.MemberClient("east").Create(t.Context(), depot)))
+	harness.Must(t, client.IgnoreAlreadyExists(w.d.MemberClient("east").Create(t.Context(), depot)))
 	stage.d.Eventually(t, patience, "east follows in depot", func(ctx context.Context) error {
 		_, err := w.copy(ctx, "east", "depot")
 		return err
@@ -174,14 +174,14 @@ func provisioned(t *testing.T, at site) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
 			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
 		})
-		drill.Must(t, at.client.Status().Update(t.Context(), &c))
+		harness.Must(t, at.client.Status().Update(t.Context(), &c))
 	}
 }
 
 func clusters(t *testing.T, at site) []clusterv1.Cluster {
 	t.Helper()
 	list := &clusterv1.ClusterList{}
-	drill.Must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+	harness.Must(t, at.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	return list.Items
 }
 
@@ -196,15 +196,15 @@ func (w *world) clusterctl(t *testing.T, from, to site) {
 	files := map[string]string{"config.yaml": "providers: []\n"}
 	for _, s := range []site{from, to} {
 		content, err := s.fleet.Hub().Kubeconfig()
-		drill.Must(t, err)
+		harness.Must(t, err)
 		files[s.name] = string(content)
 	}
 	for name, content := range files {
-		drill.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		harness.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move", "--namespace="+drill.FleetNamespace, "-v=1",
+	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move", "--namespace="+harness.FleetNamespace, "-v=1",
 		"--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, from.name), "--to-kubeconfig="+filepath.Join(dir, to.name))
 	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	out, err := cmd.CombinedOutput()
@@ -220,8 +220,8 @@ func left(t *testing.T, at site) (names []string) {
 	for _, list := range []client.ObjectList{
 		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
 	} {
-		drill.Must(t, at.client.List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
-		drill.Must(t, meta.EachListItem(list, func(o runtime.Object) error {
+		harness.Must(t, at.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+		harness.Must(t, meta.EachListItem(list, func(o runtime.Object) error {
 			names = append(names, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
 			return nil
 		}))

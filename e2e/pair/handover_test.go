@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -26,7 +26,7 @@ type handover struct {
 // begin edits the label.
 func (o *handover) begin() {
 	o.t.Helper()
-	drill.Must(o.t, o.p.d.SetPriority(o.t.Context(), "west", o.priority))
+	harness.Must(o.t, o.p.d.SetPriority(o.t.Context(), "west", o.priority))
 }
 
 // record returns what the watch last showed of the first record.
@@ -44,7 +44,7 @@ func (o *handover) record() (v1alpha1.NamespaceLeaderStatus, error) {
 func (o *handover) awaitRecord(what string, as func(v1alpha1.NamespaceLeaderStatus) bool) v1alpha1.NamespaceLeaderStatus {
 	o.t.Helper()
 	var s v1alpha1.NamespaceLeaderStatus
-	drill.Eventually(o.t, patience, what, func(context.Context) (err error) {
+	harness.Eventually(o.t, patience, what, func(context.Context) (err error) {
 		if s, err = o.record(); err == nil && !as(s) {
 			err = fmt.Errorf("leader %q, epoch %d, phase %s, reason %s: %s", s.Leader, s.Epoch, s.Phase, s.Reason, s.Message)
 		}
@@ -63,7 +63,7 @@ func (o *handover) granted(s v1alpha1.NamespaceLeaderStatus) bool {
 func (o *handover) awaitBound(before time.Duration) {
 	o.t.Helper()
 	s := o.awaitRecord("the draining is recorded", draining)
-	drill.After(o.t, drill.BootOf(s.NotBefore.Time, drill.Now())-before)
+	harness.After(o.t, harness.BootOf(s.NotBefore.Time, harness.Now())-before)
 	if s, err := o.record(); err != nil || !draining(s) {
 		o.t.Fatalf("the bound has not passed, and yet: phase %s, leader %s, %v", s.Phase, s.Leader, err)
 	}
@@ -75,7 +75,7 @@ const early = 2500 * time.Millisecond
 
 // firstCopy reports whether the successor's guestbook can have seen that it leads.
 func (o *handover) firstCopy() bool {
-	for _, s := range o.Terms()[drill.Place{Namespace: moved[0], Cluster: o.to + "." + drill.FleetNamespace}] {
+	for _, s := range o.Terms()[harness.Place{Namespace: moved[0], Cluster: o.to + "." + harness.FleetNamespace}] {
 		if s.Epoch > o.epochs[moved[0]] {
 			return true
 		}
@@ -122,7 +122,7 @@ var steps = []step{
 			hub := o.p.d.Fleet.Hub().Proxy()
 			hub.HoldToMember() // what the hub sees, it sees; what it says is not heard
 			o.begin()
-			drill.Eventually(o.t, patience, "the hub has said something", func(context.Context) error {
+			harness.Eventually(o.t, patience, "the hub has said something", func(context.Context) error {
 				if hub.Stats().KeptToMember == 0 {
 					return errors.New("nothing is kept")
 				}
@@ -149,7 +149,7 @@ var steps = []step{
 		},
 		reached: func(o *handover, s v1alpha1.NamespaceLeaderStatus) bool { return o.granted(s) && !o.firstCopy() },
 		mend: func(o *handover) {
-			drill.After(o.t, drill.Now().Boot+2*time.Second)
+			harness.After(o.t, harness.Now().Boot+2*time.Second)
 			o.toSuccessor().Release()
 		},
 	},
@@ -157,7 +157,7 @@ var steps = []step{
 		name: "after the first copy was written",
 		reach: func(o *handover) {
 			o.begin()
-			drill.Eventually(o.t, patience, "the first copy is there", func(context.Context) error {
+			harness.Eventually(o.t, patience, "the first copy is there", func(context.Context) error {
 				if !o.firstCopy() {
 					return errors.New("it is not")
 				}
@@ -203,15 +203,15 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 	})
 	for _, namespace := range moved {
 		r, err := stage.d.Record(t.Context(), namespace)
-		drill.Must(t, err)
+		harness.Must(t, err)
 		o.epochs[namespace] = r.Status.Epoch
 	}
 	s.reach(o)
-	drill.Must(t, writer.Kill())
-	killed := drill.Now().Boot
+	harness.Must(t, writer.Kill())
+	killed := harness.Now().Boot
 	stage.drop(writer)
 	r, err := stage.d.Record(t.Context(), moved[0])
-	drill.Must(t, err)
+	harness.Must(t, err)
 	if !s.reached(o, r.Status) {
 		t.Fatalf("the replica died at another step: leader %s, phase %s, a first copy: %t", r.Status.Leader, r.Status.Phase, o.firstCopy())
 	}
@@ -224,11 +224,11 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 // completed returns when the planned cluster acts everywhere, and judges.
 func (o *handover) completed(killed time.Duration) {
 	o.t.Helper()
-	limit := drill.Default.Duration + drill.Default.Skew + h + slack
+	limit := harness.Default.Duration + harness.Default.Skew + h + slack
 	var slowest time.Duration
 	for _, namespace := range moved {
-		var first drill.Act
-		drill.Eventually(o.t, limit+killed-drill.Now().Boot, o.to+" acts in "+namespace, func(context.Context) error {
+		var first harness.Act
+		harness.Eventually(o.t, limit+killed-harness.Now().Boot, o.to+" acts in "+namespace, func(context.Context) error {
 			acts, err := o.p.d.Acts()
 			if err != nil {
 				return err

@@ -11,12 +11,12 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // view is all that a test saw, from its beginning on.
 type view struct {
-	*drill.View
+	*harness.View
 	t       *testing.T
 	p       *pair
 	demoted map[string]int
@@ -54,13 +54,13 @@ func (v *view) unbroken(moved ...string) (closest time.Duration) {
 	v.t.Helper()
 	closest = time.Hour
 	terms := v.Terms()
-	maps.DeleteFunc(terms, func(p drill.Place, _ []drill.Led) bool { return slices.Contains(moved, p.Namespace) })
+	maps.DeleteFunc(terms, func(p harness.Place, _ []harness.Led) bool { return slices.Contains(moved, p.Namespace) })
 	if len(terms) != len(leaders)-len(moved) {
 		v.t.Errorf("terms of %v, want one for each of the namespaces that are not moved", slices.Collect(maps.Keys(terms)))
 	}
-	now := drill.Now().Wall
+	now := harness.Now().Wall
 	for key, seen := range terms {
-		left, err := drill.Unbroken(seen, now)
+		left, err := harness.Unbroken(seen, now)
 		if err != nil {
 			v.t.Errorf("%s: %v", key, err)
 		}
@@ -113,7 +113,7 @@ func (v *view) judge() {
 func (v *view) stampedAfter(instant time.Duration) (map[string]time.Duration, error) {
 	first := map[string]time.Duration{}
 	for key, seen := range v.Terms() {
-		i := slices.IndexFunc(seen, func(s drill.Led) bool { return drill.BootOf(s.Renewed, s.At) > instant })
+		i := slices.IndexFunc(seen, func(s harness.Led) bool { return harness.BootOf(s.Renewed, s.At) > instant })
 		if i < 0 {
 			return nil, fmt.Errorf("%s: no stamp after the fault", key)
 		}
@@ -132,7 +132,7 @@ func writesOf(t *testing.T, p *pair, r *replica, instant time.Time) []string {
 	var found []string
 	for _, s := range p.d.Fleet.Servers() {
 		writes, err := s.Writes()
-		drill.Must(t, err)
+		harness.Must(t, err)
 		for _, w := range writes {
 			if strings.Contains(w.Agent, r.identity) && w.Received.After(instant) {
 				found = append(found, s.Name()+": "+w.String())

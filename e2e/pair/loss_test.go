@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // figures collects how long takeovers took.
@@ -29,7 +29,7 @@ func (f *figures) String() string {
 func (f *figures) takenOver(v *view, lost time.Duration) {
 	v.t.Helper()
 	var first map[string]time.Duration
-	drill.Eventually(v.t, drill.Default.Duration+slack, "all namespaces are renewed by the other replica", func(context.Context) (err error) {
+	harness.Eventually(v.t, harness.Default.Duration+slack, "all namespaces are renewed by the other replica", func(context.Context) (err error) {
 		first, err = v.stampedAfter(lost)
 		return err
 	})
@@ -52,9 +52,9 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 	for range *kills {
 		writer := stage.settled(t)
 		v := look(t, stage)
-		drill.After(t, drill.Now().Boot+time.Duration(random.Int64N(int64(drill.Default.Renew))))
-		drill.Must(t, writer.Kill())
-		lost := drill.Now().Boot
+		harness.After(t, harness.Now().Boot+time.Duration(random.Int64N(int64(harness.Default.Renew))))
+		harness.Must(t, writer.Kill())
+		lost := harness.Now().Boot
 		stage.drop(writer)
 		f.takenOver(v, lost)
 		v.undecided()
@@ -70,8 +70,8 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	writer := stage.settled(t)
 	v := look(t, stage)
-	drill.Must(t, writer.Pause())
-	lost := drill.Now().Boot
+	harness.Must(t, writer.Pause())
+	lost := harness.Now().Boot
 	asleepSince := time.Now()
 	stage.drop(writer)
 	var f figures
@@ -81,15 +81,15 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	if len(writesOf(t, stage, writer, time.Time{})) == 0 {
 		t.Fatalf("%s wrote nothing even while it was elected: writes are not told apart", writer.Name())
 	}
-	drill.After(t, lost+*asleep)
+	harness.After(t, lost+*asleep)
 	if late := writesOf(t, stage, writer, asleepSince); len(late) > 0 {
 		t.Fatalf("%s wrote while it slept: clocks or names are wrong: %v", writer.Name(), late)
 	}
 
 	woke := time.Now()
-	drill.Must(t, writer.Resume())
+	harness.Must(t, writer.Resume())
 	// It gives up and ends, or goes on as a standby; both are watched for two renewals of everybody.
-	drill.After(t, drill.Now().Boot+2*drill.Default.Renew)
+	harness.After(t, harness.Now().Boot+2*harness.Default.Renew)
 	for _, w := range writesOf(t, stage, writer, woke) {
 		t.Errorf("written after waking: %s", w)
 	}
@@ -99,7 +99,7 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	default:
 		t.Errorf("%s lives on: a replica that lost the election has to exit", writer.Name())
 	}
-	drill.Must(t, writer.Kill())
+	harness.Must(t, writer.Kill())
 	v.unbroken()
 	v.undecided()
 }
@@ -110,18 +110,18 @@ func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
 	writer := stage.settled(t)
 	v := look(t, stage)
 	renewed := stage.renewedNow(t)
-	asked := drill.Now().Boot
-	drill.Must(t, writer.Stop())
-	ended, lost := time.Now(), drill.Now().Boot
+	asked := harness.Now().Boot
+	harness.Must(t, writer.Stop())
+	ended, lost := time.Now(), harness.Now().Boot
 	stage.drop(writer)
 	var next *replica
-	drill.Eventually(t, patience, "the other replica is elected", func(ctx context.Context) (err error) {
+	harness.Eventually(t, patience, "the other replica is elected", func(ctx context.Context) (err error) {
 		next, err = stage.writer(ctx)
 		return err
 	})
 	l, err := stage.election(t.Context())
-	drill.Must(t, err)
-	elected := drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())
+	harness.Must(t, err)
+	elected := harness.BootOf(l.Spec.AcquireTime.Time, harness.Now())
 	t.Logf("%s ended after %.2f s; %s was elected %.2f s later", writer.Name(), (lost - asked).Seconds(), next.Name(), (elected - lost).Seconds())
 	// client-go's elector looks every 1 to 2.2 seconds, and one that waits does so for h from the last renewal that it saw.
 	if waited := l.Spec.AcquireTime.Sub(renewed); waited >= h {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // loss is a way to lose records.
@@ -33,7 +33,7 @@ func emptied(ctx context.Context, c client.Client, r *v1alpha1.NamespaceLeader) 
 func (p *pair) records(t *testing.T) map[string]*v1alpha1.NamespaceLeader {
 	t.Helper()
 	list := &v1alpha1.NamespaceLeaderList{}
-	drill.Must(t, p.d.HubClient().List(t.Context(), list, client.InNamespace(drill.FleetNamespace)))
+	harness.Must(t, p.d.HubClient().List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	all := map[string]*v1alpha1.NamespaceLeader{}
 	for i := range list.Items {
 		all[list.Items[i].Name] = &list.Items[i]
@@ -56,13 +56,13 @@ func TestLostRecordsAreFoundInTheCopies(t *testing.T) {
 			writer := stage.settled(t)
 			before := stage.records(t)
 			v := look(t, stage)
-			drill.Must(t, writer.Kill())
-			lost := drill.Now().Boot
+			harness.Must(t, writer.Kill())
+			lost := harness.Now().Boot
 			stage.drop(writer)
 			for _, r := range stage.records(t) {
-				drill.Must(t, l.lose(t.Context(), stage.d.HubClient(), r))
+				harness.Must(t, l.lose(t.Context(), stage.d.HubClient(), r))
 			}
-			drill.Eventually(t, drill.Default.Duration+slack, "all terms are adopted", func(ctx context.Context) error {
+			harness.Eventually(t, harness.Default.Duration+slack, "all terms are adopted", func(ctx context.Context) error {
 				for namespace, was := range before {
 					r, err := stage.d.Record(ctx, namespace)
 					if err != nil {
@@ -77,7 +77,7 @@ func TestLostRecordsAreFoundInTheCopies(t *testing.T) {
 				}
 				return nil
 			})
-			t.Logf("all terms are adopted %.1f s after the kill", (drill.Now().Boot - lost).Seconds())
+			t.Logf("all terms are adopted %.1f s after the kill", (harness.Now().Boot - lost).Seconds())
 			var f figures
 			f.takenOver(v, lost)
 			t.Log(f.String())
@@ -123,15 +123,15 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 		t.Run(e.name, func(t *testing.T) {
 			stage.settled(t)
 			l, err := stage.election(t.Context())
-			drill.Must(t, err)
+			harness.Must(t, err)
 			// Until then the hub may take the edit for a record of its predecessor, which it accepts. A candidate reads
 			// the clock for its acquireTime before it waits for the end of the last leadership.
-			drill.After(t, drill.BootOf(l.Spec.AcquireTime.Time, drill.Now())+2*h)
+			harness.After(t, harness.BootOf(l.Spec.AcquireTime.Time, harness.Now())+2*h)
 			before := stage.records(t)[moved[0]]
 			v := look(t, stage)
-			drill.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
-			at := drill.Now().Boot
-			drill.Eventually(t, drill.Default.Duration+drill.Default.Skew+slack, "the record is put right", func(ctx context.Context) error {
+			harness.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
+			at := harness.Now().Boot
+			harness.Eventually(t, harness.Default.Duration+harness.Default.Skew+slack, "the record is put right", func(ctx context.Context) error {
 				r, err := stage.d.Record(ctx, moved[0])
 				if err != nil {
 					return err
@@ -142,7 +142,7 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 				}
 				return nil
 			})
-			t.Logf("put right within %.2f s", (drill.Now().Boot - at).Seconds())
+			t.Logf("put right within %.2f s", (harness.Now().Boot - at).Seconds())
 			awaitRenewals(t, v, at)
 			v.unbroken()
 			v.undecided(moved[0])
@@ -161,12 +161,12 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			writer := stage.settled(t)
 			before := stage.records(t)[moved[0]]
 			v := look(t, stage)
-			drill.Must(t, writer.Kill())
-			lost := drill.Now().Boot
+			harness.Must(t, writer.Kill())
+			lost := harness.Now().Boot
 			stage.drop(writer)
-			drill.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
+			harness.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
 			awaitRenewals(t, v, lost+h)
-			drill.Eventually(t, 2*drill.Default.Duration+slack, "somebody leads", func(ctx context.Context) error {
+			harness.Eventually(t, 2*harness.Default.Duration+slack, "somebody leads", func(ctx context.Context) error {
 				r, err := stage.d.Record(ctx, moved[0])
 				if err == nil && r.Status.Phase != v1alpha1.PhaseLeading {
 					err = errors.New(r.Status.Message)
@@ -175,9 +175,9 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			})
 			v.unbroken(moved[0])
 			r, err := stage.d.Record(t.Context(), moved[0])
-			drill.Must(t, err)
+			harness.Must(t, err)
 			t.Logf("%s led in epoch %d; now %s leads in epoch %d (%s), %.1f s after the kill",
-				before.Status.Leader, before.Status.Epoch, r.Status.Leader, r.Status.Epoch, r.Status.Reason, (drill.Now().Boot - lost).Seconds())
+				before.Status.Leader, before.Status.Epoch, r.Status.Leader, r.Status.Epoch, r.Status.Reason, (harness.Now().Boot - lost).Seconds())
 			switch same := r.Status.Leader == before.Status.Leader && r.Status.Epoch == before.Status.Epoch; {
 			case !same && !e.costly:
 				t.Error("the term has changed, although its Lease is there")
@@ -193,11 +193,11 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 // after the instant.
 func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 	t.Helper()
-	drill.Eventually(t, drill.Default.Duration+slack, "everybody is renewed", func(context.Context) error {
+	harness.Eventually(t, harness.Default.Duration+slack, "everybody is renewed", func(context.Context) error {
 		for key, seen := range v.Terms() {
 			n := 0
 			for _, s := range seen {
-				if drill.BootOf(s.Renewed, s.At) > instant {
+				if harness.BootOf(s.Renewed, s.At) > instant {
 					n++
 				}
 			}
@@ -213,6 +213,6 @@ func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 func (p *pair) restore(t *testing.T) {
 	t.Helper()
 	p.raised++
-	drill.Must(t, p.d.SetPriority(t.Context(), "east", 100+p.raised))
+	harness.Must(t, p.d.SetPriority(t.Context(), "east", 100+p.raised))
 	p.led(t, patience)
 }

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -65,16 +65,16 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	return drill.Main(m, drill.Options{
-		Timings:  drill.Default,
+	return harness.Main(m, harness.Options{
+		Timings:  harness.Default,
 		ActEvery: 100 * time.Millisecond,
 		Audit:    true,
-		Members: []drill.Member{
+		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{"shop", "stock", "post"}},
 			{Name: "west", Priority: 50, Namespaces: []string{"shop", "stock", "post", "bank", "mint"}},
 			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail"}},
 		},
-	}, func(_ context.Context, d *drill.Drill) error {
+	}, func(_ context.Context, d *harness.Drill) error {
 		stage = &pair{d: d, replicas: []*replica{{Process: d.Hubs()[0]}}}
 		return nil
 	})
@@ -88,7 +88,7 @@ type replica struct {
 
 // pair is the hub.
 type pair struct {
-	d        *drill.Drill
+	d        *harness.Drill
 	replicas []*replica // those that live
 	raised   int        // by how much the priority of east is higher than it was
 }
@@ -96,16 +96,16 @@ type pair struct {
 // election reads the Lease of the hub's election.
 func (p *pair) election(ctx context.Context) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
-	return l, p.d.HubClient().Get(ctx, client.ObjectKey{Namespace: drill.HubNamespace, Name: drill.HubName}, l)
+	return l, p.d.HubClient().Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l)
 }
 
 // renewedNow returns when the holder of the election renews it, with the instant of the renewal.
 func (p *pair) renewedNow(t *testing.T) time.Time {
 	t.Helper()
 	before, err := p.election(t.Context())
-	drill.Must(t, err)
+	harness.Must(t, err)
 	var renewed time.Time
-	drill.Eventually(t, patience, "the election is renewed", func(ctx context.Context) error {
+	harness.Eventually(t, patience, "the election is renewed", func(ctx context.Context) error {
 		now, err := p.election(ctx)
 		if err != nil {
 			return err
@@ -160,7 +160,7 @@ func (p *pair) settled(t *testing.T) (writer *replica) {
 	for len(p.replicas) < 2 {
 		p.join(t)
 	}
-	drill.Eventually(t, patience, "a replica of the pair is elected", func(ctx context.Context) (err error) {
+	harness.Eventually(t, patience, "a replica of the pair is elected", func(ctx context.Context) (err error) {
 		writer, err = p.writer(ctx)
 		return err
 	})
@@ -180,7 +180,7 @@ func (p *pair) join(t *testing.T) *replica {
 		t.Fatal(err)
 	}
 	r := &replica{Process: process}
-	drill.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
+	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
 		if err := r.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func (p *pair) join(t *testing.T) *replica {
 // led returns when the records and the leaders' copies are as they are while all members are well.
 func (p *pair) led(t *testing.T, limit time.Duration) {
 	t.Helper()
-	drill.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
+	harness.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
 			r, err := p.d.Record(ctx, namespace)
 			if err != nil {
@@ -209,7 +209,7 @@ func (p *pair) led(t *testing.T, limit time.Duration) {
 			if err != nil {
 				return err
 			}
-			if got := ptr.Deref(c.Spec.HolderIdentity, ""); got != leader+"."+drill.FleetNamespace || int64(*c.Spec.LeaseTransitions) != r.Status.Epoch {
+			if got := ptr.Deref(c.Spec.HolderIdentity, ""); got != leader+"."+harness.FleetNamespace || int64(*c.Spec.LeaseTransitions) != r.Status.Epoch {
 				return fmt.Errorf("%s: the copy in %s names %s in epoch %d, the record has epoch %d", namespace, leader, got, *c.Spec.LeaseTransitions, r.Status.Epoch)
 			}
 		}
@@ -226,6 +226,6 @@ func (p *pair) copy(ctx context.Context, member, namespace string) (*coordinatio
 func read(t *testing.T, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	drill.Must(t, err)
+	harness.Must(t, err)
 	return string(content)
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -93,7 +93,7 @@ func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := ticks()
-	if err := drill.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
+	if err := harness.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
 		if ticks() != before {
 			return errors.New("it ticks")
 		}
@@ -115,7 +115,7 @@ func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	if err := drill.Await(t.Context(), 30*time.Second, what, func(context.Context) error {
+	if err := harness.Await(t.Context(), 30*time.Second, what, func(context.Context) error {
 		if !condition() {
 			return errors.New("not yet")
 		}

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // beside is how long the hub and Cluster API must live beside each other without a write:
@@ -108,7 +108,7 @@ func (w *world) stillLeads(leader, namespace string, epoch int64) {
 // had cleaned up behind it.
 func (w *world) deleteCluster(name, namespace string, epoch int64) (took [3]time.Duration) {
 	w.T.Helper()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: drill.FleetNamespace, Name: name}}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: name}}
 	begin := time.Now()
 	w.Must(w.Hub.Delete(w.T.Context(), cluster))
 	w.Eventually("the Cluster is gone", 20*time.Second, func() error {
@@ -148,7 +148,7 @@ func (w *world) trace(members ...string) {
 		system := &corev1.Namespace{}
 		w.Must(w.Members[name].Get(w.T.Context(), types.NamespacedName{Name: metav1.NamespaceSystem}, system))
 		cluster := &clusterv1.Cluster{}
-		w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: drill.FleetNamespace, Name: name}, cluster))
+		w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: harness.FleetNamespace, Name: name}, cluster))
 		if got := cluster.Annotations[v1alpha1.ClusterUIDAnnotation]; got != string(system.UID) {
 			w.T.Errorf("Cluster %s: pinned to %q, want %s", name, got, system.UID)
 		}
@@ -156,12 +156,12 @@ func (w *world) trace(members ...string) {
 			w.T.Errorf("Cluster %s: finalizers %v: Cluster API does not hold it", name, cluster.Finalizers)
 		}
 		want := []string{"metadata/annotations/" + v1alpha1.ClusterUIDAnnotation}
-		if got := w.writtenBy(drill.HubName, cluster); !slices.Equal(got, want) {
+		if got := w.writtenBy(harness.HubName, cluster); !slices.Equal(got, want) {
 			w.T.Errorf("Cluster %s: the hub has written %q, want %q", name, got, want)
 		}
 		secret := kubeconfigSecret(name)
 		w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(secret), secret))
-		if got := w.writtenBy(drill.HubName, secret); len(got) > 0 {
+		if got := w.writtenBy(harness.HubName, secret); len(got) > 0 {
 			w.T.Errorf("Secret %s: the hub has written %q", secret.Name, got)
 		}
 		if !metav1.IsControlledBy(secret, cluster) {
@@ -208,7 +208,7 @@ func (w *world) history() *changes {
 	w.Must(err)
 	c := &changes{}
 	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{}, "secrets": &corev1.SecretList{}} {
-		watch, err := watcher.Watch(w.T.Context(), list, client.InNamespace(drill.FleetNamespace))
+		watch, err := watcher.Watch(w.T.Context(), list, client.InNamespace(harness.FleetNamespace))
 		w.Must(err)
 		c.follow(w.T, "hub", schema.GroupResource{Resource: resource}, watch)
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // given is a kind of infrastructure that is there already: Cluster API admits no Cluster
@@ -63,13 +63,13 @@ func (w *world) register(name, priority string, labelled bool) {
 		"status": map[string]any{"initialization": map[string]any{"provisioned": true}},
 	}}
 	infrastructure.SetGroupVersionKind(given)
-	infrastructure.SetNamespace(drill.FleetNamespace)
+	infrastructure.SetNamespace(harness.FleetNamespace)
 	infrastructure.SetName(name)
 	w.Must(w.Hub.Create(w.T.Context(), infrastructure))
 
 	kubeconfig, err := member.ProxiedKubeconfig()
 	w.Must(err)
-	w.Must(w.Servers.SetKubeconfig(w.T.Context(), drill.FleetNamespace, name, kubeconfig))
+	w.Must(w.Servers.SetKubeconfig(w.T.Context(), harness.FleetNamespace, name, kubeconfig))
 	if !labelled {
 		w.changeSecret(name, func(s *corev1.Secret) { delete(s.Labels, clusterv1.ClusterNameLabel) })
 	}
@@ -80,7 +80,7 @@ func (w *world) register(name, priority string, labelled bool) {
 	w.Must(err)
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: drill.FleetNamespace, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
+			Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
 		},
 		Spec: clusterv1.ClusterSpec{
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(port)},
@@ -95,7 +95,7 @@ func (w *world) register(name, priority string, labelled bool) {
 
 // kubeconfigSecret names the kubeconfig Secret of a Cluster.
 func kubeconfigSecret(cluster string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: drill.FleetNamespace, Name: cluster + "-kubeconfig"}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: cluster + "-kubeconfig"}}
 }
 
 func (w *world) changeSecret(cluster string, change func(*corev1.Secret)) {

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -157,7 +157,7 @@ func (c *capi) installWebhooks() {
 		}
 		c.w.Must(c.w.Hub.Create(c.w.T.Context(), object.(client.Object)))
 	})
-	empty := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: drill.FleetNamespace, Name: "empty"}}
+	empty := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: "empty"}}
 	empty.Spec.Paused = ptr.To(true) // the CRD wants something
 	c.w.Eventually("Cluster API refuses a Cluster of nothing", capiTimeout, func() error {
 		err := c.w.Hub.Create(c.w.T.Context(), empty.DeepCopy(), client.DryRunAll)
@@ -179,7 +179,7 @@ func (c *capi) address(to *admissionv1.WebhookClientConfig) {
 
 // unusedPort finds a port below those that the kernel gives away, so that nobody is given
 // it by chance.
-func unusedPort(t drill.TB) int {
+func unusedPort(t harness.TB) int {
 	t.Helper()
 	for range 100 {
 		port := 20000 + rand.IntN(10000)

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -33,7 +33,7 @@ func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, leaseDuration, "east", "west", "south")
 	for name, priority := range map[string]string{"east": "100", "west": "50", "south": "10"} {
-		_, err := w.Servers.RegisterMember(t.Context(), w.Servers.Member(name), drill.FleetNamespace, priority)
+		_, err := w.Servers.RegisterMember(t.Context(), w.Servers.Member(name), harness.FleetNamespace, priority)
 		w.Must(err)
 	}
 	w.Namespace("a", "east", "west", "south")
@@ -128,7 +128,7 @@ func onlyKnownLeases(t *testing.T, seen []change, leaders map[string]string) {
 		case namespace == metav1.NamespaceSystem && c.object.GetLabels()["apiserver.kubernetes.io/identity"] == "kube-apiserver":
 			known = true
 		case c.server == "hub":
-			known = namespace == drill.HubNamespace && name == hub.ElectionName
+			known = namespace == harness.HubNamespace && name == hub.ElectionName
 		case name == v1alpha1.DefaultLeaseName:
 			known = leaders[namespace] == c.server
 		default:

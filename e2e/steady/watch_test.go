@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -106,15 +106,15 @@ func (c *changes) add(seen change) {
 }
 
 // intact fails the test if a watch has ended: then silence means nothing.
-func (c *changes) intact(t drill.TB) {
+func (c *changes) intact(t harness.TB) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	drill.Must(t, errors.Join(c.broken...))
+	harness.Must(t, errors.Join(c.broken...))
 }
 
 // follow collects the events of a watch until the test is over.
-func (c *changes) follow(t drill.TB, server string, resource schema.GroupResource, w watch.Interface) {
+func (c *changes) follow(t harness.TB, server string, resource schema.GroupResource, w watch.Interface) {
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		w.Stop()
@@ -141,7 +141,7 @@ func (c *changes) read(server string, resource schema.GroupResource, w watch.Int
 }
 
 // quiet waits until nothing has been seen for a while.
-func (c *changes) quiet(t drill.TB, since time.Time, span, within time.Duration) {
+func (c *changes) quiet(t harness.TB, since time.Time, span, within time.Duration) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, within, true, func(context.Context) (bool, error) {
 		last := c.last()
@@ -171,7 +171,7 @@ func (w *world) silent(c *changes, span time.Duration) {
 // told is what the hub's events say, oldest first.
 func (w *world) told() string {
 	list := &eventsv1.EventList{}
-	if err := w.Hub.List(w.T.Context(), list, client.InNamespace(drill.FleetNamespace)); err != nil {
+	if err := w.Hub.List(w.T.Context(), list, client.InNamespace(harness.FleetNamespace)); err != nil {
 		return err.Error()
 	}
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
@@ -192,7 +192,7 @@ func lines(cs []change) string {
 
 // watchAllBut watches, on all servers, everything that can be watched but one resource,
 // and returns what that is.
-func watchAllBut(t drill.TB, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
+func watchAllBut(t harness.TB, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
 	t.Helper()
 	c := &changes{}
 	watched := map[string][]schema.GroupResource{}
@@ -212,7 +212,7 @@ func watchAllBut(t drill.TB, f *fleet.Fleet, not schema.GroupResource) (*changes
 }
 
 // watchable lists what a server lets one list and watch, each in its preferred version.
-func watchable(t drill.TB, s *fleet.Server) []schema.GroupVersionResource {
+func watchable(t harness.TB, s *fleet.Server) []schema.GroupVersionResource {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(s.AdminConfig())
 	if err != nil {
@@ -235,7 +235,7 @@ func watchable(t drill.TB, s *fleet.Server) []schema.GroupVersionResource {
 }
 
 // watchMetadata follows the metadata of all objects of a resource, from now on.
-func (c *changes) watchMetadata(t drill.TB, s *fleet.Server, resource schema.GroupVersionResource) error {
+func (c *changes) watchMetadata(t harness.TB, s *fleet.Server, resource schema.GroupVersionResource) error {
 	config := s.AdminConfig()
 	config.WarningHandler = rest.NoWarnings{} // of deprecated types
 	client, err := metadata.NewForConfig(config)
@@ -257,7 +257,7 @@ func (c *changes) watchMetadata(t drill.TB, s *fleet.Server, resource schema.Gro
 }
 
 // watchLeases follows all Leases of all servers, from now on.
-func watchLeases(t drill.TB, f *fleet.Fleet) *changes {
+func watchLeases(t harness.TB, f *fleet.Fleet) *changes {
 	t.Helper()
 	c := &changes{}
 	for _, s := range f.Servers() {
@@ -266,7 +266,7 @@ func watchLeases(t drill.TB, f *fleet.Fleet) *changes {
 	return c
 }
 
-func (c *changes) watchLeases(t drill.TB, s *fleet.Server) {
+func (c *changes) watchLeases(t harness.TB, s *fleet.Server) {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(s.AdminConfig())
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -49,11 +49,11 @@ func TestMain(m *testing.M) {
 }
 
 // world is a fleet of its own, whose hub knows the RBAC of config/ and no Cluster yet.
-type world struct{ *drill.World }
+type world struct{ *harness.World }
 
 func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 	t.Helper()
-	w := &world{drill.NewWorld(t, fleet.New(t, members...), drill.FleetNamespace, drill.HubNamespace, v1alpha1.Timings{
+	w := &world{harness.NewWorld(t, fleet.New(t, members...), harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
 		LeaseDurationSeconds: int32(duration.Seconds()),
@@ -78,7 +78,7 @@ func (w *world) apply(folders ...string) {
 }
 
 // run runs a program and returns what it printed.
-func run(t drill.TB, name string, args ...string) string {
+func run(t harness.TB, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
@@ -95,9 +95,9 @@ func run(t drill.TB, name string, args ...string) string {
 // startHub runs a hub in this process until the test ends, under the service account of config/rbac.
 func (w *world) startHub() {
 	w.T.Helper()
-	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), w.System, drill.HubName, nil)
+	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), w.System, harness.HubName, nil)
 	w.Must(err)
-	config.UserAgent = drill.HubName
+	config.UserAgent = harness.HubName
 	w.StartHub(config)
 }
 

@@ -1,11 +1,11 @@
-// Package drill runs the whole product on one machine and judges what it does. Every test, drill and benchmark below
+// Package harness runs the whole product on one machine and judges what it does. Every test, drill and benchmark below
 // e2e/ that needs a hub uses it.
 //
-//	d, err := drill.Start(ctx, drill.Options{...})
+//	d, err := harness.Start(ctx, harness.Options{...})
 //	...
 //	d.Fleet.Member("east").Pause()                       // a fault
 //	first, err := d.AwaitAct(ctx, time.Minute, ...)      // its effect, in what a guestbook did
-//	verdicts := drill.Judge(acts)                        // did two clusters ever act at once?
+//	verdicts := harness.Judge(acts)                        // did two clusters ever act at once?
 //	d.Stop()
 //
 // # Two ways to run a hub
@@ -32,4 +32,4 @@
 //
 // Hub and guestbooks are processes with credentials of their own. Each writes a log into the drill's folder. They end
 // with the drill and, on Linux, with the process that started them. [Drill.Keep] restarts those that end.
-package drill
+package harness

@@ -1,4 +1,4 @@
-package drill
+package harness
 
 import (
 	"context"
