@@ -1,4 +1,4 @@
-package leadership
+package integration
 
 import (
 	"fmt"

@@ -1,5 +1,5 @@
-// Package leadership tests the whole through what a platform engineer sees: a hub in this process and real members.
-package leadership
+// Package integration tests the whole through what a platform engineer sees: a hub in this process and real members.
+package integration
 
 import (
 	"context"
