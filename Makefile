@@ -141,7 +141,7 @@ ASLEEP := 60s
 
 .PHONY: pair
 pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a replica ASLEEP, every step of a handover
-	go test -v -count=1 -timeout 2h ./e2e/pair -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
+	go test -v -count=1 -timeout 2h ./e2e/hubfailover -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
 
 N := 10
 

@@ -1,4 +1,4 @@
-// Package pair proves that the hub can die without anyone noticing: two replicas as processes of
+// Package hubfailover proves that the hub can die without anyone noticing: two replicas as processes of
 // their own under the RBAC of config/, three members, the default timings, guestbooks that act all the
 // time, and what is done to the replica that writes.
 //
@@ -11,7 +11,7 @@
 // Every API server keeps an audit log of all requests for a write, and a replica calls itself
 // leasecast-hub/<its identity in the election> in each of its requests: so a write is
 // the writer's own word for who it is, noted by the server that got it.
-package pair
+package hubfailover
 
 import (
 	"context"
