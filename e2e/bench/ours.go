@@ -42,7 +42,7 @@ func measureOurs(ctx context.Context, b *bench) (err error) {
 	if r.drill, err = b.start(ctx, o); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.harness.Stop()) }()
+	defer func() { err = errors.Join(err, r.drill.Stop()) }()
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := awaitLed(ctx, r.drill, len(r.namespaces)); err != nil {
 		return err
@@ -56,10 +56,10 @@ func measureOurs(ctx context.Context, b *bench) (err error) {
 	if err := process.Pass(ctx, 2*o.Timings.Duration); err != nil {
 		return err
 	}
-	if b.figures[oursRequests], err = countRequests(ctx, b, r.harness.Fleet.Servers()); err != nil {
+	if b.figures[oursRequests], err = countRequests(ctx, b, r.drill.Fleet.Servers()); err != nil {
 		return err
 	}
-	if err := errors.Join(r.harness.Check(), awaitLed(ctx, r.drill, len(r.namespaces))); err != nil {
+	if err := errors.Join(r.drill.Check(), awaitLed(ctx, r.drill, len(r.namespaces))); err != nil {
 		return fmt.Errorf("the minute was not steady: %w", err)
 	}
 	var took []time.Duration
@@ -80,7 +80,7 @@ func (r *readers) start(ctx context.Context, b *bench, cluster string) error {
 	file, known := r.kubeconfigs[cluster]
 	if !known {
 		var err error
-		if file, err = accountFile(ctx, r.harness.Fleet.Member(cluster), b.dir(), "reader", readerRules); err != nil {
+		if file, err = accountFile(ctx, r.drill.Fleet.Member(cluster), b.dir(), "reader", readerRules); err != nil {
 			return err
 		}
 		r.kubeconfigs[cluster] = file
@@ -114,13 +114,13 @@ func (r *readers) round(ctx context.Context, b *bench, round int, leader string)
 			survivors = append(survivors, r.running[cluster])
 		}
 	}
-	lost := r.harness.Fleet.Member(leader)
+	lost := r.drill.Fleet.Member(leader)
 	fault := harness.Now().Boot
 	if err := errors.Join(lost.Pause(), r.running[leader].Kill()); err != nil {
 		return nil, "", err
 	}
 	took, err = awaitSuccession(ctx, survivors, r.namespaces, fault)
-	if err := errors.Join(err, r.harness.Check(), lost.Resume()); err != nil {
+	if err := errors.Join(err, r.drill.Check(), lost.Resume()); err != nil {
 		return nil, "", err
 	}
 	b.say(fmt.Sprintf("fault %d of %d: %s lost: %s", round+1, b.sizes.faults, leader, inWords(took)))
@@ -133,9 +133,9 @@ func (r *readers) round(ctx context.Context, b *bench, round int, leader string)
 
 // settle returns when everything is led by one cluster and every cluster may be chosen everywhere.
 func (r *readers) settle(ctx context.Context) (leader string, err error) {
-	err = r.harness.Await(ctx, leadLimit, "one cluster leads and all may be chosen", func(ctx context.Context) error {
+	err = r.drill.Await(ctx, leadLimit, "one cluster leads and all may be chosen", func(ctx context.Context) error {
 		records := &v1alpha1.NamespaceLeaderList{}
-		if err := r.harness.HubClient().List(ctx, records); err != nil {
+		if err := r.drill.HubClient().List(ctx, records); err != nil {
 			return err
 		}
 		if len(records.Items) < len(r.namespaces) {

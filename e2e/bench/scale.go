@@ -80,7 +80,7 @@ func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
 	var u usage
 	for left := b.sizes.scaleFor; left > 0; left -= tellEvery {
 		part := min(left, tellEvery)
-		now, err := sample(ctx, s.harness.Hubs()[0].PID(), part)
+		now, err := sample(ctx, s.drill.Hubs()[0].PID(), part)
 		if err != nil {
 			return u, err
 		}

@@ -78,7 +78,7 @@ const (
 // count counts at every server.
 func (c *writeCounter) count(ctx context.Context) (map[string]writeCount, error) {
 	counts := map[string]writeCount{}
-	for _, s := range c.harness.Fleet.Servers() {
+	for _, s := range c.drill.Fleet.Servers() {
 		admin, err := kubernetes.NewForConfig(s.AdminConfig())
 		if err != nil {
 			return nil, fmt.Errorf("client of %s: %w", s.Name(), err)
