@@ -66,13 +66,9 @@ func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	if got, err := readChanges(file); err != nil || len(got) != 0 {
 		t.Errorf("before the first change: %v, %v", got, err)
 	}
-	if err := os.WriteFile(file, []byte(whole+whole[:20]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, []byte(whole+whole[:20]), 0o600))
 	got, err := readChanges(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	want := []change{{Namespace: "shop", Leads: true}, {Namespace: "ledger"}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(change{}, "At")); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
@@ -80,7 +76,8 @@ func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	if len(got) > 0 && got[0].At < before {
 		t.Errorf("told at %s, before it was, at %s", got[0].At, before)
 	}
-	if _, err := parseChanges([]byte("nonsense\n")); err == nil {
+	harness.Must(t, os.WriteFile(file, []byte("nonsense\n"), 0o600))
+	if _, err := readChanges(file); err == nil {
 		t.Error("what is no change is taken for one")
 	}
 	if w := (&changeWriter{out: failing{}}); w.failure() != nil {
@@ -177,9 +174,7 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 			Term:      lease.Term{Holder: holder, Epoch: 7, Acquired: wall, Renewed: wall.Add(stamped), Duration: 15 * time.Second},
 			Namespace: "shop", Name: "leasecast", Cluster: "east.prod", ClusterUID: "uid", Hub: "hub",
 		}
-		if err := wire.Write(lease.Key{}, c, object); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, wire.Write(lease.Key{}, c, object))
 		at := lease.Reading{Wall: wall.Add(seen), Boot: time.Hour + seen}
 		return harness.Sighting[*coordinationv1.Lease]{At: at, Object: object, Gone: gone}
 	}
@@ -208,9 +203,7 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 
 func TestFiguresOfBothSidesGiveTheRatio(t *testing.T) {
 	both, err := choose([]string{peerName, oursName})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if keys := keysOf(both); keys[len(keys)-1] != requestsRatio {
 		t.Errorf("the last of %v is not the ratio", keys)
 	}

@@ -25,17 +25,13 @@ var visible = []Kind{
 // TestChaos plays a few schedules on real processes, and then shows that the drill can fail.
 func TestChaos(t *testing.T) {
 	st, err := start(t.Context(), t.TempDir(), func(line string) { t.Log(line) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := st.close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := st.settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, st.settle(t.Context()))
 	changes := 0
 	for _, seed := range seeds {
 		s := Generate(seed)
@@ -65,9 +61,7 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 	const namespace = "shop"
 	leader := st.leader(namespace)
 	broken, err := st.startReader(leader, leader+"-broken", "-ignore-deadline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := broken.Kill(); err != nil {
 			t.Error(err)
@@ -81,13 +75,9 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 		}
 		return errors.New("it has not written")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	o, err := st.play(t.Context(), Schedule{Faults: []Fault{{Kind: LinkBlackHole, Target: leader, Namespace: namespace, For: 6 * time.Second}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if !slices.ContainsFunc(o.Overlaps, func(b harness.Breach) bool {
 		return b.Rule == harness.TwoAtOnce && b.Later.Namespace == namespace && (b.Earlier.Cluster == leader) != (b.Later.Cluster == leader)
 	}) {
@@ -118,13 +108,9 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 func drawn(t *testing.T, o *Outcome) {
 	t.Helper()
 	file, err := writeTimeline(t.TempDir(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	page := string(raw)
 	for _, want := range []string{
 		`class="overlap"`, `class="permit"`, `class="act"`, `class="fault link"`, `class="elected shade0"`, "failed", string(harness.TwoAtOnce),
@@ -139,8 +125,6 @@ func drawn(t *testing.T, o *Outcome) {
 		}
 	}
 	if keep := os.Getenv("CHAOS_KEEP"); keep != "" {
-		if err := os.WriteFile(keep, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(keep, raw, 0o644))
 	}
 }

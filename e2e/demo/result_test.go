@@ -47,9 +47,7 @@ func TestFlaws(t *testing.T) {
 
 func TestReportHasFlatKeysAndNullForWhatDidNotHappen(t *testing.T) {
 	raw, err := json.Marshal(report(result{FailedOver: true, Failover: 3100 * time.Millisecond, Floor: 3 * time.Second}, fine()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	want := `{"failover.seconds":3.1,"failover.floorSeconds":3,"handover.seconds":null,"overlaps":0,` +
 		`"leaders":["east","west","south"]}`
 	if string(raw) != want {

@@ -29,17 +29,13 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 
 	late := &webappv1.Guestbook{Spec: webappv1.GuestbookSpec{Book: "written while nobody listened"}}
 	late.Namespace, late.Name = ns, "late"
-	if err := admin.Create(t.Context(), late); err != nil {
-		t.Fatal(err)
-	}
-	if err := harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
+	harness.Must(t, admin.Create(t.Context(), late))
+	harness.Must(t, harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
 		if n := len(p.acts()); n > 0 {
 			return fmt.Errorf("%d acts", n)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 
 	began := clocks.Now().Boot
 	deadline := write(t, ns, us, 2, 10*time.Second)

@@ -97,9 +97,7 @@ func install(ctx context.Context) error {
 func namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := admin.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, admin.Create(t.Context(), ns))
 	return ns.Name
 }
 
@@ -111,9 +109,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("book-%d", i)},
 			Spec:       webappv1.GuestbookSpec{Book: "once upon a time"},
 		}
-		if err := admin.Create(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, admin.Create(t.Context(), g))
 		names = append(names, g.Name)
 	}
 	return names
@@ -123,9 +119,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
 	t.Helper()
 	deadline, err := put(t.Context(), ns, holder, epoch, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return deadline
 }
 
@@ -145,9 +139,7 @@ func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (
 func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l))
 	return l
 }
 
@@ -162,9 +154,7 @@ func await(t *testing.T, what string, condition func(context.Context) error) {
 func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 	t.Helper()
 	cfg, err := cluster.UserConfig(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	group := webappv1.GroupVersion.Group
 	for _, ns := range namespaces {
 		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
@@ -183,9 +173,7 @@ func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 			},
 		} {
-			if err := admin.Create(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, admin.Create(t.Context(), o))
 		}
 	}
 	return cfg

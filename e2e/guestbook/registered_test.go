@@ -36,9 +36,7 @@ func registering(t *testing.T, ns string) *rest.Config {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ns}},
 		},
 	} {
-		if err := admin.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, admin.Create(t.Context(), o))
 	}
 	return cfg
 }
@@ -79,16 +77,12 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	m := newMember(t, registering(t, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
 	await(t, "this cluster leads", leads(m, ns, true))
 	r, err := registration(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if r.Account != ns || len(r.Namespaces) != 1 || r.Namespaces[0] != ns {
 		t.Errorf("registered %+v", r)
 	}
 	ctx, done, err := m.Context(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	write(t, ns, "", 2, time.Hour)
 	await(t, "the work is cancelled", func(context.Context) error {
 		if ctx.Err() == nil {
@@ -96,15 +90,13 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 		}
 		return nil
 	})
-	if err := harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
+	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
 		r, err := registration(ctx, ns)
 		if err == nil && r.HasReleased(ns, 1) {
 			err = errors.New("it is")
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	began := clocks.Now().Boot
 	done()
 	await(t, "the term is released", hasReleased(ns, 1))
@@ -122,18 +114,14 @@ func TestAReleaseTakesAMoment(t *testing.T) {
 		write(t, ns, us, epoch, time.Hour)
 		await(t, "this cluster leads", leads(m, ns, true))
 		ctx, done, err := m.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		go func() {
 			<-ctx.Done()
 			done()
 		}()
 		began := clocks.Now().Boot
 		write(t, ns, "", epoch+1, time.Hour)
-		if err := harness.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, harness.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)))
 		worst = max(worst, clocks.Now().Boot-began)
 	}
 	t.Logf("20 terms were revoked and released, each within %v, as seen by polling", worst)
@@ -148,21 +136,15 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	first := start(t, cfg, "first", ns, "-register="+ns)
 	await(t, "the first acts", first.acted(names, 1))
 	before, err := registration(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	harness.Must(t, first.Kill())
 	second := start(t, cfg, "second", ns, "-register="+ns)
 	await(t, "the second acts", second.acted(names, 1))
 	all, err := registrations(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, l := range all {
 		r, err := wire.ReadRegistration(&l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if len(r.Released) > 0 || len(l.Finalizers) != 1 || len(l.OwnerReferences) > 0 {
 			t.Errorf("registration %s: %+v %+v", l.Name, l.ObjectMeta, r)
 		}
@@ -172,9 +154,7 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	}
 	second.terminate()
 	left, err := registrations(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if len(left) != 1 || *left[0].Spec.HolderIdentity != before.Identity {
 		t.Errorf("%d registrations are left, want that of the process that was killed", len(left))
 	}
@@ -189,17 +169,13 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 		promoted := make(chan member.Term, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
 		revoked := make(chan error, 1)
 		go func() { revoked <- revokeWhenRegistered(ctx, ns, epoch+1) }()
 		ended := make(chan error, 1)
 		go func() { ended <- m.Start(ctx) }()
-		if err := <-revoked; err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, <-revoked)
 		// It may have led for a moment, before it saw the revocation; then it has released what it did.
 		await(t, "the revoked epoch is released", hasReleased(ns, epoch))
 		select {

@@ -25,20 +25,16 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 		t.Fatalf("a log that does not exist yet: %v, %v", got, err)
 	}
 	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer func() { _ = file.Close() }()
 	writer := acts.NewLog("east", file)
 
 	before := Now().Boot
 	var during []Act
-	if err := writer.Do(context.Background(), "print", "shop", "first", func() (err error) {
+	Must(t, writer.Do(context.Background(), "print", "shop", "first", func() (err error) {
 		during, err = log.Acts()
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if len(during) != 1 || during[0].End != Unfinished {
 		t.Errorf("during the act: %+v, want one without an end", during)
 	}
@@ -50,9 +46,7 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 		t.Fatal("an act that was not begun, and no error")
 	}
 	got, err := log.Acts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	want := []Act{ // and not what was not begun
 		{Cluster: "east", Namespace: "shop", Object: "first", What: "print", Result: acts.OK},
 		{Cluster: "east", Namespace: "shop", Object: "second", What: "write", Result: "refused"},
@@ -78,23 +72,17 @@ func TestActLogTakesInWholeLinesOnly(t *testing.T) {
 			t.Fatalf("before the line is whole: %v, %v", got, err)
 		}
 		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		if _, err := file.WriteString(part); err != nil {
 			t.Fatal(err)
 		}
-		if err := file.Close(); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, file.Close())
 	}
 	got, err := log.Acts()
 	if err != nil || len(got) != 1 || got[0].Epoch != 3 || got[0].Begin != 5 {
 		t.Fatalf("acts %+v, %v; want the one", got, err)
 	}
-	if err := log.Ended(9); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, log.Ended(9))
 	if got, err = log.Acts(); err != nil || got[0].End != 9 {
 		t.Errorf("acts %+v, %v; want the end of the process as the end of the act", got, err)
 	}
@@ -110,9 +98,7 @@ func TestActLogRefusesWhatIsNoActLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "acts")
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			Must(t, os.WriteFile(path, []byte(content), 0o600))
 			if got, err := NewActLog(path).Acts(); err == nil {
 				t.Errorf("acts %+v, want an error", got)
 			}

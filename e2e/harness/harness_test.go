@@ -27,9 +27,7 @@ func TestDrill(t *testing.T) {
 			{Name: "west", Priority: 50, Namespaces: []string{namespace}},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() {
 		if err := d.Stop(); err != nil {
 			t.Error(err)
@@ -38,30 +36,20 @@ func TestDrill(t *testing.T) {
 	actsAfter := func(cluster string, at time.Duration) Act {
 		t.Helper()
 		a, err := d.AwaitAct(t.Context(), patience, cluster+" acts", func(a Act) bool { return a.Cluster == cluster && a.Begin > at })
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err)
 		return a
 	}
 	actsAfter("east", 0)
 
 	t.Log("the leader's API server is paused")
 	copies, err := d.WatchCopies(t.Context(), "east")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	defer copies.Stop()
 	fault := Now().Boot
-	if err := d.Fleet.Member("east").Pause(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, d.Fleet.Member("east").Pause())
 	first := actsAfter("west", fault)
-	if err := d.Fleet.Member("east").Resume(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.AwaitEligible(t.Context(), patience, "east", namespace); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, d.Fleet.Member("east").Resume())
+	Must(t, d.AwaitEligible(t.Context(), patience, "east", namespace))
 	stamp, ok := LastStamp(copies.Seen(), namespace, fault)
 	if !ok {
 		t.Fatal("no copy was seen that let east act")
@@ -74,22 +62,16 @@ func TestDrill(t *testing.T) {
 
 	t.Log("the hub is killed: the term ends by itself")
 	killed := Now().Boot
-	if err := d.Hubs()[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, d.Hubs()[0].Kill())
 	over := killed + d.Timings.Duration + d.Timings.Skew // that much a reader may be late, and no more
-	if err := Await(t.Context(), patience, "all terms are over", func(context.Context) error {
+	Eventually(t, patience, "all terms are over", func(context.Context) error {
 		if now := Now().Boot; now < over+d.Timings.Renew {
 			return fmt.Errorf("%v are left", over+d.Timings.Renew-now)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	acts, err := d.Acts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	for _, a := range acts {
 		if a.Begin > over {
 			t.Fatalf("%+v begins %v after the last stamp that the hub can have sent, more than D + ε", a, a.Begin-killed)

@@ -8,9 +8,7 @@ import (
 
 func TestParseReadsAStreamOfObjects(t *testing.T) {
 	objects, err := parse([]byte("# only a comment\n---\nkind: Namespace\nmetadata: {name: a}\n---\n---\nkind: Role\nmetadata: {name: b}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	var got []string
 	for _, o := range objects {
 		got = append(got, o.GetKind()+"/"+o.GetName())

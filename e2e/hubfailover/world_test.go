@@ -176,14 +176,10 @@ func (p *pair) join(t *testing.T) *replica {
 		t.Fatal(err) // one nameless replica at a time
 	}
 	process, err := p.d.StartHub()
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	r := &replica{Process: process}
 	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
-		if err := r.Check(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, r.Check())
 		if !strings.Contains(read(t, r.Log()), "Attempting to acquire leader lease") {
 			return errors.New("its log does not say so")
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // kubeconfig is that of a member's administrator, through its proxy.
@@ -37,9 +38,7 @@ func kubeconfigTo(t *testing.T, address string, ca []byte) []byte {
 	content, err := fleet.Kubeconfig("stranger", &rest.Config{
 		Host: "https://" + address, BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return content
 }
 
@@ -65,9 +64,7 @@ func muteServer(t *testing.T) (address string, ca []byte, certificate tls.Certif
 func deafServer(t *testing.T, certificate *tls.Certificate) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if certificate != nil {
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2"}})
 	}
@@ -102,9 +99,7 @@ func deafServer(t *testing.T, certificate *tls.Certificate) (address string) {
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }

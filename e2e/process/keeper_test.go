@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -39,9 +40,7 @@ func keep(t *testing.T, o process.KeepOptions, scripts ...string) *kept {
 		k.waits = append(k.waits, wait)
 	}
 	first, err := start(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	k.Keeper = process.Keep(ctx, "script", first, start, o)
 	k.stop = func() { cancel(); <-k.Done() }
@@ -133,9 +132,7 @@ func TestNothingStartsAfterTheEnd(t *testing.T) {
 	if err := k.Current().Check(); err != nil {
 		t.Errorf("the last process is its caller's: %v", err)
 	}
-	if err := k.Current().Kill(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, k.Current().Kill())
 	if k.Current().Name() != "run-1" {
 		t.Errorf("%s was started", k.Current().Name())
 	}

@@ -93,9 +93,7 @@ func (c *capi) start() {
 	)
 	c.w.Must(err)
 	c.w.Eventually("Cluster API serves its webhooks", capiTimeout, func() error {
-		if err := c.process.Check(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, c.process.Check())
 		return c.serves()
 	})
 }
@@ -185,9 +183,7 @@ func unusedPort(t harness.TB) int {
 		port := 20000 + rand.IntN(10000)
 		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
 		if err == nil {
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, l.Close())
 			return port
 		}
 	}

@@ -205,9 +205,7 @@ func watchAllBut(t harness.TB, f *fleet.Fleet, not schema.GroupResource) (*chang
 			}
 		}
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, group.Wait())
 	return c, watched
 }
 
@@ -215,18 +213,14 @@ func watchAllBut(t harness.TB, f *fleet.Fleet, not schema.GroupResource) (*chang
 func watchable(t harness.TB, s *fleet.Server) []schema.GroupVersionResource {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(s.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	lists, err := discovery.ServerPreferredResources(client)
 	if err != nil {
 		t.Fatalf("%s: discover what it serves: %v", s.Name(), err)
 	}
 	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists)
 	set, err := discovery.GroupVersionResources(lists)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var resources []schema.GroupVersionResource
 	for r := range set {
 		resources = append(resources, r)
@@ -269,9 +263,7 @@ func watchLeases(t harness.TB, f *fleet.Fleet) *changes {
 func (c *changes) watchLeases(t harness.TB, s *fleet.Server) {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(s.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	client := clientset.CoordinationV1().Leases(metav1.NamespaceAll)
 	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	defer cancel()
