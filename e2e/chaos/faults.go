@@ -25,7 +25,7 @@ import (
 const (
 	// gonePatience bounds the wait for a deleted namespace to go, and for an API server that was started again.
 	gonePatience = time.Minute
-	// newsPatience bounds the wait for an effect that need not come, because other faults may be in the way.
+	// newsPatience bounds the wait for an effect that other faults may prevent.
 	newsPatience = 3 * time.Second
 	// userLabel is on what gives the hub its rights in a member since the last rotation.
 	userLabel = "leasecast.dev/chaos-user"
@@ -37,7 +37,7 @@ type Applied struct {
 	Began, Ended time.Duration
 	// Woke is when a paused reader went on.
 	Woke time.Duration `json:",omitempty"`
-	// Effect is what it was seen to do, apart from what readers did; Took says whether that is what the kind is for.
+	// Effect describes what the fault did, apart from what readers did. Took says whether it had the effect of its kind.
 	Effect string
 	Took   bool
 }
@@ -46,8 +46,8 @@ func (a *Applied) saw(took bool, format string, args ...any) {
 	a.Took, a.Effect = took, fmt.Sprintf(format, args...)
 }
 
-// apply plays a fault, from beginning to end. When it returns, everything is as before, but for what the
-// product has to mend. An error means that the stage is broken.
+// apply plays a fault, from beginning to end. When it returns, everything is as before, except what the
+// product has to repair. After an error the stage is broken.
 func (st *stage) apply(ctx context.Context, a *Applied) error {
 	switch a.Kind {
 	case HubPause:
@@ -106,8 +106,8 @@ func (st *stage) killProcess(ctx context.Context, a *Applied, k *process.Keeper)
 	return err
 }
 
-// sleepThrough lets a reader sleep while its cluster loses what it leads: its link goes dead, and it wakes when the
-// successors act.
+// sleepThrough pauses a reader while its cluster loses what it leads. The link of the cluster goes dead, and the reader
+// resumes when the successors act.
 func (st *stage) sleepThrough(ctx context.Context, a *Applied) error {
 	s := st.readers[a.Target]
 	p, err := s.Pause()
@@ -127,8 +127,8 @@ func (st *stage) sleepThrough(ctx context.Context, a *Applied) error {
 	return err
 }
 
-// rotate first puts the kubeconfig of another member into the Secret, and after a while that of a new user of the right one; then
-// the user before has no rights any more.
+// rotate writes the kubeconfig of another member into the Secret, and after a while that of a new user of the right one.
+// Then it revokes the rights of the user before.
 func (st *stage) rotate(ctx context.Context, a *Applied) error {
 	others := slices.DeleteFunc(memberNames(), func(name string) bool { return name == a.Target })
 	wrong, err := st.d.Fleet.Member(others[a.Choice]).ProxiedKubeconfig()
@@ -146,7 +146,7 @@ func (st *stage) rotate(ctx context.Context, a *Applied) error {
 	return st.newUser(ctx, a.Target)
 }
 
-// newUser has the hub reach a member as a user that it was not before, and takes the rights of the last one.
+// newUser gives the hub a new user in a member, and revokes the rights of the last one.
 func (st *stage) newUser(ctx context.Context, member string) error {
 	server, c := st.d.Fleet.Member(member), st.d.MemberClient(member)
 	name := fmt.Sprintf("leasecast-hub-%d", st.number())
@@ -191,8 +191,8 @@ func (st *stage) setKubeconfig(ctx context.Context, member string, kubeconfig []
 	})
 }
 
-// insist repeats a request of the drill's own to an API server that no fault of the schedule holds at the moment: on a machine that
-// is busy, etcd may take longer than the API server waits. The request must be one that can be repeated.
+// insist repeats one of the drill's own requests until it succeeds. No fault of the schedule holds that API server, but on a
+// busy machine etcd may take longer than the API server waits. The request must be repeatable.
 func insist(ctx context.Context, request func(context.Context) error) error {
 	return harness.Await(ctx, gonePatience, "the API server does what the drill asks for", request)
 }
@@ -207,7 +207,7 @@ func (st *stage) prefer(ctx context.Context, a *Applied) error {
 	return insist(ctx, func(ctx context.Context) error { return st.d.SetPriority(ctx, a.Target, priority) })
 }
 
-// eligible returns nil if the hub says that a cluster may be chosen wherever it takes part.
+// eligible returns nil if the records say that a cluster is eligible wherever it takes part.
 func (st *stage) eligible(ctx context.Context, cluster string) error {
 	for _, namespace := range namespacesOf(cluster) {
 		r, err := st.d.Record(ctx, namespace)
@@ -228,7 +228,7 @@ func (st *stage) eligible(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// await waits for an effect that need not come.
+// await waits for an effect that other faults may prevent.
 func await(ctx context.Context, met func(context.Context) error) error {
 	return harness.Await(ctx, newsPatience, "it has its effect", met)
 }
@@ -294,7 +294,7 @@ func (st *stage) applyObject(ctx context.Context, a *Applied) error {
 	return nil
 }
 
-// mended says when an effect came, if it did.
+// mended describes when an effect came, if it did.
 func mended(err error, began time.Duration) string {
 	if err != nil {
 		return fmt.Sprintf("not mended within %s", newsPatience)
@@ -338,7 +338,7 @@ func recreate(ctx context.Context, c client.Client, a *Applied) error {
 	return nil
 }
 
-// edits are what a person may do to a copy who does not forge a permission: see the README for who can.
+// edits are what a person may do to a Lease without forging a permission. The README lists who can.
 var edits = []struct {
 	name string
 	do   func(*coordinationv1.Lease)

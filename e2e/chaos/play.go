@@ -24,15 +24,15 @@ const (
 	// slack is what a busy machine of two cores adds. A replica that has lost the election exits, and another one starts.
 	// client-go's elector looks every 1 to 2.2 seconds. Dead connections must be detected.
 	slack = 10 * time.Second
-	// healing bounds the wait until the hub says of every cluster that it may be chosen: no namespace waits for that.
+	// healing bounds the wait until every cluster is eligible again. No namespace waits for that.
 	healing = 90 * time.Second
 	// playLimit bounds a schedule.
 	playLimit = 5 * time.Minute
-	// overlap is how far the evidence of a schedule reaches back before it: longer than a permit.
+	// overlap is how much of the time before a schedule its evidence includes. It is longer than a permit.
 	overlap = 4 * time.Second
 )
 
-// Outcome is what came of a schedule.
+// Outcome is the result of a schedule.
 type Outcome struct {
 	Seed uint64
 	// Began, Over and Ended are boot readings: of the beginning, of the end of the last fault, and of the evidence.
@@ -40,7 +40,7 @@ type Outcome struct {
 	Faults             []*Applied
 	// Acts counts the writes of readers.
 	Acts int
-	// Overlaps are pairs of permits that must not be.
+	// Overlaps are pairs of permits that break a rule.
 	Overlaps []harness.Breach
 	// Changes counts how often the leader of a namespace changed.
 	Changes int
@@ -49,18 +49,18 @@ type Outcome struct {
 	// Gap is the longest time without an act in a namespace.
 	Gap          time.Duration
 	GapNamespace string
-	// Recovery is how long after the last fault the last namespace had a leader that acts.
+	// Recovery is the time from the end of the last fault until every namespace has a leader that acts.
 	Recovery time.Duration
-	// Stuck says which namespaces had none, or what else did not come to rest.
+	// Stuck lists the namespaces that had none, and what else did not recover.
 	Stuck []string
-	// Registers counts the histories that were checked, Unordered tells of those that no order explains.
+	// Registers counts the histories that were checked. Unordered describes those that are not linearizable.
 	Registers int
 	Unordered []string
 	Slept     Slept
-	// Unsound says why the evidence cannot be trusted, if so.
+	// Unsound is why the evidence cannot be trusted, empty if it can.
 	Unsound string
-	// StaleUnfenced counts the writes of a term that came after one of a later term; StaleFenced those which the fenced
-	// register took.
+	// StaleUnfenced counts the writes of a term after a write of a later term. StaleFenced counts those that the fenced
+	// register accepted.
 	StaleUnfenced, StaleFenced int
 	// HubExits counts replicas of the hub that ended by themselves.
 	HubExits int
@@ -82,12 +82,12 @@ type election struct {
 	holder string
 }
 
-// Failed says whether anything was seen that must not be.
+// Failed reports whether anything broke a rule.
 func (o *Outcome) Failed() bool {
 	return len(o.Overlaps) > 0 || len(o.Stuck) > 0 || o.Unsound != "" || len(o.Unordered) > 0 || o.StaleFenced > 0
 }
 
-// play plays a schedule and judges it. An error means that it cannot be judged, and that the stage is broken.
+// play plays a schedule and judges it. After an error the schedule cannot be judged, and the stage is broken.
 func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
 	defer cancel()
@@ -143,7 +143,7 @@ func (st *stage) leader(namespace string) string {
 	return homes(namespace)[0]
 }
 
-// recover waits until all is well again, and notes what does not become so in time.
+// recover waits until all is well again, and notes what is not well in time.
 func (st *stage) recover(ctx context.Context, o *Outcome) error {
 	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
 		if err := st.check(); err != nil {
@@ -165,11 +165,11 @@ func (st *stage) recover(ctx context.Context, o *Outcome) error {
 	if err != nil {
 		o.Stuck = append(o.Stuck, err.Error())
 	}
-	// What a reader that has just woken does late is part of the evidence.
+	// The late writes of a reader that was just resumed are part of the evidence.
 	return process.Pass(ctx, onWaking)
 }
 
-// well returns nil if every cluster may be chosen, and every namespace is led.
+// well returns nil if every cluster is eligible and every namespace is led.
 func (st *stage) well(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

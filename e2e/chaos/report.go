@@ -27,11 +27,11 @@ type report struct {
 	Stuck        int     `json:"stuck"`
 	Registers    int     `json:"registersChecked"`
 	Linearizable int     `json:"registersLinearizable"`
-	// ReaderPauses counts pairs of a pause and a namespace: the reader acted there when it was stopped, and woke
+	// ReaderPauses counts pairs of a pause and a namespace. The reader acted there when it was paused, and resumed
 	// after a successor had acted.
 	ReaderPauses int `json:"readerPausesPastTheTerm"`
-	// The next two are of a thousand of these: after how many of them the plain register took a write of the term that was
-	// over, and after how many the fenced one did.
+	// The next two are per thousand of these pauses: how often the plain register accepted a write of the term that was
+	// over, and how often the fenced one did.
 	StaleUnfenced float64  `json:"staleUnfencedPerThousand"`
 	StaleFencedPT float64  `json:"staleFencedPerThousand"`
 	StaleWrites   int      `json:"staleUnfencedWrites"`
@@ -110,10 +110,10 @@ func (r *report) add(o *Outcome, timeline string) {
 	r.Runs = append(r.Runs, entry)
 }
 
-// mostTold is how many overlaps of a schedule are told one by one.
+// mostTold is how many overlaps of a schedule the verdict lists.
 const mostTold = 20
 
-// verdict says what is wrong, a line each.
+// verdict lists what is wrong, a line each.
 func (o *Outcome) verdict() []string {
 	lines := []string{}
 	if o.Unsound != "" {
@@ -147,7 +147,7 @@ func relative(b harness.Breach, began time.Duration) harness.Breach {
 
 func (r *report) write(file string) error { return harness.WriteReport(file, r) }
 
-// summary is for the end of a run.
+// summary is the last output of a run.
 func (r *report) summary() string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }

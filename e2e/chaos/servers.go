@@ -103,8 +103,8 @@ func version(ctx context.Context, c client.Client) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// halfOpen has the API server die behind a link that swallows the news, and come back: the hub's connections
-// stay open, into nothing.
+// halfOpen kills the API server behind a link that hides it, and restarts it. The hub's connections stay open and lead
+// nowhere.
 func halfOpen(ctx context.Context, a *Applied, s *fleet.Server) error {
 	s.Proxy().CutFromMember()
 	defer s.Proxy().Heal()
@@ -155,11 +155,11 @@ func (st *stage) applyLink(ctx context.Context, a *Applied) error {
 	return err
 }
 
-// leastKept is more than what connections send when nothing is asked for: pings and acknowledgements.
+// leastKept is more than what idle connections send: pings and acknowledgements.
 const leastKept = 300
 
-// letThroughLate keeps what the hub sends, loses all that comes after the first request, and lets that one
-// through at the end, when the term that it would have renewed is long over.
+// letThroughLate holds what the hub sends, and drops all that comes after the first request. At the end it lets that
+// request through, when the term that it would have renewed is long over.
 func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 	link.HoldToMember()
 	began := harness.Now().Boot

@@ -27,7 +27,7 @@ import (
 // startLimit bounds the start of a fleet, with the building of our own programs.
 const startLimit = 5 * time.Minute
 
-// restarts is how long a place stays empty, as in a Deployment whose process has crashed.
+// restarts is the wait before a process is started again, as after a crash in a Deployment.
 var restarts = process.Backoff{First: 500 * time.Millisecond, Most: 500 * time.Millisecond}
 
 // readerRules are all that a reader may do.
@@ -55,7 +55,7 @@ type stage struct {
 	counter   int                // for names and priorities that nobody had before
 }
 
-// start puts everything on stage. After an error nothing is left running.
+// start starts everything. After an error nothing is left running.
 func start(ctx context.Context, dir string, progress func(string)) (st *stage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -132,7 +132,7 @@ func (st *stage) readerKubeconfig(member string) string {
 	return filepath.Join(st.dir, "reader-"+member+".kubeconfig")
 }
 
-// startReader starts a process whose values begin with the name: the member's, a dash and something that is its own.
+// startReader starts a reader. All values that it writes begin with its name: the member's, a dash and a part of its own.
 func (st *stage) startReader(member, name string, more ...string) (*process.Process, error) {
 	file := filepath.Join(st.dir, name+".history")
 	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program, append([]string{
@@ -161,8 +161,8 @@ type told struct {
 	process *process.Process
 }
 
-// calls returns, by member, what its readers called and had not returned before the instant. What a reader left open
-// that was killed before, took effect then or never will.
+// calls returns, by member, the calls of its readers that had not returned before the instant. Without those of readers
+// that were killed before it: they have taken effect by then, or never will.
 func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -195,7 +195,7 @@ func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
 	return all, nil
 }
 
-// number is one that nobody had before.
+// number returns a new number on each call.
 func (st *stage) number() int {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -203,7 +203,7 @@ func (st *stage) number() int {
 	return st.counter
 }
 
-// lock takes the locks, which are in one order for all, and returns what gives them back.
+// lock takes the locks, which all callers name in the same order, and returns what releases them.
 func (st *stage) lock(ctx context.Context, names []string) (unlock func(), err error) {
 	var taken []chan struct{}
 	unlock = func() {
@@ -251,7 +251,7 @@ func (st *stage) kept() []*process.Keeper {
 	return all
 }
 
-// check returns an error if a process ended as it must not.
+// check returns an error if a process ended that must not end.
 func (st *stage) check() error {
 	var errs []error
 	for _, s := range st.kept() {
