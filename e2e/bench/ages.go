@@ -69,7 +69,7 @@ func (a *ages) end(namespace string) {
 	}
 }
 
-// finish counts what was not renewed before the end.
+// finish counts the Leases that were not renewed before the end.
 func (a *ages) finish(at time.Duration) {
 	for _, s := range a.last {
 		if at-s.stamped > a.limit {

@@ -10,7 +10,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/lines"
 )
 
-// change is what a candidate or a reader learns of itself in one namespace.
+// change is a change of what a candidate or reader may do in one namespace.
 type change struct {
 	Namespace string `json:"namespace"`
 	// Leads: from this instant on it may act. Otherwise somebody else may, or nobody.

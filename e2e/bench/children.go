@@ -84,7 +84,7 @@ func runChild(ctx context.Context, args []string) (err error) {
 	return elect(ctx, config, c, w)
 }
 
-// read follows the copies of one member, all of them by one watch, and tells when this cluster may act.
+// read follows the Leases of one member by one watch, and writes when this cluster may act.
 func read(ctx context.Context, config *rest.Config, w *changeWriter) error {
 	m, err := member.New(config, member.Options{MaxClockSkew: harness.Default.Skew})
 	if err != nil {

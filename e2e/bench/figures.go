@@ -47,10 +47,10 @@ var targets = map[string]float64{
 	cpuCores500: 0.5, rssMiB500: 190, renewalAgeP999: 10, missedRenewals: 0,
 }
 
-// figures are what was measured, by key.
+// figures are the measured values, by key.
 type figures map[string]float64
 
-// keysOf are the keys of what the measurements give, alone and together.
+// keysOf are the keys of the figures of the measurements, alone and together.
 func keysOf(chosen []measurement) []string {
 	var keys []string
 	names := map[string]bool{}

@@ -43,7 +43,7 @@ type measurement struct {
 	longer func(sizes) time.Duration
 }
 
-// sizes are what a measurement is made with. The figures and their targets are those of the defaults.
+// sizes are the sizes of a measurement. The figures and their targets are those of the defaults.
 type sizes struct {
 	compared, faults int // namespaces and faults of peer and ours
 	scaled           int // namespaces of scale

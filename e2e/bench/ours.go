@@ -18,7 +18,7 @@ import (
 // is paused, so that the hub gets no answer and no refusal, and the reader in that cluster is killed.
 // A namespace has its next leader at the instant at which the reader in another cluster may act.
 
-// readerRules are what the member library needs for one watch of everything.
+// readerRules are the rights that the member library needs to watch all namespaces.
 var readerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
 }

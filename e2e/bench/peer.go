@@ -26,7 +26,7 @@ import (
 // clusters take part on either side. The first one leads first.
 var clusters = []string{"east", "west", "south"}
 
-// candidateRules are what the elector needs.
+// candidateRules are the rights that the elector needs.
 var candidateRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// usage is what a process took.
+// usage is the use of processor and memory by a process.
 type usage struct {
 	cores  float64 // of processor time, on average
 	rssMiB float64 // of memory, the most of all samples

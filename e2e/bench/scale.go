@@ -75,7 +75,7 @@ func (s *scale) stop() {
 	}
 }
 
-// watch follows for as long as the sizes say, and tells from time to time.
+// watch follows the renewals for the time of the sizes, and reports progress.
 func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
 	var u usage
 	for left := b.sizes.scaleFor; left > 0; left -= tellEvery {

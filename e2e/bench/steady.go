@@ -17,7 +17,7 @@ const (
 	sampleEvery   = time.Second
 )
 
-// measureSteady counts the writes of a minute in which nothing happens, and what the hub process takes for it.
+// measureSteady counts the writes of a minute in which nothing happens, and measures the hub process meanwhile.
 func measureSteady(ctx context.Context, b *bench) (err error) {
 	var namespaces []string
 	for i := range ledNamespaces {

@@ -125,7 +125,7 @@ func (s *Server) Proxy() *proxy.Proxy { return s.proxy }
 // PIDs are process identifiers; 0 means that the process is not running.
 type PIDs struct{ Etcd, APIServer, ControllerManager int }
 
-// PIDs tells the server's processes, for measuring them.
+// PIDs returns the server's processes, for measuring them.
 func (s *Server) PIDs() PIDs {
 	return PIDs{Etcd: s.etcd.pid(), APIServer: s.apiserver.pid(), ControllerManager: s.controller.pid()}
 }
