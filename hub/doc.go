@@ -43,4 +43,19 @@
 // is gone. The target then waits for all that the source may have promised, D + ε from then on, and chooses anew.
 // What this cannot tell apart is a management cluster that was restored beside itself,
 // because its kube-system has the same UID: do not run both.
+//
+// # Two installations on one management cluster
+//
+// The mark of a hub is the UID of the management cluster's kube-system and the namespace that holds the hub's election. So
+// its replicas share it, and a hub in another namespace is another hub. Each fleet is served by one of
+// them: the first that puts its mark on the fleet's seal, by compare-and-swap. The other one stands back: it decides
+// nothing for that fleet, writes nothing, and says so by an event on each policy. Should the mark go, the one that
+// served puts it back at once, and the other one leaves it ten seconds for that.
+//
+// Whoever renames the hub's namespace replaces one installation by another. In this order, or any other: stop
+// the old one for good; delete the Leases with the label leasecast.dev/managed in all members, because its mark is on them; take
+// the mark off the seal (kubectl -n <fleet> annotate secret leasecast-seal leasecast.dev/hub-). The new one finds records
+// of another hub, and goes on as the target of a move whose source has died: D + ε after the last Lease is gone
+// somebody leads again. The Leases are what keeps that safe. If the old one is alive after all, the two never both have
+// the mark on the one copy that counts.
 package hub

@@ -57,7 +57,8 @@ const startTimeout = 30 * time.Second
 // Options configure a hub.
 type Options struct {
 	// Namespace is where the hub runs and holds its election. A member namespace of the
-	// same name is never managed. Required.
+	// same name is never managed. It is part of the hub's mark: a hub in another namespace
+	// is another one, and stands back where this one serves. Required.
 	Namespace string
 	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all, which
 	// takes the right to read Secrets everywhere: name them.
@@ -86,7 +87,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if o.Clock == nil {
 		o.Clock = &clock.System{}
 	}
-	id, err := hubID(ctx, cfg)
+	id, err := hubID(ctx, cfg, o.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -211,9 +212,9 @@ func electedNow(cfg *rest.Config, namespace, identity string) (func(context.Cont
 	}, nil
 }
 
-// hubID names this hub: the UID of the management cluster's kube-system namespace. All
-// replicas of a hub share it, and no two management clusters do.
-func hubID(ctx context.Context, cfg *rest.Config) (string, error) {
+// hubID is the mark of this installation: the UID of the management cluster's kube-system namespace, and the
+// namespace of the election.
+func hubID(ctx context.Context, cfg *rest.Config, namespace string) (string, error) {
 	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return "", fmt.Errorf("hub: %w", err)
@@ -224,5 +225,5 @@ func hubID(ctx context.Context, cfg *rest.Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("hub: cannot tell which management cluster this is: %w", err)
 	}
-	return string(ns.UID), nil
+	return seal.Mark(string(ns.UID), namespace), nil
 }

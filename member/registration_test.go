@@ -107,7 +107,7 @@ func TestARegistrationIsNeverThatOfAnEarlierStart(t *testing.T) {
 			synctest.Wait()
 			l := r.registered()[0]
 			identities[*l.Spec.HolderIdentity], names[l.Name] = true, true
-			if strings.Contains(l.Name, host) || len(*l.Spec.HolderIdentity) < 20 {
+			if strings.Contains("-"+l.Name+"-", "-"+host+"-") || len(*l.Spec.HolderIdentity) < 20 {
 				t.Errorf("the registration %s of %s is named after the Pod, or after nothing", l.Name, *l.Spec.HolderIdentity)
 			}
 			stop()

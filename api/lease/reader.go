@@ -36,7 +36,7 @@ type Reader struct {
 	highest int64  // the highest epoch seen
 	vacant  bool   // the copy that it was seen in says that nobody leads
 	frozen  Permit // of the latest deadline seen in the newest term that led here
-	current Permit // what the last observation permits: frozen, or nothing
+	current Permit // what the last observation permits: frozen, less than that, or nothing
 }
 
 // Observe takes in a copy as it was seen at now and returns what is permitted
@@ -44,7 +44,8 @@ type Reader struct {
 //
 // Within a term only a later deadline is news: an observation delivered again
 // freezes nothing again, because after a step back of the wall clock that would
-// extend the term. A copy with a fallen or absurd epoch, or with a stamp more than
+// extend the term. An earlier deadline ends the permission earlier: the later one was an edit that
+// the hub has put right. A copy with a fallen or absurd epoch, or with a stamp more than
 // Skew in the future, is not believed; what was promised before it still stands.
 func (r *Reader) Observe(c Copy, now Reading) Permit {
 	switch {
@@ -63,8 +64,16 @@ func (r *Reader) Observe(c Copy, now Reading) Permit {
 			boot:  now.Boot + deadline.Sub(now.Wall),
 		}
 	}
-	r.current = r.frozen
+	r.current = r.frozen.until(c.Deadline(), now)
 	return r.current
+}
+
+// until is what is permitted if the deadline is no later than that, seen at now.
+func (p Permit) until(deadline time.Time, now Reading) Permit {
+	if earlier := p.wall.Sub(deadline); earlier > 0 {
+		p.wall, p.boot = deadline, min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))
+	}
+	return p
 }
 
 // Over returns the highest epoch that is over for good, and false unless the last copy

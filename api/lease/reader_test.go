@@ -65,6 +65,12 @@ func feed(r *lease.Reader, all ...seen) (p lease.Permit) {
 	return p
 }
 
+// hour is a copy that somebody has edited to promise an hour.
+func hour(c lease.Copy) lease.Copy {
+	c.Duration = time.Hour
+	return c
+}
+
 func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 	huge := lease.EpochFloor(noon) + 1<<21
 	with := func(c lease.Copy, change func(*lease.Copy)) lease.Copy { change(&c); return c }
@@ -98,9 +104,33 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7))},
 			last: 5*time.Second + term - 1,
 		},
-		"a renewal that arrives before the one it follows": {
+		"an older copy after its renewal: the later deadline was an edit": {
 			seen: []seen{observe(at(6*time.Second), copyAt(5*time.Second, here, 7)), observe(at(7*time.Second), copyAt(0, here, 7))},
+			last: term - 1,
+		},
+		"an edit that promises an hour, and is put right": {
+			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), hour(copyAt(0, here, 7))), observe(at(2*time.Second), copyAt(0, here, 7))},
+			last: term - 1,
+		},
+		"an edit that promises an hour, is put right, and is renewed": {
+			seen: []seen{
+				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), hour(copyAt(0, here, 7))),
+				observe(at(2*time.Second), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7)),
+			},
 			last: 5*time.Second + term - 1,
+		},
+		"an edit that is put right while the wall clock is behind": {
+			seen: []seen{
+				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), hour(copyAt(0, here, 7))),
+				observe(stepped(2*time.Second, -2*time.Second-skew), copyAt(0, here, 7)),
+			},
+			step: -2*time.Second - skew, last: term - 1,
+		},
+		"an edit that is seen by a clock that is behind, and put right by one that is right": {
+			seen: []seen{
+				observe(stepped(time.Second, -time.Minute), hour(copyAt(-time.Minute, here, 7))), observe(at(2*time.Second), copyAt(0, here, 7)),
+			},
+			last: term - 1,
 		},
 		"the copy again, after the wall clock was stepped back": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -5*time.Second), copyAt(0, here, 7))},
@@ -111,7 +141,7 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 				observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7)),
 				observe(stepped(6*time.Second, -3*time.Second), copyAt(0, here, 7)),
 			},
-			step: -3 * time.Second, last: 5*time.Second + term - 1,
+			step: -3 * time.Second, last: term - 1,
 		},
 		"the copy again, after the wall clock was stepped back by more than the age of the stamp": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -time.Minute), copyAt(0, here, 7))},

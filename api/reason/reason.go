@@ -104,6 +104,8 @@ const (
 	Accepted Reason = "Accepted"
 	// InvalidTimings: the policy's timings break 2r + τ + ε ≤ D.
 	InvalidTimings Reason = "InvalidTimings"
+	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that nobody could lead by it.
+	ClockContradicted Reason = "ClockContradicted"
 	// HubLossMayLapse: with these timings the loss of a hub replica may end terms.
 	HubLossMayLapse Reason = "HubLossMayLapse"
 	// HubLossInvisible: with these timings no term lapses when a hub replica is lost.

@@ -20,8 +20,10 @@ const (
 	// ClusterAnnotation on a copy names the member that the copy lives in, as
 	// `<cluster>.<fleet>`. A reader leads iff holderIdentity equals it.
 	ClusterAnnotation = "leasecast.dev/cluster"
-	// HubAnnotation names the hub that writes a copy or a record. It is empty on those that
-	// their hub has let go of because the Clusters have moved to another one.
+	// HubAnnotation names the hub that writes a copy or a record, as
+	// `<UID of the management cluster's kube-system>/<namespace of the hub>`. It is empty on
+	// those that their hub has let go of because the Clusters have moved to another one. On the
+	// Secret of a fleet's seal it names the hub that serves the fleet.
 	HubAnnotation = "leasecast.dev/hub"
 	// SealAnnotation on a copy is a MAC over all that the copy says.
 	SealAnnotation = "leasecast.dev/seal"

@@ -143,7 +143,7 @@ func (w *world) hubID(t *testing.T, at site) string {
 	t.Helper()
 	ns := &corev1.Namespace{}
 	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
-	return string(ns.UID)
+	return string(ns.UID) + "/" + harness.HubNamespace
 }
 
 // begin waits for the leaders, who lead already but at the very first time.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/pprof"
 	"strings"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -14,7 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub"
@@ -107,38 +110,64 @@ func (w *World) release() {
 }
 
 // StartHub runs a hub in this process, with this access to its API server, until the test ends or StopHub is called.
-// The first hub of a world waits for no predecessor.
 func (w *World) StartHub(as *rest.Config) {
 	w.T.Helper()
-	if !w.started {
+	r := w.RunHub(as, w.System, nil)
+	w.StopHub = sync.OnceFunc(func() {
+		r.Stop()
+		select {
+		case err := <-r.Ended:
+			if err != nil {
+				w.T.Errorf("hub: %v", err)
+			}
+		default: // it does not stop, which Stop has reported
+		}
+	})
+	w.T.Cleanup(w.StopHub)
+}
+
+// HubRun is a hub in this process.
+type HubRun struct {
+	Manager mcmanager.Manager
+	// Ended gets the error that ended the hub, nil if there was none.
+	Ended <-chan error
+	// Stop stops the hub and returns when it has stopped.
+	Stop func()
+}
+
+// RunHub runs one of several hubs, in a namespace and by a clock of its own, until the test ends. A nil clock is that of
+// this machine. The first hub of the world's namespace waits for no predecessor.
+func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *HubRun {
+	w.T.Helper()
+	if namespace == w.System && !w.started {
 		w.release()
 		w.started = true
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	mgr, err := hub.NewManager(ctx, as, hub.Options{
-		Namespace: w.System, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0",
+		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock,
 	})
 	if err != nil {
 		cancel()
 		w.T.Fatal(err)
 	}
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	w.StopHub = func() {
+	ended, stopped := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ended <- mgr.Start(ctx)
+	}()
+	r := &HubRun{Manager: mgr, Ended: ended, Stop: sync.OnceFunc(func() {
 		cancel()
 		select {
-		case err := <-done:
-			if err != nil {
-				w.T.Errorf("hub: %v", err)
-			}
+		case <-stopped:
 		case <-time.After(stopLimit):
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a Builder takes everything
 			w.T.Errorf("the hub does not stop within %v; it is doing this:\n%s", stopLimit, stacks.String())
 		}
-		w.StopHub = func() {}
-	}
-	w.T.Cleanup(func() { w.StopHub() })
+	})}
+	w.T.Cleanup(r.Stop)
+	return r
 }
 
 // Namespace makes a namespace in the members.

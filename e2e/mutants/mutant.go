@@ -11,7 +11,7 @@ import (
 
 // all returns the mutants of all tables.
 func all() []mutant {
-	return slices.Concat(expiry, handover, beside, move, registered, clocks, failing)
+	return slices.Concat(expiry, handover, beside, move, registered, clocks, failing, survivors)
 }
 
 // mutant is one deliberate breakage.

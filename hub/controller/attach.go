@@ -89,13 +89,11 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 		if m, ok = c.Fleet.Member(key); !ok || m.UID == "" || !m.Pinned && !m.DeleteForMove {
 			return false, nil
 		}
-		s, err := c.Seals.Refresh(ctx, key.Fleet)
-		if err != nil {
-			logger.Error(err, "The seal of the fleet cannot be used", "reason", "InvalidSeal")
-			return false, nil
+		s, ok := c.serve(ctx, key.Fleet)
+		if ok {
+			p = c.publisher(m, s.Key, logger)
 		}
-		p = c.publisher(m, s.Key, logger)
-		return true, nil
+		return ok, nil
 	})
 	if err != nil {
 		return
@@ -130,7 +128,7 @@ func (c *Controller) publisher(m fleet.Member, key lease.Key, logger logr.Logger
 		Hub:        c.HubID,
 		Key:        key,
 		Clock:      c.Clock,
-		MayStamp:   c.Tenure.MayStamp,
+		MayStamp:   func(now lease.Reading) bool { return c.mayStamp(m.Fleet, now) },
 		Ledger:     c.ledger,
 		Report:     func(write bool, sent lease.Reading, err error) { report(m.Observe, write, sent, err) },
 		Changed:    func(namespace string) { c.copiesChanged(m.Key, namespace) },
@@ -205,6 +203,12 @@ func (c *Controller) keepGuard(ctx context.Context, m fleet.Member, a *attachmen
 			pause, verifyAt = guardRetry, 0
 			continue
 		}
+		if !c.served(m.Fleet) {
+			if _, ok := c.serve(ctx, m.Fleet); !ok {
+				pause, verifyAt = guardRetry, 0
+				continue
+			}
+		}
 		now := c.Clock.Now().Boot
 		verified, err := c.checkGuard(ctx, m, now >= verifyAt)
 		switch {
@@ -221,32 +225,37 @@ func (c *Controller) keepGuard(ctx context.Context, m fleet.Member, a *attachmen
 		default:
 			pause = guardRetry
 		}
-		// Silence says nothing of the guard: what was known of it stays.
-		if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotStanding) {
-			continue
-		}
-		if c.noteGuard(a, err) {
+		if c.heedGuard(a, err) {
 			logger.Info("The guard of the cluster's copies was checked", "stands", err == nil, "err", err)
 			c.fleetChanged(m.Fleet)
 		}
 	}
 }
 
-// guardDue waits for a pause to pass, or for the member to leave. It returns false when
-// ctx has ended.
+// guardDue waits for a pause to pass, for the member to leave, or for the fleet to be claimed. It
+// returns false when ctx has ended.
 func (c *Controller) guardDue(ctx context.Context, key fleet.Key, a *attachment, pause time.Duration) bool {
 	timer, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
 	for {
 		select {
 		case <-a.wake:
-			if c.leaving(key) {
+			if c.leaving(key) || !c.served(key.Fleet) {
 				return ctx.Err() == nil
 			}
 		case <-timer.Done():
 			return ctx.Err() == nil
 		}
 	}
+}
+
+// heedGuard takes in what a check has found, and reports whether that is news. Silence says nothing
+// of the guard: what was known of it stays.
+func (c *Controller) heedGuard(a *attachment, err error) (news bool) {
+	if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotStanding) {
+		return false
+	}
+	return c.noteGuard(a, err)
 }
 
 // noteGuard notes whether the guard stands, and reports whether that is news.
@@ -258,7 +267,7 @@ func (c *Controller) noteGuard(a *attachment, err error) (news bool) {
 	return (before == nil) != (err == nil) || errors.Is(before, errUnchecked)
 }
 
-// wake has the work in the members of a fleet look whether they are leaving.
+// wake has the work in the members of a fleet look whether they are leaving, and whose the fleet is.
 func (c *Controller) wake(fleetName string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,7 +306,7 @@ func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) {
 	p := a.publisher
 	c.mu.Unlock()
 	now, ok := c.Fleet.Member(m.Key)
-	if _, read := p.Initial(); !ok || !read || !c.Tenure.Holds() {
+	if !ok || !p.Initial().Read || !c.Tenure.Holds() || c.standsBack(m.Fleet) {
 		return
 	}
 	if c.departing(now) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,7 +45,7 @@ type Options struct {
 	Elected func(context.Context) bool
 	Seals   *seal.Store
 	Clock   lease.Clock
-	// HubID names this hub in the copies it writes.
+	// HubID is the mark of this installation (see seal.Mark), on all that it writes.
 	HubID string
 	// OwnNamespace is where the hub itself runs: a member namespace of that name is
 	// never managed.
@@ -64,6 +65,8 @@ type Controller struct {
 	records  queue
 	policies queue
 
+	useless atomic.Pointer[limits] // beyond which a wrong clock of this hub lets nobody lead
+
 	mu       sync.Mutex // guards what follows; never held across I/O
 	running  context.Context
 	wg       sync.WaitGroup
@@ -71,11 +74,13 @@ type Controller struct {
 	attached map[fleet.Key]*attachment
 	ends     map[fleet.Key]chan struct{}                             // closed when the latest attachment has ended
 	granted  map[types.NamespacedName]int64                          // the epochs that this tenure granted
+	adopted  map[types.NamespacedName]int64                          // the epochs that it took over from copies
 	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus // the records as this tenure knows them
 	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
-	moved    map[types.NamespacedName]time.Time // when a record was last seen to be another hub's
-	problems map[fleet.Key]fleet.Problem        // of each Cluster, the one that an event told of
+	moved    map[types.NamespacedName]time.Time     // when a record was last seen to be another hub's
+	problems map[fleet.Key]fleet.Problem            // of each Cluster, the one that an event told of
+	said     map[types.NamespacedName]lease.Reading // when an event on a policy last told who serves its fleet
 }
 
 // engagement is a member that the manager has engaged.
@@ -100,11 +105,13 @@ func New(o Options) *Controller {
 		attached: map[fleet.Key]*attachment{},
 		ends:     map[fleet.Key]chan struct{}{},
 		granted:  map[types.NamespacedName]int64{},
+		adopted:  map[types.NamespacedName]int64{},
 		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus{},
 		highest:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},
 		moved:    map[types.NamespacedName]time.Time{},
 		problems: map[fleet.Key]fleet.Problem{},
+		said:     map[types.NamespacedName]lease.Reading{},
 	}
 }
 
@@ -139,6 +146,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
 	c.client, c.live = local.GetClient(), local.GetAPIReader()
 	c.events = local.GetEventRecorder("leasecast-hub")
+	c.Tenure.RefuseIf(c.contradicted)
 
 	records, err := mccontroller.New("namespaceleader", mgr, controllerOptions(local, c.reconcileNamespace, workers))
 	if err != nil {
@@ -156,6 +164,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		policies.Watch(c.policies.source()),
 		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{}, requestFor[*v1alpha1.LeadershipPolicy]())),
 		mgr.Add(c),
+		local.Add(clockWatch{c}),
 	} {
 		if err != nil {
 			return err

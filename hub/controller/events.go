@@ -47,11 +47,11 @@ func (c *Controller) warmSeal(fleetName string) {
 }
 
 // tell tells the owner of a Cluster what is wrong with it, once for each reason. A
-// replica that has no right to write only notes that there is a Cluster.
+// replica that has no right to write, there or at all, only notes that there is a Cluster.
 func (c *Controller) tell(key fleet.Key) {
 	m, ok := c.Fleet.Member(key)
 	var p fleet.Problem
-	if ok && c.Tenure.Holds() {
+	if ok && c.Tenure.Holds() && !c.standsBack(key.Fleet) {
 		p = trouble(m)
 	}
 	c.mu.Lock()

@@ -27,11 +27,12 @@ type view struct {
 	found   *v1alpha1.NamespaceLeaderStatus // what is stored of object; nil: it does not exist
 	policy  *policy                         // the one that owns the namespace; nil if none
 	losers  []*policy
+	skew    time.Duration // the largest ε that any policy of the fleet has, or had
 	members []memberView
 	state   election.State
 	// moved says that the record is another hub's; edited, that somebody who is no hub has
-	// changed it; vanished, that it was deleted so.
-	moved, edited, vanished bool
+	// changed it; vanished, that it was deleted so; absurd, that it says what no hub can have written.
+	moved, edited, vanished, absurd bool
 	// stop says that nothing at all is to be decided, and why; standing, that nevertheless
 	// what stands is renewed.
 	stop     string
@@ -49,7 +50,7 @@ type memberView struct {
 	verdict   health.Verdict
 	clocks    skew.Verdict
 	facts     publish.Facts
-	initial   []lease.Copy
+	initial   publish.Initial
 }
 
 // copyKey names the copies of the namespace in every member.
@@ -77,6 +78,16 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
 	}
+	seal, err := c.Seals.Find(ctx, key.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	v.skew = seal.LargestSkew
+	for _, p := range policies {
+		if p.invalid == nil {
+			v.skew = max(v.skew, p.election.Timings.Skew)
+		}
+	}
 	members := c.sight.members(key.Namespace)
 	v.members = make([]memberView, 0, len(members))
 	for _, m := range members {
@@ -93,10 +104,6 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.stop != "" {
 		return v, nil
 	}
-	seal, err := c.Seals.Find(ctx, key.Namespace)
-	if err != nil {
-		return nil, err
-	}
 	v.state.LargestDuration, v.state.LargestSkew = seal.Largest, seal.LargestSkew
 	if v.policy != nil {
 		v.state.LargestDuration = max(seal.Largest, v.policy.election.Timings.Duration)
@@ -110,7 +117,8 @@ func (c *Controller) member(ctx context.Context, m fleet.Member, namespace strin
 	mv := memberView{Member: m}
 	mv.publisher, mv.unguarded = c.attachmentOf(m.Key)
 	if mv.publisher != nil {
-		mv.initial, mv.isRead = mv.publisher.Initial()
+		mv.initial = mv.publisher.Initial()
+		mv.isRead = mv.initial.Read
 	}
 	if !m.Connected {
 		mv.isRead = false
@@ -138,7 +146,12 @@ func (c *Controller) fold(v *view) {
 		c.highest[v.key] = seen
 	}
 	s.Highest = c.highest[v.key] // the record may have been edited, or lost, since
+	adopted := c.adopted[v.key]
 	c.mu.Unlock()
+	now := c.now().Wall
+	if !lease.PlausibleEpoch(now, s.Highest) {
+		s.Highest = 0 // given by a clock that was ahead, and believed by no reader
+	}
 	name := v.copyKey()
 	for i := range v.members {
 		m := &v.members[i]
@@ -147,14 +160,14 @@ func (c *Controller) fold(v *view) {
 			continue
 		}
 		m.facts = m.publisher.Facts(name)
-		for _, cp := range m.initial {
+		for _, cp := range m.initial.Copies {
 			c.Tenure.Doubt(cp.Renewed)
-			if cp.Namespace != v.key.Name {
+			if cp.Namespace != v.key.Name || !lease.PlausibleEpoch(now, cp.Epoch) {
 				continue
 			}
 			s.Highest = max(s.Highest, cp.Epoch)
 			if !v.moved {
-				v.stand(m, cp)
+				v.stand(m, cp, m.initial.At)
 			}
 		}
 		leads := m.Name == s.Record.Leader
@@ -170,6 +183,12 @@ func (c *Controller) fold(v *view) {
 		}
 	}
 	c.foldMove(v)
+	if s.Standing != nil && s.Standing.Term.Epoch <= adopted {
+		s.Standing = nil // what became of it since is in the record
+	}
+	if v.absurd && allSkewed(v.members) {
+		v.stop = "the record says what no hub can have written by now, and all clusters contradict the hub's clock"
+	}
 	if v.policy != nil {
 		s.MostUnreachable = mostUnreachable(v.members, v.policy.thresholds.UnreachableAfter)
 	}
@@ -187,11 +206,11 @@ func (c *Controller) judge(v *view, m *memberView) {
 	}
 }
 
-// stand takes in a sealed copy that may be the standing term.
-func (v *view) stand(m *memberView, cp lease.Copy) {
+// stand takes in a sealed copy that may be the standing term, read at a boot reading.
+func (v *view) stand(m *memberView, cp lease.Copy, read time.Duration) {
 	s := &v.state
 	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Standing == nil || cp.Epoch > s.Standing.Term.Epoch) {
-		s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term}
+		s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term, Boot: read + cp.Duration}
 	}
 }
 

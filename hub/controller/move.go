@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -72,7 +73,8 @@ func (c *Controller) managed(v *view) bool {
 // The former can have stamped until now, as long as it has not let go of the copies, and that this
 // hub has not seen all of them.
 func (c *Controller) foldMove(v *view) {
-	now := c.now().Wall
+	at := c.now()
+	now := at.Wall
 	c.mu.Lock()
 	if v.moved {
 		c.moved[v.key] = now
@@ -94,9 +96,9 @@ func (c *Controller) foldMove(v *view) {
 			case cp.Hub != "" && cp.Hub != c.HubID:
 				// Two hubs whose policies name their Leases differently do not get in each other's way there.
 				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))
-			case sealed && v.moved:
+			case sealed && v.moved && lease.PlausibleEpoch(now, cp.Epoch):
 				s.Highest = max(s.Highest, cp.Epoch)
-				v.stand(m, cp)
+				v.stand(m, cp, at.Boot)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/health"
@@ -86,6 +87,10 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 	object := &v1alpha1.LeadershipPolicy{}
 	if err := c.client.Get(ctx, req.NamespacedName, object); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if c.standsBack(object.Namespace) {
+		c.sayStandsBack(ctx, object)
+		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	}
 	before := object.DeepCopy()
 	after := c.fillPolicyStatus(object)
@@ -201,17 +206,13 @@ func clocksAgree(ms []memberView) metav1.Condition {
 
 // setProbing has members probed by the most demanding policy, and their clocks judged by all.
 func (c *Controller) setProbing(ctx context.Context) error {
-	var list v1alpha1.LeadershipPolicyList
-	if err := c.client.List(ctx, &list); err != nil {
+	timings, err := c.timings(ctx)
+	if err != nil {
 		return err
 	}
 	interval, timeout := defaultProbeInterval, defaultProbeTimeout
 	var eps []time.Duration
-	for i := range list.Items {
-		t := parsePolicy(&list.Items[i]).election.Timings
-		if t.Validate() != nil {
-			continue
-		}
+	for _, t := range timings {
 		interval, timeout = min(interval, t.Renew), min(timeout, t.Timeout)
 		eps = append(eps, t.Skew)
 	}
@@ -219,6 +220,21 @@ func (c *Controller) setProbing(ctx context.Context) error {
 	c.Fleet.SetSkews(slices.Compact(eps))
 	c.Fleet.SetProbing(interval, timeout)
 	return nil
+}
+
+// timings are those of all valid policies, by a cache.
+func (c *Controller) timings(ctx context.Context) ([]lease.Timings, error) {
+	var list v1alpha1.LeadershipPolicyList
+	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only looked at
+		return nil, err
+	}
+	var ts []lease.Timings
+	for i := range list.Items {
+		if t := parsePolicy(&list.Items[i]).election.Timings; t.Validate() == nil {
+			ts = append(ts, t)
+		}
+	}
+	return ts, nil
 }
 
 // What members are probed with where no policy asks for more.

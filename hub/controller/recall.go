@@ -40,39 +40,16 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 		v.state.Record = recordOf(&v.object.Status)
 	}
 	if r := v.state.Record; !lease.PlausibleEpoch(asked.Wall, r.Epoch) || r.Duration > longestDuration {
-		v.edited, v.state.Record = true, election.Record{} // no hub has ever written such a thing: it is as good as lost
+		// No hub whose clock was right has written such a thing: it is as good as lost.
+		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
 	}
-}
-
-// settlesIn is how long after a reading all earlier tenures will have ended: h after the start of
-// this one, even if the election's Lease was lost, and not before what was inherited is
-// over. It is 0 if they have. A write of theirs that arrives later has no consequences any
-// more.
-func (c *Controller) settlesIn(at lease.Reading) time.Duration {
-	started, inherited := c.Tenure.Started()
-	boot, wall := started.Boot+c.Tenure.ElectionDuration()-at.Boot, inherited.Sub(at.Wall)
-	if wall >= 0 {
-		wall++ // the instant itself is still theirs
-	}
-	return max(0, boot, wall)
-}
-
-// overlapsFor is how long after a reading an earlier tenure may still be at work, by its own right: until the
-// instant up to which it can have stamped, and no longer than h after the start of this one, because it cannot have
-// renewed after that. That lies ahead only where the election's Lease was lost, or says anything odd. The earlier tenure knows
-// nothing of this one, so that a bound which it counts leaves out what this one stamps, and it may grant by that.
-// Nothing is decided, and so nothing is stamped, before it has ended; what stands it renews itself meanwhile.
-func (c *Controller) overlapsFor(at lease.Reading) time.Duration {
-	started, inherited := c.Tenure.Started()
-	ahead := min(inherited.Sub(started.Wall), c.Tenure.ElectionDuration())
-	return max(0, started.Boot+ahead-at.Boot)
 }
 
 // remember notes what a record says that was read or written after the reading. What
 // earlier tenures may still change is not worth noting: a change of theirs would look
 // like an edit.
 func (c *Controller) remember(key types.NamespacedName, s *v1alpha1.NamespaceLeaderStatus, asked lease.Reading) {
-	if c.settlesIn(asked) > 0 {
+	if c.Tenure.Settles(asked) > 0 {
 		c.forget(key)
 		return
 	}

@@ -37,12 +37,17 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if !c.Tenure.Holds() {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
+	if c.standsBack(req.Namespace) {
+		c.closeStamps(req.NamespacedName) // it may have served the fleet until now
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
 	asked := c.Clock.Now() // what is read after it, no tenure that had ended by then can change
 	v, err := c.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if rest := c.overlapsFor(asked); rest > 0 {
+	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {
+		// What is promised in the meantime the earlier tenure renews itself.
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	if v.stop != "" {
@@ -71,7 +76,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if d.After > 0 && (after == 0 || d.After < after) {
 		after = d.After
 	}
-	if rest := c.settlesIn(c.Clock.Now()); rest > 0 && (after == 0 || rest < after) {
+	if rest := c.Tenure.Settles(c.Clock.Now()); rest > 0 && (after == 0 || rest < after) {
 		after = rest // from then on what the record says is known for good
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
@@ -126,7 +131,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, 
 	if v.found != nil && !differs(v.found, &object.Status) {
 		return nil
 	}
-	grants := d.Record.Phase == election.Leading && d.Record.Epoch != v.state.Record.Epoch
+	grants := d.Record.Phase == election.Leading && (d.Record.Epoch != v.state.Record.Epoch || d.Record.Reason == reason.Adopted)
 	if !c.Tenure.Holds() {
 		return fmt.Errorf("record %s: the right to write is lost", v.key)
 	}
@@ -165,9 +170,13 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 // changed notes a grant of this tenure, and tells people of a change.
 func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
 	was, is := v.state.Record, d.Record
-	if grants && is.Reason != reason.Adopted {
+	if grants {
 		c.mu.Lock()
-		c.granted[v.key] = is.Epoch
+		if is.Reason == reason.Adopted {
+			c.adopted[v.key] = is.Epoch
+		} else {
+			c.granted[v.key] = is.Epoch
+		}
 		c.mu.Unlock()
 	}
 	if was.Phase == is.Phase && was.Leader == is.Leader && was.Epoch == is.Epoch {
@@ -264,6 +273,7 @@ func (c *Controller) drop(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.granted, key)
+	delete(c.adopted, key)
 	delete(c.highest, key)
 	delete(c.claims, key)
 	delete(c.moved, key)

@@ -27,6 +27,10 @@ type sight interface {
 	health(m fleet.Member, th health.Thresholds) health.Verdict
 	// clocks judges the clocks of a member now, under the ε of a policy.
 	clocks(m fleet.Member, eps time.Duration) skew.Verdict
+	// offsets returns how far the API servers' clocks are from the hub's now, of each cluster that has answered.
+	offsets() map[fleet.Key]skew.Interval
+	// servedBy returns the mark of the installation that serves a fleet, by the fleet's seal.
+	servedBy(fleetName string) string
 	// move tells, live, whether the Clusters of a fleet are as during or after a move.
 	move(ctx context.Context, fleetName string) (fleet.Move, error)
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
@@ -46,6 +50,10 @@ func (f fleetSight) synced() bool {
 }
 
 func (f fleetSight) members(fleetName string) []fleet.Member { return f.Members(fleetName) }
+
+func (f fleetSight) offsets() map[fleet.Key]skew.Interval { return f.Offsets() }
+
+func (f fleetSight) servedBy(fleetName string) string { return f.ServedBy(fleetName) }
 
 func (f fleetSight) move(ctx context.Context, fleetName string) (fleet.Move, error) {
 	return f.Move(ctx, fleetName)

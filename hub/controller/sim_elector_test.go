@@ -12,8 +12,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// electionKey names the Lease of the hub's election.
-var electionKey = types.NamespacedName{Namespace: "leasecast", Name: "leasecast-hub"}
+// electionKeys name the Leases of the hub's election, one for each installation.
+var electionKeys = [2]types.NamespacedName{
+	{Namespace: "leasecast", Name: "leasecast-hub"}, {Namespace: "platform", Name: "leasecast-hub"},
+}
+
+func (r *replica) election() types.NamespacedName { return electionKeys[r.installation] }
+
+// hubID is the mark of the replica's installation.
+func (r *replica) hubID() string { return simHub + "/" + r.election().Namespace }
 
 // elector does with the real tenure's lock what client-go's elector does, in the same
 // order: update at once while the last record is still valid, or else read and judge.
@@ -121,10 +128,12 @@ func (t firedTimer) C() <-chan time.Time { return t.fired }
 
 func (firedTimer) Stop() bool { return false }
 
-// loseElection deletes the Lease of the hub's election.
+// loseElection deletes the Leases of the hub's elections.
 func (w *world) loseElection() {
-	if w.faulty && w.hub.leases[electionKey] != nil {
-		_ = w.hub.remove(electionKey, nil)
+	for _, key := range electionKeys {
+		if w.faulty && w.hub.leases[key] != nil {
+			_ = w.hub.remove(key, nil)
+		}
 	}
 }
 
@@ -132,7 +141,8 @@ func (w *world) loseElection() {
 // without being odd, that the last tenure ended earlier than it did is not among it: it
 // is as good as a restored hub, and only copies in members can tell.
 func (w *world) editElection() {
-	obj := w.hub.leases[electionKey]
+	key := electionKeys[w.rng.IntN(w.installations)]
+	obj := w.hub.leases[key]
 	if obj == nil || obj.Spec.RenewTime == nil {
 		return
 	}
@@ -151,5 +161,5 @@ func (w *world) editElection() {
 	case 5:
 		obj.Spec.RenewTime.Time = obj.Spec.RenewTime.Add(w.between(0, time.Minute))
 	}
-	w.hub.put(electionKey, obj, obj.UID)
+	w.hub.put(key, obj, obj.UID)
 }

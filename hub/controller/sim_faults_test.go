@@ -20,6 +20,7 @@ type fault struct {
 	// it takes records away.
 	member, loses bool
 	clock         bool // of a host, outside the promise
+	edits         bool // an operator asks for something else
 }
 
 // pick draws one of several.
@@ -60,7 +61,7 @@ var allFaults = []fault{
 			}
 		}
 		w.after(w.h/4, w.drainAll)
-	}},
+	}, edits: true},
 	{name: "the elected replica loses its election, is stopped before it gives it up, and the leaders' labels go when it has", do: func(w *world) {
 		for _, r := range w.replicas {
 			if r.alive && r.working {
@@ -68,19 +69,19 @@ var allFaults = []fault{
 				r.stopAtEnd = w.between(w.h, 2*w.h)
 			}
 		}
-	}},
+	}, edits: true},
 	{name: "D goes up, the elected replica is killed, D goes down, and the leaders' labels go", do: func(w *world) {
-		w.setD(durations[len(durations)-1])
+		w.setD(w.durations[len(w.durations)-1])
 		w.after(w.between(w.timings.Renew, 3*w.timings.Renew), func() {
 			for _, r := range w.replicas {
 				if r.working && w.faulty {
 					r.crash()
 				}
 			}
-			w.setD(durations[0])
+			w.setD(w.durations[0])
 			w.drainAll()
 		})
-	}},
+	}, edits: true},
 	{name: "a replica is cut off from a member", do: func(w *world) {
 		if r := w.someReplica(); r != nil {
 			w.cut(r.proc, &pick(w.rng, w.members).machine)
@@ -156,10 +157,10 @@ var allFaults = []fault{
 	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
 		for _, r := range w.replicas {
 			if r.alive && r.working {
-				w.jumped, w.ahead = true, true // epochs follow the seconds
-				r.host.jump = time.Hour
+				w.ahead = true // epochs follow the seconds
+				r.host.step(time.Hour)
 				if w.chance(0.7) { // and is put right soon
-					w.after(w.between(10*time.Millisecond, 2*time.Second), func() { r.host.jump = 0 })
+					w.after(w.between(10*time.Millisecond, 2*time.Second), func() { r.host.step(0) })
 				}
 				return
 			}
@@ -175,13 +176,13 @@ var allFaults = []fault{
 	}},
 	{name: "a priority is edited", do: func(w *world) {
 		w.editCluster(func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
-	}},
+	}, edits: true},
 	{name: "a priority label comes or goes", do: func(w *world) {
 		w.editCluster(func(c *simCluster) { c.label = !c.label })
-	}},
+	}, edits: true},
 	{name: "a Cluster is paused or unpaused", do: func(w *world) {
 		w.editCluster(func(c *simCluster) { c.paused = !c.paused })
-	}},
+	}, edits: true},
 	{name: "the policy is deleted or made again", do: func(w *world) {
 		if len(w.hub.policies) > 0 {
 			w.hub.policies = nil
@@ -189,11 +190,11 @@ var allFaults = []fault{
 			w.editPolicy()
 		}
 		w.hubChanged()
-	}},
+	}, edits: true},
 	{name: "the policy is edited", do: func(w *world) {
 		w.editPolicy()
 		w.hubChanged()
-	}},
+	}, edits: true},
 	{name: "a copy is deleted", do: func(w *world) {
 		m := pick(w.rng, w.members)
 		if keys := m.copyKeys(); len(keys) > 0 {
@@ -227,8 +228,10 @@ var allFaults = []fault{
 		}
 		w.loseElection()
 		w.after(w.between(w.h/3, w.h), w.drainAll)
-	}},
+	}, edits: true},
 	{name: "the Lease of the hub's election is edited", do: func(w *world) { w.editElection() }},
+	deadReader,
+	reattach,
 	{name: "a record is edited", do: func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }, loses: true},
 	{name: "the records are lost", do: func(w *world) { w.loseRecords() }, loses: true},
 }
@@ -315,7 +318,7 @@ func (w *world) editPolicy() {
 		name = leaseNames[1]
 	}
 	w.generation++
-	p := w.newPolicy("p1", 1, w.spaces, pick(w.rng, durations), name)
+	p := w.newPolicy("p1", 1, w.spaces, pick(w.rng, w.durations), name)
 	p.Generation = int64(1 + w.generation)
 	w.hub.policies = []*v1alpha1.LeadershipPolicy{p}
 	w.say("FAULT", "D=%ds, lease %s", p.Spec.Timings.LeaseDurationSeconds, name)
@@ -466,6 +469,9 @@ func (w *world) heal() {
 	}
 	for _, r := range w.replicas {
 		clear(r.links)
+		if r.host.jump != 0 {
+			r.host.step(0)
+		}
 	}
 	for _, r := range w.readers {
 		clear(r.links)

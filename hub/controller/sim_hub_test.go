@@ -70,6 +70,11 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 	if h.w.trace != nil && o != nil {
 		s := o.Status
 		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s", name, s.Phase, s.Leader, s.Epoch, s.Reason, s.Next, s.LeaseDurationSeconds, s.LeaseName, s.Message)
+		for _, c := range s.Candidates {
+			if !c.Eligible {
+				h.w.say(h.name, "  %s: %s", c.Name, c.Reason)
+			}
+		}
 	} else if h.w.trace != nil {
 		h.w.say(h.name, "record %s is deleted", name)
 	}
@@ -137,16 +142,31 @@ func (c hubClient) Create(_ context.Context, o client.Object, _ ...client.Create
 	}
 }
 
+// Update stores the seal, or the marks of a record.
 func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
-	h, s := c.server(), o.(*corev1.Secret)
+	h := c.server()
 	_, err := call(c.r.proc, &h.machine, decideCall, func() (struct{}, error) {
-		if s.ResourceVersion != h.secret.ResourceVersion {
-			return struct{}{}, apierrors.NewConflict(corev1.Resource("secrets"), s.Name, errRefused)
+		switch o := o.(type) {
+		case *corev1.Secret:
+			if o.ResourceVersion != h.secret.ResourceVersion {
+				return struct{}{}, apierrors.NewConflict(corev1.Resource("secrets"), o.Name, errRefused)
+			}
+			h.version++
+			stored := o.DeepCopy()
+			stored.ResourceVersion = strconv.FormatInt(h.version, 10)
+			h.secret = stored
+			h.markChanged(seal.MarkOf(stored))
+		case *v1alpha1.NamespaceLeader:
+			old := h.records[o.Name]
+			if old == nil || o.ResourceVersion != old.ResourceVersion || o.UID != old.UID {
+				return struct{}{}, apierrors.NewConflict(recordResource, o.Name, errRefused)
+			}
+			stored := old.DeepCopy()
+			stored.Annotations = o.Annotations
+			h.putRecord(o.Name, stored)
+		default:
+			panic("the simulation cannot update this")
 		}
-		h.version++
-		stored := s.DeepCopy()
-		stored.ResourceVersion = strconv.FormatInt(h.version, 10)
-		h.secret = stored
 		return struct{}{}, nil
 	})
 	return err
@@ -178,6 +198,7 @@ type statusClient struct {
 
 func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	h, sent := c.r.w.hub, o.(*v1alpha1.NamespaceLeader).DeepCopy()
+	h.w.oracle.wrote(c.r, sent.Name, h.records[sent.Name], sent)
 	out, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
 		old := h.records[sent.Name]
 		switch {

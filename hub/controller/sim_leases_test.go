@@ -274,10 +274,11 @@ type watcher struct {
 }
 
 // watch starts an informer: it lists first.
-func (s *leaseServer) watch(p *proc, lateness float64, seen func(*coordinationv1.Lease), gone func(types.NamespacedName)) {
+func (s *leaseServer) watch(p *proc, lateness float64, seen func(*coordinationv1.Lease), gone func(types.NamespacedName)) *watcher {
 	wt := s.watcher(p, lateness, managed)
 	wt.seen, wt.gone = seen, gone
 	wt.relist(s.w.staleBy())
+	return wt
 }
 
 func (s *leaseServer) watcher(p *proc, lateness float64, match func(*coordinationv1.Lease) bool) *watcher {

@@ -31,6 +31,10 @@ func TestNarrowWorlds(t *testing.T) {
 			defer crew.end()
 			for seed := uint64(1); seed <= 500; seed++ {
 				w := newWorld(seed, nil, &crew)
+				if !w.usual() {
+					w.end()
+					continue
+				}
 				w.kinds = nil
 				for _, f := range allFaults {
 					if slices.Contains(few, f.name) {

@@ -106,6 +106,9 @@ type oracle struct {
 	overlap   bool
 	stuck     bool
 	terms     int
+	records   map[string]*recordOracle
+	// needless is how many leaders were replaced for nothing, together how often two replicas could decide.
+	needless, together, mostWrites int
 	// revoked is how many terms were, acknowledged how many of them their readers released in time.
 	revoked, acknowledged int
 }

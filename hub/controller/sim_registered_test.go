@@ -336,7 +336,7 @@ func (s *leaseServer) copyKeys() (keys []types.NamespacedName) {
 }
 
 // watchReaders tells a replica of registrations, and of their ends as opposed to their loss.
-func (m *member) watchReaders(p *proc, lateness float64, seen func(*coordinationv1.Lease), ended func(types.UID)) {
+func (m *member) watchReaders(p *proc, lateness float64, seen func(*coordinationv1.Lease), ended func(types.UID)) *watcher {
 	wt := m.watcher(p, lateness, isRegistration)
 	wt.seen, wt.readers = seen, true
 	wt.gone = func(types.NamespacedName) {
@@ -345,6 +345,7 @@ func (m *member) watchReaders(p *proc, lateness float64, seen func(*coordination
 		}
 	}
 	wt.relist(m.w.staleBy())
+	return wt
 }
 
 // noteHandover counts the terms that began before the bound of the last one.

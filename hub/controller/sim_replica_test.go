@@ -29,19 +29,23 @@ import (
 // replica is one process of the hub.
 type replica struct {
 	*proc
-	w          *world
-	controller *Controller
-	tenure     *tenure.Tenure
-	cacheLag   time.Duration
-	policies   []*v1alpha1.LeadershipPolicy
-	clusters   map[string]simCluster
-	edits      int           // seen
-	contacts   []*contact    // by member
-	working    bool          // elected
-	stopping   bool          // asked to end in order
-	deaf       bool          // hears nothing of its release
-	stopAtEnd  time.Duration // for how long it is stopped before it gives the election up
-	decisions  map[string]*decision
+	w *world
+	// installation is the one that it belongs to: replicas of two share no election.
+	installation int
+	began        time.Duration
+	mark         string // on the seal, as the cache shows it
+	controller   *Controller
+	tenure       *tenure.Tenure
+	cacheLag     time.Duration
+	policies     []*v1alpha1.LeadershipPolicy
+	clusters     map[string]simCluster
+	edits        int           // seen
+	contacts     []*contact    // by member
+	working      bool          // elected
+	stopping     bool          // asked to end in order
+	deaf         bool          // hears nothing of its release
+	stopAtEnd    time.Duration // for how long it is stopped before it gives the election up
+	decisions    map[string]*decision
 }
 
 // contact is a replica's connection with one member, as hub/fleet would keep it.
@@ -53,7 +57,8 @@ type contact struct {
 	spaces    map[string]*corev1.Namespace
 	entitled  lease.Reading // at the last probe that was; zero: there was none
 	deprived  bool
-	again     func() // probe, bound once
+	again     func()    // probe, bound once
+	queue     *simQueue // of the publisher, while there is one
 }
 
 // decision is the work item of one namespace.
@@ -64,9 +69,9 @@ type decision struct {
 	start, decide          func()        // bound once
 }
 
-func (w *world) newReplica(host *hostClock, number int) *replica {
+func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r := &replica{
-		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w,
+		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now, mark: seal.MarkOf(w.hub.secret),
 		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
 	}
 	if w.chance(0.3) {
@@ -75,10 +80,12 @@ func (w *world) newReplica(host *hostClock, number int) *replica {
 	r.tenure = tenure.New(r.proc, w.h)
 	c := New(Options{
 		Tenure: r.tenure, Seals: seal.NewStore(liveReader{r: r}, hubClient{r: r}),
-		Elected: r.elected, Clock: r.proc, HubID: simHub, OwnNamespace: "leasecast",
+		Elected: r.elected, Clock: r.proc, HubID: r.hubID(), OwnNamespace: r.election().Namespace,
 	})
 	c.client, c.live, c.events, c.sight = hubClient{r: r}, liveReader{r: r}, silent{}, &simSight{r}
 	r.controller = c
+	c.useless.Store(&limits{w.timings.Skew, w.timings.Duration})
+	r.tenure.RefuseIf(c.contradicted)
 	r.woke = func(from lease.Reading) {
 		now := r.host.read(w.now)
 		for _, ct := range r.contacts {
@@ -94,6 +101,7 @@ func (w *world) newReplica(host *hostClock, number int) *replica {
 		r.contacts = append(r.contacts, ct)
 		ct.probe()
 	}
+	w.slowStart(r)
 	r.spawn(r.campaign)
 	return r
 }
@@ -132,8 +140,12 @@ func (s *simSight) health(m fleet.Member, th health.Thresholds) health.Verdict {
 	return s.contact(m).track.State(s.r.Now(), th)
 }
 
-// clocks: those of the simulation stay within ε of each other.
-func (s *simSight) clocks(fleet.Member, time.Duration) skew.Verdict {
+// clocks: the members' are right, so that they show when the replica's is not.
+func (s *simSight) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
+	wrong := s.r.host.wrong()
+	if off := (skew.Interval{Lo: -wrong - skew.Fine, Hi: -wrong + skew.Fine}); off.Least() > eps {
+		return skew.Verdict{State: skew.Beyond, Clock: "the API server", Offset: off}
+	}
 	return skew.Verdict{State: skew.Within}
 }
 
@@ -324,8 +336,8 @@ func (ct *contact) attach() {
 	r, w := ct.r, ct.r.w
 	var key lease.Key
 	for {
-		s, err := r.controller.Seals.Load(r.ctx, simFleet)
-		if err == nil && ct.connected {
+		s, ok := r.controller.serve(r.ctx, simFleet)
+		if ok && ct.connected {
 			key = s.Key
 			break
 		}
@@ -333,12 +345,14 @@ func (ct *contact) attach() {
 			return
 		}
 	}
-	q := &simQueue{r: r, items: map[types.NamespacedName]*item{}}
+	ctx, cancel := context.WithCancel(r.ctx)
+	q := &simQueue{r: r, items: map[types.NamespacedName]*item{}, cancel: cancel}
+	ct.queue = q
 	p := publish.New(publish.Options{
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
-		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: simHub, Key: key,
-		Clock: r.proc, MayStamp: r.tenure.MayStamp, Ledger: r.controller.ledger,
+		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
+		Clock: r.proc, Ledger: r.controller.ledger, MayStamp: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				report(ct.observe, write, sent, err)
@@ -354,18 +368,47 @@ func (ct *contact) attach() {
 		Queue: q,
 		Log:   logr.Discard(),
 	})
-	q.work = func(k types.NamespacedName) { p.Work(r.ctx, k) }
-	ct.m.watch(r.proc, w.lateWatch, p.Observe, p.ObserveGone)
+	q.work = func(k types.NamespacedName) { p.Work(untimed{ctx}, k) }
+	q.watches = append(q.watches, ct.m.watch(r.proc, w.lateWatch, p.Observe, p.ObserveGone))
 	if w.acknowledged {
-		ct.m.watchReaders(r.proc, w.lateWatch, p.ObserveReader, p.ObserveReaderGone)
+		q.watches = append(q.watches, ct.m.watchReaders(r.proc, w.lateWatch, p.ObserveReader, p.ObserveReaderGone))
 	}
-	r.controller.attached[fleet.Key{Fleet: simFleet, Name: ct.m.name}] = &attachment{publisher: p}
-	for !p.ReadAll(r.ctx) {
-		if !r.sleep(time.Second) {
-			return
+	r.controller.attached[ct.key()] = &attachment{publisher: p}
+	for !p.ReadAll(untimed{ctx}) {
+		if ctx.Err() != nil || !r.sleep(time.Second) {
+			break
 		}
 	}
-	q.open()
+	if ctx.Err() == nil {
+		q.open()
+	}
+	q.isRead = true
+}
+
+func (ct *contact) key() fleet.Key { return fleet.Key{Fleet: simFleet, Name: ct.m.name} }
+
+// reattach ends the publisher of the member and starts another one, which waits for its end as [Controller.attach]
+// does. Requests that are under way may still be carried out.
+func (ct *contact) reattach() {
+	r, q := ct.r, ct.queue
+	if q == nil || q.ended {
+		return
+	}
+	q.cancel()
+	q.ended = true
+	for _, wt := range q.watches {
+		wt.stop()
+	}
+	var again func()
+	again = func() {
+		if !q.isRead || q.running > 0 {
+			r.after(time.Millisecond, again)
+			return
+		}
+		delete(r.controller.attached, ct.key())
+		r.after(r.w.between(0, r.w.timings.Duration/2), func() { r.spawn(ct.attach) })
+	}
+	again()
 }
 
 // simQueue is the queue of a publisher.
@@ -375,7 +418,13 @@ type simQueue struct {
 	work   func(types.NamespacedName)
 	isOpen bool
 	items  map[types.NamespacedName]*item
-	early  []types.NamespacedName
+
+	watches []*watcher
+	cancel  context.CancelFunc
+	isRead  bool // or has given up reading
+	ended   bool // nothing begins any more
+	running int  // how many copies are worked on
+	early   []types.NamespacedName
 }
 
 type item struct {
@@ -400,13 +449,18 @@ func (q *simQueue) item(k types.NamespacedName) *item {
 	i = &item{}
 	i.work = func() {
 		q.work(k)
+		q.running--
 		if i.running = false; i.again {
 			i.again = false
 			q.Add(k)
 		}
 	}
 	i.start = func() {
-		i.queued, i.running = false, true
+		if i.queued = false; q.ended {
+			return
+		}
+		i.running = true
+		q.running++
 		q.r.spawn(i.work).writes = true
 	}
 	q.items[k] = i
@@ -417,7 +471,7 @@ func (q *simQueue) item(k types.NamespacedName) *item {
 func (q *simQueue) Add(k types.NamespacedName) {
 	i := q.item(k)
 	switch {
-	case !q.r.alive:
+	case !q.r.alive, q.ended:
 	case !q.isOpen:
 		q.early = append(q.early, k)
 	case i.running:
@@ -448,7 +502,7 @@ func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) {
 func (r *replica) campaign() {
 	w := r.w
 	e := &elector{r: r, lock: r.tenure.Lock(&resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: electionKey.Namespace, Name: electionKey.Name},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: r.election().Namespace, Name: r.election().Name},
 		Client:     leaseClient{p: r.proc, server: &w.hub.leaseServer, timeout: w.h / 3},
 		LockConfig: resourcelock.ResourceLockConfig{Identity: r.name},
 	})}
@@ -470,7 +524,7 @@ func (r *replica) campaign() {
 				return
 			}
 		}
-		if r.stopping || !r.sleep(retry) {
+		if r.stopping || r.controller.contradicted() != nil || !r.sleep(retry) {
 			r.quit(e)
 			return
 		}
@@ -480,7 +534,7 @@ func (r *replica) campaign() {
 // elected asks whether the replica holds the election.
 func (r *replica) elected(ctx context.Context) bool {
 	l, err := leaseClient{p: r.proc, server: &r.w.hub.leaseServer, timeout: r.w.h / 3}.
-		Leases(electionKey.Namespace).Get(ctx, electionKey.Name, metav1.GetOptions{})
+		Leases(r.election().Namespace).Get(ctx, r.election().Name, metav1.GetOptions{})
 	return err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == r.name
 }
 

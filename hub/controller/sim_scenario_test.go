@@ -24,16 +24,15 @@ import (
 // leaseNames are the names that policies give to copies.
 var leaseNames = [2]string{v1alpha1.DefaultLeaseName, "other"}
 
-// durations are the D that policies ask for, in seconds.
-var durations = []int32{3, 4, 6}
-
 // scenario is what one seed draws: sizes, timings, and how likely each fault is.
 type scenario struct {
 	seed    uint64
 	start   time.Time     // true time
 	timings lease.Timings // Duration is the largest D
-	h       time.Duration
-	spaces  []string
+	// durations are the D that policies ask for, in seconds.
+	durations []int32
+	h         time.Duration
+	spaces    []string
 
 	faults time.Duration // how long faults may happen
 	late, veryLate, loss, twice, busy,
@@ -50,7 +49,9 @@ type scenario struct {
 	ahead         bool          // a hub whose clock was ahead gave epochs: where they are lost, the next ones are lower
 	generation    int           // of the policy
 	wrongFrom     bool          // tenures begin with clocks that are wrong, which is outside the promise
-	jumped        bool          // a clock was stepped: nobody need lead until it is right again
+	jumped        bool          // a reader's clock was stepped for good: it need not act again
+
+	wider
 }
 
 // slack is what a leader may take beyond the floor once the faults have ended: the
@@ -72,10 +73,7 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 	binary.LittleEndian.PutUint64(key[:], seed)
 	w := &world{rng: rand.New(rand.NewChaCha8(key)), trace: trace, crew: crew, faulty: true}
 	w.seed = seed
-	w.timings = lease.Timings{
-		Duration: time.Duration(durations[len(durations)-1]) * time.Second,
-		Renew:    time.Second, Timeout: 500 * time.Millisecond, Skew: 250 * time.Millisecond,
-	}
+	w.drawTimings()
 	w.h = time.Duration(pick(w.rng, []int{1, 2, 2, 3, 3, 3})) * time.Second
 	w.spaces = []string{"ns1", "ns2"}[:1+w.rng.IntN(2)]
 	w.faults = w.between(5*time.Second, 30*time.Second)
@@ -109,7 +107,8 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 	if w.start = epoch0; seed%2 == 0 && !slices.ContainsFunc(w.kinds, func(f fault) bool { return f.loses }) {
 		w.start = earlyEpoch0
 	}
-	w.oracle.highest, w.oracle.last = map[string]int64{}, map[string]*member{}
+	w.drawWider()
+	w.oracle.begin()
 	w.populate()
 	return w
 }
@@ -121,10 +120,13 @@ func (w *world) populate() {
 		clusters: map[string]simCluster{}, secret: &corev1.Secret{},
 	}
 	w.hub.machine = machine{w: w, id: 0, name: "hub"}
-	w.hub.leases, w.hub.spaces = map[types.NamespacedName]*coordinationv1.Lease{}, map[string]space{"leasecast": {}}
+	w.hub.leases, w.hub.spaces = map[types.NamespacedName]*coordinationv1.Lease{}, map[string]space{}
+	for _, key := range electionKeys {
+		w.hub.spaces[key.Namespace] = space{}
+	}
 	w.hub.secret.Namespace, w.hub.secret.Name, w.hub.secret.ResourceVersion = simFleet, seal.SecretName, "0"
 	w.hub.secret.Data = map[string][]byte{"key": simKey, "largest-lease-duration-seconds": []byte("0"), "largest-max-clock-skew": []byte("0s")}
-	w.hub.policies = []*v1alpha1.LeadershipPolicy{w.newPolicy("p1", 1, w.spaces, durations[w.rng.IntN(len(durations))], "")}
+	w.hub.policies = []*v1alpha1.LeadershipPolicy{w.newPolicy("p1", 1, w.spaces, pick(w.rng, w.durations), "")}
 	for i := range 2 + w.rng.IntN(2) {
 		m := w.newMember(i)
 		for _, ns := range w.spaces {
@@ -135,8 +137,8 @@ func (w *world) populate() {
 		w.members = append(w.members, m)
 		w.hub.clusters[m.name] = simCluster{priority: int32(w.rng.IntN(3)), label: true}
 	}
-	for range 2 {
-		w.startReplica(w.newClock())
+	for i := range 1 + w.installations {
+		w.startReplica(w.newClock(), max(0, i-1))
 	}
 	for _, m := range w.members {
 		for i := range 1 + w.rng.IntN(2) {
@@ -146,8 +148,8 @@ func (w *world) populate() {
 }
 
 // startReplica starts a replica, and another one on the same host whenever it ends.
-func (w *world) startReplica(host *hostClock) {
-	r := w.newReplica(host, len(w.replicas))
+func (w *world) startReplica(host *hostClock, installation int) {
+	r := w.newReplica(host, len(w.replicas), installation)
 	w.replicas = append(w.replicas, r)
 	w.revive(r)
 }
@@ -159,9 +161,9 @@ func (w *world) revive(r *replica) {
 			return
 		}
 		if !w.wrongFrom {
-			r.host.jump = 0
+			r.host.step(0)
 		}
-		w.startReplica(r.host)
+		w.startReplica(r.host, r.installation)
 	})
 }
 
@@ -172,7 +174,10 @@ func (w *world) play() {
 	if len(w.kinds) > 0 {
 		w.nextFault()
 	}
-	if w.acknowledged {
+	if w.outage > 0 {
+		w.after(w.between(w.faults/4, w.faults/2), w.hubAway)
+	}
+	if w.acknowledged && !w.steady {
 		w.handOver()
 	}
 	w.run(w.faults)

@@ -165,6 +165,8 @@ type hostClock struct {
 	rate     float64 // of the boot clock, against true time
 	base     time.Duration
 	jump     time.Duration // a step of the wall clock, outside the promise
+	before   time.Duration // the jump before this one
+	stepped  time.Duration // when it last changed
 }
 
 func (w *world) newClock() *hostClock {

@@ -30,7 +30,7 @@ func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v view
-			v.stand(&east, lease.Copy{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}})
+			v.stand(&east, lease.Copy{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}}, 0)
 			if stands := v.state.Standing != nil; stands != tc.stands {
 				t.Errorf("standing %+v, want one: %t", v.state.Standing, tc.stands)
 			}
@@ -38,7 +38,7 @@ func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
 	}
 	var v view
 	for _, epoch := range []int64{7, 9, 8} {
-		v.stand(&east, lease.Copy{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}})
+		v.stand(&east, lease.Copy{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}}, 0)
 	}
 	if v.state.Standing.Term.Epoch != 9 {
 		t.Errorf("standing %+v, want the highest epoch", v.state.Standing)
@@ -56,7 +56,7 @@ func TestACopyRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 				Term: lease.Term{Holder: us, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
 			})
 			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: takesPart}
-			m.initial, m.isRead = p.Initial()
+			m.initial, m.isRead = p.Initial(), true
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
 			clock := fixedClock{Wall: now}
 			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).fold(v)
@@ -88,7 +88,7 @@ func TestACopyThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 			p.Assign(key, lease.Assignment{Role: lease.Follow, Term: lease.Term{Epoch: 5, Duration: 15 * time.Second}}, publish.Timings{Renew: 5 * time.Second, Timeout: time.Second})
 			p.Work(t.Context(), key)
 			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: true}
-			m.initial, m.isRead = p.Initial()
+			m.initial, m.isRead = p.Initial(), true
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
 			v.state.Record = election.Record{Phase: test.phase, Leader: "west", Epoch: 5, Duration: 15 * time.Second, LeaseName: key.Name}
 			clock := fixedClock{Wall: now}

@@ -65,3 +65,73 @@ func TestARecordIsWrittenByCompareAndSwap(t *testing.T) {
 		})
 	}
 }
+
+// A write without an answer may have been carried out. What it says is then the word of this hub, and no edit to be put
+// right: that would take back a grant by which copies are written.
+func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
+	timeout := apierrors.NewTimeoutError("etcdserver: request timed out", 0)
+	for name, test := range map[string]struct {
+		answer error
+		stores bool // what is sent
+		edited bool // what is found next counts as somebody else's
+		want   int64
+	}{
+		"an answer":                                {nil, true, false, 21},
+		"no answer, and it was written":            {timeout, true, false, 21},
+		"no answer, and it was not":                {timeout, false, false, 20},
+		"a conflict with somebody who is no hub":   {apierrors.NewConflict(recordResource, "shop", errRefused), true, true, 20},
+		"it was deleted by somebody who is no hub": {apierrors.NewNotFound(recordResource, "shop"), false, true, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+			c := New(Options{Clock: clock, Tenure: tenure.New(clock, 6*time.Second)})
+			api := hubOf(t, c)
+			o := &v1alpha1.NamespaceLeader{}
+			if err := api.Get(t.Context(), shop, o); err != nil {
+				t.Fatal(err)
+			}
+			c.recorded[shop] = *o.Status.DeepCopy()
+			c.client = answering{api, test.answer, test.stores}
+			v := &view{key: shop, object: o.DeepCopy(), found: o.Status.DeepCopy()}
+			v.object.Status.Epoch = 21
+			if err := c.write(t.Context(), v, v.object); (err == nil) != (test.answer == nil) {
+				t.Fatalf("error: %v", err)
+			}
+			found := &view{key: shop, object: o, found: &o.Status}
+			if apierrors.IsNotFound(test.answer) {
+				found.object, found.found = nil, nil
+			} else if err := api.Get(t.Context(), shop, o); err != nil {
+				t.Fatal(err)
+			} else {
+				found.found = o.Status.DeepCopy()
+			}
+			c.recall(t.Context(), found, clock.Now())
+			if found.edited != test.edited || found.state.Record.Epoch != test.want {
+				t.Errorf("an edit: %v, epoch %d; want %v, %d", found.edited, found.state.Record.Epoch, test.edited, test.want)
+			}
+		})
+	}
+}
+
+// answering answers an update of a status as it is told, whether or not it carries it out.
+type answering struct {
+	client.Client
+	answer error
+	stores bool
+}
+
+func (a answering) Status() client.SubResourceWriter { return answeringStatus{a.Client.Status(), a} }
+
+type answeringStatus struct {
+	client.SubResourceWriter
+	a answering
+}
+
+func (s answeringStatus) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	if s.a.stores {
+		if err := s.SubResourceWriter.Update(ctx, o, opts...); err != nil {
+			return err
+		}
+	}
+	return s.a.answer
+}

@@ -16,11 +16,11 @@ func TestTheHubsClockIsPutRight(t *testing.T) {
 	w.wrongFrom = true
 	for _, r := range w.replicas {
 		r.crash()
-		r.host.jump = time.Hour
+		r.host.step(time.Hour)
 	}
 	w.run(w.now + 30*time.Second)
 	for _, r := range w.replicas {
-		r.host.jump = 0
+		r.host.step(0)
 	}
 	w.run(w.now + 2*w.timings.Duration)
 	if !w.ledWithin(ns, w.settle()) {

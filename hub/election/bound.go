@@ -10,19 +10,22 @@ import (
 type bound struct {
 	wall  time.Time
 	boot  time.Duration
-	again time.Duration
+	again time.Duration // D + ε
 }
 
 // passed reports whether the bound has passed on both clocks: a wall clock that
-// was stepped forward does not end a promise early.
+// was stepped forward does not end a promise early. A wall clock that was ahead and is
+// right again would hold it up for as long as it was ahead. Readers refuse the stamps of such a clock, so that
+// another D + ε on the clock that never steps is enough.
 func (b bound) passed(now lease.Reading) bool {
-	return !now.Wall.Before(b.wall) && now.Boot >= b.boot
+	return now.Boot >= b.boot && (!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)
 }
 
 // wait is how long until the bound passes, or until it should be looked at again: a
 // clock that is put right after a step may have brought it nearer.
 func (b bound) wait(now lease.Reading) time.Duration {
-	return max(0, min(b.again, max(b.wall.Sub(now.Wall), b.boot-now.Boot)))
+	boot := b.boot - now.Boot
+	return max(0, min(b.again, max(boot, min(b.wall.Sub(now.Wall), boot+b.again))))
 }
 
 // boundOf counts the bound of all that can have been promised for the namespace under a

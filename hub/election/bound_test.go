@@ -72,9 +72,19 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
 		},
 		"a wall clock stepped back delays: it was what stamps were made of": {
-			now: lease.Reading{Wall: wall(15.999), Boot: boot(100)}, state: state(sent(0)),
+			now: lease.Reading{Wall: wall(15.999), Boot: boot(30)}, state: state(sent(0)),
 			among: []election.Candidate{lost, next},
 			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+		},
+		"but for no longer than another D + ε: readers refuse the stamps of a clock that was an hour ahead": {
+			now: lease.Reading{Wall: wall(-3600), Boot: boot(31.999)}, state: state(sent(0)),
+			among: []election.Candidate{lost, next},
+			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+		},
+		"and then": {
+			now: lease.Reading{Wall: wall(-3600), Boot: boot(32)}, state: state(sent(0)),
+			among: []election.Candidate{lost, next},
+			want:  "Leading west 21 FailedOver persist",
 		},
 		"a wait is looked at again after D + ε, for the clock may be put right": {
 			now: lease.Reading{Wall: wall(-5000), Boot: boot(2)}, state: state(sent(0)),
@@ -311,7 +321,7 @@ func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 		"a clock that is put right is noticed within the recorded D": {
 			now: lease.Reading{Wall: wall(-5000), Boot: boot(1)}, policy: 15 * second,
 			state: state(settled(), open(long(sent(0))), 60*second),
-			want:  "Leading east 20 Elected next west after 1m1s", d: 60 * second,
+			want:  "Leading east 20 Elected next west after 1m0s", d: 60 * second,
 		},
 	}
 	for name, test := range tests {

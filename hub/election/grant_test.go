@@ -33,7 +33,7 @@ func TestEpoch(t *testing.T) {
 			want: "Vacant nobody 30 WaitingForBound next east waiting WaitingForBound after 16s persist",
 		},
 		"a vacancy keeps it": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Unreachable)},
+			now: at(16), state: draining(reason.Deleting), among: []election.Candidate{unfit("east", 100, reason.Deleting)},
 			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
 		},
 		"a new term of the same leader raises it": {
@@ -167,8 +167,8 @@ func TestAGrantSaysAllOfTheTerm(t *testing.T) {
 }
 
 func TestAVacancyKeepsWhatOutlastsATerm(t *testing.T) {
-	s := draining(reason.Unreachable)
-	d := election.Next(at(16), policy(duration(3*second)), s, []election.Candidate{unfit("east", 7, reason.Unreachable), unknown("west", 8)})
+	s := draining(reason.Deleting)
+	d := election.Next(at(16), policy(duration(3*second)), s, []election.Candidate{unfit("east", 7, reason.Deleting), unknown("west", 8)})
 	want := election.Record{
 		Epoch: epoch, Phase: election.Vacant, Reason: reason.NoCandidate, Since: wall(16),
 		Duration: 15 * second, LeaseName: "leasecast", Heeded: map[string]int32{"east": 7, "west": 50},

@@ -58,6 +58,11 @@ func young() election.Tenure {
 	return election.Tenure{Started: at(0), Inherited: wall(0)}
 }
 
+// afterOutage is a tenure that begins at zero, long after the last one: all promises have passed.
+func afterOutage() election.Tenure {
+	return election.Tenure{Started: at(0), Inherited: wall(-500)}
+}
+
 // sent is what this tenure promised by a stamp of that second under a D of 15 s.
 func sent(seconds float64) election.Sent {
 	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Settled: true, Closed: true}

@@ -79,7 +79,8 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		}
 	}
 	if holder, ok := named(cs, r.Leader); ok && holder.Fitness == Unknown {
-		if until := boundOf(s, p.Timings.Duration, p.Timings.Skew).wait(now); wait == 0 || until < wait {
+		until := max(patience(now, p, s), boundOf(s, p.Timings.Duration, p.Timings.Skew).wait(now))
+		if wait == 0 || until < wait {
 			wait = until
 		}
 	}
@@ -122,7 +123,12 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if held(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
+	if wait := awaits(now, p, s, c, cs); wait > 0 {
+		return Decision{Record: r, Waiting: reason.WaitingForClusters, After: wait}
+	}
 	switch {
+	case !ok && comesBack(s, cs):
+		return Decision{Record: r, Waiting: reason.NoCandidate}
 	case !ok:
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
 	case !c.Prepared && c.Name != r.Leader && !s.outdated():
@@ -201,7 +207,7 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	case !ok:
 		why = reason.NoCandidate
 	default:
-		if wait = patience(now, p, s, c, cs); wait > 0 {
+		if wait = awaits(now, p, s, c, cs); wait > 0 {
 			why = reason.WaitingForClusters
 		}
 	}
@@ -215,19 +221,47 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, After: wait}
 }
 
-// patience is how long to wait for clusters that would be better than c but are still
-// settling: at most D from the start of the tenure, so that a hub that
-// has just started does not crown whichever member answers first.
-func patience(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) time.Duration {
-	if _, better := best(cs, func(o Candidate) bool { return settling(o) && outranks(o, c) }); !better {
+// awaits is how long to wait for clusters that would get the term rather than c but are still settling: better ones,
+// and the leader itself if nothing speaks against it. A hub that has just started does not crown whichever cluster
+// answers first.
+func awaits(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidate) time.Duration {
+	if c.Name != "" && c.Name == s.Record.Leader {
 		return 0
 	}
+	_, better := best(ranked, func(o Candidate) bool {
+		return settling(o) && (c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
+	})
+	switch holder, _ := named(ranked, s.Record.Leader); {
+	case holder.Reason == reason.Recovering && comesBack(s, ranked):
+		// It has a moment to be fit again, or else fails once more and is waited for no longer.
+		return max(patience(now, p, s), p.Timings.Renew)
+	case better:
+		return patience(now, p, s)
+	default:
+		return 0
+	}
+}
+
+// comesBack reports whether the leader that is being replaced may be fit again: all that speaks against it is that the
+// hub cannot reach it. As long as nobody else could replace it, the record remembers it, because recovery moves nothing.
+func comesBack(s State, ranked []Candidate) bool {
+	holder, ok := named(ranked, s.Record.Leader)
+	unreached := func(r reason.Reason) bool {
+		return r == reason.Unreachable || r == reason.Recovering || r == reason.NeverReached
+	}
+	return ok && s.Record.Phase == Draining && unreached(s.Record.Reason) && unreached(holder.Reason)
+}
+
+// patience is how long the clusters still have to answer: D from the start of the tenure.
+func patience(now lease.Reading, p Policy, s State) time.Duration {
 	return max(0, s.Tenure.Started.Boot+p.Timings.Duration-now.Boot)
 }
 
 // settling is true of a cluster that the hub has not reached yet, or has not guarded
-// yet: in a moment it may be fit.
-func settling(c Candidate) bool { return c.Fitness == Unknown || c.Reason == reason.Unguarded }
+// yet, or that has begun to answer again: in a moment it may be fit.
+func settling(c Candidate) bool {
+	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Recovering
+}
 
 // retire ends the record of a namespace that no policy claims any more, once all
 // that was promised has passed. ε is not known without a policy: the largest one that

@@ -11,7 +11,7 @@ import (
 // it is live nobody else can have been granted the namespace.
 func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) {
 	st := s.Standing
-	if st == nil || !st.Term.Live(now.Wall) {
+	if !st.live(now) {
 		return s.Record, false
 	}
 	if st.Term.Epoch < s.Record.Epoch || st.Term.Epoch == s.Record.Epoch && !knowsBetter(s) {

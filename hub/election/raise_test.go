@@ -10,11 +10,17 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// standing is a sealed copy that was stamped in that second, and names the cluster it lives in.
+// standing is a sealed copy that was stamped and read in that second, and names the cluster it lives in.
 func standing(cluster string, epoch int64, stamp float64) *election.Standing {
-	return &election.Standing{Cluster: cluster, Term: lease.Term{
+	return &election.Standing{Cluster: cluster, Boot: at(stamp).Boot + 15*second, Term: lease.Term{
 		Holder: lease.Identity(cluster, "fleet"), Epoch: epoch, Acquired: wall(-30), Renewed: wall(stamp), Duration: 15 * second,
 	}}
+}
+
+// ahead is a copy whose stamp a clock has made that was ahead, or that this hub's is behind.
+func ahead(s *election.Standing) *election.Standing {
+	s.Term.Renewed = s.Term.Renewed.Add(time.Hour)
+	return s
 }
 
 func mine(s election.State) election.State {
@@ -47,6 +53,9 @@ func TestRaise(t *testing.T) {
 		},
 		"a copy that does not stand any more names nobody": {
 			now: at(14), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "close",
+		},
+		"also where its stamp says that it does, by a clock that was an hour ahead": {
+			now: at(14), state: state(election.Record{}, ahead(standing("west", 30, -1))), among: among, want: "close",
 		},
 		"but says that the recorded term is over": {
 			now: at(14), state: state(stale, standing("west", 30, -1)), among: among, want: "close",

@@ -38,13 +38,16 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	}
 	switch holder.Fitness {
 	case Unknown:
-		// Unknown is not dead. But once all that it can have been promised has passed,
-		// it leads no more, whatever it is.
-		if !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
+		// Unknown is not dead. But once all that it can have been promised has passed, and every
+		// cluster had the time to answer, it leads no more, whatever it is.
+		if patience(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
 			return ""
 		}
 		return unlessAlone(reason.NeverReached, p, s, ranked)
 	case Unfit:
+		if settling(holder) && patience(now, p, s) > 0 {
+			return ""
+		}
 		if observed(holder.Reason) || holder.Reason == reason.ClockSkewed {
 			return unlessAlone(holder.Reason, p, s, ranked)
 		}

@@ -84,6 +84,37 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 			among: []election.Candidate{unknown("east", 100), prepared(west)},
 			want:  "Draining east 20 NeverReached next west persist",
 		},
+		"after an outage of the hub, when everything has passed, it has D to answer": {
+			now: at(14.999), state: leading(during(afterOutage()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), prepared(west)}, want: kept + " after 1ms",
+		},
+		"and no longer": {
+			now: at(15), state: leading(during(afterOutage()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), prepared(west)},
+			want:  "Draining east 20 NeverReached next west persist",
+		},
+		"so has one that begins to answer": {
+			now: at(14.999), state: leading(during(afterOutage()), having(closed())),
+			among: []election.Candidate{unfit("east", 100, reason.Recovering), prepared(west)}, want: kept,
+		},
+		"one whose Lease has run out meanwhile is waited for": {
+			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			among: []election.Candidate{unknown("east", 100), prepared(west)},
+			want:  "Draining east 20 CopyLost next west waiting WaitingForClusters after 1ms",
+		},
+		"also until its Leases are protected": {
+			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			among: []election.Candidate{keeping("east", 100, reason.Unguarded), prepared(west)},
+			want:  "Draining east 20 CopyLost next west waiting WaitingForClusters after 1ms",
+		},
+		"and then leads on": {
+			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			among: []election.Candidate{east, prepared(west)}, want: "Leading east 21 NewTerm next west persist",
+		},
+		"nobody waits for one that was lost for a reason that stands": {
+			now: at(14.999), state: draining(reason.Unreachable, during(afterOutage()), having(closed())),
+			among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)}, want: "Leading west 21 FailedOver persist",
+		},
 		"but not if nobody else may lead": {
 			now: at(16), state: leading(during(young()), having(closed())),
 			among: []election.Candidate{unknown("east", 100), unknown("west", 50)}, want: held + " persist",
@@ -245,8 +276,24 @@ func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
 			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s persist",
 		},
 		"if nobody is left, nobody leads": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), unknown("south", 10)},
+			now: at(16), state: draining(reason.Deleting), among: []election.Candidate{unfit("east", 100, reason.Deleting), refused(west), unknown("south", 10)},
 			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
+		},
+		"but a leader that cannot be reached is remembered, because recovery moves nothing": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), unknown("south", 10)},
+			want: "Draining east 20 Unreachable next west waiting NoCandidate",
+		},
+		"one that begins to answer has a moment to be fit again": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Recovering), prepared(west)},
+			want: "Draining east 20 Unreachable next west waiting WaitingForClusters after 5s",
+		},
+		"and leads on if it is": {
+			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{fit("east", 100), prepared(west)},
+			want: "Leading east 21 NewTerm next west persist",
+		},
+		"not one that is replaced for what an operator asked": {
+			now: at(16), state: draining(reason.PriorityChanged), among: []election.Candidate{unfit("east", 10, reason.Recovering), prepared(west)},
+			want: "Leading west 21 HandedOver persist",
 		},
 		"where the record is older than the copies nothing is written, so nothing is asked for": {
 			now: at(31), state: draining(reason.CopyLost, func(s *election.State) { s.Highest, s.LargestDuration = 30, 15*second }),

@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"math"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -72,7 +73,7 @@ func (h *simHub) readMember(m *simMember) {
 	if c := m.copy; c != nil {
 		h.highest = max(h.highest, c.Epoch)
 		if c.LeadsHere() && (h.standing == nil || c.Epoch > h.standing.Term.Epoch) {
-			h.standing = &election.Standing{Cluster: m.name, Term: c.Term}
+			h.standing = &election.Standing{Cluster: m.name, Term: c.Term, Boot: math.MaxInt64}
 		}
 	}
 }

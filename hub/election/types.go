@@ -155,10 +155,17 @@ type State struct {
 // restore of the hub's etcd.
 func (s State) outdated() bool { return s.Highest > s.Record.Epoch }
 
-// Standing is a live sealed copy that names the cluster it lives in.
+// Standing is a sealed copy that names the cluster it lives in.
 type Standing struct {
 	Cluster string
 	Term    lease.Term
+	// Boot is the boot reading after which the copy is not live, whatever the wall clock says: D after it was read.
+	Boot time.Duration
+}
+
+// live reports whether the promise of the copy may still stand.
+func (s *Standing) live(now lease.Reading) bool {
+	return s != nil && s.Term.Live(now.Wall) && now.Boot < s.Boot
 }
 
 // Decision is what Next wants.

@@ -106,7 +106,7 @@ func (m *member) measure(ctx context.Context) {
 	c := &census{member: m}
 	for pause := time.Duration(0); wait(ctx, m.p.timers, pause, nil) == nil; {
 		s := m.read()
-		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.uid || s.spec.moved || !m.p.options.MayWrite() {
+		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.uid || s.spec.moved || !m.p.mayWrite(m.key.Fleet) {
 			pause = time.Second
 			continue
 		}
@@ -186,6 +186,27 @@ func (m Member) Skewed() (skew.Verdict, time.Duration) {
 	m.live.mu.Lock()
 	defer m.live.mu.Unlock()
 	return m.live.clocks.Worst()
+}
+
+// Offsets are how far the clocks of the API servers are from the hub's now: of all members that have answered, each
+// cluster once.
+func (p *Provider) Offsets() map[Key]skew.Interval {
+	now := p.clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	owners, offsets := p.ownersLocked(), map[Key]skew.Interval{}
+	for key, m := range p.members {
+		if owner, ok := owners[m.claim().uid]; ok && owner != key {
+			continue // the same cluster by another name
+		}
+		m.mu.Lock()
+		offset, ok := m.clocks.Server(now)
+		m.mu.Unlock()
+		if ok {
+			offsets[key] = offset
+		}
+	}
+	return offsets
 }
 
 // Clock is how far the clock of the member's API server is from the hub's now, and false if it

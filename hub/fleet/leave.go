@@ -25,7 +25,7 @@ func (c *connection) pin(ctx context.Context) bool {
 	if s.spec.pin != "" || !s.spec.takesPart() {
 		return true
 	}
-	if c.p.options.MayWrite() {
+	if c.p.mayWrite(c.key.Fleet) {
 		if err := c.annotate(ctx, s.uid); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "UID not pinned yet", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 		}
@@ -63,7 +63,7 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 // leave removes what the fleet has left in the member and on its Cluster, and then the member. It
 // returns true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
-	writes := c.p.options.MayWrite()
+	writes := c.p.mayWrite(c.key.Fleet)
 	if !c.tidied && writes && s.target != nil && !s.spec.moved {
 		c.tidied = true
 		c.removeProbe(ctx)

@@ -104,7 +104,7 @@ func writeDue(s state, now lease.Reading, interval time.Duration) bool {
 // mayWrite: this replica has the right to write, and the member is one to write to. Time in which
 // it had not is not held against the member.
 func (p *prober) mayWrite(s state, now lease.Reading) bool {
-	if !p.p.options.MayWrite() {
+	if !p.p.mayWrite(p.key.Fleet) {
 		p.deprived = true
 		return false
 	}

@@ -31,11 +31,13 @@ type Options struct {
 	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover
 	// the Clusters and Secrets in them.
 	Namespaces []string
-	// HubID names this hub in the probe Leases. Required.
+	// HubID is the mark of this installation (see seal.Mark), which also names it in the probe Leases.
+	// Required.
 	HubID string
-	// MayWrite reports whether this replica has the right to write now. Without it members
-	// are connected and read, but no UID is pinned and no write probe is sent. It is
-	// asked before each write and must not block. Required.
+	// MayWrite reports whether this replica has the right to write now. Without it, and where
+	// another installation serves the fleet, members are connected and read, but no UID is
+	// pinned and no write probe is sent. It is asked before each write and must not block.
+	// Required.
 	MayWrite func() bool
 	// UserAgent is what the members' audit logs call this replica. Default: leasecast-hub.
 	UserAgent string
@@ -74,6 +76,7 @@ type Provider struct {
 	interval    time.Duration
 	timeout     time.Duration
 	skews       []time.Duration
+	served      map[string]service // by fleet
 }
 
 type index struct {
@@ -101,6 +104,7 @@ func New(o Options) *Provider {
 		members:     map[Key]*member{},
 		moved:       map[Key]types.UID{},
 		subscribers: map[int]func(Key){},
+		served:      map[string]service{},
 		interval:    defaultInterval,
 		timeout:     defaultTimeout,
 	}

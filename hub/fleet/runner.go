@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // runner is the provider as the manager runs it. It is a type of its own because a provider that
@@ -68,9 +70,9 @@ func (r runner) watchHub(ctx context.Context) error {
 			return fmt.Errorf("watch %T in the hub: %w", obj, err)
 		}
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    r.enqueue,
-			UpdateFunc: func(_, obj any) { r.enqueue(obj) },
-			DeleteFunc: r.enqueue,
+			AddFunc:    func(obj any) { r.enqueue(ctx, obj) },
+			UpdateFunc: func(_, obj any) { r.enqueue(ctx, obj) },
+			DeleteFunc: func(obj any) { r.enqueue(ctx, obj) },
 		})
 		if err != nil {
 			return fmt.Errorf("watch %T in the hub: %w", obj, err)
@@ -84,7 +86,7 @@ func (r runner) watchHub(ctx context.Context) error {
 }
 
 // enqueue takes an object of the hub, or what is left of a deleted one.
-func (r runner) enqueue(obj any) {
+func (r runner) enqueue(ctx context.Context, obj any) {
 	if deleted, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = deleted.Obj
 	}
@@ -94,6 +96,9 @@ func (r runner) enqueue(obj any) {
 		k = Key{Fleet: o.Namespace, Name: o.Name}
 		r.noteMove(k, o)
 	case *corev1.Secret:
+		if o.Name == seal.SecretName {
+			r.noteSeal(ctx, o.Namespace)
+		}
 		name, ok := strings.CutSuffix(o.Name, kubeconfigSuffix)
 		if !ok || name == "" {
 			return

@@ -16,7 +16,7 @@ import (
 func (p *Publisher) Depart() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	done = p.isRead
+	done = p.initial.Read
 	for key, l := range p.lanes {
 		if !l.departed {
 			l.departed = true

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"math"
 	"strconv"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -38,7 +39,8 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 	if c := l.known.copy; l.known.sealed {
 		r.highest = max(r.highest, c.Epoch)
 		if c.LeadsHere() && (r.standing == nil || c.Epoch > r.standing.Term.Epoch) {
-			r.standing = &election.Standing{Cluster: siteNames[m], Term: c.Term}
+			// No wall clock is stepped in these worlds, so that it tells alone how long the copy is live.
+			r.standing = &election.Standing{Cluster: siteNames[m], Term: c.Term, Boot: math.MaxInt64}
 		}
 		if c.Renewed.After(r.right.doubt) {
 			r.right.doubt = c.Renewed

@@ -34,10 +34,10 @@ func TestForget(t *testing.T) {
 				w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = ns }), testKey)
 			}
 			w.start()
-			found, _ := w.Initial()
+			found := w.Initial().Copies
 			w.Forget("a")
-			if left, read := w.Initial(); !read || len(left) != 1 || left[0].Namespace != "b" {
-				w.t.Errorf("%+v is left, read: %v", left, read)
+			if left := w.Initial(); !left.Read || len(left.Copies) != 1 || left.Copies[0].Namespace != "b" {
+				w.t.Errorf("%+v is left", left)
 			}
 			if len(found) != 2 || found[0].Namespace == found[1].Namespace {
 				w.t.Errorf("what was asked for before has changed: %+v", found)

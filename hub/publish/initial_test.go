@@ -17,12 +17,12 @@ func TestInitial(t *testing.T) {
 		"is all that is sealed": func(w *world) {
 			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "sealed" }), testKey)
 			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "forged" }), lease.Key("another key"))
-			if _, read := w.Initial(); read {
+			if w.Initial().Read {
 				w.t.Error("it claims to have been read before it was")
 			}
 			w.start()
-			if got, read := w.Initial(); !read || len(got) != 1 || got[0].Namespace != "sealed" {
-				w.t.Errorf("found %v %+v", read, got)
+			if got := w.Initial(); !got.Read || len(got.Copies) != 1 || got.Copies[0].Namespace != "sealed" {
+				w.t.Errorf("found %+v", got)
 			}
 			if got := w.Copies(); len(got) != 2 {
 				w.t.Errorf("copies: %v", got)
@@ -69,12 +69,12 @@ func TestInitial(t *testing.T) {
 			w.assignFollow("a")
 			w.start()
 			after(5 * second)
-			if _, read := w.Initial(); read || count(w.member.requests, "create") > 0 {
+			if w.Initial().Read || count(w.member.requests, "create") > 0 {
 				w.t.Error("it went on without an answer")
 			}
 			w.member.becomes(nil, nil)
 			after(second)
-			if _, read := w.Initial(); !read || count(w.member.requests, "create") != 1 {
+			if !w.Initial().Read || count(w.member.requests, "create") != 1 {
 				w.t.Error("it did not go on after the answer")
 			}
 			w.stop()
@@ -85,7 +85,7 @@ func TestInitial(t *testing.T) {
 			after(second)
 			w.member.becomes(nil, nil)
 			after(3 * second)
-			if _, read := w.Initial(); !read {
+			if !w.Initial().Read {
 				w.t.Error("it waits for an answer that will never come")
 			}
 			w.stop()
@@ -101,7 +101,7 @@ func TestInitial(t *testing.T) {
 			})
 			w.start()
 			after(time.Minute)
-			if _, read := w.Initial(); !read {
+			if !w.Initial().Read {
 				w.t.Error("a member was given too little time to answer")
 			}
 			w.stop()

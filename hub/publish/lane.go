@@ -12,7 +12,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // Timings are what a lane needs of a policy's.
@@ -259,7 +258,7 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 	case l.departed:
 		return l.depart(may)
 	case l.want.Role == lease.Hold:
-		return l.hold(may)
+		return l.hold(now, may)
 	case !may:
 		return step{after: pauseSilent} // a renewal of the tenure that is late tells nobody
 	case !l.known.read || l.lookAgain != 0 && now.Boot >= l.lookAgain:
@@ -270,6 +269,8 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 			l.lookAgain = now.Boot + recheck
 		}
 		return step{after: l.lookAgain - now.Boot}
+	case l.newer(now):
+		return step{}
 	case l.rests(now):
 		l.facts.Problem, l.facts.Message = l.facts.Failing, l.facts.Failure
 		return step{after: l.rest - now.Boot}
@@ -290,12 +291,28 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 	return step{}
 }
 
-// hold changes nothing. Somebody else's copy is told of all the same, so that when it goes, that has
-// to be found out.
-func (l *lane) hold(may bool) step {
+// newer reports whether the copy is sealed and newer than the record, and says so. It raises the record: it was read at
+// the start of the tenure, or left of a namespace that was forgotten while its member was away, or a tenure that
+// overlaps with this one wrote it. Until that is persisted there is nothing to write. An epoch that no hub can have
+// given yet is believed by nobody, and replaced.
+func (l *lane) newer(now lease.Reading) bool {
+	c := l.known.copy
+	if l.want.Role == lease.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+		return false
+	}
+	l.facts.Newer = c.Epoch
+	l.facts.Problem, l.facts.Message = reason.CopyLost, "the copy is newer than the record"
+	return true
+}
+
+// hold changes nothing, unless the copy was edited to promise more than was sent. Somebody else's copy is told of all
+// the same, so that when it goes, that has to be found out.
+func (l *lane) hold(now lease.Reading, may bool) step {
 	switch {
 	case l.known.read:
-		l.blocked()
+		if !l.blocked() && may && l.extended(now) {
+			return l.shorten(now)
+		}
 	case l.known.lease == nil || l.known.ours:
 	case may:
 		return step{action: read}
@@ -306,16 +323,38 @@ func (l *lane) hold(may bool) step {
 }
 
 // burn takes note of an edit that readers believe, because they know no seal: a higher
-// epoch, unless it is absurd, or a longer duration of the term that leads here.
+// epoch, unless it is absurd, or a later deadline of the term that leads here.
 func (l *lane) burn(now lease.Reading) {
 	c, want := l.known.copy, l.want.Term
-	if l.known.sealed || l.known.lease == nil || l.known.lease.Labels[v1alpha1.ManagedLabel] != "true" ||
-		want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return
 	}
-	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && c.LeadsHere() && c.Duration > want.Duration {
+	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.extended(now) {
 		l.facts.Burnt = max(l.facts.Burnt, c.Epoch)
 	}
+}
+
+// extended reports whether the copy was edited to let its readers act for longer than what this tenure has sent. What
+// earlier ones have sent is not known here, so that every edit of a live copy of theirs counts.
+func (l *lane) extended(now lease.Reading) bool {
+	c := l.known.copy
+	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
+		return false
+	}
+	return c.Epoch != l.stampedEpoch || c.Deadline().After(l.stamped.Deadline())
+}
+
+// shorten puts the copy that was stamped last, or nobody, in the place of one that was edited to promise more. For D
+// from now on readers may not have seen that, so this counts as a promise, though it makes none.
+func (l *lane) shorten(now lease.Reading) step {
+	term := l.stamped
+	if c := l.known.copy; c.Epoch != l.stampedEpoch || !term.Live(now.Wall) {
+		term = l.want.Term
+		term.Holder, term.Renewed = "", now.Wall
+	}
+	s := l.write(term)
+	s.stamp, s.promis = now, l.want.Term.Duration
+	return s
 }
 
 // blocked reports whether something stands in the way that is never overwritten. What
@@ -351,13 +390,6 @@ func (l *lane) follow(now lease.Reading) step {
 		l.wrote() // also if the answer was lost
 		return l.untilSeen(now)
 	}
-	if l.known.sealed && c.Epoch > l.want.Term.Epoch {
-		// It raises the record: read at the start of the tenure, or left of a namespace that was
-		// forgotten while its member was away. Until that is persisted there is nothing to write.
-		l.facts.Newer = c.Epoch
-		l.facts.Problem, l.facts.Message = reason.CopyLost, "the copy is newer than the record"
-		return step{}
-	}
 	if wait := l.want.Fresh.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
 		return step{after: min(wait, pauseRefused)} // no stamp of now is as fresh as that
 	}
@@ -391,6 +423,8 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 			// Not for longer than r: the wall clock may be put right before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
+	case l.extended(now):
+		return l.shorten(now)
 	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):
 		return l.write(l.stamped) // put right as it was stamped last: nothing new is promised
 	case l.stampedEpoch == l.want.Term.Epoch || !l.want.First:
@@ -410,7 +444,7 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 }
 
 // write puts a copy with this term in the place of what is known. A copy
-// with a higher epoch was poisoned, and the guard lets no epoch fall: it is removed
+// with a higher epoch was poisoned, see newer, and the guard lets no epoch fall: it is removed
 // first.
 func (l *lane) write(term lease.Term) step {
 	c := lease.Copy{

@@ -86,7 +86,8 @@ func TestRenewal(t *testing.T) {
 		"a copy that is not sealed does not stand": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("east", 20))), lease.Key("another key"))
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.next("read").answered().next("update nobody 20 stamp 0s for 15s promise 15s").answered()
+			r.next("wait").facts(Facts{Lost: true, Burnt: 20})
 		},
 		"a copy of another epoch does not": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("east", 19))), testKey)

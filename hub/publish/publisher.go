@@ -67,8 +67,7 @@ type Publisher struct {
 
 	mu          sync.Mutex // guards what follows; never held across I/O
 	lanes       map[types.NamespacedName]*lane
-	initial     []lease.Copy
-	isRead      bool
+	initial     Initial
 	listWithin  time.Duration // the time that the next try to read all has
 	lastAnswer  time.Duration // boot reading
 	hasAnswered bool
@@ -148,22 +147,30 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 		l.know(obj)
 		l.blocked() // somebody else's copy is known of before anything is decided
 		if l.known.sealed {
-			p.initial = append(p.initial, l.known.copy)
+			p.initial.Copies = append(p.initial.Copies, l.known.copy)
 		}
 	}
-	p.isRead = true
+	p.initial.Read, p.initial.At = true, sent.Boot
 	p.askSoon()
 	p.mu.Unlock()
 	p.Changed("")
 	return true
 }
 
-// Initial returns the sealed copies that were found at the start, and whether they
-// have been read at all.
-func (p *Publisher) Initial() ([]lease.Copy, bool) {
+// Initial is what was found at the start.
+type Initial struct {
+	// Read says that the member has been read at all, and At the boot reading before that request.
+	Read bool
+	At   time.Duration
+	// Copies are the sealed ones.
+	Copies []lease.Copy
+}
+
+// Initial returns what was found at the start.
+func (p *Publisher) Initial() Initial {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.initial, p.isRead
+	return p.initial
 }
 
 // Copies returns the names of all copies that are known to be in the member.
@@ -234,7 +241,7 @@ func (p *Publisher) Close(namespace string) {
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.initial = slices.DeleteFunc(slices.Clone(p.initial), func(c lease.Copy) bool { return c.Namespace == namespace })
+	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Copy) bool { return c.Namespace == namespace })
 	for key, l := range p.lanes {
 		asks := p.scout != nil && *p.scout == key
 		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold

@@ -21,6 +21,8 @@ func (l *lane) revoke(now lease.Reading) step {
 	case l.known.sealed && c.SameTerm(l.want.Term):
 		l.facts.InPlace = true
 		return step{}
+	case l.extended(now):
+		return l.shorten(now)
 	case !l.known.sealed || !c.SameTerm(l.want.Revoked) || !c.Live(now.Wall):
 		return step{}
 	}
@@ -87,12 +89,15 @@ func (l *lane) wentBack(s step, obj *coordinationv1.Lease) bool {
 		return false
 	case s.action != read:
 		return s.newest != "" && older(obj.ResourceVersion, s.newest)
-	case k == nil || k.UID != obj.UID:
+	case k == nil:
+		return false
+	case older(obj.ResourceVersion, k.ResourceVersion):
+		return true // be it another object: one that has come since is newer
+	case k.UID != obj.UID:
 		return false
 	default:
 		c, mac := wire.Read(obj)
-		return older(obj.ResourceVersion, k.ResourceVersion) ||
-			c.SameTerm(s.before.copy.Term) && c.Renewed.Before(s.before.copy.Renewed) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
+		return c.SameTerm(s.before.copy.Term) && c.Renewed.Before(s.before.copy.Renewed) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
 	}
 }
 

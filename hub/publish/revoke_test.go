@@ -46,12 +46,20 @@ func TestLaneRevokes(t *testing.T) {
 			r.assign(lease.Revoke, term("", 23), revoking(term("east", 22)))
 			r.next("wait")
 		},
-		"so does an edited one": func(r *rig) {
+		"so does an edited one that promises nothing more": func(r *rig) {
+			r.leads().at(2)
+			r.edit(func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 10 })
+			r.show()
+			revoke(r)
+			r.next("wait")
+		},
+		"one that was edited to promise more is put right first": func(r *rig) {
 			r.leads().at(2)
 			r.edit(func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 60 })
 			r.show()
 			revoke(r)
-			r.next("wait")
+			r.next("update east 20 stamp 0s for 15s promise 17s").answered()
+			r.next("update nobody 21 stamp 2s for 15s")
 		},
 		"a missing one is not made": func(r *rig) {
 			r.leads().at(2)

@@ -128,6 +128,12 @@ func TestRoll(t *testing.T) {
 			r.see(registered("a", 1), at(0))
 			r.listed(12, registered("a", 11, released("ns", 20)))
 		}, true},
+		"nor one that comes before anybody asks": {func(r *roll) {
+			r.see(registered("a", 11, released("ns", 20)), at(0))
+			r.see(registered("a", 1), at(0))
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1))
+		}, true},
 		"a registration whose end a watch shows has released": {func(r *roll) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
@@ -200,6 +206,21 @@ func TestRollKnowsTheDead(t *testing.T) {
 				t.Errorf("dead are %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// An event that comes late shows an earlier confirmation.
+func TestRollTakesNobodyForDeadByAnOlderVersion(t *testing.T) {
+	r := newRoll()
+	r.see(registered("a", 11, confirmed(10)), at(10))
+	r.see(registered("a", 1), at(10))
+	for _, test := range []struct {
+		seconds float64
+		dead    int
+	}{{25.9, 0}, {26, 1}} {
+		if dead := r.dead(at(test.seconds), second); len(dead) != test.dead || test.dead > 0 && dead[0].ResourceVersion != "11" {
+			t.Errorf("after %v s: %d are dead, want %d, confirmed at 10 s for 15 s", test.seconds, len(dead), test.dead)
+		}
 	}
 }
 

@@ -346,10 +346,9 @@ func nextTenure(t *testing.T, s *server) {
 	if !next.ReadAll(t.Context()) {
 		t.Fatal("the copies could not be read")
 	}
-	found, _ := next.Initial()
-	for _, c := range found {
+	for _, c := range next.Initial().Copies {
 		if c.Namespace == key.Namespace {
-			if want, _ := s.p.Initial(); len(want) > 0 {
+			if want := s.p.Initial().Copies; len(want) > 0 {
 				t.Errorf("the first tenure found %+v in an empty member", want)
 			}
 			if !c.LeadsHere() || c.Epoch != 20 || !c.Live(s.p.Clock.Now().Wall) {
@@ -358,5 +357,5 @@ func nextTenure(t *testing.T, s *server) {
 			return
 		}
 	}
-	t.Errorf("%s is not among %d sealed copies", key, len(found))
+	t.Errorf("%s is not among %d sealed copies", key, len(next.Initial().Copies))
 }

@@ -2,6 +2,9 @@
 // namespace that `clusterctl move` takes along. It also remembers the largest D that
 // was ever sent, for the day on which the records are lost, and the largest ε under which
 // anything was.
+//
+// The Secret also says which installation of the hub serves the fleet, by its mark: of
+// two on one management cluster, the one that put its mark there first.
 package seal
 
 import (
@@ -83,15 +86,59 @@ func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	return s.read(ctx, fleet, false)
 }
 
-// Refresh is Load, but asks again what the Secret says. A move replaces a Secret that was
-// left over from another fleet. One that was deleted is replaced by what is in use.
-func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
+// ErrServed says that another installation on this management cluster has claimed the fleet.
+var ErrServed = errors.New("the fleet is served by another installation of the hub")
+
+// Serve is Load for the installation that serves the fleet, or is about to: it asks again what the Secret says, because a
+// move replaces one that was left over from another fleet, and puts the mark of the installation on it by
+// compare-and-swap. It is ErrServed where a neighbour's mark stands. A Secret that was deleted is made again from what is
+// in use; if the fleet is moving, it is left to the hub that it has moved to.
+func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	known, ok := s.cached(fleet)
-	seal, err := s.read(ctx, fleet, !ok)
-	if err == nil && len(seal.Key) == 0 {
+	var secret corev1.Secret
+	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
+	switch {
+	case apierrors.IsNotFound(err) && ok && moving:
 		return known, nil
+	case apierrors.IsNotFound(err):
+		if !ok {
+			known.Key = newKey()
+		}
+		secret = *secretOf(fleet, known)
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)
+		err = s.writer.Create(ctx, &secret)
+	case err == nil:
+		err = s.mark(ctx, &secret, mark)
 	}
-	return seal, err
+	var seal Seal
+	if err == nil {
+		seal, err = parse(&secret)
+	}
+	if err != nil {
+		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	}
+	s.keep(fleet, seal)
+	return seal, nil
+}
+
+// mark puts the mark of an installation on a Secret that can be used, unless a neighbour's stands there.
+func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string) error {
+	if namespace, ok := Neighbour(mark, MarkOf(secret)); ok {
+		return fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
+	}
+	if _, err := parse(secret); err != nil || MarkOf(secret) == mark {
+		return err
+	}
+	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)
+	return s.writer.Update(ctx, secret)
+}
+
+func newKey() lease.Key {
+	key := make([]byte, keySize)
+	_, _ = rand.Read(key) // never fails
+	return key
 }
 
 // read asks what the Secret says, and makes it if it is missing and that is asked for.
@@ -104,9 +151,7 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 		if !create {
 			return Seal{}, nil
 		}
-		key := make([]byte, keySize)
-		_, _ = rand.Read(key) // never fails
-		secret = *secretOf(fleet, Seal{Key: key})
+		secret = *secretOf(fleet, Seal{Key: newKey()})
 		if err = s.writer.Create(ctx, &secret); apierrors.IsAlreadyExists(err) {
 			// Somebody was faster, in this process or another one: theirs counts.
 			secret = corev1.Secret{}

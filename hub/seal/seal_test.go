@@ -401,8 +401,7 @@ func TestASealShowsNoKey(t *testing.T) {
 	}
 }
 
-func TestFindAndRefresh(t *testing.T) {
-	other := func(o *corev1.Secret) { o.Data["key"] = []byte("another for tests, with 32 bytes") }
+func TestFind(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"Find makes none: a move may be bringing it": func(t *testing.T) {
 			s := newServer(t)
@@ -419,36 +418,6 @@ func TestFindAndRefresh(t *testing.T) {
 			found, again := store.Find(t.Context(), fleet)
 			if err != nil || again != nil || !bytes.Equal(found.Key, made.Key) {
 				t.Errorf("found a key of %d bytes, %v, %v", len(found.Key), err, again)
-			}
-		},
-		"Refresh makes one where there is none": func(t *testing.T) {
-			s := newServer(t)
-			got, err := s.store().Refresh(t.Context(), fleet)
-			if err != nil || !bytes.Equal(got.Key, s.secret().Data["key"]) {
-				t.Errorf("a key of %d bytes, %v", len(got.Key), err)
-			}
-		},
-		"Refresh finds the key that a move has brought in the meantime": func(t *testing.T) {
-			s := newServer(t, theSecret())
-			store := s.store()
-			s.raises(store, 60*second)
-			s.edit(other, put("largest-lease-duration-seconds", "20"))
-			got, err := store.Refresh(t.Context(), fleet)
-			if err != nil || !bytes.Equal(got.Key, s.secret().Data["key"]) || got.Largest != 20*second {
-				t.Errorf("D %v, %v, or the old key", got.Largest, err)
-			}
-			if now := s.loads(store); !bytes.Equal(now.Key, got.Key) || now.Largest != 20*second {
-				t.Errorf("then D %v, or the old key", now.Largest)
-			}
-		},
-		"Refresh keeps what is in use where the Secret was deleted": func(t *testing.T) {
-			s := newServer(t, theSecret())
-			store := s.store()
-			first := s.loads(store)
-			s.remove()
-			got, err := store.Refresh(t.Context(), fleet)
-			if err != nil || !bytes.Equal(got.Key, first.Key) || got.Largest != first.Largest {
-				t.Errorf("D %v, %v, or another key", got.Largest, err)
 			}
 		},
 	} {

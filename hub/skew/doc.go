@@ -32,4 +32,7 @@
 // of the two clocks breaks the promise. Two samples in a row must prove it. The member is
 // let off when nothing has proved more than ¾ ε for [Calm]. What is not known is held
 // against nobody.
+//
+// Where all members prove the same of the hub's own clock, and by so much that nobody could lead
+// by its stamps, that is a verdict against the hub: see [Contradicted].
 package skew

@@ -6,6 +6,9 @@
 // carried + h is the deadline, and each stamp that goes to a member is compared with
 // it on both clocks. The successor reads the very same stamp in the election's Lease,
 // so it knows until when its predecessor can have stamped (protocol, rules 1 and 6).
+//
+// A process whose stamps would be worth nothing, because its clock is wrong, neither wins the election nor
+// renews it: see [Tenure.RefuseIf].
 package tenure
 
 import (
@@ -31,11 +34,18 @@ type Tenure struct {
 	released  bool
 	started   lease.Reading
 	inherited time.Time
+	// orderly says that the election was free when this tenure won it: the one before it had ended.
+	orderly bool
+	// span is for how long after the start of this tenure an earlier one may go on: h, or that of its own election.
+	span time.Duration
+	// latest is the latest wall reading by which this tenure may have stamped.
+	latest time.Time
 	// transitions and acquired tell this process's term in the election from those of others.
 	transitions int
 	acquired    time.Time
 	wall        time.Time     // deadline by the wall clock
 	boot        time.Duration // deadline by the boot clock
+	useless     func() error  // see RefuseIf
 }
 
 // New returns the tenure of a process that has not been elected yet. h is the
@@ -55,7 +65,11 @@ func (t *Tenure) Lock(inner resourcelock.Interface) resourcelock.Interface {
 func (t *Tenure) MayStamp(now lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot
+	may := t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot
+	if may && now.Wall.After(t.latest) {
+		t.latest = now.Wall
+	}
+	return may
 }
 
 // Holds is MayStamp for this instant.
@@ -78,10 +92,33 @@ func (t *Tenure) Doubt(stamp time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held && stamp.After(t.inherited) {
-		if latest := t.started.Wall.Add(t.h); latest.After(t.inherited) {
+		if latest := t.started.Wall.Add(t.span); latest.After(t.inherited) {
 			t.inherited = latest
 		}
 	}
+}
+
+// Overlap is how long after a reading an earlier tenure may still be at work by its own right, with clocks that differ
+// by skew at most: until the instant up to which it can have stamped, by its clock, and no longer than its election lasts
+// after the start of this one, because it cannot have renewed after that. It is 0 where the earlier tenure ended in order.
+//
+// The earlier tenure knows nothing of this one, so that a bound which it counts leaves out what this one stamps.
+func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ahead := t.inherited.Sub(t.started.Wall)
+	if !t.orderly {
+		ahead += skew
+	}
+	return max(0, t.started.Boot+min(ahead, t.span)-at.Boot)
+}
+
+// Settles is how long after a reading all earlier tenures will have ended, even if the election's Lease was lost or
+// told an untruth. A write of theirs that arrives later has no consequences any more.
+func (t *Tenure) Settles(at lease.Reading) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(0, t.started.Boot+t.span-at.Boot)
 }
 
 // lock is a resourcelock.Interface that reports to a Tenure.
@@ -110,6 +147,9 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	if l.tenure.begun() {
 		return errOver
 	}
+	if err := l.tenure.refuses(); err != nil {
+		return err
+	}
 	err := l.Interface.Create(ctx, r)
 	if err == nil {
 		l.tenure.won(r, sent)
@@ -121,16 +161,19 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if r.HolderIdentity == "" {
 		// The instant of the release is read after the last stamp can have been drawn.
-		r.RenewTime = metav1.NewTime(l.tenure.release())
+		latest, mark := l.tenure.release()
 		if !l.tenure.saw(l.Identity()) {
 			return errNotHeld
 		}
-		r.AcquireTime = metav1.NewTime(r.RenewTime.Add(releaseMark))
+		r.RenewTime, r.AcquireTime = metav1.NewTime(latest), metav1.NewTime(latest.Add(mark))
 		return l.Interface.Update(ctx, r)
 	}
 	sent := l.tenure.clock.Now()
 	if !l.tenure.unbroken(r, sent) {
 		return errOver
+	}
+	if err := l.tenure.refuses(); err != nil {
+		return err
 	}
 	err := l.Interface.Update(ctx, r)
 	if err == nil {
@@ -189,17 +232,24 @@ func (t *Tenure) saw(holder string) bool {
 }
 
 // release ends the right to write and returns an instant after the last stamp of this
-// tenure and of earlier ones: one that lost its Lease may not have ended yet.
-func (t *Tenure) release() time.Time {
+// tenure and of earlier ones, and the mark of an orderly release. There is none while an earlier tenure may be
+// at work: one that lost its Lease may not have ended yet. A wall clock that was stepped back hides no stamp.
+func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.released = true
-	latest := t.clock.Now().Wall
-	if t.inherited.After(latest) {
-		latest = t.inherited
+	now := t.clock.Now()
+	latest = now.Wall
+	for _, other := range []time.Time{t.inherited, t.latest} {
+		if other.After(latest) {
+			latest = other
+		}
+	}
+	if t.orderly || now.Boot >= t.started.Boot+t.span {
+		mark = releaseMark
 	}
 	// Rounded up, because a Lease stores microseconds.
-	return latest.Truncate(time.Microsecond).Add(time.Microsecond)
+	return latest.Truncate(time.Microsecond).Add(time.Microsecond), mark
 }
 
 // won takes in that a request which carried r, sent at the reading, succeeded.
@@ -210,8 +260,7 @@ func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 	defer t.mu.Unlock()
 	if !t.held {
 		t.held, t.transitions, t.acquired = true, r.LeaderTransitions, asStored(r.AcquireTime)
-		t.started = after
-		t.inherited = t.inherit(after)
+		t.inherit(after)
 	}
 	t.seen = &r
 	t.wall = stamp.Add(t.h)
@@ -221,21 +270,28 @@ func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 // asStored is a time as a Lease keeps it.
 func asStored(t metav1.Time) time.Time { return t.Truncate(time.Microsecond) }
 
-// inherit is the latest instant at which an earlier tenure can have stamped, by what
+// longestElection is more than the election of any hub ever lasted. A Lease that says more was edited.
+const longestElection = time.Minute
+
+// inherit notes the latest instant at which an earlier tenure can have stamped, by what
 // its election's Lease said before this one took it. The caller holds mu.
-func (t *Tenure) inherit(started lease.Reading) time.Time {
+func (t *Tenure) inherit(started lease.Reading) {
 	r := t.seen
+	t.started, t.span, t.inherited = started, t.h, started.Wall.Add(t.h) // where nothing is known
+	if r == nil {
+		return
+	}
+	lasts := time.Duration(r.LeaseDurationSeconds)
 	switch {
-	case r == nil, r.RenewTime.IsZero(), r.LeaseDurationSeconds <= 0, r.RenewTime.After(started.Wall):
-		return started.Wall.Add(t.h) // missing or odd: nothing is known
+	case r.RenewTime.IsZero(), r.RenewTime.After(started.Wall), lasts <= 0, lasts > longestElection/time.Second: // odd
 	case r.HolderIdentity == "" && r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):
-		return r.RenewTime.Time // an orderly release
+		t.inherited, t.orderly = r.RenewTime.Time, true
 	case r.AcquireTime.Equal(&r.RenewTime):
 		// Claimed and never renewed. The stamp may be older than the Lease, or than the end of the
 		// tenure that the claim replaced: a candidate can be paused between its stamp and its request.
-		return started.Wall.Add(t.h)
 	default:
-		return r.RenewTime.Add(max(t.h, time.Duration(r.LeaseDurationSeconds)*time.Second))
+		t.span = max(t.h, lasts*time.Second)
+		t.inherited = r.RenewTime.Add(t.span)
 	}
 }
 

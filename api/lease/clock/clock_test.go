@@ -18,18 +18,33 @@ func TestBootFollowsTheKernelsClock(t *testing.T) {
 	}
 }
 
+// The monotonic clock sleeps through a suspend. That it did shows in the wall clock, however short it was, and even if that
+// was set back meanwhile.
 func TestBootIsAskedAgainWhenTheClocksMoveApart(t *testing.T) {
-	var s System
-	for s.cal.Load() == nil { // a pause between the readings keeps none
-		s.Now()
-	}
-	cal := *s.cal.Load()
-	cal.wall = cal.wall.Add(-time.Minute) // as after a suspend of a minute,
-	cal.boot -= time.Minute               // which the monotonic clock slept through
-	s.cal.Store(&cal)
-	before := boottime()
-	if got := s.Now().Boot; got < before {
-		t.Fatalf("Boot = %v after a suspend, want at least %v", got, before)
+	for name, test := range map[string]struct{ slept, stepped time.Duration }{
+		"by a suspend of a minute":                        {time.Minute, 0},
+		"by a suspend of half a second":                   {500 * time.Millisecond, 0},
+		"by a suspend of a millisecond":                   {time.Millisecond, 0},
+		"by a suspend, and a step ahead after it":         {time.Minute, time.Hour},
+		"by a suspend, and a step back by more than it":   {time.Minute, -time.Hour},
+		"by a short suspend, and a step back by a second": {500 * time.Millisecond, -time.Second},
+		"by a step alone":                                 {0, -time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s System
+			for s.cal.Load() == nil { // a pause between the readings keeps none
+				s.Now()
+			}
+			cal := *s.cal.Load()
+			cal.wall = cal.wall.Add(-test.slept - test.stepped)
+			cal.boot -= test.slept
+			s.cal.Store(&cal)
+			before := boottime()
+			got := s.Now().Boot
+			if after := boottime(); got < before || got > after {
+				t.Fatalf("Boot = %v, want between %v and %v", got, before, after)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,81 @@
+package main
+
+const (
+	attachGo       = "hub/controller/attach.go"
+	watchReadersGo = "hub/controller/readers.go"
+	termsGo        = "member/terms.go"
+)
+
+// What must notice the breakages that all tests and thousands of seeds had let live.
+var (
+	unsure      = tests{"./hub/publish", "^TestWhatLeavesOpenWhetherAWriteWasDone$"}
+	restored    = tests{"./hub/publish", "^(TestASingleSignOfARestoreIsEnough|TestARestoreTakesBackWhatReadersHaveReleased)$"}
+	enduring    = tests{"./hub/publish", "^TestADeadReadersRegistrationStaysForTheLargestEpsilon$"}
+	remembering = tests{"./hub/publish", "^TestRoll"}
+	attaching   = tests{"./hub/controller", "^TestANewAttachmentWaitsForTheEndOfTheOldOne$"}
+	guarding    = tests{"./hub/controller", "^TestSilenceSaysNothingOfAGuard$"}
+	relisting   = tests{"./hub/controller", "^TestWhatANewListOfReadersLacksIsNoEnd$"}
+	beginning   = tests{"./hub/controller", "^TestWhoWritesTheFirstCopyOfATerm$"}
+	believing   = tests{"./hub/controller", "^TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed$"}
+	sealing     = tests{"./hub/controller", "^TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal$"}
+	overlapping = tests{"./hub/controller", "^TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure$"}
+	counting    = tests{"./hub/controller", "^TestMostClustersAreMoreThanHalfOfThoseThatWereReached$"}
+	preparing   = tests{"./hub/controller", "^TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly$"}
+	promoting   = tests{"./member", "^TestNobodyIsPromotedWithoutARegistration$"}
+	ending      = tests{"./member", "^TestContextEndsWithTheTermAndNotBefore$"}
+	moving      = tests{"./api/lease/clock", "^TestBootIsAskedAgainWhenTheClocksMoveApart$"}
+	recording   = tests{"./hub/controller", "^TestARecordThatMayHaveBeenWrittenIsNoEdit$"}
+)
+
+// survivors are breakages that adversaries tried, and that nothing noticed: of what is done once in a long while, and of
+// what another rule makes good as a rule. Each names the test that notices it now.
+var survivors = []mutant{
+	// What an answer says, and when a member is not what it was.
+	{"survivor: a server that gave up waiting has certainly not done it", unsure, []edit{{answerGo, "	case apierrors.IsForbidden(err), ", "	case apierrors.IsTimeout(err), apierrors.IsForbidden(err), "}}},
+	{"survivor: a stamp that fell is no sign of a restore", restored, []edit{{laneRevokeGo, "c.Renewed.Before(s.before.copy.Renewed) &&", "false &&"}}},
+	{"survivor: an edit of the stamp is a sign of a restore", restored, []edit{{laneRevokeGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
+	{"survivor: a write answered by an older version is no sign of a restore", restored, []edit{{laneRevokeGo, "return s.newest != \"\" && older(obj.ResourceVersion, s.newest)", "return false"}}},
+	{"survivor: an object that is older than the one that was known is no sign of a restore", restored, []edit{{laneRevokeGo, "	case k == nil:\n", "	case k == nil || k.UID != obj.UID:\n"}}},
+	{"survivor: versions that a watch of copies shows are not noted", restored, []edit{{publishGo, "	p.past.shows(obj.ResourceVersion)\n", ""}}},
+	{"survivor: versions that a watch of readers shows are not noted", restored, []edit{{readersGo, "	p.past.shows(obj.ResourceVersion)\n", ""}}},
+	{"survivor: a release outlives a restore", restored, []edit{{laneRevokeGo, "		l.facts.Released = 0\n", "		_ = l\n"}}},
+
+	// Readers.
+	{"survivor: the last ε counts, not the largest", enduring, []edit{{publishGo, "p.skew = max(p.skew, t.Skew)", "p.skew = t.Skew"}}},
+	{"survivor: the ε of assignments is dropped", enduring, []edit{{publishGo, "	p.skew = max(p.skew, t.Skew)\n", ""}}},
+	{"survivor: an ε that is not known is none", enduring, []edit{{readersGo, "		return unknownSkew\n", "		return 0\n"}}},
+	{"survivor: an older event of a registration replaces a newer one", remembering, []edit{{rollGo, "e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion)", "e != nil && e.lease == nil"}}},
+
+	// The work in a member.
+	{"survivor: a new publisher does not wait for the old one of its member", attaching, []edit{{attachGo, "			<-before\n", "			_ = before\n"}}},
+	{"survivor: the end of an old engagement forgets the new one", attaching, []edit{{attachGo, "if c.engaged[key].ctx == e.ctx && e.ctx.Err() != nil {", "if e.ctx.Err() != nil {"}}},
+	{"survivor: silence takes the guard away", guarding, []edit{{attachGo, "		return false\n	}\n	return c.noteGuard(a, err)", "		c.noteGuard(a, err)\n	}\n	return c.noteGuard(a, err)"}}},
+	{"survivor: a registration that a new list lacks counts as released", relisting, []edit{{watchReadersGo,
+		"				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone",
+		"				if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {\n					o = t.Obj\n				}\n				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone"}}},
+
+	// What a decision rests on.
+	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.Largest, seal.LargestSkew", "= seal.Largest, 0"}}},
+	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.Largest, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
+	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{decideGo, "	if rest := c.overlapsFor(asked); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.overlapsFor(asked); rest > 0 {"}}},
+	{"survivor: half counts as most", counting, []edit{{gatherGo, "2*lost > reached", "2*lost >= reached"}}},
+	{"survivor: a successor is prepared by a copy of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
+	{"survivor: a successor is refused for an earlier draining", preparing, []edit{{candidatesGo, "m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.Refused"}}},
+
+	// What follows from it.
+	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{decideGo, "is.Reason != reason.Adopted {", "(is.Reason != reason.Adopted || true) {"}}},
+	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{decideGo, "c.ledger.Promise(v.key).Epoch != d.Record.Epoch", "true"}}},
+	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
+	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
+	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{laneRevokeGo, "p.roll.longest()+p.slack()", "p.roll.longest()"}}},
+	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{decideGo, "			c.forget(v.key) // it may have been written all the same\n", ""}}},
+	{"survivor: a conflict has a record taken as it is", recording, []edit{{decideGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},
+	{"survivor: a deletion has a record taken as gone", recording, []edit{{decideGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsConflict(err)"}}},
+
+	// Readers' side.
+	{"survivor: a member is promoted without a registration", promoting, []edit{{termsGo, "leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped", "leads := p.Holds(now) && !t.stopped"}}},
+	{"survivor: contexts outlive a suspend by a second", ending, []edit{{termsGo, "const recheck = 100 * time.Millisecond", "const recheck = time.Second"}}},
+	{"survivor: a suspend of half a second goes unnoticed", moving, []edit{{clockGo, "const drift = 500 * time.Microsecond", "const drift = 600 * time.Millisecond"}}},
+	{"survivor: a suspend that a step back of the clock outdoes goes unnoticed", moving, []edit{{clockGo, "apart < drift && apart > -drift", "apart < drift"}}},
+	{"survivor: a suspend goes unnoticed", moving, []edit{{clockGo, "apart < drift && apart > -drift", "apart > -drift"}}},
+}

@@ -1,0 +1,181 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// nobody is a sight of a fleet in which there is no Cluster.
+type nobody struct{ sight }
+
+func (nobody) synced() bool { return true }
+
+func (nobody) members(string) []fleet.Member { return nil }
+
+var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
+
+// hubOf has a controller work with an API server that holds a record of shop, its policy with a D of 15 s, and a seal that
+// remembers a D of a minute and an ε of 5 s.
+func hubOf(t *testing.T, c *Controller) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}}
+	record.Status = v1alpha1.NamespaceLeaderStatus{
+		Policy: "shops", Phase: v1alpha1.PhaseLeading, Leader: "east", Epoch: 20, LeaseDurationSeconds: 15, LeaseName: "leasecast",
+	}
+	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: "shops"}}
+	p.Spec.Namespaces.Names = []string{shop.Name}
+	p.Spec.Timings = v1alpha1.Timings{
+		LeaseDurationSeconds: 15, RenewInterval: metav1.Duration{Duration: 5 * time.Second},
+		RequestTimeout: metav1.Duration{Duration: 3 * time.Second}, MaxClockSkew: metav1.Duration{Duration: time.Second},
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: seal.SecretName}, Data: map[string][]byte{
+		"key": testKey, "largest-lease-duration-seconds": []byte("60"), "largest-max-clock-skew": []byte("5s"),
+	}}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(record, p, secret).WithStatusSubresource(record).Build()
+	c.client, c.live, c.sight, c.events = api, api, nobody{}, silent{}
+	c.Seals, c.Elected = seal.NewStore(api, api), func(context.Context) bool { return true }
+	return api
+}
+
+// oneElection is an election's Lease that says what it was made with, and takes every update.
+type oneElection struct {
+	resourcelock.Interface
+	said resourcelock.LeaderElectionRecord
+}
+
+func (o oneElection) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &o.said, nil, nil
+}
+
+func (oneElection) Update(context.Context, resourcelock.LeaderElectionRecord) error { return nil }
+
+// succeeding is a tenure of h that begins at start, after one that was renewed then, from the start of this one.
+func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *tenure.Tenure {
+	t.Helper()
+	next := tenure.New(fixedClock(start), h)
+	lock := next.Lock(oneElection{said: resourcelock.LeaderElectionRecord{
+		HolderIdentity: "other", LeaseDurationSeconds: int(h / time.Second), LeaderTransitions: 1,
+		AcquireTime: metav1.NewTime(start.Wall.Add(-2 * time.Hour)), RenewTime: metav1.NewTime(start.Wall.Add(renewed)),
+	}})
+	if _, _, err := lock.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(start.Wall)}); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// Rule 6: an earlier tenure may have promised by a longer D and under a larger ε than the policy has now. The seal is all
+// that tells of it.
+func TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal(t *testing.T) {
+	clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	c := New(Options{Tenure: succeeding(t, lease.Reading(clock), 6*time.Second, -time.Hour), Clock: clock, HubID: "this"})
+	hubOf(t, c)
+	v, err := c.gather(t.Context(), shop)
+	if err != nil || v.stop != "" || v.policy == nil {
+		t.Fatalf("%+v, %v", v, err)
+	}
+	if s := v.state; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second {
+		t.Errorf("the largest D is %v, the largest ε %v, want 1m and 5s", s.LargestDuration, s.LargestSkew)
+	}
+}
+
+// slowly takes so long for an answer, of which nobody knows when it was true.
+type slowly struct {
+	client.Reader
+	clock *handClock
+	takes time.Duration
+}
+
+func (s slowly) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := s.Reader.Get(ctx, key, o, opts...)
+	s.clock.pass(s.takes)
+	return err
+}
+
+// Rule 6: what was read while an earlier tenure may have been at work, that one can have changed since.
+func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T) {
+	const h, takes = 6 * time.Second, 500 * time.Millisecond
+	for name, test := range map[string]struct {
+		asked, want time.Duration // since the start of this tenure; the earlier one ends a second after it
+	}{
+		"asked for while it is at work":                               {0, time.Second},
+		"asked for just before its end, and read just after that":     {time.Second - takes/2, takes / 2},
+		"asked for at the last instant, and answered long after that": {time.Second - 1, 1},
+		"asked for at its end":                                        {time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := &handClock{now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
+			// By its own clock, which may be behind by the ε of the seal.
+			c := New(Options{Tenure: succeeding(t, clock.now, h, -h+time.Second-5*time.Second), Clock: clock, HubID: "this"})
+			c.live = slowly{hubOf(t, c), clock, takes}
+			clock.pass(test.asked)
+			got, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			decided := got.RequeueAfter > time.Second || got.RequeueAfter == 0
+			if decided != (test.want == 0) || !decided && got.RequeueAfter != test.want {
+				t.Errorf("decides again in %v, want %v (0: not for the earlier tenure)", got.RequeueAfter, test.want)
+			}
+		})
+	}
+}
+
+// If most clusters are lost at once, it may well be the hub that is. Half are no more than the other half.
+func TestMostClustersAreMoreThanHalfOfThoseThatWereReached(t *testing.T) {
+	const window = 10 * time.Second
+	at := func(since time.Duration) lease.Reading { return lease.Reading{Boot: time.Hour + since} }
+	fine := memberView{takesPart: true, verdict: health.Verdict{State: health.Healthy}}
+	never := memberView{takesPart: true, verdict: health.Verdict{State: health.Unknown}}
+	lost := func(since time.Duration) memberView {
+		return memberView{takesPart: true, verdict: health.Verdict{State: health.Unhealthy, Since: at(since)}}
+	}
+	outside := changed(lost(0), func(m *memberView) { m.takesPart = false })
+	for name, test := range map[string]struct {
+		members []memberView
+		want    bool
+	}{
+		"none":                                {[]memberView{fine, fine}, false},
+		"there are none":                      {nil, false},
+		"one of two":                          {[]memberView{lost(0), fine}, false},
+		"two of four":                         {[]memberView{lost(0), fine, lost(0), fine}, false},
+		"two of three":                        {[]memberView{lost(0), lost(0), fine}, true},
+		"the only one":                        {[]memberView{lost(0)}, true},
+		"one of two, and one takes no part":   {[]memberView{lost(0), fine, outside}, false},
+		"one of one, and one was not reached": {[]memberView{lost(0), never}, true},
+		"two of three, within one window":     {[]memberView{lost(0), lost(window), fine}, true},
+		"two of three, one after the other":   {[]memberView{lost(0), lost(window + 1), fine}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := mostUnreachable(test.members, window); got != test.want {
+				t.Errorf("most are unreachable: %v, want %v", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+const (
+	// clockEvery is how often a replica looks whether its clock is right.
+	clockEvery = time.Second
+	// clockSteps is how many looks in a row have to say that it is not before an elected replica goes: a clock that
+	// is put right at once costs nothing.
+	clockSteps = 2
+)
+
+// limits are the largest ε and the largest D of all policies.
+type limits struct{ skew, duration time.Duration }
+
+// contradicted says what is wrong with this machine's clock, if all clusters prove that nobody can lead by it. It reads
+// a clock and memory only.
+func (c *Controller) contradicted() error {
+	l := c.useless.Load()
+	if l == nil {
+		return nil // no policy was seen yet
+	}
+	found, ok := skew.Contradicted(slices.Collect(maps.Values(c.sight.offsets())), l.skew, l.duration)
+	if !ok {
+		return nil
+	}
+	return fmt.Errorf("%v: set the clock of this machine right (NTP or chrony)", found)
+}
+
+// clockWatch ends the process of an elected replica whose clock is contradicted: it stops in order, releases the
+// election, and another replica takes over. One that was never elected waits until its clock is right.
+type clockWatch struct{ c *Controller }
+
+var _ manager.LeaderElectionRunnable = clockWatch{}
+
+// NeedLeaderElection says that a standby measures its clock too, so that it does not campaign with a wrong one.
+func (clockWatch) NeedLeaderElection() bool { return false }
+
+// Start looks until ctx ends, or this replica has to go.
+func (w clockWatch) Start(ctx context.Context) error {
+	logger := log.FromContext(ctx).WithName("clock")
+	wrong := 0
+	err := wait.PollUntilContextCancel(ctx, clockEvery, true, func(ctx context.Context) (bool, error) {
+		if err := w.learn(ctx); err != nil {
+			logger.V(1).Info("The policies could not be listed", "err", err.Error()) // what they said last counts
+		}
+		err := w.c.contradicted()
+		if err == nil {
+			if wrong >= clockSteps {
+				logger.Info("The clock of this hub is right again")
+			}
+			wrong = 0
+			return false, nil
+		}
+		if wrong++; wrong == clockSteps {
+			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets", fmt.Sprint(w.c.sight.offsets()))
+		}
+		started, _ := w.c.Tenure.Started()
+		if wrong < clockSteps || started.Wall.IsZero() {
+			return false, nil
+		}
+		return false, fmt.Errorf("this hub gives up its election: %w", err)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// learn takes in what the policies say.
+func (w clockWatch) learn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	timings, err := w.c.timings(ctx)
+	if err != nil {
+		return err
+	}
+	var l limits
+	for _, t := range timings {
+		l.skew, l.duration = max(l.skew, t.Skew), max(l.duration, t.Duration)
+	}
+	w.c.useless.Store(&l)
+	return nil
+}

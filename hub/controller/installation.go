@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// Two installations of the hub may run on one management cluster, on purpose for different fleets, or because
+// the hub's namespace was renamed. They see the same records, and members, so each fleet is served by one of
+// them: the one whose mark is on the fleet's seal. The other one stands back from all of the fleet. That keeps the two
+// from overwriting each other; that no two clusters lead at once rests on the marks on records and copies.
+
+const (
+	// standBackAgain is when to look again whether a fleet is still another installation's.
+	standBackAgain = 5 * time.Second
+	// sayAgain is how often an event tells so: events are forgotten after an hour.
+	sayAgain = 30 * time.Minute
+)
+
+// standsBack reports whether another installation on this management cluster serves a fleet. Then this one decides
+// nothing there and writes nothing: neither into members nor records, statuses of policies or events on Clusters.
+func (c *Controller) standsBack(fleetName string) bool {
+	_, other := seal.Neighbour(c.HubID, c.sight.servedBy(fleetName))
+	return other
+}
+
+// served reports whether this installation serves a fleet, as far as a cache shows it.
+func (c *Controller) served(fleetName string) bool { return c.sight.servedBy(fleetName) == c.HubID }
+
+// mayStamp is that of the tenure, but for fleets that are another installation's.
+func (c *Controller) mayStamp(fleetName string, now lease.Reading) bool {
+	return c.Tenure.MayStamp(now) && !c.standsBack(fleetName)
+}
+
+// serve claims a fleet for this installation, and returns its seal. It is false where another installation was faster,
+// or where the seal cannot be had.
+func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bool) {
+	if c.standsBack(fleetName) || !c.Tenure.Holds() {
+		return seal.Seal{}, false
+	}
+	move, err := c.sight.move(ctx, fleetName)
+	var s seal.Seal
+	if err == nil {
+		s, err = c.Seals.Serve(ctx, fleetName, c.HubID, move != fleet.Stays)
+	}
+	if err != nil && !errors.Is(err, seal.ErrServed) { // that is told of when the cache shows it
+		log.FromContext(ctx).Error(err, "The seal of the fleet cannot be used", "reason", "InvalidSeal", "fleet", fleetName)
+	}
+	return s, err == nil
+}
+
+// sayStandsBack tells who looks at a policy that this hub does nothing for it, and why.
+func (c *Controller) sayStandsBack(ctx context.Context, p *v1alpha1.LeadershipPolicy) {
+	now, key := c.Clock.Now(), client.ObjectKeyFromObject(p)
+	c.mu.Lock()
+	last, told := c.said[key]
+	due := !told || now.Boot-last.Boot >= sayAgain
+	if due {
+		c.said[key] = now
+	}
+	c.mu.Unlock()
+	other, ok := seal.Neighbour(c.HubID, c.sight.servedBy(p.Namespace))
+	if !due || !ok {
+		return
+	}
+	words := standsBackBecause(p.Namespace, other, c.OwnNamespace)
+	log.FromContext(ctx).Info("This hub stands back", "leadershipPolicy", klog.KObj(p), "reason", reason.OtherHub, "because", words)
+	c.events.Eventf(p, nil, corev1.EventTypeWarning, string(reason.OtherHub), "StandBack", "%s", words)
+}
+
+// standsBackBecause says in words which hub serves a fleet, and what to do if the other one is to.
+func standsBackBecause(fleetName, other, own string) string {
+	return fmt.Sprintf("the hub in namespace %s serves the Clusters of this namespace, so the one in %s changes nothing for them. "+
+		"If the one in %s is to serve them: stop the other one for good; in every cluster run "+
+		"kubectl delete leases -A -l %s; then run kubectl -n %s annotate secret %s %s-",
+		other, own, own, v1alpha1.ManagedLabel, fleetName, seal.SecretName, v1alpha1.HubAnnotation)
+}

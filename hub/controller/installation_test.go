@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// served is a fleet without Clusters that somebody serves.
+type served struct {
+	fleetSight
+	by string
+}
+
+func (s served) servedBy(string) string { return s.by }
+
+// said are the events that a controller wrote, or began to.
+type said struct{ events []string }
+
+func (s *said) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	s.events = append(s.events, fmt.Sprintf("%T %s %s: %s", about, kind, reason, fmt.Sprintf(note, args...)))
+}
+
+// installation is a controller that is elected, and what it asks of the management cluster.
+func installation(t *testing.T, by string, requests *[]string) (*Controller, *handClock, *said) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"}}
+	note := func(what string, o client.Object) { *requests = append(*requests, fmt.Sprintf("%s %T", what, o)) }
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(p).WithStatusSubresource(p).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			note("get", o)
+			return c.Get(ctx, k, o, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			note("create", o)
+			return c.Create(ctx, o, opts...)
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			note("update "+sub, o)
+			return c.SubResource(sub).Update(ctx, o, opts...)
+		},
+	}).Build()
+	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	clock, events := &handClock{start}, &said{}
+	f := fleet.New(fleet.Options{HubID: seal.Mark("uid", "platform"), MayWrite: func() bool { return true }, Clock: clock})
+	c := New(Options{
+		Fleet: f, Clock: clock, HubID: seal.Mark("uid", "platform"), OwnNamespace: "platform",
+		Tenure: succeeding(t, start, 6*time.Second, -time.Hour),
+	})
+	c.client, c.live, c.events, c.sight = api, api, events, served{fleetSight{f}, by}
+	return c, clock, events
+}
+
+// One installation serves a fleet; another one on the same management cluster touches nothing of it.
+func TestAnInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		by     string
+		stands bool
+	}{
+		"this one serves":                        {seal.Mark("uid", "platform"), false},
+		"nobody serves yet":                      {"", false},
+		"a hub elsewhere that it was moved from": {seal.Mark("another", "leasecast-system"), false},
+		"another one serves":                     {seal.Mark("uid", "leasecast-system"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests []string
+			c, clock, events := installation(t, tc.by, &requests)
+			request := func(name string) mcreconcile.Request {
+				return mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name}}}
+			}
+			if result, err := c.reconcileNamespace(t.Context(), request("shop")); err != nil || result.RequeueAfter != notYet {
+				t.Errorf("%+v, %v", result, err)
+			}
+			if read := slices.Contains(requests, "get *v1alpha1.NamespaceLeader"); read == tc.stands {
+				t.Errorf("a decision: %t, requests %q", read, requests)
+			}
+			if _, err := c.reconcilePolicy(t.Context(), request("shops")); err != nil {
+				t.Error(err)
+			}
+			if written := slices.Contains(requests, "update status *v1alpha1.LeadershipPolicy"); written == tc.stands {
+				t.Errorf("a status: %t, requests %q", written, requests)
+			}
+			if got := c.mayStamp("fleet", clock.Now()); got == tc.stands {
+				t.Errorf("may stamp: %t", got)
+			}
+			if tc.stands != (len(events.events) == 1) {
+				t.Errorf("events: %q", events.events)
+			}
+		})
+	}
+}
+
+// Who looks at the policy is told what is wrong and what to do, not all the time.
+func TestAnInstallationSaysThatItStandsBack(t *testing.T) {
+	var requests []string
+	c, clock, events := installation(t, seal.Mark("uid", "leasecast-system"), &requests)
+	look := func(want int) {
+		t.Helper()
+		r := mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "shops"}}}
+		if result, err := c.reconcilePolicy(t.Context(), r); err != nil || result.RequeueAfter != standBackAgain {
+			t.Errorf("%+v, %v", result, err)
+		}
+		if len(events.events) != want {
+			t.Fatalf("%d events, want %d: %q", len(events.events), want, events.events)
+		}
+	}
+	look(1)
+	for _, words := range []string{
+		"*v1alpha1.LeadershipPolicy Warning OtherHub: the hub in namespace leasecast-system serves",
+		"the one in platform changes nothing", "kubectl delete leases -A -l leasecast.dev/managed",
+		"kubectl -n fleet annotate secret leasecast-seal leasecast.dev/hub-",
+	} {
+		if !strings.Contains(events.events[0], words) {
+			t.Errorf("%q does not say %q", events.events[0], words)
+		}
+	}
+	clock.now.Boot += sayAgain - time.Second
+	look(1)
+	clock.now.Boot += time.Second
+	clock.now.Wall = clock.now.Wall.Add(time.Second)
+	c.Tenure = succeeding(t, clock.now, 6*time.Second, -time.Hour)
+	look(2)
+}

@@ -1,0 +1,46 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// Rule 10: a successor shows that it can be written by a copy of this draining. One that was written for an earlier one, or
+// refused then, shows nothing of now.
+func TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly(t *testing.T) {
+	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	earlier, later := since.Add(-time.Minute), since.Add(time.Minute)
+	for name, test := range map[string]struct {
+		facts             publish.Facts
+		prepared, refused bool
+	}{
+		"nothing is known":                                      {publish.Facts{}, false, false},
+		"it was written for this draining":                      {publish.Facts{InPlace: true, Fresh: since}, true, false},
+		"it is not written yet":                                 {publish.Facts{Fresh: since}, false, false},
+		"it was written for an earlier one":                     {publish.Facts{InPlace: true, Fresh: earlier}, false, false},
+		"it was written for nobody's draining":                  {publish.Facts{InPlace: true}, false, false},
+		"it was written for a later one, as by an older record": {publish.Facts{InPlace: true, Fresh: later}, false, false},
+		"it was refused in this draining":                       {publish.Facts{Refused: true, Fresh: since}, false, true},
+		"it was refused in an earlier one":                      {publish.Facts{Refused: true, Fresh: earlier}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := measured("west", agrees)
+			m.facts = test.facts
+			v := &view{
+				key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m},
+				policy: &policy{names: map[string]bool{"shop": true}, election: election.Policy{Timings: lease.Timings{Skew: time.Second}}},
+			}
+			v.state.Record = election.Record{Phase: election.Draining, Leader: "east", Epoch: 20, Since: since, Next: "west"}
+			cs, _ := v.candidates()
+			if got := cs[0]; got.Prepared != test.prepared || got.Refused != test.refused {
+				t.Errorf("prepared %v, refused %v; want %v, %v", got.Prepared, got.Refused, test.prepared, test.refused)
+			}
+		})
+	}
+}

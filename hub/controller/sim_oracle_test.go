@@ -1,0 +1,72 @@
+package controller
+
+import (
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// writesASecond is how often a hub may write one record within a second, whatever happens: a change takes three writes,
+// and faults can bring several changes at once. More is a loop.
+const writesASecond = 30
+
+// recordOracle judges what hubs write to the record of one namespace.
+type recordOracle struct {
+	leader string // the last one that led
+	second int    // of true time
+	writes int    // within it
+}
+
+func (o *oracle) begin() {
+	o.highest, o.last, o.records = map[string]int64{}, map[string]*member{}, map[string]*recordOracle{}
+}
+
+// wrote judges a record that a replica sends: while it may do so nobody else may, no epoch falls, no healthy leader is
+// replaced for nothing, and nothing is written again and again. old is what the record says now. One that is stopped may
+// hold its lock, and looks again when it wakes.
+func (o *oracle) wrote(r *replica, name string, old, now *v1alpha1.NamespaceLeader) {
+	w := r.w
+	for _, other := range w.replicas {
+		if other != r && r.mayDecide() && other.installation == r.installation && other.alive && !other.frozen && other.mayDecide() {
+			if o.together++; !w.steps && !w.ahead {
+				o.fail(w, "%s: %s decides while %s still may", name, r.name, other.name)
+			}
+		}
+	}
+	is := o.records[name]
+	if is == nil {
+		is = &recordOracle{}
+		o.records[name] = is
+	}
+	if s := int(w.now.Seconds()); s != is.second {
+		is.second, is.writes = s, 0
+	}
+	if is.writes++; is.writes > o.mostWrites {
+		o.mostWrites = is.writes
+	}
+	if is.writes > writesASecond {
+		o.loop(w, "%s: the record was written %d times within a second", name, is.writes)
+	}
+	if old != nil && now.Status.Epoch < old.Status.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Status.Epoch) && !w.steps && !w.ahead {
+		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Status.Epoch, now.Status.Epoch)
+	}
+	if now.Status.Phase != v1alpha1.PhaseLeading {
+		return
+	}
+	if is.leader != "" && is.leader != now.Status.Leader && w.steady {
+		o.needless++
+		for _, c := range now.Status.Candidates {
+			w.say("ORACLE", "%+v", c)
+		}
+		o.loop(w, "%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Status.Leader, is.leader, now.Status.Reason)
+	}
+	is.leader = now.Status.Leader
+}
+
+// loop tells of a hub that does what it need not do.
+func (o *oracle) loop(w *world, format string, args ...any) { w.stuck(format, args...) }
+
+// mayDecide reports whether the replica has the right to decide now, and knows that no earlier one has it.
+func (r *replica) mayDecide() bool {
+	now := r.host.read(r.w.now)
+	return r.tenure.MayStamp(now) && r.tenure.Overlap(now, r.w.timings.Skew) == 0
+}

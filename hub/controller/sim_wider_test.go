@@ -1,0 +1,206 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+)
+
+// wider is what few worlds have, each for a hole that the others cannot show.
+type wider struct {
+	// installations is how many hubs run on the management cluster: the second one has to stand back.
+	installations int
+	// steady worlds have trouble with the hub only: once a namespace has a leader, it keeps it.
+	steady bool
+	// extends worlds have somebody who edits copies so that they promise more.
+	extends bool
+	// steps worlds have wall clocks of the hub's hosts that are wrong by more than D for a while.
+	steps bool
+	// outage is for how long the management cluster goes away once, and slow for how long each member answers nobody
+	// after it, at most.
+	outage, slow time.Duration
+	back         time.Duration // when the management cluster is there again
+}
+
+// drawTimings draws ε, and a D that leaves room for it.
+func (w *world) drawTimings() {
+	w.timings = lease.Timings{Renew: time.Second, Timeout: 500 * time.Millisecond, Skew: 250 * time.Millisecond}
+	w.durations = []int32{3, 4, 6}
+	if w.chance(0.25) {
+		w.timings.Skew = pick(w.rng, []time.Duration{time.Second, 2 * time.Second, 5 * time.Second})
+		least := int32((2*w.timings.Renew + w.timings.Timeout + w.timings.Skew + time.Second - 1) / time.Second)
+		w.durations = []int32{least, least + 1, least + 3}
+	}
+	w.timings.Duration = time.Duration(w.durations[len(w.durations)-1]) * time.Second
+}
+
+// drawWider makes a few worlds special. Each of these knows few faults besides, so that its own stands out.
+func (w *world) drawWider() {
+	w.installations = 1
+	hub := func(f fault) bool { return !f.member && !f.loses && !f.clock && !f.edits }
+	switch n := w.rng.IntN(100); {
+	case n < 6:
+		w.steady = true
+		w.only(hub)
+		if w.chance(0.7) {
+			w.away()
+		}
+	case n < 9:
+		w.extends = true
+		w.only(func(f fault) bool { return hub(f) || strings.Contains(f.name, "priority") })
+		w.kinds = append(w.kinds, moreFault, moreFault)
+	case n < 14:
+		w.steps, w.wrongFrom = true, true
+		w.kinds = append(w.kinds, stepFault)
+		if w.chance(0.5) {
+			w.only(func(f fault) bool { return hub(f) || f.name == stepFault.name })
+		}
+	case n < 18:
+		w.installations = 2
+	case n < 21:
+		w.away()
+	}
+}
+
+// only leaves few kinds of faults, and messages to members that arrive.
+func (w *world) only(keep func(fault) bool) {
+	w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool { return !keep(f) })
+	w.late, w.veryLate, w.loss, w.twice, w.busy, w.broken, w.lateWatch, w.staleLists = 0, 0, 0, 0, 0, 0, 0, 0
+}
+
+// away has the management cluster go away for longer than any promise lasts.
+func (w *world) away() {
+	w.outage = w.timings.Duration + w.timings.Skew + w.h + w.between(0, time.Minute)
+	w.faults += w.outage
+	// A leader that answers within D of an election is not deposed for it: a probe, a list and two decisions take some time.
+	w.slow = max(0, time.Duration(w.durations[0])*time.Second-2200*time.Millisecond)
+}
+
+// hubAway is that outage.
+func (w *world) hubAway() {
+	w.say("FAULT", "the management cluster is away for %v", w.outage)
+	w.hub.frozen = max(w.hub.frozen, w.now+w.outage)
+	w.back = w.now + w.outage
+	w.after(w.outage, func() {
+		for _, r := range w.replicas {
+			w.slowStart(r)
+		}
+	})
+}
+
+// slowStart has members answer a replica that starts after the outage at different times.
+func (w *world) slowStart(r *replica) {
+	if w.slow == 0 || w.back == 0 || w.now < w.back || w.now > w.back+w.h || !w.faulty || !r.alive || r.working {
+		return
+	}
+	for _, m := range w.members {
+		w.cutAs(r.proc, &m.machine, link{true, true}, w.between(0, w.slow))
+	}
+}
+
+// moreFault edits a leader's copy so that it promises more. Whoever may publish can do so.
+var moreFault = fault{name: "a leader's copy is edited to promise more", do: func(w *world) {
+	m := pick(w.rng, w.members)
+	for _, key := range m.copyKeys() {
+		obj := m.leases[key].DeepCopy()
+		c, _ := wire.Read(obj)
+		// A copy that is about to end would be followed by another leader before anybody can have seen the edit.
+		if now := w.start.Add(w.now); !c.LeadsHere() || !c.Live(now.Add(w.timings.Skew+500*time.Millisecond)) {
+			continue
+		}
+		n := w.rng.IntN(3)
+		if n != 0 {
+			obj.Spec.LeaseDurationSeconds = ptr.To[int32](600)
+		}
+		if n != 1 {
+			obj.Spec.RenewTime.Time = w.start.Add(w.now + w.between(0, w.timings.Skew/2))
+		}
+		w.say("FAULT", "%s promises more", key)
+		m.put(key, obj, obj.UID)
+	}
+}}
+
+// stepFault makes the wall clock of the elected replica's host wrong by more than D, for a while or to the end of all
+// faults. A step forward by a little more than D is not among them: when true time has come that far, a reader may
+// believe what it refused before, and of clocks beyond ε nothing is promised.
+var stepFault = fault{name: "the wall clock of the elected replica's host is wrong for a while", do: func(w *world) {
+	for _, r := range w.replicas {
+		if !r.alive || !r.working || r.host.jump != 0 {
+			continue
+		}
+		const hour, days = time.Hour, 13 * 24 * time.Hour
+		d := w.timings.Duration
+		by := pick(w.rng, []time.Duration{-hour, -days, hour, days, -w.between(d, 3*d)})
+		w.say("FAULT", "the wall clock of %s is wrong by %v", r.name, by)
+		r.host.step(by)
+		if w.chance(0.7) {
+			w.after(w.between(50*time.Millisecond, 20*time.Second), func() { r.host.step(0) })
+		}
+		return
+	}
+}, clock: true}
+
+// deadReader has the connection of a reader die silently: nothing arrives until it finds out and lists anew.
+var deadReader = fault{name: "the connection of a reader dies silently", do: func(w *world) {
+	r := pick(w.rng, w.readers)
+	if r.wt == nil || r.muted {
+		return
+	}
+	r.muted = true
+	w.after(w.between(w.timings.Renew, w.timings.Duration), func() {
+		r.muted = false
+		if r.wt != nil {
+			r.wt.relist(0)
+		}
+	})
+}}
+
+// reattach has the elected replica let go of a member and take it up again, as when its kubeconfig changes.
+var reattach = fault{name: "a member is attached anew", do: func(w *world) {
+	for _, r := range w.replicas {
+		if r.alive && r.working && !r.frozen {
+			pick(w.rng, r.contacts).reattach()
+		}
+	}
+}, member: true}
+
+const (
+	noticed = 2 * time.Second  // how long it takes to measure that a clock is wrong
+	calmed  = 10 * time.Second // and to trust it again
+)
+
+// step makes the wall clock wrong by that much, or right.
+func (c *hostClock) step(by time.Duration) {
+	c.before, c.jump, c.stepped = c.jump, by, c.w.now
+	for _, d := range []time.Duration{noticed, calmed} {
+		c.w.after(d, func() {
+			for _, r := range c.w.replicas {
+				if r.host == c && r.alive {
+					r.reconcileAll()
+				}
+			}
+		})
+	}
+}
+
+// wrong is by how much the members prove the clock to be wrong: sooner or later by what it is.
+func (c *hostClock) wrong() time.Duration {
+	switch since := c.w.now - c.stepped; {
+	case c.jump != 0 && since >= noticed:
+		return c.jump
+	case c.jump == 0 && since < calmed:
+		return c.before
+	default:
+		return 0
+	}
+}
+
+// usual reports whether the world has nothing special.
+func (w *world) usual() bool {
+	return w.installations == 1 && !w.steady && !w.extends && !w.steps && w.outage == 0 && w.timings.Skew == 250*time.Millisecond
+}

@@ -1,0 +1,87 @@
+package fleet
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// takeBack is for how long a fleet counts as another installation's after its mark has gone from the seal. If it is
+// alive it puts the mark back within that time, so a mark that was taken off by mistake costs nothing.
+const takeBack = 10 * time.Second
+
+// service says who serves a fleet.
+type service struct {
+	mark  string        // of the seal
+	other string        // the mark of another installation here that stood on it last, or stands there
+	gone  lease.Reading // when that was found to be gone
+}
+
+// ServedBy is the mark of the installation that serves the fleet, as a cache shows it; that of another one also for a
+// moment after it has gone. It is empty if there is none.
+func (p *Provider) ServedBy(fleet string) (mark string) {
+	now := p.clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.served[fleet].at(now)
+}
+
+func (s service) at(now lease.Reading) string {
+	if s.mark == "" && s.other != "" && now.Boot-s.gone.Boot < takeBack {
+		return s.other
+	}
+	return s.mark
+}
+
+// mayWrite reports whether this replica may write for a fleet: it has the right to write, and no other installation
+// serves the fleet.
+func (p *Provider) mayWrite(fleet string) bool {
+	_, other := seal.Neighbour(p.options.HubID, p.ServedBy(fleet))
+	return !other && p.options.MayWrite()
+}
+
+// noteSeal takes in what the seal of a fleet says in the cache.
+func (r runner) noteSeal(ctx context.Context, fleet string) {
+	var secret corev1.Secret
+	err := r.mgr.GetLocalManager().GetCache().Get(ctx, client.ObjectKey{Namespace: fleet, Name: seal.SecretName}, &secret)
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.log.Error(err, "Seal not read", "fleet", fleet) // the cache is local: it fails when the manager stops
+		return
+	}
+	if !r.noteServed(fleet, seal.MarkOf(&secret)) {
+		return
+	}
+	if namespace, ok := seal.Neighbour(r.options.HubID, seal.MarkOf(&secret)); ok {
+		r.log.Info("Another installation of the hub serves the fleet, so this one changes nothing there", "fleet", fleet, "hubNamespace", namespace)
+	}
+}
+
+// noteServed takes in the mark of a fleet's seal, and reports whether it is another one than before.
+func (p *Provider) noteServed(fleet, mark string) bool {
+	now := p.clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.served[fleet]
+	if was.mark == mark {
+		return false
+	}
+	is := service{mark: mark}
+	if _, ok := seal.Neighbour(p.options.HubID, was.mark); ok {
+		is.other, is.gone = was.mark, now
+	}
+	p.served[fleet] = is
+	for key, m := range p.members {
+		if key.Fleet == fleet {
+			p.changed.add(key)
+			poke(m.wake)
+			poke(m.wakeProbe)
+		}
+	}
+	return true
+}

@@ -1,0 +1,73 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+var (
+	ownMark    = seal.Mark("uid", "leasecast-system")
+	besideMark = seal.Mark("uid", "platform")
+	movedMark  = seal.Mark("another", "platform")
+)
+
+func TestWhoServesAFleet(t *testing.T) {
+	type look struct {
+		mark  string // on the seal from now on
+		after time.Duration
+	}
+	for name, tc := range map[string]struct {
+		looks    []look
+		servedBy string
+		mayWrite bool
+	}{
+		"nobody yet":                                                {nil, "", true},
+		"this installation":                                         {[]look{{ownMark, 0}}, ownMark, true},
+		"a neighbour":                                               {[]look{{besideMark, 0}}, besideMark, false},
+		"a neighbour, for as long as it says":                       {[]look{{besideMark, time.Hour}}, besideMark, false},
+		"a hub that it was moved from":                              {[]look{{movedMark, 0}}, movedMark, true},
+		"a neighbour whose mark has just gone":                      {[]look{{besideMark, 0}, {"", takeBack - time.Millisecond}}, besideMark, false},
+		"nobody, once that may be taken at its word":                {[]look{{besideMark, 0}, {"", takeBack}}, "", true},
+		"a neighbour whose mark is back":                            {[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, besideMark, false},
+		"this installation, after a neighbour":                      {[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, ownMark, true},
+		"nobody, after this installation":                           {[]look{{ownMark, 0}, {"", 0}}, "", true},
+		"nobody, long after a neighbour and then this installation": {[]look{{besideMark, 0}, {ownMark, 0}, {"", 0}}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, c := newTestMember(t)
+			m.p.options.HubID = ownMark
+			for _, l := range tc.looks {
+				m.p.noteServed(m.key.Fleet, l.mark)
+				c.advance(l.after)
+			}
+			if got := m.p.ServedBy(m.key.Fleet); got != tc.servedBy {
+				t.Errorf("served by %q, want %q", got, tc.servedBy)
+			}
+			if got := m.p.mayWrite(m.key.Fleet); got != tc.mayWrite {
+				t.Errorf("may write: %t", got)
+			}
+			if got := m.p.mayWrite("another fleet"); !got {
+				t.Error("nothing may be written for another fleet")
+			}
+		})
+	}
+}
+
+func TestANewMarkIsNews(t *testing.T) {
+	m, _ := newTestMember(t)
+	m.p.options.HubID = ownMark
+	for i, tc := range []struct {
+		mark string
+		news bool
+	}{{"", false}, {besideMark, true}, {besideMark, false}, {ownMark, true}, {"", true}} {
+		m.p.changed.take()
+		if got := m.p.noteServed(m.key.Fleet, tc.mark); got != tc.news {
+			t.Errorf("look %d: news: %t", i, got)
+		}
+		if told := len(m.p.changed.take()) > 0; told != tc.news {
+			t.Errorf("look %d: subscribers were told: %t", i, told)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package publish
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+)
+
+// rewrite stores the copy of namespace a anew, changed and under a later version, without a word of a watch. The lane
+// reads it.
+func (w *world) rewrite(key lease.Key, change func(*lease.Copy)) {
+	w.t.Helper()
+	w.member.mu.Lock()
+	obj := w.member.leases[keyOf("a")].DeepCopy()
+	c, _ := wire.Read(obj)
+	change(&c)
+	if err := wire.Write(key, c, obj); err != nil {
+		w.t.Fatal(err)
+	}
+	w.member.store(keyOf("a"), obj)
+	w.member.mu.Unlock()
+	w.ObserveGone(keyOf("a"))
+	after(0)
+}
+
+// removed has somebody delete the copy of namespace a, which the publisher then makes again, and returns what there was.
+func (w *world) removed() *coordinationv1.Lease {
+	w.t.Helper()
+	w.member.mu.Lock()
+	old := w.member.leases[keyOf("a")]
+	delete(w.member.leases, keyOf("a"))
+	w.member.mu.Unlock()
+	w.ObserveGone(keyOf("a"))
+	after(0)
+	w.leads("a")
+	return old
+}
+
+// registers has so many changes of registrations stored, all of which have released what is asked for, and returns the last.
+func (w *world) registers(n int) (last *coordinationv1.Lease) {
+	for range n {
+		last = w.register("other", released("a", 20))
+	}
+	return last
+}
+
+// catchUp has the member give as many versions as it had before, right after the next update was carried out: nothing
+// that is asked later shows that it went back.
+func (w *world) catchUp(n int) {
+	w.member.becomes(nil, func(_ context.Context, r request) error {
+		if r.verb == "update" {
+			w.registers(n)
+		}
+		return nil
+	})
+}
+
+// Readers that are registered in an etcd that was restored may not be all who act. Each sign of it counts by itself.
+func TestASingleSignOfARestoreIsEnough(t *testing.T) {
+	keep := func(map[types.NamespacedName]*coordinationv1.Lease) {}
+	for name, test := range map[string]struct {
+		happens  func(*world)
+		released bool
+	}{
+		"nothing happened": {func(w *world) { w.ObserveReader(w.registers(20)) }, true},
+		"the revocation is answered by a version that is older than one a watch of readers showed": {func(w *world) {
+			w.ObserveReader(w.registers(20))
+			w.back(10, keep)
+			w.catchUp(20)
+		}, false},
+		"or than one a watch of copies showed": {func(w *world) {
+			w.registers(20)
+			w.member.put(copyOf(stamped(0, term("west", 7)), func(c *lease.Copy) { c.Namespace = "b" }), testKey)
+			w.member.mu.Lock()
+			shown := w.member.leases[keyOf("b")].DeepCopy()
+			w.member.mu.Unlock()
+			w.Observe(shown)
+			w.back(10, func(leases map[types.NamespacedName]*coordinationv1.Lease) { delete(leases, keyOf("b")) })
+			w.catchUp(20)
+		}, false},
+		"a sealed copy has an earlier stamp, in whatever version": {func(w *world) {
+			w.rewrite(testKey, func(c *lease.Copy) { c.Renewed = c.Renewed.Add(-5 * second) })
+		}, false},
+		"the object is back that stood before somebody deleted it": {func(w *world) {
+			old := w.removed()
+			w.member.mu.Lock()
+			w.member.leases[keyOf("a")] = old
+			w.member.mu.Unlock()
+			w.ObserveGone(keyOf("a"))
+			after(0)
+		}, false},
+		"that somebody deleted it, and it was made again, is none": {func(w *world) { w.removed() }, true},
+		"an earlier stamp that somebody has written without the key is an edit, and no sign": {func(w *world) {
+			w.rewrite(lease.Key("another key for tests of 32 byte"), func(c *lease.Copy) { c.Renewed = c.Renewed.Add(-5 * second) })
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, map[string]func(*world){"": func(w *world) {
+				w.register("r", released("a", 20))
+				w.ledFor(settled)
+				test.happens(w)
+				w.revoke()
+				after(second)
+				w.isReleased(test.released)
+				w.stop()
+			}})
+		})
+	}
+}
+
+// What readers have said before a restore may be older than what they do.
+func TestARestoreTakesBackWhatReadersHaveReleased(t *testing.T) {
+	bubble(t, map[string]func(*world){"": func(w *world) {
+		w.register("r", released("a", 20))
+		w.ledFor(settled)
+		w.revoke()
+		w.isReleased(true)
+		w.ObserveReader(w.registers(20))
+		w.back(10, func(map[types.NamespacedName]*coordinationv1.Lease) {})
+		w.assignFollow("b") // another copy's answer shows it
+		after(0)
+		w.isReleased(false)
+		w.stop()
+	}})
+}
+
+// A registration goes ε after its end, by the largest ε of any copy: its process may live by as wrong a clock.
+func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
+	const round = rollEvery / second // readers are listed at the multiples of it
+	assign := func(w *world, namespace string, skew time.Duration) {
+		w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Follow, Term: term("west", 20)},
+			Timings{Renew: 5 * second, Timeout: 3 * second, Skew: skew})
+	}
+	for name, test := range map[string]struct {
+		assigned func(*world)
+		goes     time.Duration // in which round; it ends 27 s after the start
+	}{
+		"that is small":                       {func(w *world) { assign(w, "b", second) }, 2},
+		"that is large":                       {func(w *world) { assign(w, "b", 5*second) }, 3},
+		"though the last copy has a smaller":  {func(w *world) { assign(w, "b", 5*second); assign(w, "c", second) }, 3},
+		"though that copy has a smaller now":  {func(w *world) { assign(w, "b", 5*second); assign(w, "b", second) }, 3},
+		"or for the largest that is probable": {func(*world) {}, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, map[string]func(*world){"": func(w *world) {
+				w.start()
+				test.assigned(w)
+				after(12 * second)
+				w.ObserveReader(w.register("r"))
+				after(3*second + time.Millisecond)
+				for n := time.Duration(1); ; n++ {
+					w.member.mu.Lock()
+					left := w.member.leases[types.NamespacedName{Namespace: "pods", Name: "r"}] != nil
+					w.member.mu.Unlock()
+					if left != (n < test.goes) {
+						w.t.Fatalf("%d s after the start it is left: %v, want it to go after %d s", n*round, left, test.goes*round)
+					}
+					if !left {
+						break
+					}
+					after(rollEvery)
+				}
+				w.stop()
+			}})
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package publish
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A request whose answer does not certainly say that nothing was done may have been carried out, or still be: a read
+// goes before the next write. An API server that gave up waiting for its etcd, or a gateway for it, is such an answer.
+func TestWhatLeavesOpenWhetherAWriteWasDone(t *testing.T) {
+	status := func(code int) error {
+		return apierrors.NewGenericServerResponse(code, "put", leases, "leasecast", "upstream request timeout", 0, true)
+	}
+	for name, test := range map[string]struct {
+		err  error
+		open bool
+	}{
+		"the API server gave up waiting, 504":   {apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0), true},
+		"a gateway gave up waiting, 504":        {status(http.StatusGatewayTimeout), true},
+		"a gateway lost the connection, 502":    {status(http.StatusBadGateway), true},
+		"the API server timed out within, 500":  {apierrors.NewServerTimeout(leases, "update", 0), true},
+		"an internal error, 500":                {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), true},
+		"the API server is shutting down, 503":  {apierrors.NewServiceUnavailable("shutting down"), true},
+		"nothing was heard in time":             {errTimeout, true},
+		"the connection broke":                  {io.ErrUnexpectedEOF, true},
+		"the hub has no right to it, 403":       {errForbidden, false},
+		"its credentials have expired, 401":     {apierrors.NewUnauthorized("expired"), false},
+		"the API server finds it invalid, 422":  {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "leasecast", nil), false},
+		"the API server cannot read it, 400":    {apierrors.NewBadRequest("no"), false},
+		"the API server does not serve it, 405": {apierrors.NewMethodNotSupported(leases, "update"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s")
+			if test.open {
+				r.failed(test.err, pauseSilent).at(6).next("read")
+			} else {
+				r.failed(test.err, pauseRefused).at(6).next("update east 20 stamp 6s for 15s promise 21s")
+			}
+		})
+	}
+}

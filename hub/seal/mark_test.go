@@ -1,0 +1,173 @@
+package seal_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+var (
+	own    = seal.Mark("9b2d", "leasecast-system")
+	beside = seal.Mark("9b2d", "platform")
+	moved  = seal.Mark("77aa", "platform")
+)
+
+func marked(mark string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.HubAnnotation, mark)
+	}
+}
+
+func TestNeighbour(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mark, namespace string
+		neighbour       bool
+	}{
+		"this installation":                            {own, "", false},
+		"another one on this management cluster":       {beside, "platform", true},
+		"one on another management cluster":            {moved, "", false},
+		"one of the same namespace on another":         {seal.Mark("77aa", "leasecast-system"), "", false},
+		"nobody":                                       {"", "", false},
+		"a mark without a namespace":                   {"9b2d", "", false},
+		"a cluster whose UID begins like that of this": {seal.Mark("9b2d0", "platform"), "", false},
+		"a namespace that begins like that of this":    {own + "-2", "leasecast-system-2", true},
+		"a namespace that this one's begins with":      {"9b2d/leasecast", "leasecast", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace, ok := seal.Neighbour(own, tc.mark)
+			if ok != tc.neighbour || ok && namespace != tc.namespace {
+				t.Errorf("%t, in %q", ok, namespace)
+			}
+		})
+	}
+}
+
+func TestServe(t *testing.T) {
+	other := func(o *corev1.Secret) { o.Data["key"] = []byte("another for tests, with 32 bytes") }
+	serves := func(t *testing.T, s *server, store *seal.Store, mark string) seal.Seal {
+		t.Helper()
+		got, err := store.Serve(t.Context(), fleet, mark, false)
+		if now := s.secret(); err != nil || !bytes.Equal(got.Key, now.Data["key"]) || seal.MarkOf(now) != mark {
+			t.Fatalf("the mark is %q, %v, or another key", seal.MarkOf(now), err)
+		}
+		return got
+	}
+	for name, test := range map[string]func(*testing.T){
+		"makes a Secret with the mark where there is none": func(t *testing.T) {
+			s := newServer(t)
+			serves(t, s, s.store(), own)
+		},
+		"puts the mark on what is there, and leaves the rest": func(t *testing.T) {
+			s := newServer(t, theSecret(func(o *corev1.Secret) { o.Annotations = map[string]string{"team": "platform"} }))
+			if got := serves(t, s, s.store(), own); got.Largest != 15*second || s.secret().Annotations["team"] != "platform" {
+				t.Errorf("D %v, annotations %v", got.Largest, s.secret().Annotations)
+			}
+		},
+		"writes nothing where the mark stands": func(t *testing.T) {
+			s := newServer(t, theSecret(marked(own)))
+			if serves(t, s, s.store(), own); s.writes > 0 {
+				t.Errorf("%d writes", s.writes)
+			}
+		},
+		"replaces the mark of another management cluster": func(t *testing.T) {
+			s := newServer(t, theSecret(marked(moved)))
+			serves(t, s, s.store(), own)
+		},
+		"leaves a fleet to the neighbour that has it": func(t *testing.T) {
+			s := newServer(t, theSecret(marked(beside)))
+			_, err := s.store().Serve(t.Context(), fleet, own, false)
+			if !errors.Is(err, seal.ErrServed) || !strings.Contains(err.Error(), "in namespace platform") || s.writes > 0 {
+				t.Errorf("%v, %d writes", err, s.writes)
+			}
+		},
+		"leaves a fleet to the neighbour also if it knew the seal before": func(t *testing.T) {
+			s := newServer(t, theSecret(marked(own)))
+			store := s.store()
+			serves(t, s, store, own)
+			s.edit(marked(beside))
+			if _, err := store.Serve(t.Context(), fleet, own, false); !errors.Is(err, seal.ErrServed) {
+				t.Error(err)
+			}
+		},
+		"of two neighbours at once one gets the fleet": func(t *testing.T) {
+			for name, objects := range map[string][]*corev1.Secret{"no Secret": nil, "a Secret without a mark": {theSecret()}} {
+				s := newServer(t)
+				for _, o := range objects {
+					if err := s.Create(s.context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s.hears(func(verb string) error {
+					if verb != "get" {
+						s.hears(nil)
+						serves(t, s, s.store(), beside) // between the other's read and its write
+					}
+					return nil
+				})
+				store := s.store()
+				if _, err := store.Serve(t.Context(), fleet, own, false); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+				if _, err := store.Serve(t.Context(), fleet, own, false); !errors.Is(err, seal.ErrServed) {
+					t.Errorf("%s, again: %v", name, err)
+				}
+			}
+		},
+		"finds the key that a move has brought in the meantime": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.raises(store, 60*second)
+			s.edit(other, put("largest-lease-duration-seconds", "20"))
+			if got := serves(t, s, store, own); got.Largest != 20*second {
+				t.Errorf("D %v", got.Largest)
+			}
+			if now := s.loads(store); now.Largest != 20*second {
+				t.Errorf("then D %v, or the old key", now.Largest)
+			}
+		},
+		"makes a deleted Secret again, from what is in use": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			first := s.loads(store)
+			s.remove()
+			if got := serves(t, s, store, own); !bytes.Equal(got.Key, first.Key) || got.Largest != first.Largest {
+				t.Errorf("D %v, or another key", got.Largest)
+			}
+			s.remembers("15")
+		},
+		"makes a Secret no more that went with the fleet to another hub": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			first := s.loads(store)
+			s.remove()
+			before := s.writes
+			got, err := store.Serve(t.Context(), fleet, own, true)
+			if err != nil || !bytes.Equal(got.Key, first.Key) || s.writes > before {
+				t.Errorf("%v, %d writes, or another key", err, s.writes-before)
+			}
+		},
+		"makes one where the fleet is moving here without": func(t *testing.T) {
+			s := newServer(t)
+			if _, err := s.store().Serve(t.Context(), fleet, own, true); err != nil || seal.MarkOf(s.secret()) != own {
+				t.Error(err)
+			}
+		},
+		"marks no Secret that cannot be used": func(t *testing.T) {
+			s := newServer(t, theSecret(drop("key")))
+			_, err := s.store().Serve(t.Context(), fleet, own, false)
+			if !errors.Is(err, seal.ErrBroken) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") || s.writes > 0 {
+				t.Errorf("%v, %d writes", err, s.writes)
+			}
+		},
+	} {
+		t.Run(name, test)
+	}
+}

@@ -1,0 +1,42 @@
+package member_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Who is told that it leads may act at once. So nobody is told while there is no registration that stands: not before the
+// first one, and not when it has run out, however fresh the copies are that come in meanwhile.
+func TestNobodyIsPromotedWithoutARegistration(t *testing.T) {
+	const tick = recheck / 2
+	for name, f := range map[string]fate{
+		"nobody answers": silent, "the connection breaks": dropped, "the answer is lost": unanswered, "it is forbidden": forbidden,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, heard := newRegistered(t), &calls{}
+				defer r.Listen(heard.listener())()
+				renewed := func(d time.Duration) {
+					for range d / tick {
+						r.say(ns, us, 7)
+						pass(tick)
+					}
+				}
+				r.meet(f)
+				defer r.start(t)()
+				renewed(lasts)
+				heard.expect(t, "not registered yet")
+				r.meet(stored)
+				renewed(confirm)
+				heard.expect(t, "registered", ns+" promoted in 7")
+				r.meet(f)
+				renewed(2 * lasts)
+				heard.expect(t, "not confirmed any more", ns+" demoted")
+				r.meet(stored)
+				renewed(confirm)
+				heard.expect(t, "registered anew", ns+" promoted in 7")
+			})
+		})
+	}
+}
