@@ -48,7 +48,7 @@ demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand 
 	$(RUN) ./e2e/demo
 
 .PHONY: up
-up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running; kubeconfigs in out/
+up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what ends is restarted; kubeconfigs in out/
 	$(RUN) ./e2e/demo up
 
 .PHONY: down
@@ -106,11 +106,12 @@ lint: $(GOLANGCI_LINT) ## Check style, import rules and the ban on wall clocks
 unit: k8s $(KUSTOMIZE) ## Run the tests beside the code, some on real API servers, with the race detector
 	packages=$$(go list ./...) && go test -race $$(echo "$$packages" | grep -Ev '/e2e(/|$$)')
 
-# Three packages at a time: each starts a fleet of its own and mostly waits. Compiling first keeps that off their clocks.
+# Three packages at a time: each starts a fleet of its own and mostly waits. The one that takes longest starts first.
+# Compiling before that keeps it off their clocks.
 .PHONY: integration
 integration: k8s capi build $(KUSTOMIZE) ## Run the tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
-	go test -race -count=1 -timeout 15m -p 3 ./e2e/...
+	go test -race -count=1 -timeout 15m -p 3 ./e2e/integration ./e2e/...
 
 # The race detector makes seeds ten times as dear: step unit runs a few hundred with it, this one the many.
 SEEDS := 10000
@@ -143,7 +144,7 @@ ASLEEP := 60s
 
 .PHONY: pair
 pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a replica ASLEEP, every step of a handover
-	go test -v -count=1 -timeout 2h ./e2e/pair -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
+	go test -v -count=1 -timeout 2h ./e2e/hubfailover -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
 
 N := 10
 

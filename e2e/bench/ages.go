@@ -6,7 +6,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // ages follows how old the leaders' copies in one member become before they are renewed, as a reader there sees it.
@@ -26,22 +26,22 @@ type standing struct {
 
 func newAges(limit time.Duration) *ages { return &ages{limit: limit, last: map[string]standing{}} }
 
-// take takes in what was seen since the last call.
-func (a *ages) take(seen []drill.Sighting[*coordinationv1.Lease]) {
+// add adds the sightings since the last call.
+func (a *ages) add(seen []harness.Sighting[*coordinationv1.Lease]) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)
 		if s.Gone || !c.LeadsHere() {
 			a.end(c.Namespace)
 			continue
 		}
-		a.renewed(c.Namespace, standing{drill.BootOf(c.Renewed, s.At), c.Epoch}, s.At.Boot)
+		a.renewed(c.Namespace, standing{harness.BootOf(c.Renewed, s.At), c.Epoch}, s.At.Boot)
 	}
 }
 
 // stampGrain is more than the error of a stamp that is put on the boot clock, and less than any interval between two.
 const stampGrain = 10 * time.Millisecond
 
-// renewed takes in a copy that a watch showed at an instant.
+// renewed adds a sighting at an instant of a Lease that names its member.
 func (a *ages) renewed(namespace string, now standing, at time.Duration) {
 	before, known := a.last[namespace]
 	if known && before.epoch != now.epoch {
@@ -61,7 +61,7 @@ func (a *ages) renewed(namespace string, now standing, at time.Duration) {
 	}
 }
 
-// end takes in that a term is over.
+// end counts the end of a term.
 func (a *ages) end(namespace string) {
 	if _, known := a.last[namespace]; known {
 		delete(a.last, namespace)
@@ -69,7 +69,7 @@ func (a *ages) end(namespace string) {
 	}
 }
 
-// finish counts what was not renewed before the end.
+// finish counts the Leases that were not renewed before the end.
 func (a *ages) finish(at time.Duration) {
 	for _, s := range a.last {
 		if at-s.stamped > a.limit {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 func TestDelays(t *testing.T) {
@@ -111,9 +113,7 @@ func TestProcessFiguresAreReadFromProc(t *testing.T) {
 func TestFiguresStandBesideTheirTargets(t *testing.T) {
 	f := figures{readerNs: 63.24, readerAllocs: 0, overFloorMax: 0.61}
 	chosen, err := choose([]string{"failover"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var got []string
 	for line := range strings.Lines(f.table(chosen)) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
@@ -130,17 +130,11 @@ func TestFiguresStandBesideTheirTargets(t *testing.T) {
 	}
 
 	file := filepath.Join(t.TempDir(), "out", "bench.json")
-	if err := f.write(file, chosen); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, f.write(file, chosen))
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var written map[string]any
-	if err := json.Unmarshal(raw, &written); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal(raw, &written))
 	wantWritten := map[string]any{readerNs: 63.24, readerAllocs: 0.0, overFloorMedian: nil, overFloorMax: 0.61}
 	if diff := cmp.Diff(wantWritten, written); diff != "" {
 		t.Errorf("file (-want +got):\n%s", diff)

@@ -9,7 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -24,9 +25,9 @@ const (
 // measureBlackHole watches the renewals in three members while the link to the fourth is dead without a word. The
 // profile is the fast one, so that many renewals come in a short time.
 func measureBlackHole(ctx context.Context, b *bench) (err error) {
-	o := drill.Options{Timings: drill.Fast}
+	o := harness.Options{Timings: harness.Fast}
 	for i, name := range []string{"east", "west", "south", "north"} {
-		m := drill.Member{Name: name, Priority: 100 - i}
+		m := harness.Member{Name: name, Priority: 100 - i}
 		for n := range ledEach {
 			m.Namespaces = append(m.Namespaces, fmt.Sprintf("%s-%d", name, n))
 		}
@@ -40,7 +41,7 @@ func measureBlackHole(ctx context.Context, b *bench) (err error) {
 	if err := awaitLed(ctx, d, ledEach*len(o.Members)); err != nil {
 		return err
 	}
-	watches := map[string]*drill.Watch[*coordinationv1.Lease]{}
+	watches := map[string]*harness.Watch[*coordinationv1.Lease]{}
 	for _, m := range o.Members[1:] {
 		w, err := d.WatchCopies(ctx, m.Name)
 		if err != nil {
@@ -50,20 +51,20 @@ func measureBlackHole(ctx context.Context, b *bench) (err error) {
 		watches[m.Name] = w
 	}
 	b.say("every member leads; watching the renewals in west, south and north without a fault")
-	if err := pass(ctx, 2*d.Timings.Renew); err != nil { // the first renewals of a term come early
+	if err := process.Pass(ctx, 2*d.Timings.Renew); err != nil { // the first renewals of a term come early
 		return err
 	}
-	without := drill.Now().Boot
-	if err := pass(ctx, blackHoleWindow); err != nil {
+	without := harness.Now().Boot
+	if err := process.Pass(ctx, blackHoleWindow); err != nil {
 		return err
 	}
-	with := drill.Now().Boot
+	with := harness.Now().Boot
 	d.Fleet.Member("east").Proxy().BlackHole()
 	b.say("the link to east is dead")
-	if err := pass(ctx, blackHoleWindow); err != nil {
+	if err := process.Pass(ctx, blackHoleWindow); err != nil {
 		return err
 	}
-	end := drill.Now().Boot
+	end := harness.Now().Boot
 	if err := d.Check(); err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func measureBlackHole(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-func allDelays(watches map[string]*drill.Watch[*coordinationv1.Lease], r, from, to time.Duration) []time.Duration {
+func allDelays(watches map[string]*harness.Watch[*coordinationv1.Lease], r, from, to time.Duration) []time.Duration {
 	var all []time.Duration
 	for _, w := range watches {
 		for _, copies := range renewals(w.Seen()) {
@@ -91,7 +92,7 @@ func allDelays(watches map[string]*drill.Watch[*coordinationv1.Lease], r, from, 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // awaitLed returns when this many namespaces have a leader, with every copy in place.
-func awaitLed(ctx context.Context, d *drill.Drill, want int) error {
+func awaitLed(ctx context.Context, d *harness.Drill, want int) error {
 	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(ctx context.Context) error {
 		records := &v1alpha1.NamespaceLeaderList{}
 		if err := d.HubClient().List(ctx, records); err != nil {

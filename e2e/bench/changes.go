@@ -1,19 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/lines"
 )
 
-// change is what a candidate or a reader learns of itself in one namespace.
+// change is a change of what a candidate or reader may do in one namespace.
 type change struct {
 	Namespace string `json:"namespace"`
 	// Leads: from this instant on it may act. Otherwise somebody else may, or nobody.
@@ -32,7 +29,7 @@ type changeWriter struct {
 // tell reads the clock and writes. A change that cannot be written is missing in the figures' samples,
 // which fails the measurement.
 func (w *changeWriter) tell(namespace string, leads bool) {
-	line, err := json.Marshal(change{namespace, leads, drill.Now().Boot})
+	line, err := json.Marshal(change{namespace, leads, harness.Now().Boot})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -52,33 +49,16 @@ func (w *changeWriter) failure() error {
 // readChanges reads what a process has written so far, in order. A last line that is still being written, or that
 // will never be finished because the process was killed, is left out.
 func readChanges(path string) ([]change, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	changes, err := parseChanges(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return changes, nil
-}
-
-func parseChanges(text []byte) ([]change, error) {
 	var changes []change
-	for {
-		line, rest, whole := bytes.Cut(text, []byte{'\n'})
-		if !whole {
-			return changes, nil
-		}
+	err := lines.Follow(path).News(func(line []byte) error {
 		var c change
 		if err := json.Unmarshal(line, &c); err != nil {
-			return nil, fmt.Errorf("line %d: %w", len(changes)+1, err)
+			return err
 		}
-		changes, text = append(changes, c), rest
-	}
+		changes = append(changes, c)
+		return nil
+	})
+	return changes, err
 }
 
 // latest is the last change in each namespace.

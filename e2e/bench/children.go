@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -35,7 +36,7 @@ const (
 	peerRetry    = 2 * time.Second
 )
 
-// child is what a process is told on its command line.
+// child is the command line of a child process.
 type child struct {
 	kubeconfig, identity, lease, namespaces, changes string
 }
@@ -83,9 +84,9 @@ func runChild(ctx context.Context, args []string) (err error) {
 	return elect(ctx, config, c, w)
 }
 
-// read follows the copies of one member, all of them by one watch, and tells when this cluster may act.
+// read follows the Leases of one member by one watch, and writes when this cluster may act.
 func read(ctx context.Context, config *rest.Config, w *changeWriter) error {
-	m, err := member.New(config, member.Options{MaxClockSkew: drill.Default.Skew})
+	m, err := member.New(config, member.Options{MaxClockSkew: harness.Default.Skew})
 	if err != nil {
 		return err
 	}
@@ -114,8 +115,8 @@ func elect(ctx context.Context, config *rest.Config, c child, w *changeWriter) e
 			LockConfig: resourcelock.ResourceLockConfig{Identity: c.identity},
 		}
 		all.Go(func() {
-			if pass(ctx, rand.N(peerRetry)) == nil {
-				failed[i] = stand(ctx, lock, namespace, w)
+			if process.Pass(ctx, rand.N(peerRetry)) == nil {
+				failed[i] = campaign(ctx, lock, namespace, w)
 			}
 		})
 	}
@@ -123,8 +124,8 @@ func elect(ctx context.Context, config *rest.Config, c child, w *changeWriter) e
 	return errors.Join(failed...)
 }
 
-// stand stands for election until ctx ends. Who loses leadership stands again.
-func stand(ctx context.Context, lock resourcelock.Interface, namespace string, w *changeWriter) error {
+// campaign takes part in the election until ctx ends. A candidate that loses leadership takes part again.
+func campaign(ctx context.Context, lock resourcelock.Interface, namespace string, w *changeWriter) error {
 	for ctx.Err() == nil {
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: lock, Name: namespace,

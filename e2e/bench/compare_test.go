@@ -15,8 +15,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 func TestOnlyRequestsOfTheComparedCountAndOnlyThoseOfTheWindow(t *testing.T) {
@@ -58,7 +58,7 @@ func TestOnlyRequestsOfTheComparedCountAndOnlyThoseOfTheWindow(t *testing.T) {
 func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	var out bytes.Buffer
 	w := &changeWriter{out: &out}
-	before := drill.Now().Boot
+	before := harness.Now().Boot
 	w.tell("shop", true)
 	w.tell("ledger", false)
 	whole := out.String()
@@ -66,13 +66,9 @@ func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	if got, err := readChanges(file); err != nil || len(got) != 0 {
 		t.Errorf("before the first change: %v, %v", got, err)
 	}
-	if err := os.WriteFile(file, []byte(whole+whole[:20]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, []byte(whole+whole[:20]), 0o600))
 	got, err := readChanges(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	want := []change{{Namespace: "shop", Leads: true}, {Namespace: "ledger"}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(change{}, "At")); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
@@ -80,7 +76,8 @@ func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	if len(got) > 0 && got[0].At < before {
 		t.Errorf("told at %s, before it was, at %s", got[0].At, before)
 	}
-	if _, err := parseChanges([]byte("nonsense\n")); err == nil {
+	harness.Must(t, os.WriteFile(file, []byte("nonsense\n"), 0o600))
+	if _, err := readChanges(file); err == nil {
 		t.Error("what is no change is taken for one")
 	}
 	if w := (&changeWriter{out: failing{}}); w.failure() != nil {
@@ -170,24 +167,22 @@ func TestAgesOfCopiesBeforeTheirRenewal(t *testing.T) {
 
 func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 	wall := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
-	sight := func(holder string, stamped, seen time.Duration, gone bool) drill.Sighting[*coordinationv1.Lease] {
+	sight := func(holder string, stamped, seen time.Duration, gone bool) harness.Sighting[*coordinationv1.Lease] {
 		t.Helper()
 		object := &coordinationv1.Lease{}
 		c := lease.Copy{
 			Term:      lease.Term{Holder: holder, Epoch: 7, Acquired: wall, Renewed: wall.Add(stamped), Duration: 15 * time.Second},
 			Namespace: "shop", Name: "leasecast", Cluster: "east.prod", ClusterUID: "uid", Hub: "hub",
 		}
-		if err := wire.Write(lease.Key{}, c, object); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, wire.Write(lease.Key{}, c, object))
 		at := lease.Reading{Wall: wall.Add(seen), Boot: time.Hour + seen}
-		return drill.Sighting[*coordinationv1.Lease]{At: at, Object: object, Gone: gone}
+		return harness.Sighting[*coordinationv1.Lease]{At: at, Object: object, Gone: gone}
 	}
-	leads := []drill.Sighting[*coordinationv1.Lease]{
+	leads := []harness.Sighting[*coordinationv1.Lease]{
 		sight("east.prod", 0, time.Second, false), sight("east.prod", 5*time.Second, 6*time.Second, false),
 	}
 	for name, c := range map[string]struct {
-		then   drill.Sighting[*coordinationv1.Lease]
+		then   harness.Sighting[*coordinationv1.Lease]
 		missed int
 	}{
 		"a renewal":           {sight("east.prod", 10*time.Second, 10*time.Second, false), 0},
@@ -196,9 +191,9 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAges(10 * time.Second)
-			a.take(leads[:1])
-			a.take(leads[1:])
-			a.take([]drill.Sighting[*coordinationv1.Lease]{c.then})
+			a.add(leads[:1])
+			a.add(leads[1:])
+			a.add([]harness.Sighting[*coordinationv1.Lease]{c.then})
 			if len(a.all) == 0 || a.all[0] != 6*time.Second || a.missed != c.missed {
 				t.Errorf("ages %v, %d missed; want 6s first, %d missed", a.all, a.missed, c.missed)
 			}
@@ -208,9 +203,7 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 
 func TestFiguresOfBothSidesGiveTheRatio(t *testing.T) {
 	both, err := choose([]string{peerName, oursName})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if keys := keysOf(both); keys[len(keys)-1] != requestsRatio {
 		t.Errorf("the last of %v is not the ratio", keys)
 	}
@@ -247,6 +240,6 @@ func TestCommandLine(t *testing.T) {
 	}
 	want := child{kubeconfig: "k", identity: "i", lease: "l", namespaces: "a,b", changes: "c"}
 	if got, err := parseChild(want.args(candidateArg)); err != nil || got != want {
-		t.Errorf("a child is told %+v, %v; want %+v", got, err, want)
+		t.Errorf("a child gets %+v, %v; want %+v", got, err, want)
 	}
 }

@@ -6,18 +6,18 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // renewal is a copy of a leader, when it was seen and when it was stamped, on the boot clock.
 type renewal struct{ seen, stamped time.Duration }
 
 // renewals sorts the sightings in one member by namespace. Only copies that name the member are renewed.
-func renewals(seen []drill.Sighting[*coordinationv1.Lease]) map[string][]renewal {
+func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renewal {
 	all := map[string][]renewal{}
 	for _, s := range seen {
 		if c, _ := wire.Read(s.Object); !s.Gone && c.LeadsHere() {
-			all[c.Namespace] = append(all[c.Namespace], renewal{s.At.Boot, drill.BootOf(c.Renewed, s.At)})
+			all[c.Namespace] = append(all[c.Namespace], renewal{s.At.Boot, harness.BootOf(c.Renewed, s.At)})
 		}
 	}
 	return all

@@ -9,7 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -22,43 +23,43 @@ const (
 // fault breaks the leader in one of two ways.
 type fault struct {
 	name         string
-	strike, heal func(*drill.Drill, string) error
+	strike, heal func(*harness.Drill, string) error
 }
 
 var faults = []fault{
 	{
 		"API server paused",
-		func(d *drill.Drill, leader string) error { return d.Fleet.Member(leader).Pause() },
-		func(d *drill.Drill, leader string) error { return d.Fleet.Member(leader).Resume() },
+		func(d *harness.Drill, leader string) error { return d.Fleet.Member(leader).Pause() },
+		func(d *harness.Drill, leader string) error { return d.Fleet.Member(leader).Resume() },
 	},
 	{
 		"link dead",
-		func(d *drill.Drill, leader string) error { d.Fleet.Member(leader).Proxy().BlackHole(); return nil },
-		func(d *drill.Drill, leader string) error { d.Fleet.Member(leader).Proxy().Heal(); return nil },
+		func(d *harness.Drill, leader string) error { d.Fleet.Member(leader).Proxy().BlackHole(); return nil },
+		func(d *harness.Drill, leader string) error { d.Fleet.Member(leader).Proxy().Heal(); return nil },
 	},
 }
 
 // measureFailover breaks the leader again and again, in both ways and at all points between two renewals, and compares
 // the first act in the next leader with the floor.
 func measureFailover(ctx context.Context, b *bench) (err error) {
-	o := drill.Options{Timings: drill.Fast, ActEvery: 200 * time.Millisecond}
+	o := harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond}
 	names := []string{"east", "west", "south"}
 	for i, name := range names {
-		o.Members = append(o.Members, drill.Member{Name: name, Priority: 100 - i, Namespaces: []string{failoverIn}})
+		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{failoverIn}})
 	}
 	d, err := b.start(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
-	first, err := d.AwaitAct(ctx, failoverLimit, "the first leader acts", func(drill.Act) bool { return true })
+	first, err := d.AwaitAct(ctx, failoverLimit, "the first leader acts", func(harness.Act) bool { return true })
 	if err != nil {
 		return err
 	}
 	if err := measureReader(ctx, b, d, first.Cluster, failoverIn); err != nil {
 		return fmt.Errorf("the reader's check: %w", err)
 	}
-	watches := map[string]*drill.Watch[*coordinationv1.Lease]{}
+	watches := map[string]*harness.Watch[*coordinationv1.Lease]{}
 	for _, name := range names {
 		w, err := d.WatchCopies(ctx, name)
 		if err != nil {
@@ -88,7 +89,7 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	if breaches := drill.Breaches(drill.Judge(acts)); len(breaches) > 0 {
+	if breaches := harness.Breaches(harness.Judge(acts)); len(breaches) > 0 {
 		return fmt.Errorf("figures of a run with %d overlaps are worth nothing; the first: %s", len(breaches), breaches[0])
 	}
 	b.figures[overFloorMedian], b.figures[overFloorMax] = median(over).Seconds(), quantile(over, 1).Seconds()
@@ -96,7 +97,7 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 }
 
 // settle returns when every member may be chosen: also the one that was broken last.
-func settle(ctx context.Context, d *drill.Drill, names []string) error {
+func settle(ctx context.Context, d *harness.Drill, names []string) error {
 	for _, name := range names {
 		if err := d.AwaitEligible(ctx, recoverLimit, name, failoverIn); err != nil {
 			return err
@@ -113,19 +114,19 @@ type outcome struct {
 
 // failover breaks the leader a share of r after a renewal and heals it when another cluster has acted.
 func failover(
-	ctx context.Context, d *drill.Drill, f fault, leader string, copies *drill.Watch[*coordinationv1.Lease], share float64,
+	ctx context.Context, d *harness.Drill, f fault, leader string, copies *harness.Watch[*coordinationv1.Lease], share float64,
 ) (outcome, error) {
 	if err := awaitRenewal(ctx, copies); err != nil {
 		return outcome{}, err
 	}
-	if err := pass(ctx, time.Duration(share*float64(d.Timings.Renew))); err != nil {
+	if err := process.Pass(ctx, time.Duration(share*float64(d.Timings.Renew))); err != nil {
 		return outcome{}, err
 	}
-	at := drill.Now().Boot
+	at := harness.Now().Boot
 	if err := f.strike(d, leader); err != nil {
 		return outcome{}, err
 	}
-	next, err := d.AwaitAct(ctx, failoverLimit, "another cluster acts", func(a drill.Act) bool {
+	next, err := d.AwaitAct(ctx, failoverLimit, "another cluster acts", func(a harness.Act) bool {
 		return a.Cluster != leader && a.Begin > at
 	})
 	if err := errors.Join(err, f.heal(d, leader)); err != nil {
@@ -135,17 +136,17 @@ func failover(
 	if err := awaitReplaced(ctx, copies, leader); err != nil {
 		return outcome{}, err
 	}
-	stamp, ok := drill.LastStamp(copies.Seen(), failoverIn, at)
+	stamp, ok := harness.LastStamp(copies.Seen(), failoverIn, at)
 	if !ok {
 		return outcome{}, errors.New("no copy was seen that let the leader act")
 	}
-	return outcome{took: next.Begin - at, floor: drill.Floor(d.Timings, at, stamp, 0), to: next.Cluster}, nil
+	return outcome{took: next.Begin - at, floor: harness.Floor(d.Timings, at, stamp, 0), to: next.Cluster}, nil
 }
 
 // awaitRenewal returns when the leader's copy is renewed.
-func awaitRenewal(ctx context.Context, copies *drill.Watch[*coordinationv1.Lease]) error {
+func awaitRenewal(ctx context.Context, copies *harness.Watch[*coordinationv1.Lease]) error {
 	before := len(copies.Seen())
-	return drill.Await(ctx, recoverLimit, "the leader's copy is renewed", func(context.Context) error {
+	return harness.Await(ctx, recoverLimit, "the leader's copy is renewed", func(context.Context) error {
 		seen := copies.Seen()
 		if len(seen) == before {
 			return errors.New("no renewal")
@@ -158,8 +159,8 @@ func awaitRenewal(ctx context.Context, copies *drill.Watch[*coordinationv1.Lease
 }
 
 // awaitReplaced returns when the copy in the old leader names another.
-func awaitReplaced(ctx context.Context, copies *drill.Watch[*coordinationv1.Lease], leader string) error {
-	return drill.Await(ctx, recoverLimit, "the copy in "+leader+" names its successor", func(context.Context) error {
+func awaitReplaced(ctx context.Context, copies *harness.Watch[*coordinationv1.Lease], leader string) error {
+	return harness.Await(ctx, recoverLimit, "the copy in "+leader+" names its successor", func(context.Context) error {
 		seen := copies.Seen()
 		if c, _ := wire.Read(seen[len(seen)-1].Object); c.LeadsHere() {
 			return errors.New("it names itself")

@@ -1,14 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // The keys of out/bench.json.
@@ -48,10 +47,10 @@ var targets = map[string]float64{
 	cpuCores500: 0.5, rssMiB500: 190, renewalAgeP999: 10, missedRenewals: 0,
 }
 
-// figures are what was measured, by key.
+// figures are the measured values, by key.
 type figures map[string]float64
 
-// keysOf are the keys of what the measurements give, alone and together.
+// keysOf are the keys of the figures of the measurements, alone and together.
 func keysOf(chosen []measurement) []string {
 	var keys []string
 	names := map[string]bool{}
@@ -112,17 +111,7 @@ func (f figures) write(file string, chosen []measurement) error {
 			all[key] = &v
 		}
 	}
-	raw, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+	return harness.WriteReport(file, all)
 }
 
 // quantile returns the least of the values that is not exceeded by a share q of them. There must be some.

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -20,17 +21,17 @@ const (
 // measureHandover moves a namespace between two clusters again and again, whose readers say when they have
 // stopped, and measures for how long nobody acts.
 func measureHandover(ctx context.Context, b *bench) (err error) {
-	o := drill.Options{Timings: drill.Default, ActEvery: handoverActs, Register: true}
+	o := harness.Options{Timings: harness.Default, ActEvery: handoverActs, Register: true}
 	names := []string{"east", "west", "south"}
 	for i, name := range names {
-		o.Members = append(o.Members, drill.Member{Name: name, Priority: 100 - i, Namespaces: []string{handoverIn}})
+		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{handoverIn}})
 	}
 	d, err := b.start(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
-	first, err := d.AwaitAct(ctx, handoverLimit, "the first leader acts", func(drill.Act) bool { return true })
+	first, err := d.AwaitAct(ctx, handoverLimit, "the first leader acts", func(harness.Act) bool { return true })
 	if err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func measureHandover(ctx context.Context, b *bench) (err error) {
 		}
 		leader = next
 		// Handovers come at all points between two renewals.
-		if err := pass(ctx, time.Duration(i%10)*d.Timings.Renew/10+200*time.Millisecond); err != nil {
+		if err := process.Pass(ctx, time.Duration(i%10)*d.Timings.Renew/10+200*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -59,26 +60,26 @@ func measureHandover(ctx context.Context, b *bench) (err error) {
 }
 
 // handOver raises a cluster above all others, and returns when it acts.
-func handOver(ctx context.Context, d *drill.Drill, to string, priority int) error {
+func handOver(ctx context.Context, d *harness.Drill, to string, priority int) error {
 	if err := d.AwaitEligible(ctx, recoverLimit, to, handoverIn); err != nil {
 		return err
 	}
-	at := drill.Now().Boot
+	at := harness.Now().Boot
 	if err := d.SetPriority(ctx, to, priority); err != nil {
 		return err
 	}
-	_, err := d.AwaitAct(ctx, handoverLimit, to+" acts", func(a drill.Act) bool { return a.Cluster == to && a.Begin > at })
+	_, err := d.AwaitAct(ctx, handoverLimit, to+" acts", func(a harness.Act) bool { return a.Cluster == to && a.Begin > at })
 	return err
 }
 
 // gapsOf are the times in which nobody acted, from one leader to the next.
-func gapsOf(d *drill.Drill) (gaps []time.Duration, err error) {
+func gapsOf(d *harness.Drill) (gaps []time.Duration, err error) {
 	acts, err := d.Acts()
 	if err != nil {
 		return nil, err
 	}
-	verdicts := drill.Judge(acts)
-	if breaches := drill.Breaches(verdicts); len(breaches) > 0 {
+	verdicts := harness.Judge(acts)
+	if breaches := harness.Breaches(verdicts); len(breaches) > 0 {
 		return nil, fmt.Errorf("figures of a run with %d overlaps are worth nothing; the first: %s", len(breaches), breaches[0])
 	}
 	for _, v := range verdicts {

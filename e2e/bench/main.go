@@ -18,18 +18,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -49,7 +43,7 @@ type measurement struct {
 	longer func(sizes) time.Duration
 }
 
-// sizes are what a measurement is made with. The figures and their targets are those of the defaults.
+// sizes are the sizes of a measurement. The figures and their targets are those of the defaults.
 type sizes struct {
 	compared, faults int // namespaces and faults of peer and ours
 	scaled           int // namespaces of scale
@@ -114,25 +108,12 @@ type bench struct {
 }
 
 func main() {
+	const name = "bench"
 	if args := os.Args[1:]; len(args) > 0 && (args[0] == candidateArg || args[0] == readerArg) {
-		exit(func(ctx context.Context) error { return runChild(ctx, args) })
+		harness.Run(name, func(ctx context.Context) error { return runChild(ctx, args) })
 	}
-	// The libraries' complaints about servers that we break on purpose help nobody.
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	exit(func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
-}
-
-// exit runs the program until it is done or interrupted, and ends the process.
-func exit(program func(context.Context) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := program(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	harness.Quiet()
+	harness.Run(name, func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 // parse reads the command line.
@@ -224,7 +205,7 @@ func choose(names []string) ([]measurement, error) {
 }
 
 // start puts a fleet on stage in an empty folder.
-func (b *bench) start(ctx context.Context, o drill.Options) (*drill.Drill, error) {
+func (b *bench) start(ctx context.Context, o harness.Options) (*harness.Drill, error) {
 	dir, err := b.emptyDir()
 	if err != nil {
 		return nil, err
@@ -232,7 +213,7 @@ func (b *bench) start(ctx context.Context, o drill.Options) (*drill.Drill, error
 	o.Dir, o.Progress = dir, b.say
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	return drill.Start(ctx, o)
+	return harness.Start(ctx, o)
 }
 
 // dir is the folder of a measurement's logs.
@@ -252,17 +233,4 @@ func (b *bench) emptyDir() (string, error) {
 // say reports progress.
 func (b *bench) say(text string) {
 	fmt.Printf("%6.1f s  %-9s  %s\n", time.Since(b.began).Seconds(), b.phase, text)
-}
-
-// pass returns when d has passed, or early with an error when ctx ends. Measuring takes time; there is no
-// condition to await.
-func pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -9,22 +9,23 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // Our side of the comparison: the same clusters and namespaces, the same duration of a lease. The fault is the
 // same too, but takes away more here, because more of it runs in the clusters: the API server of the cluster that leads
-// is stopped where it stands, so that the hub gets no answer and no refusal, and the reader in that cluster is killed.
+// is paused, so that the hub gets no answer and no refusal, and the reader in that cluster is killed.
 // A namespace has its next leader at the instant at which the reader in another cluster may act.
 
-// readerRules are what the member library needs for one watch of everything.
+// readerRules are the rights that the member library needs to watch all namespaces.
 var readerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}},
 }
 
 // readers are our side.
 type readers struct {
-	drill       *drill.Drill
+	drill       *harness.Drill
 	namespaces  []string
 	kubeconfigs map[string]string // by cluster, as what follows
 	running     map[string]*party
@@ -34,9 +35,9 @@ type readers struct {
 // measureOurs counts what hub and readers ask of all API servers together, and takes away the leader again and again.
 func measureOurs(ctx context.Context, b *bench) (err error) {
 	r := &readers{namespaces: b.sizes.teams(b.sizes.compared), kubeconfigs: map[string]string{}, running: map[string]*party{}}
-	o := drill.Options{Timings: drill.Default, AuditReads: true}
+	o := harness.Options{Timings: harness.Default, AuditReads: true}
 	for i, cluster := range clusters {
-		o.Members = append(o.Members, drill.Member{Name: cluster, Priority: 100 - i, Namespaces: r.namespaces})
+		o.Members = append(o.Members, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: r.namespaces})
 	}
 	if r.drill, err = b.start(ctx, o); err != nil {
 		return err
@@ -52,7 +53,7 @@ func measureOurs(ctx context.Context, b *bench) (err error) {
 		}
 	}
 	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", len(r.namespaces), 2*o.Timings.Duration))
-	if err := pass(ctx, 2*o.Timings.Duration); err != nil {
+	if err := process.Pass(ctx, 2*o.Timings.Duration); err != nil {
 		return err
 	}
 	if b.figures[oursRequests], err = countRequests(ctx, b, r.drill.Fleet.Servers()); err != nil {
@@ -114,7 +115,7 @@ func (r *readers) round(ctx context.Context, b *bench, round int, leader string)
 		}
 	}
 	lost := r.drill.Fleet.Member(leader)
-	fault := drill.Now().Boot
+	fault := harness.Now().Boot
 	if err := errors.Join(lost.Pause(), r.running[leader].Kill()); err != nil {
 		return nil, "", err
 	}

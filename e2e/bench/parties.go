@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -48,7 +48,7 @@ func (p *party) awaitRole(ctx context.Context, namespaces []string, leads bool) 
 	if leads {
 		what = p.Name() + " leads everywhere"
 	}
-	return drill.Await(ctx, leadLimit, what, func(context.Context) error {
+	return harness.Await(ctx, leadLimit, what, func(context.Context) error {
 		if err := p.Check(); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func shorten(names []string) string {
 // awaitSuccession returns how long after the fault each namespace had a leader among the survivors.
 func awaitSuccession(ctx context.Context, survivors []*party, namespaces []string, fault time.Duration) ([]time.Duration, error) {
 	var took []time.Duration
-	err := drill.Await(ctx, failoverLimit, "every namespace has another leader", func(context.Context) error {
+	err := harness.Await(ctx, failoverLimit, "every namespace has another leader", func(context.Context) error {
 		var all []change
 		for _, p := range survivors {
 			if err := p.Check(); err != nil {

@@ -14,19 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // What people do today: one API server in the middle, a Lease there for every namespace, and in each cluster a process
 // with a candidate for each of them. It is compared with Leasecast under the same fault: the cluster that leads
-// everywhere is gone from one instant to the next, and nobody is told. Of the peer that takes away the candidate
+// everywhere is gone from one instant to the next, and nobody learns of it. Of the peer that takes away the candidate
 // process only, which is all of it that runs in that cluster.
 
 // clusters take part on either side. The first one leads first.
 var clusters = []string{"east", "west", "south"}
 
-// candidateRules are what the elector needs.
+// candidateRules are the rights that the elector needs.
 var candidateRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 }
@@ -133,7 +133,7 @@ func (e electorate) round(ctx context.Context, b *bench, s *fleet.Server, round 
 	if err := parties[0].awaitRole(ctx, e.namespaces, true); err != nil {
 		return nil, fmt.Errorf("before the fault: %w", err)
 	}
-	fault := drill.Now().Boot
+	fault := harness.Now().Boot
 	if err := parties[0].Kill(); err != nil {
 		return nil, err
 	}

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// usage is what a process took.
+// usage is the use of processor and memory by a process.
 type usage struct {
 	cores  float64 // of processor time, on average
 	rssMiB float64 // of memory, the most of all samples
@@ -25,9 +26,9 @@ func sample(ctx context.Context, pid int, d time.Duration) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	begin := drill.Now().Boot
-	for now := begin; now-begin < d; now = drill.Now().Boot {
-		if err := pass(ctx, sampleEvery); err != nil {
+	begin := harness.Now().Boot
+	for now := begin; now-begin < d; now = harness.Now().Boot {
+		if err := process.Pass(ctx, sampleEvery); err != nil {
 			return u, err
 		}
 		rss, err := rss(pid)
@@ -40,7 +41,7 @@ func sample(ctx context.Context, pid int, d time.Duration) (usage, error) {
 	if err != nil {
 		return u, err
 	}
-	u.cores = (end - cpu).Seconds() / (drill.Now().Boot - begin).Seconds()
+	u.cores = (end - cpu).Seconds() / (harness.Now().Boot - begin).Seconds()
 	return u, nil
 }
 

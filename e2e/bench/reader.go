@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -19,7 +19,7 @@ const readerRuns = 5
 
 // measureReader measures "do I lead?" of a Member that watches a real API server and holds a term that the hub renews in
 // the meantime.
-func measureReader(ctx context.Context, b *bench, d *drill.Drill, cluster, namespace string) (err error) {
+func measureReader(ctx context.Context, b *bench, d *harness.Drill, cluster, namespace string) (err error) {
 	m, err := member.New(d.Fleet.Member(cluster).AdminConfig(), member.Options{
 		Namespaces: []string{namespace}, MaxClockSkew: d.Timings.Skew,
 	})
@@ -31,7 +31,7 @@ func measureReader(ctx context.Context, b *bench, d *drill.Drill, cluster, names
 	var ended error
 	stopped.Go(func() { ended = m.Start(running) })
 	defer func() { stop(); stopped.Wait(); err = errors.Join(err, ended) }()
-	if err := drill.Await(ctx, time.Minute, cluster+" leads by the member library", func(context.Context) error {
+	if err := harness.Await(ctx, time.Minute, cluster+" leads by the member library", func(context.Context) error {
 		if _, ok := m.Term(namespace); !ok {
 			return errors.New("it does not")
 		}

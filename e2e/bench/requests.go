@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -21,14 +22,14 @@ const (
 	answered = time.Second
 )
 
-// countRequests counts what was asked of all servers together in a while in which nothing happens: every request,
-// reads and watches too, whatever the answer was. What the API servers ask themselves does not count, nor
+// countRequests counts the requests to all servers together in a time in which nothing happens: reads and watches
+// too, whatever the answer was. What the API servers ask themselves does not count, nor
 // their controller managers, nor this program.
 func countRequests(ctx context.Context, b *bench, servers []*fleet.Server) (perSecond float64, err error) {
 	b.say(fmt.Sprintf("counting requests for %s", requestsWindow))
 	from := time.Now()
 	to := from.Add(requestsWindow)
-	if err := pass(ctx, requestsWindow+answered); err != nil {
+	if err := process.Pass(ctx, requestsWindow+answered); err != nil {
 		return 0, err
 	}
 	var all []fleet.Request

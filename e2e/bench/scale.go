@@ -8,7 +8,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // tellEvery is the time between two words on the progress.
@@ -17,9 +18,9 @@ const tellEvery = time.Minute
 // measureScale has one hub lead many namespaces for a long while: what that takes, and whether any renewal is late.
 func measureScale(ctx context.Context, b *bench) (err error) {
 	namespaces := b.sizes.teams(b.sizes.scaled)
-	o := drill.Options{Timings: drill.Default}
+	o := harness.Options{Timings: harness.Default}
 	for i, cluster := range clusters {
-		o.Members = append(o.Members, drill.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
+		o.Members = append(o.Members, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
 	}
 	d, err := b.start(ctx, o)
 	if err != nil {
@@ -30,10 +31,10 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", len(namespaces), 2*o.Timings.Duration))
-	if err := pass(ctx, 2*o.Timings.Duration); err != nil {
+	if err := process.Pass(ctx, 2*o.Timings.Duration); err != nil {
 		return err
 	}
-	s := &scale{drill: d, followed: map[string]*ages{}, watches: map[string]*drill.Watch[*coordinationv1.Lease]{}}
+	s := &scale{drill: d, followed: map[string]*ages{}, watches: map[string]*harness.Watch[*coordinationv1.Lease]{}}
 	defer s.stop()
 	for _, cluster := range clusters {
 		if s.watches[cluster], err = d.WatchCopies(ctx, cluster); err != nil {
@@ -61,8 +62,8 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 
 // scale follows the renewals in each member.
 type scale struct {
-	drill    *drill.Drill
-	watches  map[string]*drill.Watch[*coordinationv1.Lease]
+	drill    *harness.Drill
+	watches  map[string]*harness.Watch[*coordinationv1.Lease]
 	followed map[string]*ages
 }
 
@@ -74,7 +75,7 @@ func (s *scale) stop() {
 	}
 }
 
-// watch follows for as long as the sizes say, and tells from time to time.
+// watch follows the renewals for the time of the sizes, and reports progress.
 func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
 	var u usage
 	for left := b.sizes.scaleFor; left > 0; left -= tellEvery {
@@ -86,12 +87,12 @@ func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
 		u.cores += now.cores * part.Seconds() / b.sizes.scaleFor.Seconds()
 		u.rssMiB = max(u.rssMiB, now.rssMiB)
 		for cluster, w := range s.watches {
-			s.followed[cluster].take(w.Take())
+			s.followed[cluster].add(w.Take())
 		}
 		all, missed := s.sum()
 		b.say(fmt.Sprintf("%s to go: the hub takes %.3f cores and %.0f MiB; %d renewals, %d missed", left-part, now.cores, now.rssMiB, len(all), missed))
 	}
-	end := drill.Now().Boot
+	end := harness.Now().Boot
 	for _, a := range s.followed {
 		a.finish(end)
 	}

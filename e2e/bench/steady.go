@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -16,15 +17,15 @@ const (
 	sampleEvery   = time.Second
 )
 
-// measureSteady counts the writes of a minute in which nothing happens, and what the hub process takes for it.
+// measureSteady counts the writes of a minute in which nothing happens, and measures the hub process meanwhile.
 func measureSteady(ctx context.Context, b *bench) (err error) {
 	var namespaces []string
 	for i := range ledNamespaces {
 		namespaces = append(namespaces, fmt.Sprintf("team-%03d", i))
 	}
-	d, err := b.start(ctx, drill.Options{
-		Timings: drill.Default,
-		Members: []drill.Member{
+	d, err := b.start(ctx, harness.Options{
+		Timings: harness.Default,
+		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: namespaces},
 			{Name: "west", Priority: 50, Namespaces: namespaces},
 			{Name: "south", Priority: 10, Namespaces: namespaces},
@@ -38,7 +39,7 @@ func measureSteady(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", ledNamespaces, 2*d.Timings.Duration))
-	if err := pass(ctx, 2*d.Timings.Duration); err != nil {
+	if err := process.Pass(ctx, 2*d.Timings.Duration); err != nil {
 		return err
 	}
 	counter, err := newWriteCounter(ctx, d)

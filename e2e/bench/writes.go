@@ -19,15 +19,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // writeCounter counts the hub's writes at every API server: all writes that the server itself counted, less those
 // of Leases which the hub does not publish. These are the hub's own election and the API server's
 // announcement of itself, and a watch counts them. Whatever else writes would count as the hub's; in this fleet nothing does.
 type writeCounter struct {
-	drill  *drill.Drill
-	leases map[string]*drill.Watch[*coordinationv1.Lease] // by server
+	drill  *harness.Drill
+	leases map[string]*harness.Watch[*coordinationv1.Lease] // by server
 }
 
 // writeCount is the count of one server at an instant.
@@ -40,14 +41,14 @@ func (c writeCount) rateSince(o writeCount) float64 {
 	return (c.writes - o.writes) / (c.at - o.at).Seconds()
 }
 
-func newWriteCounter(ctx context.Context, d *drill.Drill) (*writeCounter, error) {
-	c := &writeCounter{drill: d, leases: map[string]*drill.Watch[*coordinationv1.Lease]{}}
+func newWriteCounter(ctx context.Context, d *harness.Drill) (*writeCounter, error) {
+	c := &writeCounter{drill: d, leases: map[string]*harness.Watch[*coordinationv1.Lease]{}}
 	for _, s := range d.Fleet.Servers() {
 		admin := d.HubClient()
 		if s != d.Fleet.Hub() {
 			admin = d.MemberClient(s.Name())
 		}
-		w, err := drill.Observe(ctx, admin, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, unpublished)
+		w, err := harness.Observe(ctx, admin, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, unpublished)
 		if err != nil {
 			c.stop()
 			return nil, fmt.Errorf("leases of %s: %w", s.Name(), err)
@@ -82,17 +83,17 @@ func (c *writeCounter) count(ctx context.Context) (map[string]writeCount, error)
 		if err != nil {
 			return nil, fmt.Errorf("client of %s: %w", s.Name(), err)
 		}
-		err = drill.Await(ctx, countLimit, "writes at "+s.Name()+" are counted", func(ctx context.Context) error {
+		err = harness.Await(ctx, countLimit, "writes at "+s.Name()+" are counted", func(ctx context.Context) error {
 			before := len(c.leases[s.Name()].Seen())
-			if err := pass(ctx, quiet); err != nil {
+			if err := process.Pass(ctx, quiet); err != nil {
 				return err
 			}
-			at := drill.Now().Boot
+			at := harness.Now().Boot
 			metrics, err := admin.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 			if err != nil {
 				return err
 			}
-			if err := pass(ctx, quiet); err != nil {
+			if err := process.Pass(ctx, quiet); err != nil {
 				return err
 			}
 			others := len(c.leases[s.Name()].Seen())

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -20,7 +20,7 @@ var hubReplicas = []string{"hub-1", "hub-2"}
 
 // cast are the members. Each namespace exists in two or in all three, so that the loss of a cluster moves some and leaves
 // others alone, and there is no cluster that leads nothing.
-var cast = []drill.Member{
+var cast = []harness.Member{
 	{Name: "east", Priority: 100, Namespaces: []string{"shop", "bank", "mint", "post", "stock"}},
 	{Name: "west", Priority: 50, Namespaces: []string{"shop", "bank", "mail", "mint", "news"}},
 	{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail", "news", "post", "stock"}},
@@ -35,7 +35,7 @@ func memberNames() []string {
 }
 
 func namespacesOf(member string) []string {
-	i := slices.IndexFunc(cast, func(m drill.Member) bool { return m.Name == member })
+	i := slices.IndexFunc(cast, func(m harness.Member) bool { return m.Name == member })
 	return cast[i].Namespaces
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/chaos/history"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // seeds have 19 of the 22 kinds of faults between them.
@@ -25,17 +25,13 @@ var visible = []Kind{
 // TestChaos plays a few schedules on real processes, and then shows that the drill can fail.
 func TestChaos(t *testing.T) {
 	st, err := start(t.Context(), t.TempDir(), func(line string) { t.Log(line) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := st.close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := st.settle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, st.settle(t.Context()))
 	changes := 0
 	for _, seed := range seeds {
 		s := Generate(seed)
@@ -65,15 +61,13 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 	const namespace = "shop"
 	leader := st.leader(namespace)
 	broken, err := st.startReader(leader, leader+"-broken", "-ignore-deadline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := broken.Kill(); err != nil {
 			t.Error(err)
 		}
 	})
-	err = drill.Await(t.Context(), time.Minute, "the broken reader acts", func(context.Context) error {
+	err = harness.Await(t.Context(), time.Minute, "the broken reader acts", func(context.Context) error {
 		for _, w := range st.store.Writes() {
 			if w.Namespace == namespace && strings.HasPrefix(w.Value, leader+"-broken/") {
 				return nil
@@ -81,15 +75,11 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 		}
 		return errors.New("it has not written")
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	o, err := st.play(t.Context(), Schedule{Faults: []Fault{{Kind: LinkBlackHole, Target: leader, Namespace: namespace, For: 6 * time.Second}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.ContainsFunc(o.Overlaps, func(b drill.Breach) bool {
-		return b.Rule == drill.TwoAtOnce && b.Later.Namespace == namespace && (b.Earlier.Cluster == leader) != (b.Later.Cluster == leader)
+	harness.Must(t, err)
+	if !slices.ContainsFunc(o.Overlaps, func(b harness.Breach) bool {
+		return b.Rule == harness.TwoAtOnce && b.Later.Namespace == namespace && (b.Earlier.Cluster == leader) != (b.Later.Cluster == leader)
 	}) {
 		t.Errorf("a reader of %s that ignores its deadlines was not noticed: %q", leader, o.verdict())
 	}
@@ -118,16 +108,12 @@ func noticesABrokenReader(t *testing.T, st *stage) {
 func drawn(t *testing.T, o *Outcome) {
 	t.Helper()
 	file, err := writeTimeline(t.TempDir(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	page := string(raw)
 	for _, want := range []string{
-		`class="overlap"`, `class="permit"`, `class="act"`, `class="fault link"`, `class="elected shade0"`, "failed", string(drill.TwoAtOnce),
+		`class="overlap"`, `class="permit"`, `class="act"`, `class="fault link"`, `class="elected shade0"`, "failed", string(harness.TwoAtOnce),
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the timeline lacks %s", want)
@@ -139,8 +125,6 @@ func drawn(t *testing.T, o *Outcome) {
 		}
 	}
 	if keep := os.Getenv("CHAOS_KEEP"); keep != "" {
-		if err := os.WriteFile(keep, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(keep, raw, 0o644))
 	}
 }

@@ -9,16 +9,16 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// permits are the spans in which readers were told that they may act: from the moment at which a reader had its
-// answer to the deadline that the answer implied. Both ends are on the safe side: at any instant of such a span the
-// reader may act for certain, so that two that overlap are wrong, however long a process slept and wherever.
+// permits are the spans in which readers may act. A span begins when a reader has the answer, and ends at the deadline in
+// the answer. So the reader may certainly act at any instant of its span, and two spans that overlap are wrong, however
+// long and wherever a process was paused.
 //
-// An answer that was over before it had arrived proves nothing and is left out.
-func permits(calls map[string][]history.Call) []drill.Act {
-	var spans []drill.Act
+// An answer whose deadline had passed when it arrived proves nothing and is left out.
+func permits(calls map[string][]history.Call) []harness.Act {
+	var spans []harness.Act
 	for _, member := range slices.Sorted(maps.Keys(calls)) {
 		for _, c := range calls[member] {
 			if c.Right == nil {
@@ -26,19 +26,19 @@ func permits(calls map[string][]history.Call) []drill.Act {
 			}
 			end := c.Right.Asked + c.Right.Left
 			if end >= c.Right.Told {
-				spans = append(spans, drill.Act{Cluster: member, Namespace: c.Namespace, Epoch: c.Epoch, Begin: c.Right.Told, End: end, What: "permit"})
+				spans = append(spans, harness.Act{Cluster: member, Namespace: c.Namespace, Epoch: c.Epoch, Begin: c.Right.Told, End: end, What: "permit"})
 			}
 		}
 	}
 	return join(spans)
 }
 
-// join makes one span of those of one term in one cluster that touch, as those of a term that is renewed in time do.
-func join(spans []drill.Act) []drill.Act {
-	slices.SortStableFunc(spans, func(a, b drill.Act) int {
+// join joins the spans of one term in one cluster that touch. The spans of a term that is renewed in time do.
+func join(spans []harness.Act) []harness.Act {
+	slices.SortStableFunc(spans, func(a, b harness.Act) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Begin, b.Begin))
 	})
-	var joined []drill.Act
+	var joined []harness.Act
 	for _, s := range spans {
 		if n := len(joined); n > 0 {
 			last := &joined[n-1]
@@ -52,9 +52,9 @@ func join(spans []drill.Act) []drill.Act {
 	return joined
 }
 
-// margin is how long, at least, nobody was permitted between one leader's last deadline and the next one's first
-// answer. ok is false if nothing changed.
-func margin(verdicts []drill.Verdict) (least time.Duration, ok bool) {
+// margin is the least time between a leader's last deadline and its successor's first answer. ok is false if the leader
+// never changed.
+func margin(verdicts []harness.Verdict) (least time.Duration, ok bool) {
 	for _, v := range verdicts {
 		for _, c := range v.Changes {
 			if !ok || c.Gap() < least {
@@ -65,7 +65,7 @@ func margin(verdicts []drill.Verdict) (least time.Duration, ok bool) {
 	return least, ok
 }
 
-// stale are the writes of a term that came after one of a later term, taken or not.
+// stale are the writes of a term after a write of a later term, accepted or not.
 func stale(writes []register.Write) []register.Write {
 	highest := map[string]int64{}
 	var late []register.Write
@@ -85,13 +85,13 @@ func writer(w register.Write) string {
 }
 
 const (
-	// recently is how old the last act of a reader may be that acts in a namespace.
+	// recently is the greatest age of the last act of a reader that still acts in a namespace.
 	recently = 4 * actEvery
-	// onWaking is how soon after waking a write is one that the pause delayed.
+	// onWaking is how soon after a pause a write counts as delayed by the pause.
 	onWaking = time.Second
 )
 
-// termsAt tells, by namespace, in which epoch the readers of a member acted when one of them fell asleep.
+// termsAt returns, by namespace, the epoch in which the readers of a member acted when one of them was paused.
 func termsAt(writes []register.Write, member string, asleep time.Duration) map[string]int64 {
 	at := map[string]int64{}
 	for _, w := range writes {
@@ -105,8 +105,8 @@ func termsAt(writes []register.Write, member string, asleep time.Duration) map[s
 	return at
 }
 
-// sleptThrough counts the terms in which a member's reader acted when it fell asleep, and those of them that had a
-// successor who acted before it woke.
+// sleptThrough counts the terms in which a member's reader acted when it was paused, and those of them whose successor
+// acted before it resumed.
 func sleptThrough(writes []register.Write, member string, asleep, woke time.Duration) (led, lost int) {
 	at := termsAt(writes, member, asleep)
 	return len(at), len(succeeded(writes, at, woke))
@@ -123,12 +123,12 @@ func succeeded(writes []register.Write, at map[string]int64, before time.Duratio
 	return lost
 }
 
-// Slept is what came of readers that were stopped while they led and woke after a successor had acted.
+// Slept counts what readers did that were paused while they led and resumed after a successor had acted.
 type Slept struct {
 	// Pauses counts pairs of a pause and a namespace.
 	Pauses int
-	// Unfenced are those of them after which the plain register took a write of the term that was over, Fenced those after
-	// which the fenced one did.
+	// Unfenced are the pauses after which the plain register accepted a write of the term that was over, Fenced those
+	// after which the fenced one did.
 	Unfenced, Fenced int
 }
 
@@ -180,7 +180,7 @@ func worstGap(writes []register.Write) (worst time.Duration, namespace string) {
 	return worst, namespace
 }
 
-// recovery is how long after the instant the last namespace had a leader that acts. stuck names those that had none.
+// recovery is the time from the instant until every namespace has a leader that acts. stuck names those without one.
 func recovery(writes []register.Write, over time.Duration) (last time.Duration, stuck []string) {
 	first := map[string]time.Duration{}
 	for _, w := range writes {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const ms = time.Millisecond
@@ -26,7 +26,7 @@ func yes(asked, told, left time.Duration, epoch int64) history.Call {
 func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 	for name, test := range map[string]struct {
 		east, west []history.Call
-		want       []drill.Rule
+		want       []harness.Rule
 	}{
 		"the next one comes after the last deadline": {
 			east: []history.Call{yes(1000*ms, 1001*ms, 3000*ms, 5)},
@@ -35,7 +35,7 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 		"the next one comes before the last deadline, and the first never acts again": {
 			east: []history.Call{yes(1000*ms, 1001*ms, 3000*ms, 5)},
 			west: []history.Call{yes(3900*ms, 3901*ms, 3000*ms, 6)},
-			want: []drill.Rule{drill.TwoAtOnce},
+			want: []harness.Rule{harness.TwoAtOnce},
 		},
 		"a reader was stopped on its way from the question to the answer, longer than the term": {
 			east: []history.Call{yes(1000*ms, 9000*ms, 3000*ms, 5)},
@@ -52,17 +52,17 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 		"an old term is permitted anew when the next one is over": {
 			east: []history.Call{yes(1000*ms, 1001*ms, 100*ms, 5), yes(3000*ms, 3001*ms, 100*ms, 5)},
 			west: []history.Call{yes(2000*ms, 2001*ms, 100*ms, 6)},
-			want: []drill.Rule{drill.AfterSuccessor},
+			want: []harness.Rule{harness.AfterSuccessor},
 		},
 		"a term that is renewed in time is one span, and one that comes into it is one breach": {
 			east: []history.Call{yes(1000*ms, 1001*ms, 100*ms, 5), yes(1050*ms, 1051*ms, 100*ms, 5), yes(1100*ms, 1101*ms, 100*ms, 5)},
 			west: []history.Call{yes(1180*ms, 1181*ms, 100*ms, 6), yes(1230*ms, 1231*ms, 100*ms, 6)},
-			want: []drill.Rule{drill.TwoAtOnce},
+			want: []harness.Rule{harness.TwoAtOnce},
 		},
 		"one epoch is given to two": {
 			east: []history.Call{yes(1000*ms, 1001*ms, 100*ms, 5)},
 			west: []history.Call{yes(2000*ms, 2001*ms, 100*ms, 5)},
-			want: []drill.Rule{drill.OneEpochTwice},
+			want: []harness.Rule{harness.OneEpochTwice},
 		},
 		"reads need no right": {
 			east: []history.Call{yes(1000*ms, 1001*ms, 3000*ms, 5)},
@@ -70,8 +70,8 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got []drill.Rule
-			for _, b := range drill.Breaches(drill.Judge(permits(map[string][]history.Call{"east": test.east, "west": test.west}))) {
+			var got []harness.Rule
+			for _, b := range harness.Breaches(harness.Judge(permits(map[string][]history.Call{"east": test.east, "west": test.west}))) {
 				got = append(got, b.Rule)
 			}
 			if !slices.Equal(got, test.want) {
@@ -82,7 +82,7 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 }
 
 func TestMarginIsTheLeastTimeBetweenADeadlineAndASuccessor(t *testing.T) {
-	verdicts := drill.Judge(permits(map[string][]history.Call{
+	verdicts := harness.Judge(permits(map[string][]history.Call{
 		"east": {yes(1000*ms, 1001*ms, 3000*ms, 5), yes(20000*ms, 20001*ms, 3000*ms, 7)},
 		"west": {yes(4250*ms, 4260*ms, 3000*ms, 6)},
 	}))

@@ -62,10 +62,10 @@ var model = porcupine.Model{
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v -> %+v", in, out) },
 }
 
-// operations turns calls into histories of one register each. What has no known result may take effect at any later
-// time, or never; a read that has none says nothing. So it is with calls that began before the histories do: they may
-// have taken effect before that, on a register of which nothing is known. Calls that follow each other more closely than
-// the clock can be read count as concurrent.
+// operations turns calls into histories of one register each. A call without a known result may take effect at any later
+// time, or never. A read without a result is left out. A call that began before the histories may have taken effect
+// before them, on a register whose value is not known. Calls that are closer together than two clock readings may differ
+// count as concurrent.
 func operations(calls map[string][]history.Call, since time.Duration) map[string][]porcupine.Operation {
 	all := map[string][]porcupine.Operation{}
 	for client, member := range slices.Sorted(maps.Keys(calls)) {
@@ -90,9 +90,9 @@ func operations(calls map[string][]history.Call, since time.Duration) map[string
 }
 
 // linearizable checks the history of each register. wrong says, for each of the namespaces for which no order explains it, or
-// none was found in time, what stands at the end of its shortest beginning that is wrong. The histories begin at since:
-// what had returned before that is not among the calls. They end at an instant before they were collected: of what came
-// later, one reader may have told already and another not yet.
+// none was found in time, the last call of its shortest wrong beginning. The histories begin at since:
+// calls that returned before it are left out. They end at an instant before they were collected, because the files of
+// the readers are read one after the other.
 func linearizable(calls map[string][]history.Call, since, end time.Duration) (checked int, wrong []string) {
 	all := operations(calls, since)
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {
@@ -103,7 +103,7 @@ func linearizable(calls map[string][]history.Call, since, end time.Duration) (ch
 	return len(all), wrong
 }
 
-// explain tells the last calls of the shortest beginning of a history that is not linearizable.
+// explain describes the last calls of the shortest beginning of a history that is not linearizable.
 func explain(ops []porcupine.Operation) string {
 	const told = 6
 	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
@@ -138,8 +138,8 @@ func until(ops []porcupine.Operation, instant int64) []porcupine.Operation {
 	return known
 }
 
-// clockError is how far, at least, a reader's clock was off: by how much the instant at which the store saw a write lies outside
-// of the call, as the reader dates it. Evidence is worth nothing when that is much.
+// clockError is the least error of a reader's clock: by how much the store saw a write outside of the call, as the reader
+// dates it. A large error makes the evidence worthless.
 func clockError(calls map[string][]history.Call, writes []register.Write) (worst time.Duration, member string) {
 	seen := map[string]time.Duration{}
 	for _, w := range writes {

@@ -6,14 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const outDir = "out"
@@ -30,16 +26,8 @@ func main() {
 	flag.Uint64Var(&f.seed, "seed", 1, "the first seed")
 	flag.BoolVar(&f.timelines, "timelines", false, "write a timeline of every schedule, not only of those that fail; alone, a schedule always has one")
 	flag.Parse()
-	// The libraries' complaints about servers that we break on purpose help nobody.
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := play(ctx, f)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		os.Exit(1)
-	}
+	harness.Quiet()
+	harness.Run("chaos", func(ctx context.Context) error { return play(ctx, f) })
 }
 
 // play plays the schedules and reports. It goes on after one that fails, and ends early when the stage is broken.

@@ -13,25 +13,26 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
-	// floor is how long a namespace may be without a leader once all faults have ended, by the protocol: a new tenure of the
-	// hub after h, and what the one before may have sent until then.
+	// floor is how long the protocol may leave a namespace without a leader after the last fault. A hub is elected after
+	// h, and then waits for all that its predecessor may have sent until then.
 	floor = 6*time.Second + 3*time.Second + 250*time.Millisecond
-	// slack is what comes on top: a replica of the hub that has lost its tenure ends, another starts, client-go's elector looks
-	// every 1 to 2.2 seconds, dead connections are found out, on a machine of two cores that does other things too.
+	// slack is what a busy machine of two cores adds. A replica that has lost the election exits, and another one starts.
+	// client-go's elector looks every 1 to 2.2 seconds. Dead connections must be detected.
 	slack = 10 * time.Second
-	// healing bounds the wait until the hub says of every cluster that it may be chosen: no namespace waits for that.
+	// healing bounds the wait until every cluster is eligible again. No namespace waits for that.
 	healing = 90 * time.Second
 	// playLimit bounds a schedule.
 	playLimit = 5 * time.Minute
-	// overlap is how far the evidence of a schedule reaches back before it: longer than a permit.
+	// overlap is how much of the time before a schedule its evidence includes. It is longer than a permit.
 	overlap = 4 * time.Second
 )
 
-// Outcome is what came of a schedule.
+// Outcome is the result of a schedule.
 type Outcome struct {
 	Seed uint64
 	// Began, Over and Ended are boot readings: of the beginning, of the end of the last fault, and of the evidence.
@@ -39,8 +40,8 @@ type Outcome struct {
 	Faults             []*Applied
 	// Acts counts the writes of readers.
 	Acts int
-	// Overlaps are pairs of permits that must not be.
-	Overlaps []drill.Breach
+	// Overlaps are pairs of permits that break a rule.
+	Overlaps []harness.Breach
 	// Changes counts how often the leader of a namespace changed.
 	Changes int
 	// Margin is the least time between a leader's last deadline and its successor's first permit; 0 without a change.
@@ -48,18 +49,18 @@ type Outcome struct {
 	// Gap is the longest time without an act in a namespace.
 	Gap          time.Duration
 	GapNamespace string
-	// Recovery is how long after the last fault the last namespace had a leader that acts.
+	// Recovery is the time from the end of the last fault until every namespace has a leader that acts.
 	Recovery time.Duration
-	// Stuck says which namespaces had none, or what else did not come to rest.
+	// Stuck lists the namespaces that had none, and what else did not recover.
 	Stuck []string
-	// Registers counts the histories that were checked, Unordered tells of those that no order explains.
+	// Registers counts the histories that were checked. Unordered describes those that are not linearizable.
 	Registers int
 	Unordered []string
 	Slept     Slept
-	// Unsound says why the evidence cannot be trusted, if so.
+	// Unsound is why the evidence cannot be trusted, empty if it can.
 	Unsound string
-	// StaleUnfenced counts the writes of a term that came after one of a later term; StaleFenced those which the fenced
-	// register took.
+	// StaleUnfenced counts the writes of a term after a write of a later term. StaleFenced counts those that the fenced
+	// register accepted.
 	StaleUnfenced, StaleFenced int
 	// HubExits counts replicas of the hub that ended by themselves.
 	HubExits int
@@ -71,7 +72,7 @@ type Outcome struct {
 type evidence struct {
 	calls   map[string][]history.Call
 	writes  []register.Write
-	permits []drill.Act
+	permits []harness.Act
 	elected []election
 }
 
@@ -81,16 +82,16 @@ type election struct {
 	holder string
 }
 
-// Failed says whether anything was seen that must not be.
+// Failed reports whether anything broke a rule.
 func (o *Outcome) Failed() bool {
 	return len(o.Overlaps) > 0 || len(o.Stuck) > 0 || o.Unsound != "" || len(o.Unordered) > 0 || o.StaleFenced > 0
 }
 
-// play plays a schedule and judges it. An error means that it cannot be judged, and that the stage is broken.
+// play plays a schedule and judges it. After an error the schedule cannot be judged, and the stage is broken.
 func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
 	defer cancel()
-	o := &Outcome{Seed: s.Seed, Began: drill.Now().Boot}
+	o := &Outcome{Seed: s.Seed, Began: harness.Now().Boot}
 	exits := st.hubExits()
 	o.Faults = make([]*Applied, len(s.Faults))
 	all, faultCtx := errgroup.WithContext(ctx)
@@ -106,7 +107,7 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	if err := all.Wait(); err != nil {
 		return o, err
 	}
-	o.Over = drill.Now().Boot
+	o.Over = harness.Now().Boot
 	if err := st.recover(ctx, o); err != nil {
 		return o, err
 	}
@@ -115,7 +116,7 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 }
 
 func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) error {
-	if err := pass(ctx, began+a.At-drill.Now().Boot); err != nil {
+	if err := process.Pass(ctx, began+a.At-harness.Now().Boot); err != nil {
 		return err
 	}
 	if a.Target == Leader {
@@ -126,9 +127,9 @@ func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied)
 		return err
 	}
 	defer unlock()
-	a.Began = drill.Now().Boot
+	a.Began = harness.Now().Boot
 	err = st.apply(ctx, a)
-	a.Ended = drill.Now().Boot
+	a.Ended = harness.Now().Boot
 	return err
 }
 
@@ -142,9 +143,9 @@ func (st *stage) leader(namespace string) string {
 	return homes(namespace)[0]
 }
 
-// recover waits until all is well again, and notes what does not become so in time.
+// recover waits until all is well again, and notes what is not well in time.
 func (st *stage) recover(ctx context.Context, o *Outcome) error {
-	err := drill.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
+	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
 		if err := st.check(); err != nil {
 			return err
 		}
@@ -157,18 +158,18 @@ func (st *stage) recover(ctx context.Context, o *Outcome) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	err = drill.Await(ctx, healing, "all is well", st.well)
+	err = harness.Await(ctx, healing, "all is well", st.well)
 	if ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
 		o.Stuck = append(o.Stuck, err.Error())
 	}
-	// What a reader that has just woken does late is part of the evidence.
-	return pass(ctx, onWaking)
+	// The late writes of a reader that was just resumed are part of the evidence.
+	return process.Pass(ctx, onWaking)
 }
 
-// well returns nil if every cluster may be chosen, and every namespace is led.
+// well returns nil if every cluster is eligible and every namespace is led.
 func (st *stage) well(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -191,7 +192,7 @@ func (st *stage) well(ctx context.Context) error {
 
 // judge looks at the evidence.
 func (st *stage) judge(o *Outcome) (err error) {
-	o.Ended = drill.Now().Boot
+	o.Ended = harness.Now().Boot
 	since := o.Began - overlap
 	if o.evidence.calls, err = st.calls(since); err != nil {
 		return err
@@ -209,8 +210,8 @@ func (st *stage) judge(o *Outcome) (err error) {
 			o.Acts++
 		}
 	}
-	verdicts := drill.Judge(o.evidence.permits)
-	o.Overlaps = drill.Breaches(verdicts)
+	verdicts := harness.Judge(o.evidence.permits)
+	o.Overlaps = harness.Breaches(verdicts)
 	for _, v := range verdicts {
 		o.Changes += len(v.Changes)
 	}
@@ -236,7 +237,7 @@ func (st *stage) judge(o *Outcome) (err error) {
 func (st *stage) hubExits() int {
 	n := 0
 	for _, s := range st.hubs {
-		n += s.restarts()
+		n += s.Ends()
 	}
 	return n
 }

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // report is out/chaos.json.
@@ -30,11 +27,11 @@ type report struct {
 	Stuck        int     `json:"stuck"`
 	Registers    int     `json:"registersChecked"`
 	Linearizable int     `json:"registersLinearizable"`
-	// ReaderPauses counts pairs of a pause and a namespace: the reader acted there when it was stopped, and woke
+	// ReaderPauses counts pairs of a pause and a namespace. The reader acted there when it was paused, and resumed
 	// after a successor had acted.
 	ReaderPauses int `json:"readerPausesPastTheTerm"`
-	// The next two are of a thousand of these: after how many of them the plain register took a write of the term that was
-	// over, and after how many the fenced one did.
+	// The next two are per thousand of these pauses: how often the plain register accepted a write of the term that was
+	// over, and how often the fenced one did.
 	StaleUnfenced float64  `json:"staleUnfencedPerThousand"`
 	StaleFencedPT float64  `json:"staleFencedPerThousand"`
 	StaleWrites   int      `json:"staleUnfencedWrites"`
@@ -70,7 +67,7 @@ func newReport() *report { return &report{ByKind: map[Kind]tally{}, Failed: []st
 
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
-// add takes in an outcome. timeline is the file of its timeline, if there is one.
+// add counts an outcome. timeline is the file of its timeline, if there is one.
 func (r *report) add(o *Outcome, timeline string) {
 	r.Schedules++
 	entry := run{
@@ -113,10 +110,10 @@ func (r *report) add(o *Outcome, timeline string) {
 	r.Runs = append(r.Runs, entry)
 }
 
-// mostTold is how many overlaps of a schedule are told one by one.
+// mostTold is how many overlaps of a schedule the verdict lists.
 const mostTold = 20
 
-// verdict says what is wrong, a line each.
+// verdict lists what is wrong, a line each.
 func (o *Outcome) verdict() []string {
 	lines := []string{}
 	if o.Unsound != "" {
@@ -140,29 +137,17 @@ func (o *Outcome) verdict() []string {
 }
 
 // relative counts the times of a breach from an instant.
-func relative(b drill.Breach, began time.Duration) drill.Breach {
-	for _, a := range []*drill.Act{&b.Earlier, &b.Later} {
+func relative(b harness.Breach, began time.Duration) harness.Breach {
+	for _, a := range []*harness.Act{&b.Earlier, &b.Later} {
 		a.Begin -= began
 		a.End -= began
 	}
 	return b
 }
 
-func (r *report) write(file string) error {
-	raw, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}
+func (r *report) write(file string) error { return harness.WriteReport(file, r) }
 
-// summary is for the end of a run.
+// summary is the last output of a run.
 func (r *report) summary() string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }

@@ -11,7 +11,7 @@ import (
 // Kind is a kind of fault.
 type Kind string
 
-// The kinds of faults. What each does is said in kinds.go, beside what does it.
+// The kinds of faults. faults.go plays them.
 const (
 	HubPause        Kind = "hub-pause"
 	HubKill         Kind = "hub-kill"
@@ -47,7 +47,7 @@ const (
 	grid      = 100 * time.Millisecond
 )
 
-// Leader stands for a member that is known only when a schedule is played.
+// Leader is the target of a fault that hits whichever member leads when the schedule is played.
 const Leader = "leader"
 
 // Fault is one fault of a schedule.
@@ -58,14 +58,14 @@ type Fault struct {
 	Target string
 	// Namespace is for the kinds that hit one, and for Leader.
 	Namespace string
-	// At is when it begins, counted from the beginning of the schedule, and For how long it lasts; what it takes
-	// to start processes again comes on top.
+	// At is when it begins, counted from the beginning of the schedule, and For is how long it lasts. The restart of
+	// processes takes additional time.
 	At, For time.Duration
 	// Choice is for the kinds that come in variants: a delay, a field, a priority.
 	Choice int `json:",omitempty"`
 }
 
-// String tells the fault to a person.
+// String describes the fault.
 func (f Fault) String() string {
 	where := f.Target
 	if f.Namespace != "" {
@@ -74,25 +74,25 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%5.1f s  %-22s %-16s for %.1f s", f.At.Seconds(), f.Kind, where, f.For.Seconds())
 }
 
-// Schedule is what happens to a fleet.
+// Schedule is a list of faults for a fleet.
 type Schedule struct {
 	Seed   uint64
 	Faults []Fault
 }
 
-// recipe says how faults of one kind are drawn.
+// recipe defines how to draw faults of one kind.
 type recipe struct {
 	weight         int
 	least, longest time.Duration
-	// after is how long the processes take, more or less, to be back when the fault is over.
+	// after is roughly how long the processes take to be back after the fault.
 	after time.Duration
-	// hub says that it may hit the hub's server, too, or its replicas.
+	// hub: the fault may also hit the hub's server or replicas.
 	hub bool
 	// choices is how many variants there are.
 	choices int
 	// namespaced faults hit one namespace.
 	namespaced bool
-	// leading: it is about a member that leads.
+	// leading: the fault hits a member that leads.
 	leading bool
 }
 
@@ -132,7 +132,7 @@ func Generate(seed uint64) Schedule {
 	random := rand.New(rand.NewPCG(seed, 0xc4a05))
 	s := Schedule{Seed: seed}
 	want := fewest + random.IntN(most-fewest+1)
-	// Without a hub nothing moves: half of all schedules leave it alone, and the others do not hit it all the time.
+	// Without a hub no leader changes. So half of all schedules spare it, and the others do not hit it all the time.
 	hubLeft := mostOnHub * random.IntN(2)
 	for tries := 0; len(s.Faults) < want && tries < 20*most; tries++ {
 		f := draw(random)
@@ -192,8 +192,8 @@ func target(random *rand.Rand, kind Kind, r recipe) string {
 	return from[random.IntN(len(from))]
 }
 
-// locks are what a fault needs for itself while it lasts. They are also the rows of a timeline. A Leader that turns out
-// to be what another fault has is waited for.
+// locks name what a fault needs for itself while it lasts. They are also the rows of a timeline. A fault at Leader waits
+// if another fault has the member that leads.
 func (f Fault) locks() []string {
 	server, link, reader := f.Target+" server", f.Target+" link", f.Target+" reader"
 	switch f.Kind {
@@ -215,7 +215,7 @@ func (f Fault) locks() []string {
 	return []string{server}
 }
 
-// collide says whether two faults want the same thing at the same time.
+// collide reports whether two faults need the same lock at the same time.
 func collide(a, b Fault) bool {
 	if a.At > b.At {
 		a, b = b, a
@@ -235,7 +235,7 @@ func after(k Kind) time.Duration {
 	return 0
 }
 
-// String prints the schedule for a person.
+// String describes the schedule.
 func (s Schedule) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "seed %d: %d faults\n", s.Seed, len(s.Faults))

@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -31,7 +32,7 @@ func (st *stage) applyServer(ctx context.Context, a *Applied) error {
 	case EtcdKill:
 		err := errors.Join(killFor(ctx, s.KillEtcd, a.For), s.RestartEtcd(ctx))
 		a.saw(pids.Etcd != s.PIDs().Etcd, "process %d became %d", pids.Etcd, s.PIDs().Etcd)
-		return errors.Join(err, drill.Await(ctx, gonePatience, "the API server has found etcd again", func(ctx context.Context) error {
+		return errors.Join(err, harness.Await(ctx, gonePatience, "the API server has found etcd again", func(ctx context.Context) error {
 			_, err := version(ctx, st.client(a.Target))
 			return err
 		}))
@@ -47,15 +48,15 @@ func pauseFor(ctx context.Context, a *Applied, pid int, pause, resume func() err
 	if err := pause(); err != nil {
 		return err
 	}
-	a.saw(true, "process %d stood still", pid)
-	return errors.Join(pass(ctx, a.For), resume())
+	a.saw(true, "process %d was paused", pid)
+	return errors.Join(process.Pass(ctx, a.For), resume())
 }
 
 func killFor(ctx context.Context, kill func() error, d time.Duration) error {
 	if err := kill(); err != nil {
 		return err
 	}
-	return pass(ctx, d)
+	return process.Pass(ctx, d)
 }
 
 // goBack restores etcd, after a while, to what it holds now.
@@ -65,7 +66,7 @@ func (st *stage) goBack(ctx context.Context, a *Applied, s *fleet.Server) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, snapshot.Discard()) }()
-	if err := pass(ctx, a.For); err != nil {
+	if err := process.Pass(ctx, a.For); err != nil {
 		return err
 	}
 	var was uint64
@@ -91,7 +92,7 @@ func (st *stage) client(server string) client.Client {
 	return st.d.MemberClient(server)
 }
 
-// version asks etcd where its versions stand.
+// version asks etcd for its latest resourceVersion.
 func version(ctx context.Context, c client.Client) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -102,8 +103,8 @@ func version(ctx context.Context, c client.Client) (uint64, error) {
 	return strconv.ParseUint(list.ResourceVersion, 10, 64)
 }
 
-// halfOpen has the API server die behind a link that swallows the news, and come back: the hub's connections
-// stay open, into nothing.
+// halfOpen kills the API server behind a link that hides it, and restarts it. The hub's connections stay open and lead
+// nowhere.
 func halfOpen(ctx context.Context, a *Applied, s *fleet.Server) error {
 	s.Proxy().CutFromMember()
 	defer s.Proxy().Heal()
@@ -113,7 +114,7 @@ func halfOpen(ctx context.Context, a *Applied, s *fleet.Server) error {
 	}
 	after := s.Proxy().Stats().Connections
 	a.saw(after > 0, "the hub had %d connections before the end of the server, and thought that it had %d after it", before, after)
-	return errors.Join(pass(ctx, a.For), s.Restart(ctx))
+	return errors.Join(process.Pass(ctx, a.For), s.Restart(ctx))
 }
 
 // applyLink is for faults of the network between the hub and a server.
@@ -154,14 +155,14 @@ func (st *stage) applyLink(ctx context.Context, a *Applied) error {
 	return err
 }
 
-// leastKept is more than what connections send when nothing is asked for: pings and acknowledgements.
+// leastKept is more than what idle connections send: pings and acknowledgements.
 const leastKept = 300
 
-// letThroughLate keeps what the hub sends, loses all that comes after the first request, and lets that one
-// through at the end, when the term that it would have renewed is long over.
+// letThroughLate holds what the hub sends, and drops all that comes after the first request. At the end it lets that
+// request through, when the term that it would have renewed is long over.
 func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 	link.HoldToMember()
-	began := drill.Now().Boot
+	began := harness.Now().Boot
 	err := await(ctx, func(context.Context) error {
 		if link.Stats().KeptToMember < leastKept {
 			return errors.New("nothing is kept")
@@ -171,7 +172,7 @@ func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 	link.CutToMember()
 	kept := link.Stats().KeptToMember
 	a.saw(err == nil, "%d bytes were kept, and let through late", kept)
-	if err := pass(ctx, a.For-(drill.Now().Boot-began)); err != nil {
+	if err := process.Pass(ctx, a.For-(harness.Now().Boot-began)); err != nil {
 		return err
 	}
 	link.Release()
@@ -185,5 +186,5 @@ func letThroughLate(ctx context.Context, a *Applied, link *proxy.Proxy) error {
 		a.saw(false, "%d bytes were kept, and not taken", kept)
 	}
 	// A reset could overtake what the server has not read yet.
-	return pass(ctx, 200*time.Millisecond)
+	return process.Pass(ctx, 200*time.Millisecond)
 }

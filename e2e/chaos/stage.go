@@ -19,13 +19,16 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // startLimit bounds the start of a fleet, with the building of our own programs.
 const startLimit = 5 * time.Minute
+
+// restarts is the wait before a process is started again, as after a crash in a Deployment.
+var restarts = process.Backoff{First: 500 * time.Millisecond, Most: 500 * time.Millisecond}
 
 // readerRules are all that a reader may do.
 var readerRules = []rbacv1.PolicyRule{
@@ -34,11 +37,11 @@ var readerRules = []rbacv1.PolicyRule{
 
 // stage is a fleet on which schedules are played, one after the other.
 type stage struct {
-	d        *drill.Drill
+	d        *harness.Drill
 	store    *register.Server
-	election *drill.Watch[*coordinationv1.Lease]
-	hubs     map[string]*slot
-	readers  map[string]*slot
+	election *harness.Watch[*coordinationv1.Lease]
+	hubs     map[string]*process.Keeper
+	readers  map[string]*process.Keeper
 	dir      string
 	program  string // the reader
 
@@ -52,19 +55,19 @@ type stage struct {
 	counter   int                // for names and priorities that nobody had before
 }
 
-// start puts everything on stage. After an error nothing is left running.
+// start starts everything. After an error nothing is left running.
 func start(ctx context.Context, dir string, progress func(string)) (st *stage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
 	}
-	d, err := drill.Start(ctx, drill.Options{Members: cast, Timings: drill.Fast, Dir: dir, Progress: progress})
+	d, err := harness.Start(ctx, harness.Options{Members: cast, Timings: harness.Fast, Dir: dir, Progress: progress})
 	if err != nil {
 		return nil, err
 	}
 	st = &stage{
-		d: d, dir: dir, hubs: map[string]*slot{}, readers: map[string]*slot{},
+		d: d, dir: dir, hubs: map[string]*process.Keeper{}, readers: map[string]*process.Keeper{},
 		histories: map[string][]*told{}, locks: map[string]chan struct{}{}, counter: 1000,
 	}
 	st.running, st.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -87,15 +90,16 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 		}
 	}
 	for i, name := range hubReplicas {
-		var first *process.Process
-		if i == 0 {
-			first = d.Hubs()[0]
+		first := d.Hubs()[0]
+		if i > 0 {
+			if first, err = d.StartHub(); err != nil {
+				return nil, err
+			}
 		}
-		if st.hubs[name], err = newSlot(st.running, name, true, first, func(int) (*process.Process, error) { return d.StartHub() }); err != nil {
-			return nil, err
-		}
+		st.hubs[name] = process.Keep(st.running, name, first, func(int) (*process.Process, error) { return d.StartHub() },
+			process.KeepOptions{Backoff: restarts, MayEnd: true})
 	}
-	st.election, err = drill.Observe(ctx, d.HubClient(), &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(drill.HubNamespace))
+	st.election, err = harness.Observe(ctx, d.HubClient(), &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(harness.HubNamespace))
 	return st, err
 }
 
@@ -113,17 +117,22 @@ func (st *stage) addReader(ctx context.Context, member string) error {
 	if err := os.WriteFile(st.readerKubeconfig(member), kubeconfig, 0o600); err != nil {
 		return err
 	}
-	st.readers[member], err = newSlot(st.running, member+" reader", false, nil, func(generation int) (*process.Process, error) {
-		return st.startReader(member, fmt.Sprintf("%s-%d", member, generation))
-	})
-	return err
+	start := func(run int) (*process.Process, error) {
+		return st.startReader(member, fmt.Sprintf("%s-%d", member, run))
+	}
+	first, err := start(1)
+	if err != nil {
+		return err
+	}
+	st.readers[member] = process.Keep(st.running, member+" reader", first, start, process.KeepOptions{Backoff: restarts})
+	return nil
 }
 
 func (st *stage) readerKubeconfig(member string) string {
 	return filepath.Join(st.dir, "reader-"+member+".kubeconfig")
 }
 
-// startReader starts a process whose values begin with the name: the member's, a dash and something that is its own.
+// startReader starts a reader. All values that it writes begin with its name: the member's, a dash and a part of its own.
 func (st *stage) startReader(member, name string, more ...string) (*process.Process, error) {
 	file := filepath.Join(st.dir, name+".history")
 	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program, append([]string{
@@ -134,7 +143,7 @@ func (st *stage) startReader(member, name string, more ...string) (*process.Proc
 		"-name=" + name,
 		"-every=" + actEvery.String(),
 		"-work=" + work.String(),
-		"-max-clock-skew=" + drill.Fast.Skew.String(),
+		"-max-clock-skew=" + harness.Fast.Skew.String(),
 	}, more...)...)
 	if err != nil {
 		return nil, err
@@ -152,8 +161,8 @@ type told struct {
 	process *process.Process
 }
 
-// calls returns, by member, what its readers called and had not returned before the instant. What a reader left open
-// that was killed before, took effect then or never will.
+// calls returns, by member, the calls of its readers that had not returned before the instant. Without those of readers
+// that were killed before it: they have taken effect by then, or never will.
 func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -186,7 +195,7 @@ func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
 	return all, nil
 }
 
-// number is one that nobody had before.
+// number returns a new number on each call.
 func (st *stage) number() int {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -194,7 +203,7 @@ func (st *stage) number() int {
 	return st.counter
 }
 
-// lock takes the locks, which are in one order for all, and returns what gives them back.
+// lock takes the locks, which all callers name in the same order, and returns what releases them.
 func (st *stage) lock(ctx context.Context, names []string) (unlock func(), err error) {
 	var taken []chan struct{}
 	unlock = func() {
@@ -230,9 +239,9 @@ func (st *stage) server(name string) *fleet.Server {
 	return st.d.Fleet.Member(name)
 }
 
-// slots are the places of all our processes.
-func (st *stage) slots() []*slot {
-	var all []*slot
+// kept are all our processes.
+func (st *stage) kept() []*process.Keeper {
+	var all []*process.Keeper
 	for _, name := range hubReplicas {
 		all = append(all, st.hubs[name])
 	}
@@ -242,11 +251,11 @@ func (st *stage) slots() []*slot {
 	return all
 }
 
-// check returns an error if a process ended as it must not.
+// check returns an error if a process ended that must not end.
 func (st *stage) check() error {
 	var errs []error
-	for _, s := range st.slots() {
-		errs = append(errs, s.check())
+	for _, s := range st.kept() {
+		errs = append(errs, s.Check())
 	}
 	return errors.Join(errs...)
 }
@@ -254,12 +263,13 @@ func (st *stage) check() error {
 // close ends everything and returns when all is gone.
 func (st *stage) close() error {
 	st.stop()
-	for _, s := range st.slots() {
-		if s != nil {
-			<-s.done
+	var errs []error
+	for _, k := range st.kept() {
+		if k != nil {
+			<-k.Done()
+			errs = append(errs, k.Current().Kill())
 		}
 	}
-	var errs []error
 	if st.election != nil {
 		st.election.Stop()
 	}

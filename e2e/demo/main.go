@@ -5,7 +5,7 @@
 //	go run ./e2e/demo up      starts the same fleet and leaves it running; kubeconfigs in out/
 //	go run ./e2e/demo down    stops that fleet
 //
-// It exits with 1 if two clusters ever acted at once, or if a change that must come does not.
+// It exits with 1 if two clusters ever acted at once, or if a change of leader does not come.
 package main
 
 import (
@@ -13,16 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // outDir is where everything goes that the demo leaves behind, below the current folder.
@@ -34,16 +28,8 @@ const startLimit = 5 * time.Minute
 var errInterrupted = errors.New("interrupted")
 
 func main() {
-	// The libraries' complaints about servers that we break on purpose help nobody.
-	ctrl.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
+	harness.Quiet()
+	harness.Run("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }
 
 func run(ctx context.Context, args []string) error {
@@ -62,14 +48,14 @@ func run(ctx context.Context, args []string) error {
 }
 
 // cast is the fleet of the demo.
-func cast(folder string, actEvery time.Duration, progress func(string)) drill.Options {
-	o := drill.Options{
-		Timings:  drill.Fast,
+func cast(folder string, actEvery time.Duration, progress func(string)) harness.Options {
+	o := harness.Options{
+		Timings:  harness.Fast,
 		ActEvery: actEvery,
 		Dir:      filepath.Join(outDir, folder),
 		Progress: progress,
 	}
-	for _, m := range []drill.Member{{Name: "east", Priority: 100}, {Name: "west", Priority: 50}, {Name: "south", Priority: 10}} {
+	for _, m := range []harness.Member{{Name: "east", Priority: 100}, {Name: "west", Priority: 50}, {Name: "south", Priority: 10}} {
 		m.Namespaces = namespaces
 		o.Members = append(o.Members, m)
 	}
@@ -80,13 +66,13 @@ func cast(folder string, actEvery time.Duration, progress func(string)) drill.Op
 var namespaces = []string{"ledger", "shop"}
 
 // start puts the fleet on stage in an empty folder.
-func start(ctx context.Context, o drill.Options) (*drill.Drill, error) {
+func start(ctx context.Context, o harness.Options) (*harness.Drill, error) {
 	if err := os.RemoveAll(o.Dir); err != nil {
 		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	return drill.Start(ctx, o)
+	return harness.Start(ctx, o)
 }
 
 // demo plays all scenes, and tells and writes what came of them, also after a failure.
@@ -111,7 +97,7 @@ func demo(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer p.close()
+	defer p.Close()
 	played := p.play(ctx)
 	if ctx.Err() != nil {
 		return errInterrupted

@@ -6,15 +6,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// narrator tells what happens while it happens, and remembers the headlines for the timeline.
+// narrator prints what happens while it happens, and keeps the headlines for the timeline.
 type narrator struct {
-	out  io.Writer
 	zero time.Duration // boot reading of the demo's start
 
 	mu        sync.Mutex
+	out       io.Writer
 	headlines []headline
 }
 
@@ -24,14 +24,21 @@ type headline struct {
 	text string
 }
 
-func newNarrator(out io.Writer) *narrator { return &narrator{out: out, zero: drill.Now().Boot} }
+func newNarrator(out io.Writer) *narrator { return &narrator{out: out, zero: harness.Now().Boot} }
+
+// redirect sends what follows elsewhere.
+func (n *narrator) redirect(out io.Writer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.out = out
+}
 
 // say begins a scene.
 func (n *narrator) say(text string) { n.print("\n" + text + "\n") }
 
 // step reports progress within a scene.
 func (n *narrator) step(text string) {
-	n.print(fmt.Sprintf("  %6.1f s  %s\n", n.since(drill.Now().Boot), text))
+	n.print(fmt.Sprintf("  %6.1f s  %s\n", n.since(harness.Now().Boot), text))
 }
 
 // do announces something that the demo does, and remembers when.

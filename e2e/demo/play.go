@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
-	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // Limits of the waits. Failing takes longer than anything that works.
@@ -22,38 +19,18 @@ const (
 // play is the demo in its scenes, and what was measured in them.
 type play struct {
 	*narrator
-	d       *drill.Drill
-	copies  map[string]*drill.Watch[*coordinationv1.Lease] // by member
-	records *drill.Watch[*v1alpha1.NamespaceLeader]
+	d *harness.Drill
+	*harness.View
 
 	result result
 }
 
-func newPlay(ctx context.Context, d *drill.Drill, n *narrator) (*play, error) {
-	p := &play{narrator: n, d: d, copies: map[string]*drill.Watch[*coordinationv1.Lease]{}}
-	for _, s := range d.Fleet.Members() {
-		w, err := d.WatchCopies(ctx, s.Name())
-		if err != nil {
-			p.close()
-			return nil, err
-		}
-		p.copies[s.Name()] = w
-	}
-	var err error
-	if p.records, err = d.WatchRecords(ctx); err != nil {
-		p.close()
+func newPlay(ctx context.Context, d *harness.Drill, n *narrator) (*play, error) {
+	v, err := d.Look(ctx)
+	if err != nil {
 		return nil, err
 	}
-	return p, nil
-}
-
-func (p *play) close() {
-	for _, w := range p.copies {
-		w.Stop()
-	}
-	if p.records != nil {
-		p.records.Stop()
-	}
+	return &play{narrator: n, d: d, View: v}, nil
 }
 
 func (p *play) run(ctx context.Context) error {
@@ -90,7 +67,7 @@ func (p *play) elect(ctx context.Context) error {
 func (p *play) failover(ctx context.Context) error {
 	p.say("The leader is lost: its API server stops answering, in the middle of everything.")
 	east := p.d.Fleet.Member("east")
-	fault := drill.Now().Boot
+	fault := harness.Now().Boot
 	if err := east.Pause(); err != nil {
 		return err
 	}
@@ -100,15 +77,15 @@ func (p *play) failover(ctx context.Context) error {
 		return err
 	}
 	p.result.FailedOver = true
-	seen := p.copies["east"].Seen()
+	seen := p.Copies["east"].Seen()
 	for namespace, at := range first {
-		stamp, ok := drill.LastStamp(seen, namespace, fault)
+		stamp, ok := harness.LastStamp(seen, namespace, fault)
 		if !ok {
 			return fmt.Errorf("%s: no copy was seen in east that let it act", namespace)
 		}
 		if took := at - fault; took > p.result.Failover {
 			p.result.Failover = took
-			p.result.Floor = drill.Floor(p.d.Timings, fault, stamp, 0)
+			p.result.Floor = harness.Floor(p.d.Timings, fault, stamp, 0)
 		}
 	}
 	p.step(fmt.Sprintf("failover took %.2f s; no lease of these timings could have let go of east before %.2f s",
@@ -120,7 +97,7 @@ func (p *play) failover(ctx context.Context) error {
 // stay heals the old leader and watches that nothing moves back.
 func (p *play) stay(ctx context.Context) error {
 	p.say("The old leader comes back. It must learn that it was replaced, and nothing may flap.")
-	healed := drill.Now().Boot
+	healed := harness.Now().Boot
 	if err := p.d.Fleet.Member("east").Resume(); err != nil {
 		return err
 	}
@@ -141,7 +118,7 @@ func (p *play) stay(ctx context.Context) error {
 // handover changes a label, as an operator does.
 func (p *play) handover(ctx context.Context) error {
 	p.say("A planned change: the operator gives south the highest priority.")
-	edit := drill.Now().Boot
+	edit := harness.Now().Boot
 	if err := p.d.SetPriority(ctx, "south", 200); err != nil {
 		return err
 	}
@@ -163,7 +140,7 @@ func (p *play) handover(ctx context.Context) error {
 func (p *play) awaitChange(ctx context.Context, cluster string, after, limit time.Duration) (map[string]time.Duration, error) {
 	first := map[string]time.Duration{}
 	for _, namespace := range namespaces {
-		a, err := p.d.AwaitAct(ctx, limit, cluster+" acts in "+namespace, func(a drill.Act) bool {
+		a, err := p.d.AwaitAct(ctx, limit, cluster+" acts in "+namespace, func(a harness.Act) bool {
 			return a.Namespace == namespace && a.Cluster == cluster && a.Begin > after
 		})
 		if err != nil {
@@ -178,8 +155,8 @@ func (p *play) awaitChange(ctx context.Context, cluster string, after, limit tim
 // onlyActs watches for a while that this cluster acts in every namespace to the end, and no other acts. It
 // returns how often it acted.
 func (p *play) onlyActs(ctx context.Context, cluster string, d time.Duration) (acted int, err error) {
-	begin := drill.Now().Boot
-	err = drill.Stay(ctx, d, "only "+cluster+" acts", func(context.Context) error {
+	begin := harness.Now().Boot
+	err = harness.Stay(ctx, d, "only "+cluster+" acts", func(context.Context) error {
 		if err := p.d.Check(); err != nil {
 			return err
 		}
@@ -193,7 +170,7 @@ func (p *play) onlyActs(ctx context.Context, cluster string, d time.Duration) (a
 const liveliness = 2 * time.Second
 
 func (p *play) inspect(cluster string, begin time.Duration) (acted int, err error) {
-	now := drill.Now().Boot
+	now := harness.Now().Boot
 	all, err := p.d.Acts()
 	if err != nil {
 		return 0, err

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // wantLeaders is who must act, in this order, in every namespace.
@@ -31,7 +29,7 @@ type file struct {
 	Failover *float64 `json:"failover.seconds"`
 	Floor    *float64 `json:"failover.floorSeconds"`
 	Handover *float64 `json:"handover.seconds"`
-	// Overlaps counts all that drill.Judge finds wrong.
+	// Overlaps counts all that harness.Judge finds wrong.
 	Overlaps int `json:"overlaps"`
 	// Leaders are the clusters that acted, in order: in every namespace or, if they differ, in one where it is
 	// not as it should be.
@@ -39,8 +37,8 @@ type file struct {
 }
 
 // report puts the result in the form of the file.
-func report(r result, verdicts []drill.Verdict) file {
-	f := file{Overlaps: len(drill.Breaches(verdicts)), Leaders: []string{}}
+func report(r result, verdicts []harness.Verdict) file {
+	f := file{Overlaps: len(harness.Breaches(verdicts)), Leaders: []string{}}
 	seconds := func(d time.Duration) *float64 {
 		s := math.Round(d.Seconds()*1000) / 1000
 		return &s
@@ -60,25 +58,13 @@ func report(r result, verdicts []drill.Verdict) file {
 }
 
 // write writes the file.
-func (f file) write() error {
-	raw, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(outDir, 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(resultFile(), append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
-}
+func (f file) write() error { return harness.WriteReport(resultFile(), f) }
 
 // flaws says what in the result makes the demo fail: what the guestbooks did, whatever the scenes
 // thought of it.
-func flaws(r result, verdicts []drill.Verdict) error {
+func flaws(r result, verdicts []harness.Verdict) error {
 	var errs []error
-	for _, b := range drill.Breaches(verdicts) {
+	for _, b := range harness.Breaches(verdicts) {
 		errs = append(errs, errors.New(b.String()))
 	}
 	if !r.FailedOver {

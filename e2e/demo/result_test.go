@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // fine is what a good run shows.
-func fine() []drill.Verdict {
-	var verdicts []drill.Verdict
+func fine() []harness.Verdict {
+	var verdicts []harness.Verdict
 	for _, namespace := range namespaces {
-		verdicts = append(verdicts, drill.Verdict{Namespace: namespace, Acts: 9, Leaders: wantLeaders})
+		verdicts = append(verdicts, harness.Verdict{Namespace: namespace, Acts: 9, Leaders: wantLeaders})
 	}
 	return verdicts
 }
@@ -22,16 +22,16 @@ func TestFlaws(t *testing.T) {
 	done := result{FailedOver: true, HandedOver: true}
 	for name, c := range map[string]struct {
 		result result
-		change func(*drill.Verdict)
+		change func(*harness.Verdict)
 		fails  bool
 	}{
 		"a good run passes":                 {result: done},
-		"an overlap fails":                  {result: done, change: func(v *drill.Verdict) { v.Breaches = make([]drill.Breach, 1) }, fails: true},
+		"an overlap fails":                  {result: done, change: func(v *harness.Verdict) { v.Breaches = make([]harness.Breach, 1) }, fails: true},
 		"a missing failover fails":          {result: result{HandedOver: true}, fails: true},
 		"a failover below its floor fails":  {result: result{FailedOver: true, HandedOver: true, Failover: 1, Floor: 2}, fails: true},
 		"a missing handover fails":          {result: result{FailedOver: true}, fails: true},
-		"a flap back fails":                 {result: done, change: func(v *drill.Verdict) { v.Leaders = []string{"east", "west", "east", "south"} }, fails: true},
-		"a namespace in which nobody acted": {result: done, change: func(v *drill.Verdict) { v.Namespace = "elsewhere" }, fails: true},
+		"a flap back fails":                 {result: done, change: func(v *harness.Verdict) { v.Leaders = []string{"east", "west", "east", "south"} }, fails: true},
+		"a namespace in which nobody acted": {result: done, change: func(v *harness.Verdict) { v.Namespace = "elsewhere" }, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdicts := fine()
@@ -47,9 +47,7 @@ func TestFlaws(t *testing.T) {
 
 func TestReportHasFlatKeysAndNullForWhatDidNotHappen(t *testing.T) {
 	raw, err := json.Marshal(report(result{FailedOver: true, Failover: 3100 * time.Millisecond, Floor: 3 * time.Second}, fine()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	want := `{"failover.seconds":3.1,"failover.floorSeconds":3,"handover.seconds":null,"overlaps":0,` +
 		`"leaders":["east","west","south"]}`
 	if string(raw) != want {

@@ -8,7 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // span is an interval on the boot clock.
@@ -23,13 +23,13 @@ type stint struct {
 }
 
 // stints tells who acted in a namespace, in order.
-func stints(acts []drill.Act, namespace string) []stint {
-	acts = slices.DeleteFunc(slices.Clone(acts), func(a drill.Act) bool { return a.Namespace != namespace })
-	slices.SortStableFunc(acts, func(a, b drill.Act) int { return cmp.Compare(a.Begin, b.Begin) })
+func stints(acts []harness.Act, namespace string) []stint {
+	acts = slices.DeleteFunc(slices.Clone(acts), func(a harness.Act) bool { return a.Namespace != namespace })
+	slices.SortStableFunc(acts, func(a, b harness.Act) int { return cmp.Compare(a.Begin, b.Begin) })
 	var all []stint
 	for _, a := range acts {
 		end := a.End
-		if end == drill.Unfinished {
+		if end == harness.Unfinished {
 			end = a.Begin
 		}
 		if n := len(all) - 1; n >= 0 && all[n].cluster == a.Cluster && all[n].epoch == a.Epoch {
@@ -44,7 +44,7 @@ func stints(acts []drill.Act, namespace string) []stint {
 
 // permits tells when a member's copy in a namespace let it act, if its reader saw each version when we did:
 // from when it names the member to its deadline, or until it names another.
-func permits(seen []drill.Sighting[*coordinationv1.Lease], namespace string) []span {
+func permits(seen []harness.Sighting[*coordinationv1.Lease], namespace string) []span {
 	var all []span
 	for _, s := range seen {
 		if s.Object.Namespace != namespace {
@@ -58,7 +58,7 @@ func permits(seen []drill.Sighting[*coordinationv1.Lease], namespace string) []s
 			}
 			continue
 		}
-		deadline := drill.BootOf(c.Deadline(), s.At)
+		deadline := harness.BootOf(c.Deadline(), s.At)
 		switch {
 		case n >= 0 && all[n].to >= at:
 			all[n].to = max(all[n].to, deadline)
@@ -69,7 +69,7 @@ func permits(seen []drill.Sighting[*coordinationv1.Lease], namespace string) []s
 	return all
 }
 
-// Cells of a bar, by what is known of the time that they stand for.
+// Cells of a bar. Each is a span of time.
 const (
 	cellNothing = '·'
 	cellMight   = '░'

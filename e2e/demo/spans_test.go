@@ -10,14 +10,14 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // epoch0 is the wall time at boot reading 0 in these tests.
 var epoch0 = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // sighting is a copy in east, in seconds on the boot clock.
-func sighting(t *testing.T, at, stamp float64, holder string) drill.Sighting[*coordinationv1.Lease] {
+func sighting(t *testing.T, at, stamp float64, holder string) harness.Sighting[*coordinationv1.Lease] {
 	t.Helper()
 	boot := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	l := &coordinationv1.Lease{}
@@ -27,7 +27,7 @@ func sighting(t *testing.T, at, stamp float64, holder string) drill.Sighting[*co
 	}, l); err != nil {
 		t.Fatal(err)
 	}
-	return drill.Sighting[*coordinationv1.Lease]{
+	return harness.Sighting[*coordinationv1.Lease]{
 		At: lease.Reading{Boot: boot(at), Wall: epoch0.Add(boot(at))}, Object: l,
 	}
 }
@@ -62,7 +62,7 @@ func TestPermits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var seen []drill.Sighting[*coordinationv1.Lease]
+			var seen []harness.Sighting[*coordinationv1.Lease]
 			for _, s := range c.seen {
 				seen = append(seen, sighting(t, s.seen, s.stamp, s.holder))
 			}
@@ -77,11 +77,11 @@ func TestPermits(t *testing.T) {
 }
 
 func TestStintsEndWithClusterOrEpoch(t *testing.T) {
-	do := func(cluster string, epoch int64, begin, end time.Duration) drill.Act {
-		return drill.Act{Namespace: "shop", Cluster: cluster, Epoch: epoch, Begin: begin, End: end}
+	do := func(cluster string, epoch int64, begin, end time.Duration) harness.Act {
+		return harness.Act{Namespace: "shop", Cluster: cluster, Epoch: epoch, Begin: begin, End: end}
 	}
-	got := stints([]drill.Act{
-		do("west", 3, 50, 60), do("east", 1, 0, 5), do("east", 1, 10, 15), do("east", 2, 20, drill.Unfinished),
+	got := stints([]harness.Act{
+		do("west", 3, 50, 60), do("east", 1, 0, 5), do("east", 1, 10, 15), do("east", 2, 20, harness.Unfinished),
 		{Namespace: "ledger", Cluster: "south", Begin: 12},
 	}, "shop")
 	want := []stint{

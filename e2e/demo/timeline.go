@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // tell judges what the guestbooks did, prints the timeline and writes the file.
@@ -17,7 +17,7 @@ func (p *play) tell() error {
 	if err != nil {
 		return err
 	}
-	verdicts := drill.Judge(acts)
+	verdicts := harness.Judge(acts)
 	p.say("Timeline, in seconds since the start of the demo")
 	for _, h := range p.timeline(acts) {
 		p.print(fmt.Sprintf("  %7.2f  %s\n", p.since(h.at), h.text))
@@ -35,10 +35,10 @@ func (p *play) tell() error {
 }
 
 // timeline merges what the demo did, what the hub decided and what the guestbooks did.
-func (p *play) timeline(acts []drill.Act) []headline {
+func (p *play) timeline(acts []harness.Act) []headline {
 	lines := slices.Clone(p.headlines)
-	lines = append(lines, decisions(p.records.Seen(), p.since)...)
-	now := drill.Now().Boot
+	lines = append(lines, decisions(p.Records.Seen(), p.since)...)
+	now := harness.Now().Boot
 	for _, namespace := range namespaces {
 		all := stints(acts, namespace)
 		for i, s := range all {
@@ -47,7 +47,7 @@ func (p *play) timeline(acts []drill.Act) []headline {
 				lines = append(lines, headline{s.to, fmt.Sprintf("%-7s %s has acted for the last time, after %d acts", namespace, s.cluster, s.acts)})
 			}
 		}
-		for member, copies := range p.copies {
+		for member, copies := range p.Copies {
 			for _, s := range permits(copies.Seen(), namespace) {
 				if s.to < now {
 					lines = append(lines, headline{s.to, fmt.Sprintf("%-7s %s may act no longer, by its Lease", namespace, member)})
@@ -60,7 +60,7 @@ func (p *play) timeline(acts []drill.Act) []headline {
 }
 
 // decisions are the changes of the hub's records.
-func decisions(seen []drill.Sighting[*v1alpha1.NamespaceLeader], since func(time.Duration) float64) []headline {
+func decisions(seen []harness.Sighting[*v1alpha1.NamespaceLeader], since func(time.Duration) float64) []headline {
 	type decision struct {
 		leader string
 		phase  v1alpha1.Phase
@@ -82,7 +82,7 @@ func decisions(seen []drill.Sighting[*v1alpha1.NamespaceLeader], since func(time
 		case v1alpha1.PhaseDraining:
 			text = fmt.Sprintf("%-7s hub: %s is being replaced (%s)", namespace, status.Leader, status.Reason)
 			if status.NotBefore != nil {
-				text += fmt.Sprintf("; %s is next, not before %.2f", status.Next, since(drill.BootOf(status.NotBefore.Time, s.At)))
+				text += fmt.Sprintf("; %s is next, not before %.2f", status.Next, since(harness.BootOf(status.NotBefore.Time, s.At)))
 			}
 		}
 		lines = append(lines, headline{s.At.Boot, text})
@@ -90,18 +90,18 @@ func decisions(seen []drill.Sighting[*v1alpha1.NamespaceLeader], since func(time
 	return lines
 }
 
-// step is the time that a column of the bars stands for.
+// step is the time that a column of the bars covers.
 const step = 250 * time.Millisecond
 
 // bars draws each namespace and member, below a ruler and the marks of what the demo did, from just before the
 // first act on.
-func (p *play) bars(acts []drill.Act) string {
+func (p *play) bars(acts []harness.Act) string {
 	if len(acts) == 0 {
 		return "  Nobody did.\n"
 	}
-	first := slices.MinFunc(acts, func(a, b drill.Act) int { return cmp.Compare(a.Begin, b.Begin) }).Begin
+	first := slices.MinFunc(acts, func(a, b harness.Act) int { return cmp.Compare(a.Begin, b.Begin) }).Begin
 	from := p.zero + (first - p.zero - time.Second).Truncate(time.Second)
-	now := drill.Now().Boot
+	now := harness.Now().Boot
 	cells := int((now-from)/step) + 1
 	marks := []rune(strings.Repeat(" ", cells))
 	for _, h := range p.headlines {
@@ -120,7 +120,7 @@ func (p *play) bars(acts []drill.Act) string {
 					acted = append(acted, span{a.Begin, min(a.End, now)})
 				}
 			}
-			might := permits(p.copies[s.Name()].Seen(), namespace)
+			might := permits(p.Copies[s.Name()].Seen(), namespace)
 			out += fmt.Sprintf("  %-8s %-6s %s\n", label, s.Name(), bar(from, step, cells, might, acted))
 			label = ""
 		}
@@ -139,7 +139,7 @@ func ruler(from time.Duration, cells int) string {
 }
 
 // gaps says how long nobody acted at each change.
-func (p *play) gaps(verdicts []drill.Verdict) string {
+func (p *play) gaps(verdicts []harness.Verdict) string {
 	var out strings.Builder
 	for _, v := range verdicts {
 		for _, c := range v.Changes {

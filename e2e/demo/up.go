@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -107,7 +107,8 @@ func progressPipe() (*os.File, error) {
 	return pipe, nil
 }
 
-// serve owns the fleet until it is told to stop.
+// serve owns the fleet until down or a signal stops it. It restarts hub and guestbooks when they end. They end with it,
+// also when it is killed.
 func serve(ctx context.Context) (err error) {
 	pid, lock, err := lockPID()
 	if err != nil {
@@ -131,7 +132,7 @@ func serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
 	for _, namespace := range namespaces {
-		a, err := d.AwaitAct(ctx, electLimit, "somebody acts in "+namespace, func(a drill.Act) bool { return a.Namespace == namespace })
+		a, err := d.AwaitAct(ctx, electLimit, "somebody acts in "+namespace, func(a harness.Act) bool { return a.Namespace == namespace })
 		if err != nil {
 			return err
 		}
@@ -143,13 +144,16 @@ func serve(ctx context.Context) (err error) {
 	}
 	n.print(instructions(d))
 	n.print(ready + "\n")
+	n.redirect(os.Stdout)
 	_ = progress.Close()
+	kept := d.Keep(ctx, n.step)
 	<-ctx.Done()
+	kept()
 	return nil
 }
 
 // removeKubeconfigs removes what leads nowhere any more.
-func removeKubeconfigs(d *drill.Drill) error {
+func removeKubeconfigs(d *harness.Drill) error {
 	var errs []error
 	for _, s := range d.Fleet.Servers() {
 		errs = append(errs, os.Remove(filepath.Join(outDir, s.Name()+".kubeconfig")))
@@ -220,16 +224,16 @@ func down(ctx context.Context) error {
 		}
 		return errors.Join(os.Remove(pidFile()), lock.Close())
 	}
-	err = drill.Await(ctx, downLimit, "the fleet is down", gone)
+	err = harness.Await(ctx, downLimit, "the fleet is down", gone)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	killed := syscall.Kill(pid, syscall.SIGKILL)
-	return errors.Join(fmt.Errorf("it was killed instead: %w", err), killed, drill.Await(ctx, downLimit, "the fleet is gone", gone))
+	return errors.Join(fmt.Errorf("it was killed instead: %w", err), killed, harness.Await(ctx, downLimit, "the fleet is gone", gone))
 }
 
 // instructions are what to try with a fleet that is up.
-func instructions(d *drill.Drill) string {
+func instructions(d *harness.Drill) string {
 	kubectl := filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl")
 	east := d.Fleet.Member("east").PIDs().APIServer
 	hub := d.Hubs()[0].PID()
@@ -242,10 +246,12 @@ The fleet is up: hub, east (100), west (50), south (10). Try, in this folder:
   k --kubeconfig out/hub.kubeconfig get clusters -L leasecast.dev/priority
   k --kubeconfig out/east.kubeconfig get leases -n shop -o yaml        # what a controller in east reads
   k --kubeconfig out/hub.kubeconfig label cluster south leasecast.dev/priority=200 --overwrite
-  kill -STOP %d; kill -CONT %[2]d          # pause east's API server, and let it go on
-  kill -STOP %d; kill -CONT %[3]d          # the same with the hub: every term ends, and nobody acts
+  kill -STOP %d; kill -CONT %[2]d          # pause east's API server, and resume it
+  kill %d                               # stop the hub: it starts again after %s
+  kill -STOP %[3]d; sleep 10; kill -CONT %[3]d   # pause the hub: every term ends; it exits, and starts again
+  tail -f %[5]s                           # restarts of hub and guestbooks, with their processes
   tail -f out/up/*.acts                       # what the guestbooks do
 
 make down stops it.
-`, kubectl, east, hub)
+`, kubectl, east, hub, harness.KubeletLike.First, serveLog())
 }

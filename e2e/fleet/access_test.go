@@ -27,9 +27,7 @@ func userBound(t *testing.T, f *Fleet) {
 		t.Fatal(err)
 	}
 	config, err := west.UserConfig("jo", "team-editors")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	jo := newClient(t, config)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "note"}}
 	await(t, "the grant works", func(ctx context.Context) error {
@@ -51,9 +49,7 @@ var readNamespaces = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []
 func serviceAccountBound(t *testing.T, f *Fleet) {
 	west := f.Member("west")
 	config, err := west.ServiceAccountConfig(t.Context(), "robots", "reader", readNamespaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := newClient(t, config)
 	await(t, "the rules work", func(ctx context.Context) error {
 		_, err := c.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
@@ -77,9 +73,7 @@ func serviceAccountBound(t *testing.T, f *Fleet) {
 func credentialsApart(t *testing.T, f *Fleet) {
 	east, west := f.Member("east"), f.Member("west")
 	token, err := east.ServiceAccountConfig(t.Context(), "default", "stranger", readNamespaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for kind, config := range map[string]*rest.Config{"certificate": east.AdminConfig(), "token": token} {
 		config.Host, config.CAData = west.AdminConfig().Host, west.AdminConfig().CAData
 		if _, err := getNamespace(t, config, "default"); !apierrors.IsUnauthorized(err) {
@@ -90,9 +84,7 @@ func credentialsApart(t *testing.T, f *Fleet) {
 
 func kubeconfigFiles(t *testing.T, f *Fleet) {
 	dir := filepath.Join(t.TempDir(), "out")
-	if err := f.WriteKubeconfigs(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.WriteKubeconfigs(dir))
 	for _, name := range []string{"hub", "east", "west"} {
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, name+".kubeconfig"))
 		if err != nil {

@@ -56,14 +56,14 @@ var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollecti
 type Request struct {
 	// Received is when the API server got the request, by its wall clock, which is this machine's.
 	Received time.Time
-	// User and Agent are who asked, and what the program called itself.
+	// User is who asked. Agent is the name that the program gave itself.
 	User, Agent string
 	Verb, URI   string
 	// Code is the HTTP status of the answer.
 	Code int
 }
 
-// String tells the request to a person.
+// String describes the request.
 func (r Request) String() string {
 	return fmt.Sprintf("%s %s %s by %s (%s): %d", r.Received.UTC().Format("15:04:05.000000"), r.Verb, r.URI, r.User, r.Agent, r.Code)
 }

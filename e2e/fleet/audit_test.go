@@ -24,9 +24,7 @@ func TestRequestsAreReadFromTheAuditLogOnceEach(t *testing.T) {
 		auditLine("3", "ResponseComplete", "update", "c") +
 		auditLine("2", "ResponseComplete", "watch", "b") +
 		strings.TrimSuffix(auditLine("4", "ResponseComplete", "update", "d"), "\n") // being written
-	if err := os.WriteFile(filepath.Join(s.dir, auditLog), []byte(log), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.dir, auditLog), []byte(log), 0o600))
 	agents := func(requests []Request) string {
 		var all []string
 		for _, r := range requests {
@@ -44,9 +42,7 @@ func TestRequestsAreReadFromTheAuditLogOnceEach(t *testing.T) {
 	if writes, err := s.Writes(); err != nil || agents(writes) != "c" {
 		t.Errorf("writes %v, %v; want that of c", writes, err)
 	}
-	if err := os.WriteFile(filepath.Join(s.dir, auditLog), []byte("nonsense\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.dir, auditLog), []byte("nonsense\n"), 0o600))
 	if got, err := s.Requests(); err == nil {
 		t.Errorf("a log of nonsense has %v", got)
 	}

@@ -29,7 +29,7 @@ const (
 	clusterctlLabel = "clusterctl.cluster.x-k8s.io"
 )
 
-// loadCRDs reads what the hub will serve.
+// loadCRDs reads the CRDs of the hub.
 func loadCRDs(ctx context.Context, o Options) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	capi, err := readCRDs(ctx, o.CAPICRDs, capiModule, "core/config/crd/bases")
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package fleet starts and stops a fleet of real control planes on this machine: one hub and any
 // number of members, each an etcd, a kube-apiserver and a kube-controller-manager on loopback, with
 // a [proxy.Proxy] in front of every API server for breaking its network. Integration tests,
-// drills, benchmarks and the demo all stand on it. No container runtime and no root is needed.
+// drills, benchmarks and the demo use it. It needs no container runtime and no root.
 //
 // The binaries come from the folder that the environment variable KUBEBUILDER_ASSETS names; `make
 // k8s` builds them.

@@ -14,15 +14,11 @@ func TestStop(t *testing.T) {
 	t.Run("ends paused and dead servers alike, and leaves no process and no file", func(t *testing.T) {
 		f := New(t, "east")
 		east := f.Member("east")
-		if err := errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()))
 		pids := map[string]int{
 			"east's etcd": east.PIDs().Etcd, "east's API server": east.PIDs().APIServer, "hub's etcd": f.Hub().PIDs().Etcd,
 		}
-		if err := f.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Stop())
 		for name, pid := range pids {
 			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 				t.Errorf("%s, process %d, is still there: %v", name, pid, err)
@@ -45,14 +41,10 @@ func TestStartFails(t *testing.T) {
 	assets := os.Getenv(AssetsVariable)
 	broken := t.TempDir()
 	for _, name := range []string{"etcd", "kube-controller-manager"} {
-		if err := os.Symlink(filepath.Join(assets, name), filepath.Join(broken, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(filepath.Join(assets, name), filepath.Join(broken, name)))
 	}
 	script := "#!/bin/sh\necho the dog ate my flags >&2\nexit 1\n"
-	if err := os.WriteFile(filepath.Join(broken, "kube-apiserver"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(broken, "kube-apiserver"), []byte(script), 0o700))
 	for name, test := range map[string]struct {
 		assets  string
 		options Options

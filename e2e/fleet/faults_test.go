@@ -72,17 +72,13 @@ func heldRequest(t *testing.T, f *Fleet) {
 
 func pauseResume(t *testing.T, f *Fleet) {
 	east := f.Member("east")
-	if err := east.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, east.Pause())
 	for way, config := range map[string]*rest.Config{"direct": east.AdminConfig(), "proxied": east.ViaProxy(east.AdminConfig())} {
 		if _, err := getNamespace(t, timeLimited(config), metav1.NamespaceSystem); err == nil {
 			t.Errorf("%s: a paused API server answered", way)
 		}
 	}
-	if err := east.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, east.Resume())
 	if _, err := getNamespace(t, east.ViaProxy(east.AdminConfig()), metav1.NamespaceSystem); err != nil {
 		t.Errorf("after Resume: %v", err)
 	}
@@ -91,16 +87,12 @@ func pauseResume(t *testing.T, f *Fleet) {
 func pauseEtcd(t *testing.T, f *Fleet) {
 	east := f.Member("east")
 	limited := newClient(t, timeLimited(east.AdminConfig()))
-	if err := east.PauseEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, east.PauseEtcd())
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "while-etcd-sleeps-"}}
 	if _, err := limited.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err == nil {
 		t.Error("a write succeeded without etcd")
 	}
-	if err := east.ResumeEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, east.ResumeEtcd())
 	await(t, "writes succeed again", func(ctx context.Context) error {
 		_, err := limited.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{})
 		return err
@@ -110,18 +102,14 @@ func pauseEtcd(t *testing.T, f *Fleet) {
 func restart(t *testing.T, f *Fleet) {
 	east := f.Member("east")
 	token, err := east.ServiceAccountConfig(t.Context(), "default", "survivor", readNamespaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var before *corev1.Namespace
 	await(t, "the account's rules have reached the API server", func(context.Context) (err error) {
 		before, err = getNamespace(t, token, metav1.NamespaceSystem)
 		return err
 	})
 	pids := east.PIDs()
-	if err := east.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, east.Kill())
 	if pid := east.PIDs().APIServer; pid != 0 {
 		t.Errorf("want no API server after Kill, got process %d", pid)
 	}
@@ -140,17 +128,13 @@ func restart(t *testing.T, f *Fleet) {
 		runtime.LockOSThread() // the thread ends with this goroutine; the server must not
 		restarted <- east.Restart(t.Context())
 	}()
-	if err := <-restarted; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-restarted)
 	now := east.PIDs()
 	if now.APIServer == 0 || now.APIServer == pids.APIServer || now.Etcd != pids.Etcd {
 		t.Errorf("want a new API server and the same etcd, had %+v, got %+v", pids, now)
 	}
 	after, err := getNamespace(t, east.ViaProxy(token), metav1.NamespaceSystem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if before.UID != after.UID {
 		t.Errorf("kube-system changed from %s to %s", before.UID, after.UID)
 	}

@@ -38,7 +38,7 @@ type Options struct {
 	Audit bool
 	// AuditReads has it log every request: see [Server.Requests].
 	AuditReads bool
-	// Progress, if set, is told what happens, a line at a time and never twice at once.
+	// Progress, if set, gets a line for each step, one call at a time.
 	Progress func(line string)
 }
 

@@ -63,9 +63,7 @@ func namespaceGoes(t *testing.T, f *Fleet) {
 		if _, err := c.CoreV1().ConfigMaps("going").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}))
 	}
 	for _, s := range f.Servers() {
 		c := newClient(t, s.AdminConfig())
@@ -90,16 +88,12 @@ func namespaceGetsAccount(t *testing.T, f *Fleet) {
 
 func hubServesCAPI(t *testing.T, f *Fleet) {
 	hub, err := f.hubClient()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := hub.List(t.Context(), &clusterv1.ClusterList{}); err != nil {
 		t.Errorf("list Clusters: %v", err)
 	}
 	crds, err := loadCRDs(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	labelled := map[string]bool{}
 	for _, crd := range crds {
 		_, labelled[crd.Name] = crd.Labels[clusterctlLabel]
@@ -114,9 +108,7 @@ func hubServesCAPI(t *testing.T, f *Fleet) {
 func register(t *testing.T, f *Fleet) {
 	east := f.Member("east")
 	cluster, err := f.RegisterMember(t.Context(), east, "prod", "100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := cluster.Labels[PriorityLabel]; got != "100" {
 		t.Errorf("want priority 100, got %q", got)
 	}
@@ -138,16 +130,10 @@ func rotate(t *testing.T, f *Fleet) {
 		t.Fatal(err)
 	}
 	reduced, err := west.ServiceAccountConfig(t.Context(), "default", "leasecast-hub", readNamespaces)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kubeconfig, err := Kubeconfig("west", west.ViaProxy(reduced))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.SetKubeconfig(t.Context(), "rotating", "west", kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.SetKubeconfig(t.Context(), "rotating", "west", kubeconfig))
 	_, config := kubeconfigSecret(t, f, "rotating", "west")
 	if config.BearerToken != reduced.BearerToken || len(config.CertData) > 0 {
 		t.Error("the Secret still has the old credentials")
@@ -163,16 +149,10 @@ func rotate(t *testing.T, f *Fleet) {
 func kubeconfigSecret(t *testing.T, f *Fleet, namespace, cluster string) (*corev1.Secret, *rest.Config) {
 	t.Helper()
 	hub, err := f.hubClient()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	object := &corev1.Secret{}
-	if err := hub.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: cluster + "-kubeconfig"}, object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hub.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: cluster + "-kubeconfig"}, object))
 	config, err := clientcmd.RESTConfigFromKubeConfig(object.Data["value"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return object, config
 }

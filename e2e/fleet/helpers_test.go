@@ -34,14 +34,10 @@ func newClient(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 	config = rest.CopyConfig(config)
 	config.Proxy = http.ProxyFromEnvironment // a function makes client-go's transport cache miss
 	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(transport.CloseIdleConnections)
 	c, err := kubernetes.NewForConfigAndClient(config, transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -63,5 +59,13 @@ func await(t *testing.T, what string, met func(context.Context) error) {
 		})
 	if err != nil {
 		t.Fatalf("waiting until %s: %v (last: %v)", what, err, last)
+	}
+}
+
+// must fails the test at once on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -42,9 +42,7 @@ func TestOwnerIsKilled(t *testing.T) {
 	t.Setenv(ownerVariable, "yes")
 	said := filepath.Join(t.TempDir(), "said")
 	owner, err := process.Start("the owner", said, os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = owner.Kill() }) // it must not outlive this test
 	var line string
 	await(t, "the owner says what it has started", func(context.Context) error {
@@ -63,9 +61,7 @@ func TestOwnerIsKilled(t *testing.T) {
 	if leftover(t); !exists(dir) {
 		t.Fatal("the folder of a living owner was removed")
 	}
-	if err := owner.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, owner.Kill())
 	for _, pid := range pids {
 		await(t, fmt.Sprintf("process %d is gone", pid), func(context.Context) error {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -84,12 +80,8 @@ func TestOwnerIsKilled(t *testing.T) {
 func leftover(t *testing.T) {
 	t.Helper()
 	dir, err := newWorkDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := dir.remove(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, dir.remove())
 }
 
 func exists(path string) bool {

@@ -64,7 +64,7 @@ func (p *program) pid() int {
 	return 0
 }
 
-// pause stops the program where it stands and returns when all its threads have stopped.
+// pause stops the program and returns when all its threads have stopped.
 func (p *program) pause() error {
 	if run := p.running(); run != nil {
 		return run.Pause()

@@ -122,15 +122,15 @@ func (s *Server) Name() string { return s.name }
 // the hub's server, between the hub process and its own API server.
 func (s *Server) Proxy() *proxy.Proxy { return s.proxy }
 
-// PIDs are process identifiers; 0 stands for a process that is not running.
+// PIDs are process identifiers; 0 means that the process is not running.
 type PIDs struct{ Etcd, APIServer, ControllerManager int }
 
-// PIDs tells the server's processes, for measuring them.
+// PIDs returns the server's processes, for measuring them.
 func (s *Server) PIDs() PIDs {
 	return PIDs{Etcd: s.etcd.pid(), APIServer: s.apiserver.pid(), ControllerManager: s.controller.pid()}
 }
 
-// Pause stops the API server where it stands (SIGSTOP) and returns when it has stopped:
+// Pause stops the API server (SIGSTOP) and returns when it has stopped:
 // connections stay open, new ones are accepted by the kernel, nothing is answered.
 func (s *Server) Pause() error { return s.apiserver.pause() }
 

@@ -19,9 +19,7 @@ func newConfigMap(t *testing.T, c *kubernetes.Clientset, name string) *corev1.Co
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	object, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return object
 }
 
@@ -37,9 +35,7 @@ func writeALot(t *testing.T, c *kubernetes.Clientset, name string) *corev1.Confi
 func version(t *testing.T, resourceVersion string) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -49,9 +45,7 @@ func restore(t *testing.T, f *Fleet) {
 	kept := newConfigMap(t, newClient(t, west.AdminConfig()), "kept")
 	pids := west.PIDs()
 	snapshot, err := west.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if now := west.PIDs(); now != pids {
 		t.Errorf("a snapshot changed the processes from %+v to %+v", pids, now)
 	}
@@ -60,9 +54,7 @@ func restore(t *testing.T, f *Fleet) {
 	}
 	for range 2 {
 		lost := writeALot(t, newClient(t, west.AdminConfig()), "lost")
-		if err := west.Restore(t.Context(), snapshot); err != nil {
-			t.Fatal(err)
-		}
+		must(t, west.Restore(t.Context(), snapshot))
 		c := newClient(t, west.ViaProxy(west.AdminConfig()))
 		got, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
 		if err != nil || got.UID != kept.UID || got.ResourceVersion != kept.ResourceVersion {
@@ -72,9 +64,7 @@ func restore(t *testing.T, f *Fleet) {
 			t.Errorf("what came after the snapshot: want it not to exist, got %v", err)
 		}
 		list, err := c.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if was, is := version(t, lost.ResourceVersion), version(t, list.ResourceVersion); is >= was {
 			t.Errorf("want resourceVersions to have gone back to before %d, got %d", was, is)
 		}
@@ -84,9 +74,7 @@ func restore(t *testing.T, f *Fleet) {
 			return err
 		})
 	}
-	if err := snapshot.Discard(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, snapshot.Discard())
 	if _, err := os.Stat(snapshot.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a discarded snapshot is still there: %v", err)
 	}
@@ -97,9 +85,7 @@ func killEtcd(t *testing.T, f *Fleet) {
 	c, limited := newClient(t, east.AdminConfig()), newClient(t, timeLimited(east.AdminConfig()))
 	newConfigMap(t, c, "before")
 	pids := east.PIDs()
-	if err := east.KillEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, east.KillEtcd())
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "while-etcd-is-dead-"}}
 	if _, err := limited.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err == nil {
 		t.Error("a write succeeded without etcd")
@@ -107,9 +93,7 @@ func killEtcd(t *testing.T, f *Fleet) {
 	if now := east.PIDs(); now.Etcd != 0 || now.APIServer != pids.APIServer {
 		t.Errorf("want etcd dead and the same API server, had %+v, got %+v", pids, now)
 	}
-	if err := east.RestartEtcd(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, east.RestartEtcd(t.Context()))
 	await(t, "writes succeed again", func(ctx context.Context) error {
 		_, err := limited.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{})
 		return err

@@ -8,8 +8,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/e2e/drill"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const actEvery = 20 * time.Millisecond
@@ -20,6 +20,7 @@ const apart = 100 * time.Microsecond
 // What was skipped in the follower is done on promotion, every object of it; what is
 // done ends with the term, although the hub is silent and nothing tells the process.
 func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	names := books(t, ns, 20)
 	write(t, ns, them, 1, time.Minute)
@@ -28,17 +29,13 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 
 	late := &webappv1.Guestbook{Spec: webappv1.GuestbookSpec{Book: "written while nobody listened"}}
 	late.Namespace, late.Name = ns, "late"
-	if err := admin.Create(t.Context(), late); err != nil {
-		t.Fatal(err)
-	}
-	if err := drill.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
+	harness.Must(t, admin.Create(t.Context(), late))
+	harness.Must(t, harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
 		if n := len(p.acts()); n > 0 {
 			return fmt.Errorf("%d acts", n)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 
 	began := clocks.Now().Boot
 	deadline := write(t, ns, us, 2, 10*time.Second)
@@ -82,6 +79,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 // Of two replicas in the leading cluster the local election chooses one. When it
 // goes, the other does everything anew in the same term. None acts in a follower.
 func TestOneOfTwoReplicasActs(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	names := books(t, ns, 10)
 	write(t, ns, them, 1, time.Hour)
@@ -103,7 +101,7 @@ func TestOneOfTwoReplicasActs(t *testing.T) {
 	write(t, ns, them, 3, time.Hour)
 	await(t, "and stops when its cluster does", second.logged("west.fleet leads in epoch 3"))
 	told := clocks.Now().Boot + apart
-	if err := drill.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
+	if err := harness.Stay(t.Context(), time.Second, "it has stopped", func(context.Context) error {
 		for _, a := range second.acts() {
 			if a.Begin > told && a.Result == "ok" { // what was under way may end, and what is refused begins nothing
 				return fmt.Errorf("act %+v was begun after %v", a, told)
@@ -113,9 +111,9 @@ func TestOneOfTwoReplicasActs(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	for _, v := range drill.Judge(append(first.acts(), second.acts()...)) {
+	for _, v := range harness.Judge(append(first.acts(), second.acts()...)) {
 		for _, b := range v.Breaches {
-			if b.Rule == drill.TwoAtOnce {
+			if b.Rule == harness.TwoAtOnce {
 				t.Errorf("two replicas at once: %v", b)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -33,9 +32,10 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -88,7 +88,7 @@ func install(ctx context.Context) error {
 	if err := admin.Create(ctx, crd); err != nil {
 		return err
 	}
-	return drill.Await(ctx, patience, "guestbooks are served", func(ctx context.Context) error {
+	return harness.Await(ctx, patience, "guestbooks are served", func(ctx context.Context) error {
 		return admin.List(ctx, &webappv1.GuestbookList{})
 	})
 }
@@ -97,9 +97,7 @@ func install(ctx context.Context) error {
 func namespace(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
-	if err := admin.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, admin.Create(t.Context(), ns))
 	return ns.Name
 }
 
@@ -111,9 +109,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("book-%d", i)},
 			Spec:       webappv1.GuestbookSpec{Book: "once upon a time"},
 		}
-		if err := admin.Create(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, admin.Create(t.Context(), g))
 		names = append(names, g.Name)
 	}
 	return names
@@ -123,9 +119,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
 	t.Helper()
 	deadline, err := put(t.Context(), ns, holder, epoch, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	return deadline
 }
 
@@ -145,18 +139,14 @@ func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (
 func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	if err := admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l))
 	return l
 }
 
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
 	t.Helper()
-	if err := drill.Await(t.Context(), patience, what, condition); err != nil {
-		t.Fatal(err)
-	}
+	harness.Eventually(t, patience, what, condition)
 }
 
 // user returns the configuration of a user who may read leases, and work on
@@ -164,9 +154,7 @@ func await(t *testing.T, what string, condition func(context.Context) error) {
 func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 	t.Helper()
 	cfg, err := cluster.UserConfig(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	group := webappv1.GroupVersion.Group
 	for _, ns := range namespaces {
 		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
@@ -185,77 +173,53 @@ func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 			},
 		} {
-			if err := admin.Create(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, admin.Create(t.Context(), o))
 		}
 	}
 	return cfg
 }
 
-// process is a running guestbook.
-type process struct {
-	*drill.ActLog
-	t    *testing.T
-	name string
-	cmd  *exec.Cmd
-	log  string
+// guestbook is a running guestbook.
+type guestbook struct {
+	*process.Process
+	*harness.ActLog
+	t *testing.T
 }
 
 // start runs the guestbook as a user who may work in ns only, until the test is over.
-// Its name stands for the cluster in the act log.
-func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *process {
+// The act log gives its name as that of the cluster.
+func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *guestbook {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig, err := fleet.Kubeconfig(name, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := &process{ActLog: drill.NewActLog(filepath.Join(dir, "acts")), t: t, name: name, log: filepath.Join(dir, "log")}
-	out, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = out.Close() }() // the process has its own
-	p.cmd = exec.Command(program, append([]string{
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600))
+	p := &guestbook{ActLog: harness.NewActLog(filepath.Join(dir, "acts")), t: t}
+	p.Process, err = process.Start(name, filepath.Join(dir, "log"), program, append([]string{
 		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "-cluster=" + name, "-namespaces=" + ns, "-acts=" + filepath.Join(dir, "acts"), "-zap-log-level=debug",
 	}, args...)...)
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.kill)
+	harness.Must(t, err)
+	t.Cleanup(func() {
+		harness.Must(t, p.Kill())
+		if t.Failed() {
+			log, _ := os.ReadFile(p.Log())
+			t.Logf("log of %s:\n%s", p.Name(), log[max(0, len(log)-8000):])
+		}
+	})
 	return p
 }
 
-// kill ends the process at once, and shows its log if the test has failed.
-func (p *process) kill() {
-	if p.cmd.ProcessState == nil {
-		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
-	}
-	if p.t.Failed() {
-		log, _ := os.ReadFile(p.log)
-		p.t.Logf("log of %s:\n%s", p.name, log[max(0, len(log)-8000):])
-	}
-}
-
 // terminate asks the process to end, which it must do in good order.
-func (p *process) terminate() {
+func (p *guestbook) terminate() {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := p.cmd.Wait(); err != nil {
-		p.t.Errorf("%s did not end in good order: %v", p.name, err)
+	harness.Must(p.t, p.Stop())
+	if !p.InOrder() {
+		p.t.Errorf("%s did not end in good order: %s", p.Name(), p.How())
 	}
 }
 
 // acts returns what the process has done so far.
-func (p *process) acts() []drill.Act {
+func (p *guestbook) acts() []harness.Act {
 	p.t.Helper()
 	all, err := p.Acts()
 	if err != nil {
@@ -265,7 +229,7 @@ func (p *process) acts() []drill.Act {
 }
 
 // acted is a condition: all these guestbooks have been printed in this epoch.
-func (p *process) acted(names []string, epoch int64) func(context.Context) error {
+func (p *guestbook) acted(names []string, epoch int64) func(context.Context) error {
 	return func(context.Context) error {
 		all, err := p.Acts()
 		if err != nil {
@@ -279,19 +243,19 @@ func (p *process) acted(names []string, epoch int64) func(context.Context) error
 		}
 		for _, name := range names {
 			if !printed[name] {
-				return fmt.Errorf("%s has printed %d of %d guestbooks in epoch %d; %s is missing", p.name, len(printed), len(names), epoch, name)
+				return fmt.Errorf("%s has printed %d of %d guestbooks in epoch %d; %s is missing", p.Name(), len(printed), len(names), epoch, name)
 			}
 		}
 		return nil
 	}
 }
 
-// logged is a condition: the text stands in the log of the process.
-func (p *process) logged(text string) func(context.Context) error {
+// logged is a condition: the log of the process contains the text.
+func (p *guestbook) logged(text string) func(context.Context) error {
 	return func(context.Context) error {
-		log, err := os.ReadFile(p.log)
+		log, err := os.ReadFile(p.Log())
 		if err == nil && !bytes.Contains(log, []byte(text)) {
-			err = fmt.Errorf("%s has not logged %q", p.name, text)
+			err = fmt.Errorf("%s has not logged %q", p.Name(), text)
 		}
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -23,9 +23,7 @@ import (
 func newMember(t *testing.T, cfg *rest.Config, o member.Options) *member.Member {
 	t.Helper()
 	m, err := member.New(cfg, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -54,9 +52,7 @@ func TestMemberFollowsARealCluster(t *testing.T) {
 	m := newMember(t, cluster.AdminConfig(), member.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := m.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, m.WaitForSync(ctx))
 	if err := leads(m, ns, true)(ctx); err != nil {
 		t.Error("after the first list:", err)
 	}
@@ -67,15 +63,11 @@ func TestMemberFollowsARealCluster(t *testing.T) {
 
 	l := copyIn(t, ns)
 	delete(l.Labels, v1alpha1.ManagedLabel)
-	if err := admin.Update(t.Context(), l); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, admin.Update(t.Context(), l))
 	await(t, "a copy without its label is none", leads(m, ns, false))
 	write(t, ns, us, 3, time.Minute)
 	await(t, "the copy is repaired", leads(m, ns, true))
-	if err := admin.Delete(t.Context(), copyIn(t, ns)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, admin.Delete(t.Context(), copyIn(t, ns)))
 	await(t, "a missing copy means no", leads(m, ns, false))
 }
 
@@ -90,9 +82,7 @@ func TestNamespacedRightsSuffice(t *testing.T) {
 	m := newMember(t, cfg, member.Options{Namespaces: []string{a, b}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := m.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, m.WaitForSync(ctx))
 	for ns, want := range map[string]bool{a: true, b: true, secret: false} {
 		if err := leads(m, ns, want)(ctx); err != nil {
 			t.Error(err)
@@ -116,24 +106,18 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{Namespaces: []string{ns}, StaleAfter: staleAfter})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := m.WaitForSync(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := drill.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", func(context.Context) error { return m.Healthz(nil) }); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, m.WaitForSync(ctx))
+	harness.Must(t, harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", func(context.Context) error { return m.Healthz(nil) }))
 	faults := []struct {
 		what         string
 		begin, cease func() error
 	}{
-		{"etcd stands still", cluster.PauseEtcd, cluster.ResumeEtcd},
+		{"etcd is paused", cluster.PauseEtcd, cluster.ResumeEtcd},
 		{"the link is dead", nothingFails(cluster.Proxy().BlackHole), nothingFails(cluster.Proxy().Heal)},
 	}
 	for i, f := range faults {
 		t.Cleanup(func() { _ = f.cease() }) // once more does no harm
-		if err := f.begin(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, f.begin())
 		began := clocks.Now().Boot
 		await(t, f.what+", and Healthz fails", func(context.Context) error {
 			if m.Healthz(nil) == nil {
@@ -144,13 +128,11 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 		if took := clocks.Now().Boot - began; took > staleAfter+5*time.Second {
 			t.Errorf("%s: noticed after %v, want %v, and a pause more at most", f.what, took, staleAfter)
 		}
-		if err := f.cease(); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, f.cease())
 		ceased := clocks.Now().Boot
 		write(t, ns, us, int64(i)+1, 10*time.Minute)
 		// A dead HTTP/2 connection lingers for 45 s in client-go.
-		if err := drill.Await(t.Context(), time.Minute, "the watch is back", func(context.Context) error {
+		if err := harness.Await(t.Context(), time.Minute, "the watch is back", func(context.Context) error {
 			term, _ := m.Term(ns)
 			if term.Epoch() != int64(i)+1 {
 				return fmt.Errorf("epoch %d", term.Epoch())
@@ -170,21 +152,17 @@ func nothingFails(f func()) func() error {
 	}
 }
 
-// A member whose API server comes back learns where it stands as soon as it can.
+// A member learns who leads as soon as its API server is back.
 func TestMemberComesBackWithItsAPIServer(t *testing.T) {
 	ns := namespace(t)
 	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
 	write(t, ns, us, 1, 5*time.Second)
 	await(t, "this cluster leads", leads(m, ns, true))
-	if err := cluster.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.Kill())
 	await(t, "the term runs out", leads(m, ns, false))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := cluster.Restart(ctx); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.Restart(ctx))
 	write(t, ns, us, 2, time.Minute)
 	written := clocks.Now().Boot
 	await(t, "this cluster leads again", leads(m, ns, true))
@@ -206,17 +184,11 @@ func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
 	cfg.Timeout = time.Minute
 	cfg.Wrap(member.CapWrites)
 	c, err := client.New(cfg, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	ctx, cancel, err := m.Context(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer cancel()
-	if err := cluster.PauseEtcd(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, cluster.PauseEtcd())
 	t.Cleanup(func() {
 		if err := cluster.ResumeEtcd(); err != nil {
 			t.Error(err)

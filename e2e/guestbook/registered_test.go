@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -37,9 +36,7 @@ func registering(t *testing.T, ns string) *rest.Config {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ns}},
 		},
 	} {
-		if err := admin.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, admin.Create(t.Context(), o))
 	}
 	return cfg
 }
@@ -80,32 +77,26 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	m := newMember(t, registering(t, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
 	await(t, "this cluster leads", leads(m, ns, true))
 	r, err := registration(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if r.Account != ns || len(r.Namespaces) != 1 || r.Namespaces[0] != ns {
 		t.Errorf("registered %+v", r)
 	}
 	ctx, done, err := m.Context(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	write(t, ns, "", 2, time.Hour)
-	await(t, "the work is told to stop", func(context.Context) error {
+	await(t, "the work is cancelled", func(context.Context) error {
 		if ctx.Err() == nil {
 			return errors.New("it is not")
 		}
 		return nil
 	})
-	if err := drill.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
+	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
 		r, err := registration(ctx, ns)
 		if err == nil && r.HasReleased(ns, 1) {
 			err = errors.New("it is")
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	began := clocks.Now().Boot
 	done()
 	await(t, "the term is released", hasReleased(ns, 1))
@@ -123,18 +114,14 @@ func TestAReleaseTakesAMoment(t *testing.T) {
 		write(t, ns, us, epoch, time.Hour)
 		await(t, "this cluster leads", leads(m, ns, true))
 		ctx, done, err := m.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		go func() {
 			<-ctx.Done()
 			done()
 		}()
 		began := clocks.Now().Boot
 		write(t, ns, "", epoch+1, time.Hour)
-		if err := drill.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, harness.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)))
 		worst = max(worst, clocks.Now().Boot-began)
 	}
 	t.Logf("20 terms were revoked and released, each within %v, as seen by polling", worst)
@@ -149,24 +136,15 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	first := start(t, cfg, "first", ns, "-register="+ns)
 	await(t, "the first acts", first.acted(names, 1))
 	before, err := registration(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	_ = first.cmd.Wait()
+	harness.Must(t, err)
+	harness.Must(t, first.Kill())
 	second := start(t, cfg, "second", ns, "-register="+ns)
 	await(t, "the second acts", second.acted(names, 1))
 	all, err := registrations(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for _, l := range all {
 		r, err := wire.ReadRegistration(&l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		if len(r.Released) > 0 || len(l.Finalizers) != 1 || len(l.OwnerReferences) > 0 {
 			t.Errorf("registration %s: %+v %+v", l.Name, l.ObjectMeta, r)
 		}
@@ -176,9 +154,7 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	}
 	second.terminate()
 	left, err := registrations(t.Context(), ns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	if len(left) != 1 || *left[0].Spec.HolderIdentity != before.Identity {
 		t.Errorf("%d registrations are left, want that of the process that was killed", len(left))
 	}
@@ -193,17 +169,13 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 		promoted := make(chan member.Term, 1)
 		ctx, stop := context.WithCancel(t.Context())
 		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
 		revoked := make(chan error, 1)
 		go func() { revoked <- revokeWhenRegistered(ctx, ns, epoch+1) }()
 		ended := make(chan error, 1)
 		go func() { ended <- m.Start(ctx) }()
-		if err := <-revoked; err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, <-revoked)
 		// It may have led for a moment, before it saw the revocation; then it has released what it did.
 		await(t, "the revoked epoch is released", hasReleased(ns, epoch))
 		select {
@@ -222,7 +194,7 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 
 // revokeWhenRegistered writes that nobody leads as soon as there is a registration.
 func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
-	if err := drill.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
+	if err := harness.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
 		_, err := registration(ctx, ns)
 		return err
 	}); err != nil {
@@ -234,6 +206,7 @@ func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
 
 // A reader that is stopped for longer than its registration lasts does nothing when it goes on, until it has registered anew.
 func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
+	t.Parallel()
 	ns := namespace(t)
 	names := books(t, ns, 3)
 	write(t, ns, us, 1, time.Hour)
@@ -243,10 +216,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	if err != nil || len(before) != 1 {
 		t.Fatal(len(before), err)
 	}
-	if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.cmd.Process.Signal(syscall.SIGCONT) })
+	harness.Must(t, p.Pause())
 	var last lease.Registration
 	await(t, "its registration has run out", func(ctx context.Context) (err error) {
 		if last, err = registration(ctx, ns); err == nil && clocks.Now().Wall.Before(last.Until().Add(time.Second)) {
@@ -255,9 +225,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 		return err
 	})
 	over := clocks.Now().Boot
-	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, p.Resume())
 	var renewed time.Time
 	await(t, "it has registered anew", func(ctx context.Context) error {
 		all, err := registrations(ctx, ns)
@@ -289,12 +257,12 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	}
 }
 
-// Who registers needs the rights to do so. Without them it says so, and does not lead.
+// Registering needs rights. A process without them logs that and does not lead.
 func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Hour)
 	m := newMember(t, user(t, ns, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: "default"}})
-	if err := drill.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
+	if err := harness.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
 		t.Error(err)
 	}
 	var list coordinationv1.LeaseList

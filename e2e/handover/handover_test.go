@@ -1,19 +1,16 @@
-// Package handover holds the tests of planned changes between clusters whose readers say when they have
-// stopped: real API servers, a hub process under the RBAC of config/, and guestbooks that register.
+// Package handover tests planned changes between clusters whose readers acknowledge a revoked term. It runs real API
+// servers, a hub process under the RBAC of config/, and guestbooks that register.
 package handover
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const (
@@ -31,9 +28,9 @@ const (
 
 // stage is a drill between east and west, of which one leads.
 type stage struct {
-	*drill.Drill
+	*harness.Drill
 	t      *testing.T
-	copies map[string]*drill.Watch[*coordinationv1.Lease]
+	view   *harness.View
 	leader string
 	raised int
 	before int // changes, when the handover began
@@ -41,46 +38,18 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "leasecast-handover-")
-	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	d, err := drill.Start(ctx, drill.Options{
-		Timings: drill.Default, ActEvery: 20 * time.Millisecond, Register: true, Dir: dir, Progress: func(line string) { t.Log(line) },
-		Members: []drill.Member{
+	d := harness.New(t, harness.Options{
+		Timings: harness.Default, ActEvery: 20 * time.Millisecond, Register: true,
+		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{namespace}},
 			{Name: "west", Priority: 50, Namespaces: []string{namespace}},
 		},
 	})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Log("logs and acts are in", dir)
-			return
-		}
-		_ = os.RemoveAll(dir)
-	})
-	s := &stage{Drill: d, t: t, copies: map[string]*drill.Watch[*coordinationv1.Lease]{}, raised: 1000}
-	for _, name := range []string{"east", "west"} {
-		w, err := d.WatchCopies(t.Context(), name)
-		must(t, err)
-		t.Cleanup(w.Stop)
-		s.copies[name] = w
-	}
-	first, err := d.AwaitAct(t.Context(), patience, "the first leader acts", func(drill.Act) bool { return true })
-	must(t, err)
+	s := &stage{Drill: d, t: t, view: d.LookFor(t), raised: 1000}
+	first, err := d.AwaitAct(t.Context(), patience, "the first leader acts", func(harness.Act) bool { return true })
+	harness.Must(t, err)
 	s.leader = first.Cluster
 	return s
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (s *stage) other() string {
@@ -93,18 +62,18 @@ func (s *stage) other() string {
 // begin raises the other cluster above the leader.
 func (s *stage) begin() {
 	s.t.Helper()
-	must(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
+	harness.Must(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
 	s.before = len(s.changes())
 	s.raised++
-	must(s.t, s.SetPriority(s.t.Context(), s.other(), s.raised))
+	harness.Must(s.t, s.SetPriority(s.t.Context(), s.other(), s.raised))
 }
 
 // end waits until the other cluster acts after what begin has begun, checks that no two ever acted together, and
 // returns how long nobody acted and when the other one began.
 func (s *stage) end() (gap, began time.Duration) {
 	s.t.Helper()
-	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts", func(drill.Act) bool { return len(s.changes()) > s.before })
-	must(s.t, err)
+	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts", func(harness.Act) bool { return len(s.changes()) > s.before })
+	harness.Must(s.t, err)
 	all := s.changes()
 	last := all[len(all)-1]
 	if last.To != s.other() {
@@ -114,12 +83,12 @@ func (s *stage) end() (gap, began time.Duration) {
 	return last.Gap(), last.First
 }
 
-func (s *stage) changes() []drill.Change {
+func (s *stage) changes() []harness.Change {
 	s.t.Helper()
 	acts, err := s.Acts()
-	must(s.t, err)
-	verdicts := drill.Judge(acts)
-	for _, breach := range drill.Breaches(verdicts) {
+	harness.Must(s.t, err)
+	verdicts := harness.Judge(acts)
+	for _, breach := range harness.Breaches(verdicts) {
 		s.t.Fatal(breach)
 	}
 	if len(verdicts) == 0 {
@@ -128,10 +97,10 @@ func (s *stage) changes() []drill.Change {
 	return verdicts[0].Changes
 }
 
-// revoked waits until the record says that the leader was told to stop, and its copy too.
+// revoked waits until the record and the leader's Lease show that the term is revoked.
 func (s *stage) revoked() {
 	s.t.Helper()
-	must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
+	harness.Must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
 		r, err := s.Record(ctx, namespace)
 		if err != nil {
 			return err
@@ -139,7 +108,7 @@ func (s *stage) revoked() {
 		if r.Status.Phase != v1alpha1.PhaseDraining || r.Status.RevokedEpoch == 0 {
 			return fmt.Errorf("phase %s, revoked epoch %d: %s", r.Status.Phase, r.Status.RevokedEpoch, r.Status.Message)
 		}
-		seen := s.copies[s.leader].Seen()
+		seen := s.view.Copies[s.leader].Seen()
 		if l := seen[len(seen)-1].Object; *l.Spec.HolderIdentity != "" {
 			return errors.New("the copy names " + *l.Spec.HolderIdentity)
 		}
@@ -150,7 +119,7 @@ func (s *stage) revoked() {
 // ranOut fails the test unless the next term began when the last stamp of the old leader had run out, and soon after.
 func (s *stage) ranOut(old string, began, more time.Duration) {
 	s.t.Helper()
-	stamp, ok := drill.LastStamp(s.copies[old].Seen(), namespace, began)
+	stamp, ok := harness.LastStamp(s.view.Copies[old].Seen(), namespace, began)
 	if !ok {
 		s.t.Fatalf("no copy let %s act", old)
 	}
@@ -185,20 +154,20 @@ func TestHandover(t *testing.T) {
 		{"a hub that dies when it has told the leader to stop leaves the rest to the term", func(s *stage) {
 			old := s.leader
 			book := s.Guestbook(old)
-			must(s.t, book.Pause())
+			harness.Must(s.t, book.Pause())
 			s.begin()
 			s.revoked()
 			hubs := s.Hubs()
-			must(s.t, hubs[len(hubs)-1].Kill())
-			must(s.t, book.Resume())
+			harness.Must(s.t, hubs[len(hubs)-1].Kill())
+			harness.Must(s.t, book.Resume())
 			_, err := s.StartHub()
-			must(s.t, err)
+			harness.Must(s.t, err)
 			_, began := s.end()
 			s.ranOut(old, began, 2*h)
 		}},
 		{"a reader that died costs what is left of the term, and no more", func(s *stage) {
 			old := s.leader
-			must(s.t, s.Guestbook(old).Kill())
+			harness.Must(s.t, s.Guestbook(old).Kill())
 			s.begin()
 			_, began := s.end()
 			s.ranOut(old, began, 0)

@@ -1,5 +1,5 @@
 // Package lines follows files to which other processes append whole lines: logs of acts, histories
-// of calls. What is being written at the moment is left for the next time.
+// of calls. A line that is not finished yet is left for the next call.
 package lines
 
 import (
@@ -13,14 +13,14 @@ import (
 // File follows one file. It is not safe for concurrent use.
 type File struct {
 	path string
-	read int64 // bytes taken in
+	read int64 // bytes of finished lines
 }
 
 // Follow follows a file, which need not exist yet.
 func Follow(path string) *File { return &File{path: path} }
 
-// News calls take with each line that has been finished since the last time, without its newline, in
-// order. A line that take returns an error for ends that, and is the first one of the next time.
+// News calls take, in order, with each line that was finished since the last call, without its newline. If take returns
+// an error, News stops, and the next call begins with that line.
 func (f *File) News(take func(line []byte) error) error {
 	news, err := f.rest()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package process runs programs beside a test or a drill, stops and kills them, and lets none outlive
-// its owner.
+// Package process starts, pauses, stops, kills and restarts programs beside a test or a drill. On Linux none of them
+// outlives its owner.
 package process
 
 import (
@@ -73,6 +73,17 @@ func (p *Process) Log() string { return p.log }
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.end }
 
+// InOrder reports whether the process ended with exit status 0. Call it after [Process.Ended].
+func (p *Process) InOrder() bool { return p.how == nil }
+
+// How says how the process ended. Call it after [Process.Ended].
+func (p *Process) How() string {
+	if p.InOrder() {
+		return "without an error"
+	}
+	return p.how.Error()
+}
+
 // Check returns an error with the end of the log if the process has ended, but for Stop and Kill.
 func (p *Process) Check() error {
 	if p.bidden.Load() {
@@ -80,17 +91,13 @@ func (p *Process) Check() error {
 	}
 	select {
 	case <-p.end:
-		how := "without an error"
-		if p.how != nil {
-			how = p.how.Error()
-		}
-		return fmt.Errorf("%s: %w (%s)%s", p.name, ErrEnded, how, p.Tail())
+		return fmt.Errorf("%s: %w (%s)%s", p.name, ErrEnded, p.How(), p.Tail())
 	default:
 		return nil
 	}
 }
 
-// Pause stops the process where it stands (SIGSTOP) and returns when it has stopped.
+// Pause stops the process (SIGSTOP) and returns when it has stopped.
 func (p *Process) Pause() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("pause %s: %w", p.name, err)

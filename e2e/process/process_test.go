@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/drill"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -17,9 +17,7 @@ import (
 func shell(t *testing.T, script string) *process.Process {
 	t.Helper()
 	p, err := process.Start("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := p.Kill(); err != nil {
 			t.Error(err)
@@ -58,16 +56,10 @@ func TestStopEndsAProcessInOrderAlsoAPausedOne(t *testing.T) {
 			p := shell(t, `trap 'echo in order; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
 			await(t, "it is up", func() bool { return strings.Contains(p.Tail(), "up") })
 			if paused {
-				if err := p.Pause(); err != nil {
-					t.Fatal(err)
-				}
+				harness.Must(t, p.Pause())
 			}
-			if err := p.Check(); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, p.Check())
+			harness.Must(t, p.Stop())
 			awaitEnd(t, p)
 			if err := p.Check(); err != nil {
 				t.Errorf("check after an end that was asked for: %v", err)
@@ -83,17 +75,13 @@ func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
 	ticks := func() int64 { // not by the tail, which stops growing
 		info, err := os.Stat(p.Log())
-		if err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, err)
 		return info.Size()
 	}
 	await(t, "it ticks", func() bool { return ticks() > 0 })
-	if err := p.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, p.Pause())
 	before := ticks()
-	if err := drill.Stay(t.Context(), 200*time.Millisecond, "it stands still", func(context.Context) error {
+	if err := harness.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
 		if ticks() != before {
 			return errors.New("it ticks")
 		}
@@ -101,9 +89,7 @@ func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if err := p.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, p.Resume())
 	await(t, "it ticks again", func() bool { return ticks() > before })
 }
 
@@ -115,12 +101,10 @@ func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	if err := drill.Await(t.Context(), 30*time.Second, what, func(context.Context) error {
+	harness.Eventually(t, 30*time.Second, what, func(context.Context) error {
 		if !condition() {
 			return errors.New("not yet")
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }

@@ -10,8 +10,8 @@
 // # Directions
 //
 // "To the member" is client to target, "from the member" is target to client. Every fault but
-// [Proxy.Strand] applies to the connections that are open and to those that come later. A fault
-// stands when the call returns: no byte passes afterwards against it.
+// [Proxy.Strand] applies to the connections that are open and to those that come later. It is in
+// force when the call returns: no byte passes afterwards against it.
 //
 // # Three kinds of silence, and what ends each
 //

@@ -16,7 +16,7 @@ const (
 	reset
 )
 
-// fate is what a hold has made of one chunk.
+// fate is the decision of a hold about one chunk.
 type fate int
 
 const (
@@ -152,7 +152,7 @@ func (p *pipe) keepThroughCut() {
 	}
 }
 
-// release lets through what was kept.
+// release lets the kept chunks through.
 func (p *pipe) release() {
 	for i := range p.queue {
 		if p.queue[i].fate == held {
@@ -162,7 +162,7 @@ func (p *pipe) release() {
 	p.wakeUp()
 }
 
-// hurry ends the delay of what is under way.
+// hurry ends the delay of the chunks under way.
 func (p *pipe) hurry() {
 	for i := range p.queue {
 		p.queue[i].due = time.Time{}

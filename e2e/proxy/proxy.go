@@ -86,7 +86,7 @@ func (p *Proxy) Target() string {
 // order is kept. Zero or less ends the delay.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.rules.delay = max(d, 0) }) }
 
-// CutToMember loses everything that clients send; what the target sends passes. What a hold kept
+// CutToMember drops everything that clients send. Everything that the target sends passes. What a hold kept
 // before stays kept, for Release: so one request can arrive late while all that its client sent
 // after it, such as its cancellation, is lost.
 func (p *Proxy) CutToMember() { p.change(func() { p.cutLocked(toMember) }) }
@@ -117,10 +117,10 @@ func (p *Proxy) Hold() {
 	p.change(func() { p.rules.modes = [directions]mode{hold, hold} })
 }
 
-// HoldToMember keeps what clients send until Release; what the target sends passes.
+// HoldToMember keeps everything that clients send until Release. Everything that the target sends passes.
 func (p *Proxy) HoldToMember() { p.change(func() { p.rules.modes[toMember] = hold }) }
 
-// HoldFromMember keeps what the target sends until Release; what clients send passes.
+// HoldFromMember keeps everything that the target sends until Release. Everything that clients send passes.
 func (p *Proxy) HoldFromMember() { p.change(func() { p.rules.modes[fromMember] = hold }) }
 
 // Release ends a hold and lets through what it kept, in order. Cuts, delay and refusal stay as
@@ -188,7 +188,7 @@ type Stats struct {
 	KeptToMember, KeptFromMember int64
 }
 
-// Stats lets a drill await what a fault has done, for example that a request is in the hold.
+// Stats lets a drill await the effect of a fault, for example that a request is in the hold.
 func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

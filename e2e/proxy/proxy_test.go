@@ -344,7 +344,7 @@ func TestClientGoneFromAStream(t *testing.T) {
 		}
 		await(t, "the end has passed", func() bool { return ended(p, toMember) })
 		c.Close()
-		awaitClosed(t, "the member is told", over)
+		awaitClosed(t, "the member sees the end", over)
 	})
 	t.Run("the member does not learn it through a cut, but by Heal", func(t *testing.T) {
 		addr, over := stream(t)
@@ -360,7 +360,7 @@ func TestClientGoneFromAStream(t *testing.T) {
 		case <-time.After(20 * time.Millisecond):
 		}
 		p.Heal()
-		awaitClosed(t, "the member is told", over)
+		awaitClosed(t, "the member sees the end", over)
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // beside is how long the hub and Cluster API must live beside each other without a write:
@@ -29,17 +30,18 @@ const beside = 22 * time.Second
 
 // TestTheHubAndClusterAPILeaveEachOtherAlone runs the hub beside the real Cluster API.
 func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
+	t.Parallel()
 	members := []string{"east", "west", "south"}
-	w := newWorld(t, members...)
+	w := newWorld(t, 6*time.Second, members...)
 	manager := w.startCAPI()
 	w.installGiven()
 	w.register("west", "50", true)
 	w.register("south", "10", true)
 	// The best cluster is one that Cluster API has no sight of.
 	w.register("east", "100", false)
-	w.namespace("a", members...)
-	w.policy(6*time.Second, "a")
-	everything, _ := watchAllBut(t, w.fleet, leases)
+	w.Namespace("a", members...)
+	w.policy("a")
+	everything, _ := watchAllBut(t, w.Servers, leases)
 	history := w.history()
 	begin := time.Now()
 	w.startHub()
@@ -71,17 +73,17 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 
 // hint is what a record says that Cluster API says of a Cluster.
 func (w *world) hint(namespace, cluster string) string {
-	w.t.Helper()
-	c, err := w.candidate(namespace, cluster)
-	w.must(err)
+	w.T.Helper()
+	c, err := w.Candidate(namespace, cluster)
+	w.Must(err)
 	return c.Hint
 }
 
 // hinted waits until the record tells what Cluster API says of a Cluster.
 func (w *world) hinted(namespace, cluster string, words ...string) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("the hint about %s says %v", cluster, words), 45*time.Second, func() error {
-		c, err := w.candidate(namespace, cluster)
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("the hint about %s says %v", cluster, words), 45*time.Second, func() error {
+		c, err := w.Candidate(namespace, cluster)
 		for _, word := range words {
 			if err == nil && !slices.Contains(strings.Fields(c.Hint), word) {
 				err = fmt.Errorf("it says %q", c.Hint)
@@ -93,11 +95,11 @@ func (w *world) hinted(namespace, cluster string, words ...string) {
 
 // stillLeads checks that a term goes on.
 func (w *world) stillLeads(leader, namespace string, epoch int64) {
-	w.t.Helper()
-	r, err := w.record(namespace)
-	w.must(err)
+	w.T.Helper()
+	r, err := w.Record(namespace)
+	w.Must(err)
 	if s := r.Status; s.Leader != leader || s.Epoch != epoch || s.Phase != v1alpha1.PhaseLeading {
-		w.t.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, phase %s, reason %s", leader, epoch, s.Leader, s.Epoch, s.Phase, s.Reason)
+		w.T.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, phase %s, reason %s", leader, epoch, s.Leader, s.Epoch, s.Phase, s.Reason)
 	}
 }
 
@@ -105,21 +107,21 @@ func (w *world) stillLeads(leader, namespace string, epoch int64) {
 // does, and returns when Cluster API had let it go, when the next cluster led, and when the hub
 // had cleaned up behind it.
 func (w *world) deleteCluster(name, namespace string, epoch int64) (took [3]time.Duration) {
-	w.t.Helper()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name}}
+	w.T.Helper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: name}}
 	begin := time.Now()
-	w.must(w.hub.Delete(w.t.Context(), cluster))
-	w.eventually("the Cluster is gone", 20*time.Second, func() error {
-		return gone(w.hub.Get(w.t.Context(), client.ObjectKeyFromObject(cluster), cluster))
+	w.Must(w.Hub.Delete(w.T.Context(), cluster))
+	w.Eventually("the Cluster is gone", 20*time.Second, func() error {
+		return gone(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(cluster), cluster))
 	})
 	took[0] = time.Since(begin)
-	w.must(w.hub.Delete(w.t.Context(), kubeconfigSecret(name)))
+	w.Must(w.Hub.Delete(w.T.Context(), kubeconfigSecret(name)))
 	if after := w.leads("west", namespace, 30*time.Second, "west", "south"); after <= epoch {
-		w.t.Errorf("epoch %d after %d", after, epoch)
+		w.T.Errorf("epoch %d after %d", after, epoch)
 	}
 	took[1] = time.Since(begin)
-	w.eventually("the copy in "+name+" is gone", 20*time.Second, func() error {
-		_, err := w.copyIn(name, namespace)
+	w.Eventually("the copy in "+name+" is gone", 20*time.Second, func() error {
+		_, err := w.CopyIn(name, namespace)
 		return gone(err)
 	})
 	took[2] = time.Since(begin)
@@ -141,40 +143,40 @@ func gone(err error) error {
 // trace checks that the hub has written its annotation on each Cluster, nothing else
 // there, and nothing on the kubeconfigs.
 func (w *world) trace(members ...string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, name := range members {
 		system := &corev1.Namespace{}
-		w.must(w.members[name].Get(w.t.Context(), types.NamespacedName{Name: metav1.NamespaceSystem}, system))
+		w.Must(w.Members[name].Get(w.T.Context(), types.NamespacedName{Name: metav1.NamespaceSystem}, system))
 		cluster := &clusterv1.Cluster{}
-		w.must(w.hub.Get(w.t.Context(), types.NamespacedName{Namespace: fleetNamespace, Name: name}, cluster))
+		w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: harness.FleetNamespace, Name: name}, cluster))
 		if got := cluster.Annotations[v1alpha1.ClusterUIDAnnotation]; got != string(system.UID) {
-			w.t.Errorf("Cluster %s: pinned to %q, want %s", name, got, system.UID)
+			w.T.Errorf("Cluster %s: pinned to %q, want %s", name, got, system.UID)
 		}
 		if !slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer) {
-			w.t.Errorf("Cluster %s: finalizers %v: Cluster API does not hold it", name, cluster.Finalizers)
+			w.T.Errorf("Cluster %s: finalizers %v: Cluster API does not hold it", name, cluster.Finalizers)
 		}
 		want := []string{"metadata/annotations/" + v1alpha1.ClusterUIDAnnotation}
-		if got := w.writtenBy(hubAccount, cluster); !slices.Equal(got, want) {
-			w.t.Errorf("Cluster %s: the hub has written %q, want %q", name, got, want)
+		if got := w.writtenBy(harness.HubName, cluster); !slices.Equal(got, want) {
+			w.T.Errorf("Cluster %s: the hub has written %q, want %q", name, got, want)
 		}
 		secret := kubeconfigSecret(name)
-		w.must(w.hub.Get(w.t.Context(), client.ObjectKeyFromObject(secret), secret))
-		if got := w.writtenBy(hubAccount, secret); len(got) > 0 {
-			w.t.Errorf("Secret %s: the hub has written %q", secret.Name, got)
+		w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(secret), secret))
+		if got := w.writtenBy(harness.HubName, secret); len(got) > 0 {
+			w.T.Errorf("Secret %s: the hub has written %q", secret.Name, got)
 		}
 		if !metav1.IsControlledBy(secret, cluster) {
-			w.t.Errorf("Secret %s is not controlled by its Cluster any more: %v", secret.Name, secret.OwnerReferences)
+			w.T.Errorf("Secret %s is not controlled by its Cluster any more: %v", secret.Name, secret.OwnerReferences)
 		}
 	}
 }
 
 // writtenBy lists the fields of an object that a field manager owns.
 func (w *world) writtenBy(manager string, o metav1.Object) (fields []string) {
-	w.t.Helper()
+	w.T.Helper()
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == manager {
 			tree := map[string]any{}
-			w.must(json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree))
+			w.Must(json.Unmarshal(entry.FieldsV1.GetRawBytes(), &tree))
 			fields = append(fields, leaves(tree, "")...)
 		}
 	}
@@ -201,14 +203,14 @@ func leaves(tree map[string]any, path string) (paths []string) {
 
 // history follows what becomes of the Clusters and kubeconfigs of the fleet.
 func (w *world) history() *changes {
-	w.t.Helper()
-	watcher, err := client.NewWithWatch(w.fleet.Hub().AdminConfig(), client.Options{Scheme: w.hub.Scheme()})
-	w.must(err)
+	w.T.Helper()
+	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: w.Hub.Scheme()})
+	w.Must(err)
 	c := &changes{}
 	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{}, "secrets": &corev1.SecretList{}} {
-		watch, err := watcher.Watch(w.t.Context(), list, client.InNamespace(fleetNamespace))
-		w.must(err)
-		c.follow(w.t, "hub", schema.GroupResource{Resource: resource}, watch)
+		watch, err := watcher.Watch(w.T.Context(), list, client.InNamespace(harness.FleetNamespace))
+		w.Must(err)
+		c.follow(w.T, "hub", schema.GroupResource{Resource: resource}, watch)
 	}
 	return c
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // given is a kind of infrastructure that is there already: Cluster API admits no Cluster
@@ -25,9 +26,9 @@ var given = schema.GroupVersionKind{
 }
 
 func (w *world) installGiven() {
-	w.t.Helper()
+	w.T.Helper()
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
-	w.must(w.hub.Create(w.t.Context(), &apiextensionsv1.CustomResourceDefinition{
+	w.Must(w.Hub.Create(w.T.Context(), &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "givenclusters." + given.Group,
 			// This version keeps Cluster API's contract v1beta2.
@@ -45,10 +46,10 @@ func (w *world) installGiven() {
 			}},
 		},
 	}))
-	w.eventually("GivenClusters are served", 15*time.Second, func() error {
+	w.Eventually("GivenClusters are served", 15*time.Second, func() error {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(given)
-		return w.hub.List(w.t.Context(), list)
+		return w.Hub.List(w.T.Context(), list)
 	})
 }
 
@@ -56,52 +57,52 @@ func (w *world) installGiven() {
 // Cluster, and a kubeconfig Secret that the Cluster owns. Cluster API does not see a Secret
 // that is not labelled.
 func (w *world) register(name, priority string, labelled bool) {
-	w.t.Helper()
-	member := w.fleet.Member(name)
+	w.T.Helper()
+	member := w.Servers.Member(name)
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"status": map[string]any{"initialization": map[string]any{"provisioned": true}},
 	}}
 	infrastructure.SetGroupVersionKind(given)
-	infrastructure.SetNamespace(fleetNamespace)
+	infrastructure.SetNamespace(harness.FleetNamespace)
 	infrastructure.SetName(name)
-	w.must(w.hub.Create(w.t.Context(), infrastructure))
+	w.Must(w.Hub.Create(w.T.Context(), infrastructure))
 
 	kubeconfig, err := member.ProxiedKubeconfig()
-	w.must(err)
-	w.must(w.fleet.SetKubeconfig(w.t.Context(), fleetNamespace, name, kubeconfig))
+	w.Must(err)
+	w.Must(w.Servers.SetKubeconfig(w.T.Context(), harness.FleetNamespace, name, kubeconfig))
 	if !labelled {
 		w.changeSecret(name, func(s *corev1.Secret) { delete(s.Labels, clusterv1.ClusterNameLabel) })
 	}
 
 	host, number, err := net.SplitHostPort(member.Proxy().Addr())
-	w.must(err)
+	w.Must(err)
 	port, err := strconv.ParseInt(number, 10, 32)
-	w.must(err)
+	w.Must(err)
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fleetNamespace, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
+			Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
 		},
 		Spec: clusterv1.ClusterSpec{
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(port)},
 			InfrastructureRef:    clusterv1.ContractVersionedObjectReference{APIGroup: given.Group, Kind: given.Kind, Name: name},
 		},
 	}
-	w.must(w.hub.Create(w.t.Context(), cluster))
+	w.Must(w.Hub.Create(w.T.Context(), cluster))
 	w.changeSecret(name, func(s *corev1.Secret) {
-		w.must(controllerutil.SetControllerReference(cluster, s, w.hub.Scheme()))
+		w.Must(controllerutil.SetControllerReference(cluster, s, w.Hub.Scheme()))
 	})
 }
 
 // kubeconfigSecret names the kubeconfig Secret of a Cluster.
 func kubeconfigSecret(cluster string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: cluster + "-kubeconfig"}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: cluster + "-kubeconfig"}}
 }
 
 func (w *world) changeSecret(cluster string, change func(*corev1.Secret)) {
-	w.t.Helper()
+	w.T.Helper()
 	s := kubeconfigSecret(cluster)
-	w.must(w.hub.Get(w.t.Context(), client.ObjectKeyFromObject(s), s))
+	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(s), s))
 	base := s.DeepCopy()
 	change(s)
-	w.must(w.hub.Patch(w.t.Context(), s, client.MergeFrom(base)))
+	w.Must(w.Hub.Patch(w.T.Context(), s, client.MergeFrom(base)))
 }

@@ -9,12 +9,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -27,12 +24,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
 	// capiAssets is the environment variable that names the folder of capi-manager.
 	capiAssets = "CAPI_ASSETS"
-	// capiTimeout bounds the start and the stop of Cluster API's manager.
+	// capiTimeout bounds the start of Cluster API's manager.
 	capiTimeout = time.Minute
 )
 
@@ -46,32 +45,31 @@ type capi struct {
 	dir     string // the keys and the log
 	port    int    // of the webhooks
 	ca      []byte
-	process *os.Process
-	end     chan struct{} // closed when the process has ended
+	process *process.Process
 }
 
 // startCAPI returns when the webhooks of the manager are in force.
 func (w *world) startCAPI() *capi {
-	w.t.Helper()
+	w.T.Helper()
 	c := &capi{
-		w: w, dir: w.t.TempDir(), port: unusedPort(w.t),
-		module: run(w.t, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api"),
+		w: w, dir: w.T.TempDir(), port: unusedPort(w.T),
+		module: run(w.T, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api"),
 	}
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	w.must(err)
+	w.Must(err)
 	c.ca = certificate
 	role := &rbacv1.ClusterRole{}
 	c.read("core/config/rbac/role.yaml", func(document []byte) {
-		w.must(yaml.UnmarshalStrict(document, role))
+		w.Must(yaml.UnmarshalStrict(document, role))
 	})
-	config, err := w.fleet.Hub().ServiceAccountConfig(w.t.Context(), "capi-system", "capi-manager", role.Rules)
-	w.must(err)
+	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), "capi-system", "capi-manager", role.Rules)
+	w.Must(err)
 	kubeconfig, err := fleet.Kubeconfig("hub", config)
-	w.must(err)
+	w.Must(err)
 	for name, content := range map[string][]byte{"kubeconfig": kubeconfig, "tls.crt": certificate, "tls.key": key} {
-		w.must(os.WriteFile(filepath.Join(c.dir, name), content, 0o600))
+		w.Must(os.WriteFile(filepath.Join(c.dir, name), content, 0o600))
 	}
-	w.t.Cleanup(c.stop)
+	w.T.Cleanup(c.stop)
 	c.start()
 	c.installWebhooks()
 	return c
@@ -79,52 +77,30 @@ func (w *world) startCAPI() *capi {
 
 // start starts the manager and returns when it serves its webhooks.
 func (c *capi) start() {
-	t := c.w.t
+	t := c.w.T
 	t.Helper()
 	assets := os.Getenv(capiAssets)
 	if assets == "" {
 		t.Fatalf("%s is not set: it must name the folder of capi-manager, which `make capi` builds", capiAssets)
 	}
-	log, err := os.OpenFile(c.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	c.w.must(err)
-	cmd := exec.Command(filepath.Join(assets, "capi-manager"),
+	var err error
+	c.process, err = process.Start("Cluster API", filepath.Join(c.dir, "log"), filepath.Join(assets, "capi-manager"),
 		"--kubeconfig="+filepath.Join(c.dir, "kubeconfig"),
 		"--webhook-port="+strconv.Itoa(c.port),
 		"--webhook-cert-dir="+c.dir,
 		"--health-addr=0",
 		"--diagnostics-address=0",
 	)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = attributes()
-	c.end = make(chan struct{})
-	started := make(chan error)
-	go func() {
-		// The kernel kills the process when the thread dies that has started it.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer func() { _ = log.Close() }()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how it ended is in its log
-			close(c.end)
-		}
-	}()
-	c.w.must(<-started)
-	c.process = cmd.Process
-	c.w.eventually("Cluster API serves its webhooks", capiTimeout, func() error {
-		select {
-		case <-c.end:
-			t.Fatalf("Cluster API has ended:\n%s", c.tail())
-		default:
-		}
+	c.w.Must(err)
+	c.w.Eventually("Cluster API serves its webhooks", capiTimeout, func() error {
+		harness.Must(t, c.process.Check())
 		return c.serves()
 	})
 }
 
 // serves reports whether the webhooks are served.
 func (c *capi) serves() error {
-	ctx, cancel := context.WithTimeout(c.w.t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(c.w.T.Context(), time.Second)
 	defer cancel()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.ca)
@@ -138,35 +114,17 @@ func (c *capi) serves() error {
 
 // stop kills the manager and returns when it is gone.
 func (c *capi) stop() {
-	if c.process == nil {
-		return
+	c.w.T.Helper()
+	if c.process != nil {
+		c.w.Must(c.process.Kill())
 	}
-	_ = c.process.Kill() // fails only if it has ended
-	select {
-	case <-c.end:
-	case <-time.After(capiTimeout):
-		c.w.t.Error("Cluster API does not die")
-	}
-	c.process = nil
-}
-
-func (c *capi) log() string { return filepath.Join(c.dir, "log") }
-
-// tail is the end of the manager's log.
-func (c *capi) tail() string {
-	text, err := os.ReadFile(c.log())
-	if err != nil {
-		return err.Error()
-	}
-	last := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(last[max(0, len(last)-20):], "\n")
 }
 
 // read hands over each YAML document of a file of Cluster API's module.
 func (c *capi) read(file string, each func(document []byte)) {
-	c.w.t.Helper()
+	c.w.T.Helper()
 	content, err := os.ReadFile(filepath.Join(c.module, filepath.FromSlash(file)))
-	c.w.must(err)
+	c.w.Must(err)
 	for _, document := range strings.Split("\n"+string(content), "\n---\n") {
 		if strings.TrimSpace(document) != "" {
 			each([]byte(document))
@@ -177,14 +135,14 @@ func (c *capi) read(file string, each func(document []byte)) {
 // installWebhooks installs Cluster API's own configurations, which name a Service, with
 // the address of the process, and returns when they are in force.
 func (c *capi) installWebhooks() {
-	c.w.t.Helper()
-	scheme := c.w.hub.Scheme()
+	c.w.T.Helper()
+	scheme := c.w.Hub.Scheme()
 	c.read("core/config/webhook/manifests.yaml", func(document []byte) {
 		kind := metav1.TypeMeta{}
-		c.w.must(yaml.Unmarshal(document, &kind))
+		c.w.Must(yaml.Unmarshal(document, &kind))
 		object, err := scheme.New(kind.GroupVersionKind())
-		c.w.must(err)
-		c.w.must(yaml.UnmarshalStrict(document, object))
+		c.w.Must(err)
+		c.w.Must(yaml.UnmarshalStrict(document, object))
 		switch o := object.(type) {
 		case *admissionv1.MutatingWebhookConfiguration:
 			for i := range o.Webhooks {
@@ -195,12 +153,12 @@ func (c *capi) installWebhooks() {
 				c.address(&o.Webhooks[i].ClientConfig)
 			}
 		}
-		c.w.must(c.w.hub.Create(c.w.t.Context(), object.(client.Object)))
+		c.w.Must(c.w.Hub.Create(c.w.T.Context(), object.(client.Object)))
 	})
-	empty := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: "empty"}}
+	empty := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: "empty"}}
 	empty.Spec.Paused = ptr.To(true) // the CRD wants something
-	c.w.eventually("Cluster API refuses a Cluster of nothing", capiTimeout, func() error {
-		err := c.w.hub.Create(c.w.t.Context(), empty.DeepCopy(), client.DryRunAll)
+	c.w.Eventually("Cluster API refuses a Cluster of nothing", capiTimeout, func() error {
+		err := c.w.Hub.Create(c.w.T.Context(), empty.DeepCopy(), client.DryRunAll)
 		if err == nil {
 			return errors.New("it is admitted")
 		}
@@ -219,15 +177,13 @@ func (c *capi) address(to *admissionv1.WebhookClientConfig) {
 
 // unusedPort finds a port below those that the kernel gives away, so that nobody is given
 // it by chance.
-func unusedPort(t *testing.T) int {
+func unusedPort(t harness.TB) int {
 	t.Helper()
 	for range 100 {
 		port := 20000 + rand.IntN(10000)
 		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
 		if err == nil {
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			harness.Must(t, l.Close())
 			return port
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -29,19 +30,20 @@ const (
 // three members let one watch. What is renewed must be the leaders' copies; what must
 // not be written is everything else.
 func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
-	w := newWorld(t, "east", "west", "south")
+	t.Parallel()
+	w := newWorld(t, leaseDuration, "east", "west", "south")
 	for name, priority := range map[string]string{"east": "100", "west": "50", "south": "10"} {
-		_, err := w.fleet.RegisterMember(t.Context(), w.fleet.Member(name), fleetNamespace, priority)
-		w.must(err)
+		_, err := w.Servers.RegisterMember(t.Context(), w.Servers.Member(name), harness.FleetNamespace, priority)
+		w.Must(err)
 	}
-	w.namespace("a", "east", "west", "south")
-	w.namespace("b", "east", "west", "south")
-	w.namespace("c", "west", "south")
+	w.Namespace("a", "east", "west", "south")
+	w.Namespace("b", "east", "west", "south")
+	w.Namespace("c", "west", "south")
 	leaders := map[string]string{"a": "east", "b": "east", "c": "west"}
-	w.policy(leaseDuration, slices.Collect(maps.Keys(leaders))...)
+	w.policy(slices.Collect(maps.Keys(leaders))...)
 
-	everything, watched := watchAllBut(t, w.fleet, leases)
-	renewals := watchLeases(t, w.fleet)
+	everything, watched := watchAllBut(t, w.Servers, leases)
+	renewals := watchLeases(t, w.Servers)
 	begin := time.Now()
 	w.startHub()
 	w.leads("east", "a", 20*time.Second, "east", "west", "south")
@@ -126,7 +128,7 @@ func onlyKnownLeases(t *testing.T, seen []change, leaders map[string]string) {
 		case namespace == metav1.NamespaceSystem && c.object.GetLabels()["apiserver.kubernetes.io/identity"] == "kube-apiserver":
 			known = true
 		case c.server == "hub":
-			known = namespace == hubNamespace && name == hub.ElectionName
+			known = namespace == harness.HubNamespace && name == hub.ElectionName
 		case name == v1alpha1.DefaultLeaseName:
 			known = leaders[namespace] == c.server
 		default:
@@ -182,15 +184,15 @@ func lasting(l *coordinationv1.Lease) *coordinationv1.Lease {
 // canaries writes an object into every server and waits until the watch shows it: it
 // was able to show the rest.
 func (w *world) canaries(seen *changes) {
-	w.t.Helper()
+	w.T.Helper()
 	begin := seen.count()
-	clients := maps.Clone(w.members)
-	clients["hub"] = w.hub
+	clients := maps.Clone(w.Members)
+	clients["hub"] = w.Hub
 	for server, c := range clients {
-		w.must(c.Create(w.t.Context(), &corev1.ConfigMap{
+		w.Must(c.Create(w.T.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "canary"},
 		}))
-		w.eventually("the watches of "+server+" see a write", 10*time.Second, func() error {
+		w.Eventually("the watches of "+server+" see a write", 10*time.Second, func() error {
 			if !slices.ContainsFunc(seen.after(begin), func(c change) bool {
 				return c.server == server && c.resource.Resource == "configmaps" && c.name() == "default/canary"
 			}) {

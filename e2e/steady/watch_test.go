@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -24,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
@@ -105,20 +106,15 @@ func (c *changes) add(seen change) {
 }
 
 // intact fails the test if a watch has ended: then silence means nothing.
-func (c *changes) intact(t *testing.T) {
+func (c *changes) intact(t harness.TB) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, err := range c.broken {
-		t.Error(err)
-	}
-	if len(c.broken) > 0 {
-		t.FailNow()
-	}
+	harness.Must(t, errors.Join(c.broken...))
 }
 
 // follow collects the events of a watch until the test is over.
-func (c *changes) follow(t *testing.T, server string, resource schema.GroupResource, w watch.Interface) {
+func (c *changes) follow(t harness.TB, server string, resource schema.GroupResource, w watch.Interface) {
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		w.Stop()
@@ -145,7 +141,7 @@ func (c *changes) read(server string, resource schema.GroupResource, w watch.Int
 }
 
 // quiet waits until nothing has been seen for a while.
-func (c *changes) quiet(t *testing.T, since time.Time, span, within time.Duration) {
+func (c *changes) quiet(t harness.TB, since time.Time, span, within time.Duration) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, within, true, func(context.Context) (bool, error) {
 		last := c.last()
@@ -163,25 +159,19 @@ func (c *changes) quiet(t *testing.T, since time.Time, span, within time.Duratio
 // silent fails the test for everything that is seen in a span of time that begins now, and
 // tells what the hub's events say about it.
 func (w *world) silent(c *changes, span time.Duration) {
-	w.t.Helper()
+	w.T.Helper()
 	begin := c.count()
-	over := time.NewTimer(span)
-	defer over.Stop()
-	select {
-	case <-over.C:
-	case <-w.t.Context().Done():
-		w.t.Fatal(w.t.Context().Err())
-	}
-	c.intact(w.t)
+	w.Must(process.Pass(w.T.Context(), span))
+	c.intact(w.T)
 	if seen := c.after(begin); len(seen) > 0 {
-		w.t.Errorf("%d changes in %v of what should be silence:\n%s%s", len(seen), span, lines(seen), w.told())
+		w.T.Errorf("%d changes in %v of what should be silence:\n%s%s", len(seen), span, lines(seen), w.told())
 	}
 }
 
 // told is what the hub's events say, oldest first.
 func (w *world) told() string {
 	list := &eventsv1.EventList{}
-	if err := w.hub.List(w.t.Context(), list, client.InNamespace(fleetNamespace)); err != nil {
+	if err := w.Hub.List(w.T.Context(), list, client.InNamespace(harness.FleetNamespace)); err != nil {
 		return err.Error()
 	}
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
@@ -202,7 +192,7 @@ func lines(cs []change) string {
 
 // watchAllBut watches, on all servers, everything that can be watched but one resource,
 // and returns what that is.
-func watchAllBut(t *testing.T, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
+func watchAllBut(t harness.TB, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
 	t.Helper()
 	c := &changes{}
 	watched := map[string][]schema.GroupResource{}
@@ -215,28 +205,22 @@ func watchAllBut(t *testing.T, f *fleet.Fleet, not schema.GroupResource) (*chang
 			}
 		}
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, group.Wait())
 	return c, watched
 }
 
 // watchable lists what a server lets one list and watch, each in its preferred version.
-func watchable(t *testing.T, s *fleet.Server) []schema.GroupVersionResource {
+func watchable(t harness.TB, s *fleet.Server) []schema.GroupVersionResource {
 	t.Helper()
 	client, err := discovery.NewDiscoveryClientForConfig(s.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	lists, err := discovery.ServerPreferredResources(client)
 	if err != nil {
 		t.Fatalf("%s: discover what it serves: %v", s.Name(), err)
 	}
 	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists)
 	set, err := discovery.GroupVersionResources(lists)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	var resources []schema.GroupVersionResource
 	for r := range set {
 		resources = append(resources, r)
@@ -245,7 +229,7 @@ func watchable(t *testing.T, s *fleet.Server) []schema.GroupVersionResource {
 }
 
 // watchMetadata follows the metadata of all objects of a resource, from now on.
-func (c *changes) watchMetadata(t *testing.T, s *fleet.Server, resource schema.GroupVersionResource) error {
+func (c *changes) watchMetadata(t harness.TB, s *fleet.Server, resource schema.GroupVersionResource) error {
 	config := s.AdminConfig()
 	config.WarningHandler = rest.NoWarnings{} // of deprecated types
 	client, err := metadata.NewForConfig(config)
@@ -267,7 +251,7 @@ func (c *changes) watchMetadata(t *testing.T, s *fleet.Server, resource schema.G
 }
 
 // watchLeases follows all Leases of all servers, from now on.
-func watchLeases(t *testing.T, f *fleet.Fleet) *changes {
+func watchLeases(t harness.TB, f *fleet.Fleet) *changes {
 	t.Helper()
 	c := &changes{}
 	for _, s := range f.Servers() {
@@ -276,12 +260,10 @@ func watchLeases(t *testing.T, f *fleet.Fleet) *changes {
 	return c
 }
 
-func (c *changes) watchLeases(t *testing.T, s *fleet.Server) {
+func (c *changes) watchLeases(t harness.TB, s *fleet.Server) {
 	t.Helper()
 	clientset, err := kubernetes.NewForConfig(s.AdminConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	client := clientset.CoordinationV1().Leases(metav1.NamespaceAll)
 	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// Phase says which side of an act a line stands on.
+// Phase says whether a line comes before or after its act.
 type Phase string
 
 // The two lines of an act.

@@ -1,0 +1,133 @@
+package clusterctlmove
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// TestAMoveIsInvisible: clusterctl move takes a fleet to a hub that runs already. No term lapses, no
+// leader changes, no epoch does; guestbooks go on.
+func TestAMoveIsInvisible(t *testing.T) {
+	first, second := stage.sites()
+	epochs := stage.begin(t, first)
+	stage.moves(t, first, second, epochs)
+}
+
+// TestTwoHubsWithTheSameClusters: the fleet has moved to the second hub. Its objects are copied back to the first hub while
+// the second one works, as when a move stops in the middle. The hub whose mark the Leases carry goes on, also after a
+// kill. The other one reports OtherHub. Then the move is finished.
+func TestTwoHubsWithTheSameClusters(t *testing.T) {
+	first, second := stage.sites()
+	epochs := stage.led(t, second)
+	v := look(t, stage)
+	duplicate(t, second, first)
+	stage.saysOtherHub(t, first)
+	v.settled()
+	v.unbroken(epochs)
+	t.Logf("with two hubs the longest pause between two acts was %.2f s", v.undisturbed().Seconds())
+
+	harness.Must(t, stage.second.Kill())
+	harness.Must(t, stage.second.StartHub())
+	after := stage.led(t, second)
+	for namespace, epoch := range after {
+		if epoch < epochs[namespace] {
+			t.Errorf("%s: epoch %d after %d", namespace, epoch, epochs[namespace])
+		}
+	}
+	stage.saysOtherHub(t, first)
+	v.markedBy(stage.hubID(t, second))
+	v.harmless()
+	t.Logf("killed and restarted: epochs were %v, are %v", epochs, after)
+
+	// The source is lost once more when the move begins. Its standby goes on with whatever is left to do.
+	writer := stage.second.Process
+	harness.Must(t, stage.second.StartHub())
+	stage.d.Eventually(t, patience, "the second hub has a standby", func(context.Context) error {
+		log, err := os.ReadFile(stage.second.Log())
+		if err == nil && strings.Count(string(log), "Credentials in use") < len(stage.d.Fleet.Members()) {
+			err = fmt.Errorf("it is not warm")
+		}
+		return err
+	})
+	harness.Must(t, writer.Kill())
+	stage.moves(t, second, first, after)
+}
+
+// moves runs clusterctl, and fails the test if anybody but the hubs could have noticed.
+func (w *world) moves(t *testing.T, from, to site, epochs map[string]int64) {
+	t.Helper()
+	provisioned(t, from)
+	v := look(t, w)
+	before := harness.Now().Boot
+	w.clusterctl(t, from, to)
+	moved := harness.Now().Boot
+	for namespace, epoch := range w.led(t, to) {
+		if epoch != epochs[namespace] {
+			t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
+		}
+	}
+	t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' copies are those of the %s hub",
+		(moved - before).Seconds(), (harness.Now().Boot - moved).Seconds(), to.name)
+	v.markedBy(w.hubID(t, to))
+	v.settled()
+	if names := left(t, from); len(names) > 0 {
+		t.Errorf("left at the %s site: %v", from.name, names)
+	}
+	t.Logf("the closest renewal came %.1f s before the end of its term; the longest pause between two acts was %.2f s",
+		v.unbroken(epochs).Seconds(), v.undisturbed().Seconds())
+}
+
+// duplicate copies the objects of a fleet to another site, as a backup does.
+func duplicate(t *testing.T, from, to site) {
+	t.Helper()
+	for _, list := range []client.ObjectList{
+		&corev1.SecretList{}, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}, &clusterv1.ClusterList{},
+	} {
+		harness.Must(t, from.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+		objects, err := meta.ExtractList(list)
+		harness.Must(t, err)
+		for _, o := range objects {
+			object := o.(client.Object)
+			object.SetResourceVersion("")
+			object.SetUID("")
+			object.SetOwnerReferences(nil)
+			object.SetManagedFields(nil)
+			harness.Must(t, to.client.Create(t.Context(), object))
+		}
+	}
+}
+
+// saysOtherHub returns when the hub at a site tells of each namespace that another hub writes there, and that
+// it leads nothing.
+func (w *world) saysOtherHub(t *testing.T, at site) {
+	t.Helper()
+	stage.d.Eventually(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
+		for namespace := range leaders {
+			r := &v1alpha1.NamespaceLeader{}
+			if err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r); err != nil {
+				return err
+			}
+			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionCopiesInPlace)
+			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(reason.OtherHub) {
+				return fmt.Errorf("%s: condition %+v", namespace, c)
+			}
+			if r.Status.Phase != "" || r.Annotations[v1alpha1.HubAnnotation] == w.hubID(t, at) {
+				return fmt.Errorf("%s: phase %s of the hub %s", namespace, r.Status.Phase, r.Annotations[v1alpha1.HubAnnotation])
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,134 @@
+package clusterctlmove
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// TestAMoveInTheMiddleOfAHandover: the fleet moves while a namespace is handed over to another cluster. The move drops the
+// status of the record, and with it the handover, its earliest end, and the new priority. The Lease of the old leader is
+// left: its term goes on, or the better cluster leads when it has ended. The other namespaces notice nothing. Raising the
+// priority once more repeats the handover.
+func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
+	const namespace, successor = "shop", "west"
+	first, second := stage.sites()
+	epochs := stage.begin(t, first)
+	provisioned(t, first)
+	v := look(t, stage)
+	raise(t, first, successor, 200)
+	stage.d.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
+		r := &v1alpha1.NamespaceLeader{}
+		err := first.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r)
+		if err == nil && r.Status.Phase != v1alpha1.PhaseDraining {
+			err = fmt.Errorf("leader %q, phase %s", r.Status.Leader, r.Status.Phase)
+		}
+		return err
+	})
+	began := harness.Now().Boot
+	stage.clusterctl(t, first, second)
+	moved := harness.Now().Boot
+	hub := stage.hubID(t, second)
+	var epoch int64
+	var leader string
+	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the old term goes on, or the better cluster leads", func(ctx context.Context) (err error) {
+		for _, leader = range []string{leaders[namespace], successor} {
+			if epoch, err = stage.ledBy(ctx, second, hub, namespace, leader); err == nil {
+				return nil
+			}
+		}
+		return err
+	})
+	if same := leader == leaders[namespace]; same && epoch != epochs[namespace] || !same && epoch <= epochs[namespace] {
+		t.Errorf("%s leads in epoch %d; %s led in %d", leader, epoch, leaders[namespace], epochs[namespace])
+	}
+	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d", (moved - began).Seconds(), leader, epoch, epochs[namespace])
+	v.markedBy(hub)
+
+	raise(t, second, successor, 201)
+	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the better cluster leads", func(ctx context.Context) (err error) {
+		epoch, err = stage.ledBy(ctx, second, hub, namespace, successor)
+		return err
+	})
+	if epoch <= epochs[namespace] {
+		t.Errorf("epoch %d after %d", epoch, epochs[namespace])
+	}
+	v.settled(namespace)
+	v.unbroken(epochs, namespace)
+	v.harmless()
+}
+
+// TestASourceThatDiesForGood: the hub of the source dies before the fleet moves. Its marks stay on the members' Leases.
+// The other hub cannot know that it died, and reports OtherHub, also when all terms have ended. An operator who knows
+// deletes the Leases in the members. Then the other hub waits for all that may have been promised, and elects leaders.
+func TestASourceThatDiesForGood(t *testing.T) {
+	first, second := stage.sites()
+	best := maps.Clone(leaders)
+	best["shop"] = "west" // since the test before this one
+	before := map[string]int64{}
+	hub := stage.hubID(t, second)
+	stage.d.Eventually(t, patience, "all namespaces are led", func(ctx context.Context) (err error) {
+		for namespace, leader := range best {
+			if before[namespace], err = stage.ledBy(ctx, second, hub, namespace, leader); err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
+	v := look(t, stage)
+	harness.Must(t, stage.second.Kill())
+	provisioned(t, second)
+	stage.clusterctl(t, second, first)
+	stage.saysOtherHub(t, first)
+	stage.d.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
+		for namespace, leader := range best {
+			if c, err := stage.copy(ctx, leader, namespace); err != nil || c.Live(harness.Now().Wall) {
+				return fmt.Errorf("%s: the copy in %s is %+v (%w)", namespace, leader, c, err)
+			}
+		}
+		return nil
+	})
+	stage.saysOtherHub(t, first)
+
+	for _, member := range stage.d.Fleet.Members() {
+		for namespace := range best {
+			harness.Must(t, stage.d.MemberClient(member.Name()).DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
+		}
+	}
+	deleted := harness.Now().Boot
+	hub = stage.hubID(t, first)
+	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
+		for namespace, leader := range best {
+			epoch, err := stage.ledBy(ctx, first, hub, namespace, leader)
+			if err == nil && epoch <= before[namespace] {
+				err = fmt.Errorf("epoch %d after %d", epoch, before[namespace])
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
+	t.Logf("all namespaces were led %.1f s after the copies were deleted", (harness.Now().Boot - deleted).Seconds())
+	v.harmless()
+}
+
+// raise labels a Cluster with a priority.
+func raise(t *testing.T, at site, cluster string, priority int32) {
+	t.Helper()
+	c := &clusterv1.Cluster{}
+	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: cluster}, c))
+	before := c.DeepCopy()
+	c.Labels[v1alpha1.PriorityLabel] = strconv.Itoa(int(priority))
+	harness.Must(t, at.client.Patch(t.Context(), c, client.MergeFrom(before)))
+}

@@ -1,0 +1,231 @@
+// Package clusterctlmove shows that clusterctl moves a fleet from one management cluster to another without
+// the loss of a term. Two management clusters run a hub process each, under the RBAC of config/.
+// Guestbooks act all the time in three members. The clusterctl is the real one.
+//
+// The hubs tell their Leases apart by the mark that each hub writes on them. A hub whose Clusters go
+// removes its mark from their Leases and writes there no more. The other hub takes over Leases
+// without a mark, by compare-and-swap. While a mark is left, the other hub waits and reports OtherHub.
+package clusterctlmove
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+const (
+	// assetsVariable names the folder of clusterctl.
+	assetsVariable = "CAPI_ASSETS"
+	// patience bounds the wait for something that takes no time by the protocol.
+	patience = time.Minute
+	// toolTimeout bounds a call of clusterctl, which tries again what fails for minutes.
+	toolTimeout = 2 * time.Minute
+)
+
+// timings are those of the default profile with a longer D. A pause of this machine, or the restore of an API server,
+// ends no term.
+var timings = lease.Timings{Duration: 30 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second}
+
+// leaders are the namespaces and who leads them. In depot that is not the best cluster: the namespace
+// came to east when west led it.
+var leaders = map[string]string{"shop": "east", "bank": "west", "mail": "south", "depot": "west"}
+
+// stage is what the tests share, one after the other.
+var stage *world
+
+func TestMain(m *testing.M) {
+	os.Exit(harness.Main(m, harness.Options{
+		Timings:  timings,
+		ActEvery: 100 * time.Millisecond,
+		Members: []harness.Member{
+			{Name: "east", Priority: 100, Namespaces: []string{"shop"}},
+			{Name: "west", Priority: 50, Namespaces: []string{"shop", "bank", "depot"}},
+			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail", "depot"}},
+		},
+	}, func(ctx context.Context, d *harness.Drill) error {
+		second, err := d.StartSecond(ctx)
+		stage = &world{d: d, second: second}
+		return err
+	}))
+}
+
+// world is the fleet and two management clusters.
+type world struct {
+	d      *harness.Drill
+	second *harness.Second
+}
+
+// site is one of the two management clusters.
+type site struct {
+	name   string
+	client client.WithWatch
+	fleet  *fleet.Fleet
+}
+
+func (w *world) sites() (first, second site) {
+	return site{"first", w.d.HubClient(), w.d.Fleet}, site{"second", w.second.Client(), w.second.Fleet}
+}
+
+// led returns when the records at a site and the leaders' copies say who leads, all marked by that
+// site's hub, and returns the epochs.
+func (w *world) led(t *testing.T, at site) map[string]int64 {
+	t.Helper()
+	hub := w.hubID(t, at)
+	epochs := map[string]int64{}
+	stage.d.Eventually(t, patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
+		for namespace, leader := range leaders {
+			epoch, err := w.ledBy(ctx, at, hub, namespace, leader)
+			if err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+			epochs[namespace] = epoch
+		}
+		return nil
+	})
+	return epochs
+}
+
+// ledBy returns the epoch of a namespace, if the record at a site and the leader's copy say so, marked by
+// that site's hub.
+func (w *world) ledBy(ctx context.Context, at site, hub, namespace, leader string) (epoch int64, err error) {
+	r := &v1alpha1.NamespaceLeader{}
+	if err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r); err != nil {
+		return 0, err
+	}
+	if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || r.Annotations[v1alpha1.HubAnnotation] != hub {
+		return 0, fmt.Errorf("leader %q, phase %q, reason %s, hub %s: %s", s.Leader, s.Phase, s.Reason, r.Annotations[v1alpha1.HubAnnotation], s.Message)
+	}
+	c, err := w.copy(ctx, leader, namespace)
+	if err != nil {
+		return 0, err
+	}
+	if !c.LeadsHere() || c.Epoch != r.Status.Epoch || c.Hub != hub || !c.Live(harness.Now().Wall) {
+		return 0, fmt.Errorf("the copy in %s is %+v, the record has epoch %d", leader, c, r.Status.Epoch)
+	}
+	return c.Epoch, nil
+}
+
+// copy reads a copy.
+func (w *world) copy(ctx context.Context, member, namespace string) (lease.Copy, error) {
+	l, err := w.lease(ctx, member, namespace)
+	c, _ := wire.Read(l)
+	return c, err
+}
+
+func (w *world) lease(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	return l, w.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
+}
+
+// hubID is the mark of the hub at a site.
+func (w *world) hubID(t *testing.T, at site) string {
+	t.Helper()
+	ns := &corev1.Namespace{}
+	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
+	return string(ns.UID) + "/" + harness.HubNamespace
+}
+
+// begin waits for the leaders, who lead already but at the very first time.
+func (w *world) begin(t *testing.T, at site) map[string]int64 {
+	t.Helper()
+	stage.d.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
+		c, err := w.copy(ctx, "west", "depot")
+		if err == nil && !c.LeadsHere() {
+			err = fmt.Errorf("it is led by %q", c.Holder)
+		}
+		return err
+	})
+	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
+	harness.Must(t, client.IgnoreAlreadyExists(w.d.MemberClient("east").Create(t.Context(), depot)))
+	stage.d.Eventually(t, patience, "east follows in depot", func(ctx context.Context) error {
+		_, err := w.copy(ctx, "east", "depot")
+		return err
+	})
+	return w.led(t, at)
+}
+
+// provisioned says of the Clusters at a site what clusterctl demands of those that it moves, and what Cluster API
+// says of them once they are.
+func provisioned(t *testing.T, at site) {
+	t.Helper()
+	for _, c := range clusters(t, at) {
+		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
+			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+		})
+		harness.Must(t, at.client.Status().Update(t.Context(), &c))
+	}
+}
+
+func clusters(t *testing.T, at site) []clusterv1.Cluster {
+	t.Helper()
+	list := &clusterv1.ClusterList{}
+	harness.Must(t, at.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+	return list.Items
+}
+
+// clusterctl runs the real program on the two sites.
+func (w *world) clusterctl(t *testing.T, from, to site) {
+	t.Helper()
+	assets := os.Getenv(assetsVariable)
+	if assets == "" {
+		t.Fatalf("%s is not set: it must name the folder of clusterctl, which `make capi` builds", assetsVariable)
+	}
+	dir := t.TempDir()
+	files := map[string]string{"config.yaml": "providers: []\n"}
+	for _, s := range []site{from, to} {
+		content, err := s.fleet.Hub().Kubeconfig()
+		harness.Must(t, err)
+		files[s.name] = string(content)
+	}
+	for name, content := range files {
+		harness.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move", "--namespace="+harness.FleetNamespace, "-v=1",
+		"--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, from.name), "--to-kubeconfig="+filepath.Join(dir, to.name))
+	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("clusterctl: %v\n%s", err, bytes.TrimSpace(out))
+	}
+	t.Logf("clusterctl:\n%s", bytes.TrimSpace(out))
+}
+
+// left lists what of a fleet is left at a site.
+func left(t *testing.T, at site) (names []string) {
+	t.Helper()
+	for _, list := range []client.ObjectList{
+		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
+	} {
+		harness.Must(t, at.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+		harness.Must(t, meta.EachListItem(list, func(o runtime.Object) error {
+			names = append(names, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
+			return nil
+		}))
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/hub"
+)
+
+// upTest is a fleet that a real `demo up` started, in a folder of its own.
+type upTest struct {
+	t            *testing.T
+	dir, program string
+	members      map[string]client.Client
+	server       int // the process that owns the fleet
+}
+
+// TestTheFleetThatIsUpRestartsItsPrograms breaks the programs of a fleet that is up, as its instructions advise. Each
+// time the program must run again, and the namespaces must be led again. Then down must leave no process behind.
+func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
+	u := startUp(t)
+	hub, book := u.child("leasecast-hub"), u.child("guestbook", "-cluster=east")
+
+	t.Log("the hub is killed")
+	u.signal(hub, syscall.SIGKILL)
+	hub = u.replaced("leasecast-hub", hub)
+	u.led()
+
+	t.Log("the hub is paused for longer than its election, and resumed")
+	u.signal(hub, syscall.SIGSTOP)
+	resume := harness.Now().Boot + 8*time.Second
+	u.await("the hub's election is over", func() error {
+		if left := resume - harness.Now().Boot; left > 0 {
+			return fmt.Errorf("%v are left", left)
+		}
+		return nil
+	})
+	u.signal(hub, syscall.SIGCONT)
+	u.replaced("leasecast-hub", hub)
+	u.led()
+
+	t.Log("a guestbook is killed")
+	acts := filepath.Join(u.dir, outDir, "up", "east.acts")
+	u.signal(book, syscall.SIGKILL)
+	u.replaced("guestbook", book, "-cluster=east")
+	size := u.size(acts)
+	u.await("the guestbook in the leader acts again", func() error {
+		if u.size(acts) == size {
+			return errors.New("its log does not grow")
+		}
+		return nil
+	})
+
+	children := u.children()
+	u.down()
+	for _, pid := range append(children, u.server) {
+		u.await(fmt.Sprintf("process %d is gone", pid), func() error {
+			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			if errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ") { // dead, if not reaped
+				return nil
+			}
+			return errors.Join(errors.New(strings.Join(cmdline(pid), " ")), err)
+		})
+	}
+}
+
+func startUp(t *testing.T) *upTest {
+	t.Helper()
+	root := filepath.Join("..", "..", outDir)
+	harness.Must(t, os.MkdirAll(root, 0o755))
+	root, err := filepath.Abs(root)
+	harness.Must(t, err)
+	dir, err := os.MkdirTemp(root, "up-test-") // within the repository, where the programs are built
+	harness.Must(t, err)
+	u := &upTest{t: t, dir: dir, program: filepath.Join(dir, "demo"), members: map[string]client.Client{}}
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", u.program, ".").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		u.down()
+		if t.Failed() {
+			t.Log("logs are in", dir)
+			return
+		}
+		harness.Must(t, os.RemoveAll(dir))
+	})
+	t.Log(u.run(t.Context(), "up"))
+	pid, err := os.ReadFile(filepath.Join(dir, pidFile()))
+	harness.Must(t, err)
+	u.server, err = strconv.Atoi(strings.TrimSpace(string(pid)))
+	harness.Must(t, err)
+	for _, m := range []string{"east", "west", "south"} {
+		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, outDir, m+".kubeconfig"))
+		harness.Must(t, err)
+		u.members[m], err = client.New(config, client.Options{Scheme: hub.Scheme()})
+		harness.Must(t, err)
+	}
+	return u
+}
+
+// run runs the program in the folder.
+func (u *upTest) run(ctx context.Context, args ...string) string {
+	u.t.Helper()
+	cmd := exec.CommandContext(ctx, u.program, args...)
+	cmd.Dir = u.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		u.t.Fatalf("demo %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// down stops the fleet, if it is up. The context of the test may have ended.
+func (u *upTest) down() {
+	u.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*downLimit)
+	defer cancel()
+	u.t.Log(u.run(ctx, "down"))
+}
+
+func (u *upTest) await(what string, condition func() error) {
+	u.t.Helper()
+	harness.Must(u.t, harness.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
+}
+
+func (u *upTest) signal(pid int, s syscall.Signal) {
+	u.t.Helper()
+	harness.Must(u.t, syscall.Kill(pid, s))
+}
+
+func (u *upTest) size(file string) int64 {
+	u.t.Helper()
+	info, err := os.Stat(file)
+	harness.Must(u.t, err)
+	return info.Size()
+}
+
+// led waits until a Lease in some member lets that member act in each namespace, renewed after the call.
+func (u *upTest) led() {
+	u.t.Helper()
+	begin := harness.Now().Wall
+	for _, namespace := range namespaces {
+		u.await(namespace+" is led again", func() error {
+			for name, c := range u.members {
+				l := &coordinationv1.Lease{}
+				if err := c.Get(u.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l); err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				if c, _ := wire.Read(l); c.LeadsHere() && c.Renewed.After(begin) {
+					return nil
+				}
+			}
+			return errors.New("no Lease is renewed")
+		})
+	}
+}
+
+// child is the one program of that name whose arguments include these.
+func (u *upTest) child(program string, args ...string) int {
+	u.t.Helper()
+	found := u.find(program, args...)
+	if len(found) != 1 {
+		u.t.Fatalf("processes of %s %v: %v, want one", program, args, found)
+	}
+	return found[0]
+}
+
+// replaced waits until another process runs in the place of one that ends.
+func (u *upTest) replaced(program string, old int, args ...string) (pid int) {
+	u.t.Helper()
+	u.await(program+" is restarted", func() error {
+		found := u.find(program, args...)
+		if len(found) != 1 || found[0] == old {
+			return fmt.Errorf("processes %v, was %d", found, old)
+		}
+		pid = found[0]
+		return nil
+	})
+	return pid
+}
+
+func (u *upTest) find(program string, args ...string) (pids []int) {
+	for _, pid := range u.children() {
+		line := cmdline(pid)
+		if len(line) > 0 && filepath.Base(line[0]) == program &&
+			!slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(line, a) }) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// children are the processes that the server started.
+func (u *upTest) children() (pids []int) {
+	u.t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	harness.Must(u.t, err)
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(stat), ") ") // the state, the parent
+		fields := strings.Fields(rest)
+		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(u.server) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			harness.Must(u.t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func cmdline(pid int) []string {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+}

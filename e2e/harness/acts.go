@@ -1,0 +1,87 @@
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/guestbook/acts"
+	"github.com/leasecast/leasecast/e2e/lines"
+)
+
+// Act is one act of a guestbook process. Begin and End are a closed interval on the boot clock around it.
+type Act struct {
+	Cluster, Namespace, Object string
+	// Epoch is the term that the process believed to act in.
+	Epoch int64
+	// Begin and End are boot readings. End is Unfinished until the log contains the end.
+	Begin, End time.Duration
+	// What was done, and how it went: acts.OK or an error. Result is empty while unfinished.
+	What, Result string
+}
+
+// Unfinished is the End of an act whose end is not logged: it may go on for ever. A killed process
+// leaves such acts; see [Guestbook.Kill].
+const Unfinished = time.Duration(1<<63 - 1)
+
+// ActLog follows the act log of one process. It is safe for concurrent use.
+type ActLog struct {
+	mu   sync.Mutex
+	file *lines.File
+	acts []Act         // in the order of their first lines
+	open map[int64]int // by the ID of the act: its place in acts
+}
+
+// NewActLog follows the file, which need not exist yet.
+func NewActLog(path string) *ActLog {
+	return &ActLog{file: lines.Follow(path), open: map[int64]int{}}
+}
+
+// Acts returns all acts so far, in the order in which they began, without those that were refused
+// before they began. A last line that is still being written is left for the next call.
+func (l *ActLog) Acts() ([]Act, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.file.News(l.line); err != nil {
+		return nil, fmt.Errorf("act log: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(l.acts), func(a Act) bool { return a.Result == acts.NotBegun }), nil
+}
+
+// Ended ends all open acts at the instant: the process was gone by then.
+func (l *ActLog) Ended(at time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.file.News(l.line); err != nil {
+		return fmt.Errorf("act log: %w", err)
+	}
+	for id, i := range l.open {
+		l.acts[i].End, l.acts[i].Result = at, "the process ended"
+		delete(l.open, id)
+	}
+	return nil
+}
+
+func (l *ActLog) line(raw []byte) error {
+	var line acts.Line
+	if err := json.Unmarshal(raw, &line); err != nil {
+		return err
+	}
+	i, open := l.open[line.ID]
+	switch {
+	case line.Phase == acts.Before && !open:
+		l.open[line.ID] = len(l.acts)
+		l.acts = append(l.acts, Act{
+			Cluster: line.Cluster, Namespace: line.Namespace, Object: line.Name,
+			Epoch: line.Epoch, Begin: line.At, End: Unfinished, What: line.Act,
+		})
+	case line.Phase == acts.After && open:
+		l.acts[i].End, l.acts[i].Result = line.At, line.Result
+		delete(l.open, line.ID)
+	default:
+		return fmt.Errorf("line %q of act %d has no partner", line.Phase, line.ID)
+	}
+	return nil
+}

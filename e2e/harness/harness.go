@@ -1,0 +1,320 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/process"
+	"github.com/leasecast/leasecast/hub"
+)
+
+// PolicyName is the name of the drill's LeadershipPolicy.
+const PolicyName = "drill"
+
+// The profiles of the protocol.
+var (
+	Fast    = lease.Timings{Duration: 3 * time.Second, Renew: time.Second, Timeout: 500 * time.Millisecond, Skew: 250 * time.Millisecond}
+	Default = lease.Timings{Duration: 15 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second}
+)
+
+// Member is one member of the drill's fleet.
+type Member struct {
+	Name     string
+	Priority int
+	// Namespaces are the managed namespaces that exist in it: it can lead these only.
+	Namespaces []string
+}
+
+// Options describe a drill.
+type Options struct {
+	Members []Member
+	// Timings are those of the policy.
+	Timings lease.Timings
+	// ActEvery is the time between two acts of a guestbook that may act. Zero: there are no guestbooks.
+	ActEvery time.Duration
+	// Register has the guestbooks register as readers. They acknowledge a revoked term, and the policy relies on that.
+	Register bool
+	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start makes it.
+	Dir string
+	// Audit has the API servers log every write: see [fleet.Server.Writes].
+	Audit bool
+	// AuditReads has them log every request: see [fleet.Server.Requests].
+	AuditReads bool
+	// Progress, if set, gets a line for each step.
+	Progress func(line string)
+}
+
+// Drill is a fleet with a hub process and guestbooks. Its methods may be called from any goroutine.
+type Drill struct {
+	Fleet   *fleet.Fleet
+	Timings lease.Timings
+
+	dir           string
+	programs      Programs
+	hubKubeconfig string
+	hub           client.WithWatch
+	members       map[string]client.WithWatch
+
+	mu         sync.Mutex // guards what follows
+	hubs       []*process.Process
+	guestbooks map[string]*Guestbook
+	keepers    []*process.Keeper
+	seconds    []*Second
+}
+
+// Start starts everything and returns when a hub process has been elected. Who leads is not decided yet. ctx bounds the start only. After an error nothing is left running.
+func Start(ctx context.Context, o Options) (d *Drill, err error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("folder of the drill: %w", err)
+	}
+	o.Progress("bringing the programs up to date")
+	programs, err := Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(o.Members))
+	for i, m := range o.Members {
+		names[i] = m.Name
+	}
+	f, err := fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, AuditReads: o.AuditReads, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	d = &Drill{
+		Fleet: f, Timings: o.Timings, dir: o.Dir, programs: programs,
+		members: map[string]client.WithWatch{}, guestbooks: map[string]*Guestbook{},
+	}
+	if err := d.populate(ctx, o); err != nil {
+		return nil, errors.Join(err, d.Stop())
+	}
+	return d, nil
+}
+
+// populate makes what the platform engineer makes, and starts the processes.
+func (d *Drill) populate(ctx context.Context, o Options) (err error) {
+	if err := d.connect(); err != nil {
+		return err
+	}
+	if d.hubKubeconfig, err = installHub(ctx, d.programs, d.hub, d.Fleet.Hub(), d.dir); err != nil {
+		return fmt.Errorf("install the hub: %w", err)
+	}
+	started := make([]*Guestbook, len(o.Members))
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, m := range o.Members {
+		group.Go(func() (err error) {
+			started[i], err = d.populateMember(groupCtx, m, o)
+			return err
+		})
+	}
+	err = group.Wait()
+	for i, g := range started {
+		if g != nil {
+			d.guestbooks[o.Members[i].Name] = g
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.hub.Create(ctx, policy(o)); err != nil {
+		return fmt.Errorf("policy: %w", err)
+	}
+	o.Progress("members, namespaces and policy are in place")
+	if _, err := d.StartHub(); err != nil {
+		return err
+	}
+	if err := d.AwaitElected(ctx); err != nil {
+		return err
+	}
+	o.Progress("the hub process is elected")
+	return nil
+}
+
+// connect makes the administrator's clients.
+func (d *Drill) connect() error {
+	var err error
+	if d.hub, err = client.NewWithWatch(d.Fleet.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()}); err != nil {
+		return fmt.Errorf("client of the hub: %w", err)
+	}
+	scheme := hub.Scheme()
+	if err := webappv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	for _, s := range d.Fleet.Members() {
+		if d.members[s.Name()], err = client.NewWithWatch(s.AdminConfig(), client.Options{Scheme: scheme}); err != nil {
+			return fmt.Errorf("client of %s: %w", s.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (d *Drill) populateMember(ctx context.Context, m Member, o Options) (*Guestbook, error) {
+	c, server := d.members[m.Name], d.Fleet.Member(m.Name)
+	for _, namespace := range m.Namespaces {
+		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+		if err := c.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
+			return nil, fmt.Errorf("namespace %s of %s: %w", namespace, m.Name, err)
+		}
+	}
+	if _, err := d.Fleet.RegisterMember(ctx, server, FleetNamespace, strconv.Itoa(m.Priority)); err != nil {
+		return nil, err
+	}
+	if o.ActEvery == 0 {
+		return nil, nil
+	}
+	kubeconfig, err := installGuestbook(ctx, c, server, m.Namespaces, o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("install the guestbook: %w", err)
+	}
+	return startGuestbook(d.programs, m.Name, kubeconfig, m.Namespaces, o)
+}
+
+// policy claims the namespaces of all members.
+func policy(o Options) *v1alpha1.LeadershipPolicy {
+	namespaces := map[string]bool{}
+	for _, m := range o.Members {
+		for _, namespace := range m.Namespaces {
+			namespaces[namespace] = true
+		}
+	}
+	handover := v1alpha1.HandoverExpiry
+	if o.Register {
+		handover = v1alpha1.HandoverAcknowledged
+	}
+	return &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: PolicyName},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Handover:   handover,
+			Namespaces: v1alpha1.NamespaceSelection{Names: slices.Sorted(maps.Keys(namespaces))},
+			Timings: v1alpha1.Timings{
+				LeaseDurationSeconds: int32(o.Timings.Duration / time.Second),
+				RenewInterval:        metav1.Duration{Duration: o.Timings.Renew},
+				RequestTimeout:       metav1.Duration{Duration: o.Timings.Timeout},
+				MaxClockSkew:         metav1.Duration{Duration: o.Timings.Skew},
+			},
+		},
+	}
+}
+
+// HubClient is the administrator's client of the hub, straight at its API server.
+func (d *Drill) HubClient() client.WithWatch { return d.hub }
+
+// MemberClient is the administrator's client of a member, straight at its API server.
+func (d *Drill) MemberClient(member string) client.WithWatch { return d.members[member] }
+
+// Hubs are the hub processes that were started, in order, those included that have ended.
+func (d *Drill) Hubs() []*process.Process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.hubs)
+}
+
+// Guestbook is the guestbook process in a member; nil if there is none.
+func (d *Drill) Guestbook(member string) *Guestbook { return d.books()[member] }
+
+// books are the guestbook processes by member.
+func (d *Drill) books() map[string]*Guestbook {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.guestbooks)
+}
+
+// Acts returns what all guestbooks did so far.
+func (d *Drill) Acts() ([]Act, error) {
+	var all []Act
+	books := d.books()
+	for _, member := range slices.Sorted(maps.Keys(books)) {
+		acts, err := books[member].Acts.Acts()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, acts...)
+	}
+	return all, nil
+}
+
+// SetPriority edits the priority label of a Cluster, as kubectl label does.
+func (d *Drill) SetPriority(ctx context.Context, cluster string, priority int) error {
+	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: cluster}}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"%d"}}}`, fleet.PriorityLabel, priority)
+	if err := d.hub.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		return fmt.Errorf("priority of %s: %w", cluster, err)
+	}
+	return nil
+}
+
+// Record reads the record of a namespace.
+func (d *Drill) Record(ctx context.Context, namespace string) (*v1alpha1.NamespaceLeader, error) {
+	r := &v1alpha1.NamespaceLeader{}
+	return r, d.hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: namespace}, r)
+}
+
+// Check returns an error if a process has ended that nobody stopped or killed. See also [Drill.Keep].
+func (d *Drill) Check() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, k := range d.keepers {
+		errs = append(errs, k.Check())
+	}
+	if len(d.keepers) > 0 {
+		return errors.Join(errs...)
+	}
+	for _, p := range d.hubs {
+		errs = append(errs, p.Check())
+	}
+	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
+		errs = append(errs, d.guestbooks[member].Check())
+	}
+	return errors.Join(errs...)
+}
+
+// Await is [Await], but gives up as soon as [Drill.Check] fails.
+func (d *Drill) Await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	return Await(ctx, limit, what, func(ctx context.Context) error {
+		if err := d.Check(); err != nil {
+			cancel(err)
+			return err
+		}
+		return condition(ctx)
+	})
+}
+
+// Stop ends the processes, the fleet and what was started beside it, and returns when all is gone.
+func (d *Drill) Stop() error {
+	d.mu.Lock()
+	seconds := slices.Clone(d.seconds)
+	d.mu.Unlock()
+	group := errgroup.Group{}
+	for _, s := range seconds {
+		group.Go(s.stop)
+	}
+	for _, g := range d.books() {
+		group.Go(g.Stop)
+	}
+	for _, p := range d.Hubs() {
+		group.Go(p.Stop)
+	}
+	return errors.Join(group.Wait(), d.Fleet.Stop())
+}

@@ -1,0 +1,93 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/process"
+)
+
+const (
+	// HubNamespace is where the hub runs, by config/.
+	HubNamespace = "leasecast-system"
+	// HubName is the name of the hub's service account and of its election, by config/.
+	HubName = "leasecast-hub"
+	// FleetNamespace is the namespace of the Clusters that config/fleet gives the hub access to.
+	FleetNamespace = "default"
+)
+
+// electionPatience bounds the wait for a hub process to be elected: client-go's elector looks every
+// second, and a predecessor that died is waited for.
+const electionPatience = 30 * time.Second
+
+// installHub applies config/crd, config/rbac and config/fleet, and writes a kubeconfig file for the
+// hub's service account. It leads through the proxy of the hub's server.
+func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Server, dir string) (kubeconfig string, err error) {
+	for _, folder := range []string{"crd", "rbac", "fleet"} {
+		objects, err := p.kustomization(ctx, folder)
+		if err != nil {
+			return "", err
+		}
+		if err := apply(ctx, c, objects); err != nil {
+			return "", fmt.Errorf("config/%s: %w", folder, err)
+		}
+	}
+	config, err := accountConfig(ctx, c, s, client.ObjectKey{Namespace: HubNamespace, Name: HubName})
+	if err != nil {
+		return "", err
+	}
+	kubeconfig = filepath.Join(dir, HubName+".kubeconfig")
+	return kubeconfig, writeKubeconfig(kubeconfig, HubName, s.ViaProxy(config))
+}
+
+// StartHub starts one more replica of the hub. It does not wait for anything: see
+// [Drill.AwaitElected].
+func (d *Drill) StartHub() (*process.Process, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, err := startHub(fmt.Sprintf("hub-%d", len(d.hubs)+1), d.dir, d.programs, d.hubKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	d.hubs = append(d.hubs, p)
+	return p, nil
+}
+
+// startHub starts a hub process.
+func startHub(name, dir string, programs Programs, kubeconfig string) (*process.Process, error) {
+	return process.Start(name, filepath.Join(dir, name+".log"), programs.Hub,
+		"--kubeconfig="+kubeconfig,
+		"--namespace="+HubNamespace,
+		"--fleet-namespaces="+FleetNamespace,
+		"--metrics-address=0",
+		"--probe-address=0",
+	)
+}
+
+// AwaitElected returns when one of the hub's replicas has been elected.
+func (d *Drill) AwaitElected(ctx context.Context) error {
+	return d.Await(ctx, electionPatience, "a hub process is elected", func(ctx context.Context) error {
+		return elected(ctx, d.hub)
+	})
+}
+
+// elected returns an error if no hub process holds the election of a management cluster.
+func elected(ctx context.Context, hub client.Client) error {
+	election := &coordinationv1.Lease{}
+	if err := hub.Get(ctx, client.ObjectKey{Namespace: HubNamespace, Name: HubName}, election); err != nil {
+		return err
+	}
+	if holder := ptr.Deref(election.Spec.HolderIdentity, ""); strings.TrimSpace(holder) == "" {
+		return errors.New("nobody holds the election")
+	}
+	return nil
+}

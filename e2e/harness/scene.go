@@ -1,0 +1,58 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// AwaitAct returns the first act that matches, as soon as it has begun.
+func (d *Drill) AwaitAct(ctx context.Context, limit time.Duration, what string, match func(Act) bool) (Act, error) {
+	var first Act
+	err := d.Await(ctx, limit, what, func(context.Context) error {
+		acts, err := d.Acts()
+		if err != nil {
+			return err
+		}
+		found := false
+		for _, a := range acts {
+			if match(a) && (!found || a.Begin < first.Begin) {
+				first, found = a, true
+			}
+		}
+		if !found {
+			return errors.New("no such act")
+		}
+		return nil
+	})
+	return first, err
+}
+
+// AwaitEligible returns when the hub says of each namespace that the cluster may be chosen for it.
+func (d *Drill) AwaitEligible(ctx context.Context, limit time.Duration, cluster string, namespaces ...string) error {
+	return d.Await(ctx, limit, cluster+" may be chosen", func(ctx context.Context) error {
+		for _, namespace := range namespaces {
+			if err := d.eligible(ctx, cluster, namespace); err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
+}
+
+func (d *Drill) eligible(ctx context.Context, cluster, namespace string) error {
+	record, err := d.Record(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	for _, c := range record.Status.Candidates {
+		switch {
+		case c.Name == cluster && c.Eligible:
+			return nil
+		case c.Name == cluster:
+			return fmt.Errorf("%s is not eligible: %s %s", cluster, c.Reason, c.Message)
+		}
+	}
+	return fmt.Errorf("%s is no candidate; the leader is %q, phase %s, %s", cluster, record.Status.Leader, record.Status.Phase, record.Status.Message)
+}

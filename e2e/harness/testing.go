@@ -1,0 +1,123 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+// startLimit bounds the start of what a test needs, with the building of our own programs.
+const startLimit = 5 * time.Minute
+
+// TB is the part of testing.TB that this package needs. Naming it here keeps package testing out of the programs.
+type TB interface {
+	fleet.TB
+	Name() string
+	TempDir() string
+	Failed() bool
+	Log(args ...any)
+	Error(args ...any)
+	Fatal(args ...any)
+}
+
+// Must fails the test at once on an error.
+func Must(t TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Eventually is [Await] for a test: it fails the test if the condition does not come true in time.
+func Eventually(t TB, limit time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	Must(t, Await(t.Context(), limit, what, condition))
+}
+
+// Eventually is [Drill.Await] for a test: it fails the test if the condition does not come true in time.
+func (d *Drill) Eventually(t TB, limit time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	Must(t, d.Await(t.Context(), limit, what, condition))
+}
+
+// After returns when the boot clock shows the instant.
+func After(t TB, instant time.Duration) {
+	t.Helper()
+	Eventually(t, time.Hour, "the time has come", func(context.Context) error {
+		if left := instant - Now().Boot; left > 0 {
+			return fmt.Errorf("%v are left", left)
+		}
+		return nil
+	})
+}
+
+// New starts a drill for a test and stops it when the test is over. If the test fails it keeps logs and acts, and tells
+// where they are. The folder is chosen here.
+func New(t TB, o Options) *Drill {
+	t.Helper()
+	o.Progress = func(line string) { t.Log(line) }
+	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
+	defer cancel()
+	d, err := startInTemp(ctx, o)
+	Must(t, err)
+	t.Cleanup(func() {
+		if err := d.Stop(); err != nil {
+			t.Error(err)
+		}
+		if note := d.discard(t.Failed()); note != "" {
+			t.Log(note)
+		}
+	})
+	return d
+}
+
+// Main is the TestMain of a package whose tests share a drill. It starts the drill, has prepare make what else the tests
+// need, runs the tests, and stops all. It returns what to exit with.
+func Main(m interface{ Run() int }, o Options, prepare func(ctx context.Context, d *Drill) error) (code int) {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	tell := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	o.Progress = tell
+	d, err := startInTemp(ctx, o)
+	if err != nil {
+		tell(err.Error())
+		return 1
+	}
+	code = 1
+	if err = prepare(ctx, d); err == nil {
+		code = m.Run()
+	}
+	if err = errors.Join(err, d.Stop()); err != nil {
+		tell(err.Error())
+		code = 1
+	}
+	if note := d.discard(code != 0); note != "" {
+		tell(note)
+	}
+	return code
+}
+
+func startInTemp(ctx context.Context, o Options) (d *Drill, err error) {
+	if o.Dir, err = os.MkdirTemp("", "leasecast-drill-"); err != nil {
+		return nil, err
+	}
+	if d, err = Start(ctx, o); err != nil {
+		return nil, fmt.Errorf("%w; logs are in %s", err, o.Dir)
+	}
+	return d, nil
+}
+
+// discard removes the folder of a drill that has stopped, unless somebody may want to read it.
+func (d *Drill) discard(keep bool) (note string) {
+	if keep {
+		return "logs and acts are in " + d.dir
+	}
+	if err := os.RemoveAll(d.dir); err != nil {
+		return err.Error()
+	}
+	return ""
+}

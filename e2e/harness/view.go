@@ -1,0 +1,133 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// View is what could be seen since its beginning: the members' Leases and the records, by watches straight at the API
+// servers, and what guestbooks did.
+type View struct {
+	Copies  map[string]*Watch[*coordinationv1.Lease] // by member
+	Records *Watch[*v1alpha1.NamespaceLeader]
+
+	d    *Drill
+	acts int // before the view began
+}
+
+// Look begins a view. The caller closes it.
+func (d *Drill) Look(ctx context.Context) (*View, error) {
+	v := &View{Copies: map[string]*Watch[*coordinationv1.Lease]{}, d: d}
+	if err := v.begin(ctx); err != nil {
+		v.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+func (v *View) begin(ctx context.Context) (err error) {
+	for _, m := range v.d.Fleet.Members() {
+		w, err := v.d.WatchCopies(ctx, m.Name())
+		if err != nil {
+			return err
+		}
+		v.Copies[m.Name()] = w
+	}
+	if v.Records, err = v.d.WatchRecords(ctx); err != nil {
+		return err
+	}
+	acts, err := v.d.Acts()
+	v.acts = len(acts)
+	return err
+}
+
+// LookFor begins a view that ends with the test.
+func (d *Drill) LookFor(t TB) *View {
+	t.Helper()
+	v, err := d.Look(t.Context())
+	Must(t, err)
+	t.Cleanup(v.Close)
+	return v
+}
+
+// Close ends the watches. What was seen stays.
+func (v *View) Close() {
+	for _, w := range v.Copies {
+		w.Stop()
+	}
+	if v.Records != nil {
+		v.Records.Stop()
+	}
+}
+
+// Place is a member's Lease of a namespace. Cluster is the name that Leases give the member.
+type Place struct{ Namespace, Cluster string }
+
+func (p Place) String() string { return p.Namespace + " in " + p.Cluster }
+
+// Led is one sighting of a Lease that names the member it lives in.
+type Led struct {
+	At lease.Reading
+	lease.Copy
+}
+
+// Terms returns the sightings of Leases that name the member they live in, in order.
+func (v *View) Terms() map[Place][]Led {
+	all := map[Place][]Led{}
+	for _, w := range v.Copies {
+		for _, s := range w.Seen() {
+			if c, _ := wire.Read(s.Object); c.LeadsHere() && !s.Gone {
+				key := Place{c.Namespace, c.Cluster}
+				all[key] = append(all[key], Led{s.At, c})
+			}
+		}
+	}
+	return all
+}
+
+// Unbroken judges the sightings of one place, of which there is one at least. The term must stay the same, each renewal
+// must be visible before the term has ended, and the term must go on now. It returns what was left of the term at the
+// closest renewal, an hour if there was none, and what is wrong.
+func Unbroken(seen []Led, now time.Time) (closest time.Duration, err error) {
+	closest = time.Hour
+	var errs []error
+	for i, s := range seen[1:] {
+		was := seen[i]
+		if s.Epoch != was.Epoch {
+			errs = append(errs, fmt.Errorf("epoch %d became %d", was.Epoch, s.Epoch))
+		}
+		left := was.Renewed.Add(was.Duration).Sub(s.At.Wall)
+		if closest = min(closest, left); left <= 0 {
+			errs = append(errs, fmt.Errorf("the term lapsed: it ended %v before its renewal could be seen", -left))
+		}
+	}
+	if last := seen[len(seen)-1]; !last.Live(now) {
+		errs = append(errs, fmt.Errorf("the term ended at %v and was not renewed", last.Renewed.Add(last.Duration)))
+	}
+	return closest, errors.Join(errs...)
+}
+
+// Judge judges all acts since the drill began. It is an error if nobody has acted since the view began.
+func (v *View) Judge() ([]Verdict, error) {
+	acts, err := v.d.Acts()
+	if err != nil {
+		return nil, err
+	}
+	verdicts := Judge(acts)
+	var errs []error
+	if len(acts) <= v.acts {
+		errs = append(errs, errors.New("nobody has acted: nothing was seen"))
+	}
+	for _, b := range Breaches(verdicts) {
+		errs = append(errs, errors.New(b.String()))
+	}
+	return verdicts, errors.Join(errs...)
+}

@@ -1,0 +1,256 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/hub"
+)
+
+const (
+	// worldRequestTimeout bounds each request of a world's own clients.
+	worldRequestTimeout = 30 * time.Second
+	// stopLimit is how long a hub may take to stop: its own grace for runnables is longer.
+	stopLimit = 15 * time.Second
+)
+
+// World is a fleet with a hub in the test's own process. Other than a [Drill] it has no guestbooks and any number of
+// worlds can use one fleet, one after the other, each with a fleet namespace and a hub of its own.
+type World struct {
+	T       TB
+	Servers *fleet.Fleet
+	// Fleet is the namespace of Clusters, policies and records, System that of the hub.
+	Fleet, System string
+	// Hub and Members are the administrators' clients, straight at the API servers.
+	Hub     client.Client
+	Members map[string]client.Client
+	// Timings are those of the world's policies.
+	Timings v1alpha1.Timings
+	// StopHub stops the hub, if one runs, and returns when it has stopped.
+	StopHub func()
+
+	started bool // a hub was started before
+}
+
+// NewWorld connects to a fleet. It makes the two namespaces if need be. It registers no member and starts no hub.
+func NewWorld(t TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alpha1.Timings) *World {
+	t.Helper()
+	w := &World{
+		T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings,
+		Members: map[string]client.Client{}, StopHub: func() {},
+	}
+	scheme := hub.Scheme()
+	w.Must(apiextensionsv1.AddToScheme(scheme))
+	connect := func(s *fleet.Server) client.Client {
+		config := s.AdminConfig()
+		config.Timeout = worldRequestTimeout
+		c, err := client.New(config, client.Options{Scheme: scheme})
+		w.Must(err)
+		return c
+	}
+	w.Hub = connect(f.Hub())
+	for _, m := range f.Members() {
+		w.Members[m.Name()] = connect(m)
+	}
+	for _, name := range []string{fleetNamespace, system} {
+		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		w.Must(client.IgnoreAlreadyExists(w.Hub.Create(t.Context(), object)))
+	}
+	return w
+}
+
+// On is the world for a subtest, which starts and stops no hub.
+func (w *World) On(t TB) *World {
+	on := *w
+	on.T = t
+	return &on
+}
+
+// Must is [Must] for the world's test.
+func (w *World) Must(err error) {
+	w.T.Helper()
+	Must(w.T, err)
+}
+
+// Eventually is [Eventually] for the world's test.
+func (w *World) Eventually(what string, within time.Duration, condition func() error) {
+	w.T.Helper()
+	Eventually(w.T, within, what, func(context.Context) error { return condition() })
+}
+
+// release makes the hub find an election that its predecessor gave up in order long ago. Then the hub need not wait
+// for what a predecessor can have promised.
+func (w *World) release() {
+	w.T.Helper()
+	past := metav1.NewMicroTime(time.Now().Add(-time.Hour))
+	after := metav1.NewMicroTime(past.Add(time.Microsecond)) // the mark of an election that was given up
+	w.Must(w.Hub.Create(w.T.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.System, Name: hub.ElectionName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To(""), LeaseDurationSeconds: ptr.To[int32](1),
+			AcquireTime: &after, RenewTime: &past, LeaseTransitions: ptr.To[int32](0),
+		},
+	}))
+}
+
+// StartHub runs a hub in this process, with this access to its API server, until the test ends or StopHub is called.
+func (w *World) StartHub(as *rest.Config) {
+	w.T.Helper()
+	r := w.RunHub(as, w.System, nil)
+	w.StopHub = sync.OnceFunc(func() {
+		r.Stop()
+		select {
+		case err := <-r.Ended:
+			if err != nil {
+				w.T.Errorf("hub: %v", err)
+			}
+		default: // it does not stop, which Stop has reported
+		}
+	})
+	w.T.Cleanup(w.StopHub)
+}
+
+// HubRun is a hub in this process.
+type HubRun struct {
+	Manager mcmanager.Manager
+	// Ended gets the error that ended the hub, nil if there was none.
+	Ended <-chan error
+	// Stop stops the hub and returns when it has stopped.
+	Stop func()
+}
+
+// RunHub runs one of several hubs, in a namespace and by a clock of its own, until the test ends. A nil clock is that of
+// this machine. The first hub of the world's namespace waits for no predecessor.
+func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *HubRun {
+	w.T.Helper()
+	if namespace == w.System && !w.started {
+		w.release()
+		w.started = true
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	mgr, err := hub.NewManager(ctx, as, hub.Options{
+		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock,
+	})
+	if err != nil {
+		cancel()
+		w.T.Fatal(err)
+	}
+	ended, stopped := make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ended <- mgr.Start(ctx)
+	}()
+	r := &HubRun{Manager: mgr, Ended: ended, Stop: sync.OnceFunc(func() {
+		cancel()
+		select {
+		case <-stopped:
+		case <-time.After(stopLimit):
+			var stacks strings.Builder
+			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a Builder takes everything
+			w.T.Errorf("the hub does not stop within %v; it is doing this:\n%s", stopLimit, stacks.String())
+		}
+	})}
+	w.T.Cleanup(r.Stop)
+	return r
+}
+
+// Namespace makes a namespace in the members.
+func (w *World) Namespace(name string, members ...string) {
+	w.T.Helper()
+	for _, m := range members {
+		w.Must(w.Members[m].Create(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	}
+}
+
+// NewPolicy is a policy for namespaces, with the world's timings. It is not created yet.
+func (w *World) NewPolicy(name string, namespaces ...string) *v1alpha1.LeadershipPolicy {
+	return &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
+			Timings:    w.Timings,
+		},
+	}
+}
+
+// Policy creates a policy for namespaces, with the world's timings.
+func (w *World) Policy(name string, namespaces ...string) *v1alpha1.LeadershipPolicy {
+	w.T.Helper()
+	p := w.NewPolicy(name, namespaces...)
+	w.Must(w.Hub.Create(w.T.Context(), p))
+	return p
+}
+
+// Record reads the record of a namespace.
+func (w *World) Record(namespace string) (*v1alpha1.NamespaceLeader, error) {
+	r := &v1alpha1.NamespaceLeader{}
+	return r, w.Hub.Get(w.T.Context(), client.ObjectKey{Namespace: w.Fleet, Name: namespace}, r)
+}
+
+// Candidate reads what the record of a namespace says of a Cluster.
+func (w *World) Candidate(namespace, cluster string) (v1alpha1.Candidate, error) {
+	r, err := w.Record(namespace)
+	if err != nil {
+		return v1alpha1.Candidate{}, err
+	}
+	for _, c := range r.Status.Candidates {
+		if c.Name == cluster {
+			return c, nil
+		}
+	}
+	return v1alpha1.Candidate{}, fmt.Errorf("%s is no candidate of %s: %+v", cluster, namespace, r.Status.Candidates)
+}
+
+// CopyIn reads a member's Lease of a namespace.
+func (w *World) CopyIn(member, namespace string) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	return l, w.Members[member].Get(w.T.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
+}
+
+// Leading returns the epoch in which a cluster leads a namespace, if the record and the Leases in these members say so.
+func (w *World) Leading(leader, namespace string, members ...string) (epoch int64, err error) {
+	r, err := w.Record(namespace)
+	if err != nil {
+		return 0, err
+	}
+	s := r.Status
+	if s.Leader != leader || s.Phase != v1alpha1.PhaseLeading {
+		return 0, fmt.Errorf("record: leader %q, phase %s, reason %s, %s; candidates %+v", s.Leader, s.Phase, s.Reason, s.Message, s.Candidates)
+	}
+	for _, m := range members {
+		l, err := w.CopyIn(m, namespace)
+		if err != nil {
+			return 0, fmt.Errorf("the Lease in %s: %w", m, err)
+		}
+		if holder := *l.Spec.HolderIdentity; holder != leader+"."+w.Fleet || int64(*l.Spec.LeaseTransitions) != s.Epoch {
+			return 0, fmt.Errorf("the Lease in %s: holder %s, epoch %d; want %s, %d", m, holder, *l.Spec.LeaseTransitions, leader, s.Epoch)
+		}
+	}
+	return s.Epoch, nil
+}
+
+// Leads waits until a cluster leads a namespace, and returns the epoch. See [World.Leading].
+func (w *World) Leads(leader, namespace string, within time.Duration, members ...string) (epoch int64) {
+	w.T.Helper()
+	w.Eventually(leader+" leads "+namespace, within, func() (err error) {
+		epoch, err = w.Leading(leader, namespace, members...)
+		return err
+	})
+	return epoch
+}

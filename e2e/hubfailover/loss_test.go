@@ -1,0 +1,140 @@
+package hubfailover
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// figures collects how long takeovers took.
+type figures struct{ first, last, left []time.Duration }
+
+func (f *figures) String() string {
+	line := func(name string, ds []time.Duration) string {
+		ds = slices.Sorted(slices.Values(ds))
+		return fmt.Sprintf("%s median %.1f s, worst %.1f s", name, ds[len(ds)/2].Seconds(), ds[len(ds)-1].Seconds())
+	}
+	return fmt.Sprintf("%d takeovers: %s; %s; what was left of the term least renewed: %.1f s",
+		len(f.first), line("first renewal", f.first), line("all renewed", f.last), slices.Min(f.left).Seconds())
+}
+
+// takenOver returns when every namespace was renewed by another replica than the one that was lost at the
+// instant, and notes how long that took.
+func (f *figures) takenOver(v *view, lost time.Duration) {
+	v.t.Helper()
+	var first map[string]time.Duration
+	harness.Eventually(v.t, harness.Default.Duration+slack, "all namespaces are renewed by the other replica", func(context.Context) (err error) {
+		first, err = v.stampedAfter(lost)
+		return err
+	})
+	all := slices.Collect(maps.Values(first))
+	f.first = append(f.first, slices.Min(all)-lost)
+	f.last = append(f.last, slices.Max(all)-lost)
+	f.left = append(f.left, v.unbroken())
+	n := len(f.first) - 1
+	v.t.Logf("takeover %d: first renewal after %.2f s, all after %.2f s, %.2f s were left",
+		n+1, f.first[n].Seconds(), f.last[n].Seconds(), f.left[n].Seconds())
+}
+
+// TestAKilledWriterIsNotMissed: kill -9 of the replica that writes, at any time between two renewals, ends
+// no term.
+func TestAKilledWriterIsNotMissed(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	var f figures
+	for range *kills {
+		writer := stage.settled(t)
+		v := look(t, stage)
+		harness.After(t, harness.Now().Boot+time.Duration(random.Int64N(int64(harness.Default.Renew))))
+		harness.Must(t, writer.Kill())
+		lost := harness.Now().Boot
+		stage.drop(writer)
+		f.takenOver(v, lost)
+		v.undecided()
+		if t.Failed() {
+			break
+		}
+	}
+	t.Log(f.String())
+}
+
+// TestAWriterThatWakesWritesNothing: a replica is paused and resumed long after it has lost the election. No term
+// ends meanwhile. It sends no write to any API server from then on.
+func TestAWriterThatWakesWritesNothing(t *testing.T) {
+	writer := stage.settled(t)
+	v := look(t, stage)
+	harness.Must(t, writer.Pause())
+	lost := harness.Now().Boot
+	asleepSince := time.Now()
+	stage.drop(writer)
+	var f figures
+	f.takenOver(v, lost)
+	v.undecided()
+	t.Log(f.String())
+	if len(writesOf(t, stage, writer, time.Time{})) == 0 {
+		t.Fatalf("%s wrote nothing even while it was elected: writes are not told apart", writer.Name())
+	}
+	harness.After(t, lost+*asleep)
+	if late := writesOf(t, stage, writer, asleepSince); len(late) > 0 {
+		t.Fatalf("%s wrote while it slept: clocks or names are wrong: %v", writer.Name(), late)
+	}
+
+	woke := time.Now()
+	harness.Must(t, writer.Resume())
+	// It gives up and ends, or goes on as a standby; both are watched for two renewals of everybody.
+	harness.After(t, harness.Now().Boot+2*harness.Default.Renew)
+	for _, w := range writesOf(t, stage, writer, woke) {
+		t.Errorf("written after waking: %s", w)
+	}
+	select {
+	case <-writer.Ended():
+		t.Logf("%s has ended", writer.Name())
+	default:
+		t.Errorf("%s lives on: a replica that lost the election has to exit", writer.Name())
+	}
+	harness.Must(t, writer.Kill())
+	v.unbroken()
+	v.undecided()
+}
+
+// TestAWriterThatLeavesInOrderIsFollowedAtOnce: SIGTERM releases the election, and the other replica
+// takes it at once.
+func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
+	writer := stage.settled(t)
+	v := look(t, stage)
+	renewed := stage.renewedNow(t)
+	asked := harness.Now().Boot
+	harness.Must(t, writer.Stop())
+	ended, lost := time.Now(), harness.Now().Boot
+	stage.drop(writer)
+	var next *replica
+	harness.Eventually(t, patience, "the other replica is elected", func(ctx context.Context) (err error) {
+		next, err = stage.writer(ctx)
+		return err
+	})
+	l, err := stage.election(t.Context())
+	harness.Must(t, err)
+	elected := harness.BootOf(l.Spec.AcquireTime.Time, harness.Now())
+	t.Logf("%s ended after %.2f s; %s was elected %.2f s later", writer.Name(), (lost - asked).Seconds(), next.Name(), (elected - lost).Seconds())
+	// client-go's elector looks every 1 to 2.2 seconds, and one that waits does so for h from the last renewal that it saw.
+	if waited := l.Spec.AcquireTime.Sub(renewed); waited >= h {
+		t.Errorf("elected %v after the last renewal: the other replica waited for the one that had left", waited)
+	}
+	var f figures
+	f.takenOver(v, lost)
+	v.undecided()
+	if len(writesOf(t, stage, writer, time.Time{})) == 0 {
+		t.Errorf("%s wrote nothing even while it was elected: writes are not told apart", writer.Name())
+	}
+	if late := writesOf(t, stage, writer, ended); len(late) > 0 {
+		t.Errorf("it wrote after it had ended: %v", late)
+	}
+	t.Log(f.String())
+}

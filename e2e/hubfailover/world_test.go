@@ -1,0 +1,227 @@
+// Package hubfailover proves that the hub can die without anyone noticing: two replicas as processes of
+// their own under the RBAC of config/, three members, the default timings, guestbooks that act all the
+// time, and what is done to the replica that writes.
+//
+// A few of each fault run with the other tests. The rest is for
+//
+//	make pair KILLS=100 ASLEEP=60s
+//
+// # Who wrote it
+//
+// Every API server keeps an audit log of all requests for a write, and a replica calls itself
+// leasecast-hub/<its identity in the election> in each of its requests: so a write is
+// the writer's own word for who it is, noted by the server that got it.
+package hubfailover
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
+)
+
+var (
+	kills  = flag.Int("kills", 3, "how often the writing replica is killed")
+	asleep = flag.Duration("asleep", 20*time.Second, "how long a stopped replica sleeps")
+	every  = flag.Bool("every", false, "restart the hub at every step of a handover, and lose records in every way")
+)
+
+const (
+	// h is the duration of the hub's election.
+	h = 6 * time.Second
+	// slack is what a machine with other work may add to what the protocol allows, client-go's
+	// elector included, which looks every 1 to 2.2 seconds.
+	slack = 10 * time.Second
+	// patience bounds the wait for something that takes no time by the protocol.
+	patience = time.Minute
+)
+
+// leaders are the namespaces and who leads them while all members are well.
+var leaders = map[string]string{
+	"shop": "east", "stock": "east", "post": "east",
+	"bank": "west", "mint": "west",
+	"mail": "south",
+}
+
+// stage is the fleet that the tests share, one after the other. Each test leaves two replicas and the leaders
+// above.
+var stage *pair
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	return harness.Main(m, harness.Options{
+		Timings:  harness.Default,
+		ActEvery: 100 * time.Millisecond,
+		Audit:    true,
+		Members: []harness.Member{
+			{Name: "east", Priority: 100, Namespaces: []string{"shop", "stock", "post"}},
+			{Name: "west", Priority: 50, Namespaces: []string{"shop", "stock", "post", "bank", "mint"}},
+			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail"}},
+		},
+	}, func(_ context.Context, d *harness.Drill) error {
+		stage = &pair{d: d, replicas: []*replica{{Process: d.Hubs()[0]}}}
+		return nil
+	})
+}
+
+// replica is a hub process and its name in the election, once that is known.
+type replica struct {
+	*process.Process
+	identity string
+}
+
+// pair is the hub.
+type pair struct {
+	d        *harness.Drill
+	replicas []*replica // those that live
+	raised   int        // by how much the priority of east is higher than it was
+}
+
+// election reads the Lease of the hub's election.
+func (p *pair) election(ctx context.Context) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	return l, p.d.HubClient().Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l)
+}
+
+// renewedNow returns when the holder of the election renews it, with the instant of the renewal.
+func (p *pair) renewedNow(t *testing.T) time.Time {
+	t.Helper()
+	before, err := p.election(t.Context())
+	harness.Must(t, err)
+	var renewed time.Time
+	harness.Eventually(t, patience, "the election is renewed", func(ctx context.Context) error {
+		now, err := p.election(ctx)
+		if err != nil {
+			return err
+		}
+		if renewed = now.Spec.RenewTime.Time; !renewed.After(before.Spec.RenewTime.Time) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	return renewed
+}
+
+// writer returns the replica that holds the election. An unknown identity is that of the one replica whose identity
+// is not known yet.
+func (p *pair) writer(ctx context.Context) (*replica, error) {
+	l, err := p.election(ctx)
+	if err != nil {
+		return nil, err
+	}
+	holder := ptr.Deref(l.Spec.HolderIdentity, "")
+	var nameless []*replica
+	for _, r := range p.replicas {
+		if r.identity == holder && holder != "" {
+			return r, nil
+		}
+		if r.identity == "" {
+			nameless = append(nameless, r)
+		}
+	}
+	if holder == "" || len(nameless) != 1 {
+		return nil, fmt.Errorf("the election is held by %q, and %d replicas have no name yet", holder, len(nameless))
+	}
+	nameless[0].identity = holder
+	return nameless[0], nil
+}
+
+// drop takes a replica off the list of those that live.
+func (p *pair) drop(r *replica) {
+	var rest []*replica
+	for _, other := range p.replicas {
+		if other != r {
+			rest = append(rest, other)
+		}
+	}
+	p.replicas = rest
+}
+
+// settled returns when two replicas run, of which one writes and the other is a candidate, and each namespace has the
+// right leader.
+func (p *pair) settled(t *testing.T) (writer *replica) {
+	t.Helper()
+	for len(p.replicas) < 2 {
+		p.join(t)
+	}
+	harness.Eventually(t, patience, "a replica of the pair is elected", func(ctx context.Context) (err error) {
+		writer, err = p.writer(ctx)
+		return err
+	})
+	p.led(t, patience)
+	return writer
+}
+
+// join starts a replica and returns when it is a candidate. Its caches are filled by then or soon
+// after, long before a predecessor's election ends.
+func (p *pair) join(t *testing.T) *replica {
+	t.Helper()
+	if _, err := p.writer(t.Context()); err != nil && len(p.replicas) > 0 {
+		t.Fatal(err) // one nameless replica at a time
+	}
+	process, err := p.d.StartHub()
+	harness.Must(t, err)
+	r := &replica{Process: process}
+	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
+		harness.Must(t, r.Check())
+		if !strings.Contains(read(t, r.Log()), "Attempting to acquire leader lease") {
+			return errors.New("its log does not say so")
+		}
+		return nil
+	})
+	p.replicas = append(p.replicas, r)
+	return r
+}
+
+// led returns when the records and the leaders' copies are as they are while all members are well.
+func (p *pair) led(t *testing.T, limit time.Duration) {
+	t.Helper()
+	harness.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
+		for namespace, leader := range leaders {
+			r, err := p.d.Record(ctx, namespace)
+			if err != nil {
+				return err
+			}
+			if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading {
+				return fmt.Errorf("%s: leader %q, phase %s, %s: %s", namespace, s.Leader, s.Phase, s.Reason, s.Message)
+			}
+			c, err := p.copy(ctx, leader, namespace)
+			if err != nil {
+				return err
+			}
+			if got := ptr.Deref(c.Spec.HolderIdentity, ""); got != leader+"."+harness.FleetNamespace || int64(*c.Spec.LeaseTransitions) != r.Status.Epoch {
+				return fmt.Errorf("%s: the copy in %s names %s in epoch %d, the record has epoch %d", namespace, leader, got, *c.Spec.LeaseTransitions, r.Status.Epoch)
+			}
+		}
+		return nil
+	})
+}
+
+// copy reads a copy.
+func (p *pair) copy(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	return l, p.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	harness.Must(t, err)
+	return string(content)
+}

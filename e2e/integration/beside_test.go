@@ -1,0 +1,228 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/hub"
+)
+
+// takeBack is for how long a hub leaves a mark to its owner that has gone from the seal.
+const takeBack = 10 * time.Second
+
+// process is a hub of which there are several.
+type process struct {
+	*harness.HubRun
+	w *world
+}
+
+// runHub runs a hub in a namespace, by the clocks of this machine if clock is nil.
+func (w *world) runHub(namespace string, clock lease.Clock) *process {
+	w.T.Helper()
+	return &process{w.RunHub(w.Servers.Hub().AdminConfig(), namespace, clock), w}
+}
+
+// warm waits until a hub has full caches of these members, for which they had to answer it.
+func (p *process) warm(members ...string) {
+	p.w.T.Helper()
+	for _, m := range members {
+		p.w.Eventually("the hub is connected with "+m, soon, func() error {
+			_, err := p.Manager.GetCluster(p.w.T.Context(), multicluster.ClusterName(p.w.Fleet+"/"+m))
+			return err
+		})
+	}
+}
+
+// election reads the Lease of the election in a namespace, and returns who holds it.
+func (w *world) election(namespace string) (l *coordinationv1.Lease, holder string, err error) {
+	l = &coordinationv1.Lease{}
+	err = w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: namespace, Name: hub.ElectionName}, l)
+	return l, ptr.Deref(l.Spec.HolderIdentity, ""), err
+}
+
+// mark is that of a hub in a namespace.
+func (w *world) mark(namespace string) string {
+	w.T.Helper()
+	ns := &corev1.Namespace{}
+	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Name: metav1.NamespaceSystem}, ns))
+	return string(ns.UID) + "/" + namespace
+}
+
+// says waits until an event on the policy tells that the hub in a namespace stands back, and what to do.
+func (w *world) says(policy, own, other string) {
+	w.T.Helper()
+	w.Eventually("the hub in "+own+" says that it stands back", soon, func() error {
+		var list eventsv1.EventList
+		if err := w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)); err != nil {
+			return err
+		}
+		last := errors.New("there is no event")
+		for _, e := range list.Items {
+			if e.Regarding.Kind != "LeadershipPolicy" || e.Regarding.Name != policy || e.Reason != string(reason.OtherHub) {
+				continue
+			}
+			if last = contains(e.Note, "the hub in namespace "+other+" serves", "the one in "+own+" changes nothing",
+				"kubectl delete leases -A -l leasecast.dev/managed", "kubectl -n "+w.Fleet+" annotate secret leasecast-seal leasecast.dev/hub-"); last == nil {
+				return nil
+			}
+		}
+		return last
+	})
+}
+
+// writes counts the writes of records and policies, and all that probe members, until the function that it
+// returns is called. That one also returns by whom members were probed.
+func (w *world) writes() func() (count int, probers map[string]bool) {
+	w.T.Helper()
+	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()})
+	w.Must(err)
+	ctx, cancel := context.WithCancel(w.T.Context())
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	count, probers := 0, map[string]bool{}
+	for _, list := range []client.ObjectList{&v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}} {
+		w.Must(w.Hub.List(ctx, list, client.InNamespace(w.Fleet)))
+		changes, err := watcher.Watch(ctx, list, client.InNamespace(w.Fleet), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
+		w.Must(err)
+		wg.Go(func() {
+			for e := range changes.ResultChan() {
+				if e.Type == watch.Error {
+					continue // it ends
+				}
+				w.T.Logf("%s: %+v", e.Type, e.Object)
+				mu.Lock()
+				count++
+				mu.Unlock()
+			}
+		})
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			l := &coordinationv1.Lease{}
+			if err := w.Members["east"].Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}, l); err == nil {
+				mu.Lock()
+				probers[ptr.Deref(l.Spec.HolderIdentity, "")] = true
+				mu.Unlock()
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	stop := sync.OnceFunc(func() { cancel(); tick.Stop(); wg.Wait() })
+	w.T.Cleanup(stop)
+	return func() (int, map[string]bool) {
+		stop()
+		return count, probers
+	}
+}
+
+// markGoes takes the mark off the seal, as the event says.
+func (w *world) markGoes() {
+	w.T.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "leasecast-seal"}}
+	w.Must(w.Hub.Patch(w.T.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"leasecast.dev/hub":null}}}`))))
+}
+
+// markedBy waits until the seal carries a mark.
+func (w *world) markedBy(mark string, within time.Duration) {
+	w.T.Helper()
+	w.Eventually("the fleet is served by "+mark, within, func() error {
+		s := &corev1.Secret{}
+		err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "leasecast-seal"}, s)
+		if got := s.Annotations[v1alpha1.HubAnnotation]; err == nil && got != mark {
+			err = fmt.Errorf("it carries %q", got)
+		}
+		return err
+	})
+}
+
+// Two installations on one management cluster: one serves the fleet, the other stands back and says so, and they
+// overwrite nothing of each other's. Once the first has gone, and the operator did what the event says, the second
+// leads, in order. Should the first come back, it is the one that stands back.
+func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
+	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
+	other := w.System + "-2"
+	w.Must(w.Hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}))
+	ns := w.namespace("a", "east", "west")
+	w.Policy("p", ns)
+	first := w.runHub(w.System, nil)
+	epoch := w.Leads("east", ns, 15*time.Second, "east", "west")
+
+	second := w.runHub(other, nil)
+	w.says("p", other, w.System)
+	second.warm("east", "west")
+	led, count := w.keeps("east", ns), w.writes()
+	led.grow(5)
+	n, probers := count()
+	if n > 0 || len(probers) != 1 || !probers[w.mark(w.System)] {
+		t.Errorf("with nothing to do: %d writes of records and policies, and members are probed by %v", n, probers)
+	}
+	w.markGoes() // by mistake: the first is alive, and takes it back
+	w.markedBy(w.mark(w.System), takeBack/2)
+	led.check()
+	last := w.follow("east", ns)
+	w.setPriority("west", "200")
+	w.handedOver(ns, "west", epoch, last, "east", "west")
+	w.hubOf(ns, "west", w.mark(w.System))
+
+	last = w.follow("west", ns)
+	epoch = w.Leads("west", ns, soon, "west")
+	first.Stop()
+	bound := last().Add(fastDuration + fastSkew)
+	w.clear() // the copies in the members
+	w.markGoes()
+	gone := time.Now()
+	after := w.Leads("west", ns, takeBack+fastDuration+fastSkew+soon, "east", "west")
+	within(t, "the second installation leads", time.Since(gone), takeBack+fastDuration+fastSkew+5*time.Second)
+	w.hubOf(ns, "west", w.mark(other))
+	r, err := w.Record(ns)
+	w.Must(err)
+	if after <= epoch || r.Status.AcquireTime.Time.Before(bound) {
+		t.Errorf("epoch %d after %d, granted at %v, when what the first had promised ended at %v", after, epoch, r.Status.AcquireTime, bound)
+	}
+
+	w.runHub(w.System, nil)
+	w.says("p", w.System, other)
+	w.keeps("west", ns).check()
+	w.hubOf(ns, "west", w.mark(other))
+}
+
+// hubOf waits until the record and a member's copy carry this mark.
+func (w *world) hubOf(namespace, member, mark string) {
+	w.T.Helper()
+	w.Eventually("the hub of "+namespace+" is "+mark, soon, func() error {
+		r, err := w.Record(namespace)
+		if err != nil {
+			return err
+		}
+		l, err := w.CopyIn(member, namespace)
+		if err != nil {
+			return err
+		}
+		if a, b := r.Annotations[v1alpha1.HubAnnotation], l.Annotations[v1alpha1.HubAnnotation]; a != mark || b != mark {
+			return fmt.Errorf("the record is of %q, the copy of %q", a, b)
+		}
+		return nil
+	})
+}

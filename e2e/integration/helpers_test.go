@@ -1,0 +1,425 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// The fast profile, as world.policy sets it.
+const (
+	fastDuration = 3 * time.Second
+	fastSkew     = 250 * time.Millisecond
+)
+
+// The profiles of worlds. In a patient one a pause of the machine is no missed renewal.
+var (
+	fast = v1alpha1.Timings{
+		LeaseDurationSeconds: 3,
+		RenewInterval:        metav1.Duration{Duration: time.Second},
+		RequestTimeout:       metav1.Duration{Duration: 500 * time.Millisecond},
+		MaxClockSkew:         metav1.Duration{Duration: 250 * time.Millisecond},
+	}
+	patient = v1alpha1.Timings{
+		LeaseDurationSeconds: 15,
+		RenewInterval:        metav1.Duration{Duration: 3 * time.Second},
+		RequestTimeout:       metav1.Duration{Duration: 3 * time.Second},
+		MaxClockSkew:         metav1.Duration{Duration: 250 * time.Millisecond},
+	}
+)
+
+// duration and renew are those of the world's policies.
+func (w *world) duration() time.Duration {
+	return time.Duration(w.Timings.LeaseDurationSeconds) * time.Second
+}
+
+func (w *world) renew() time.Duration { return w.Timings.RenewInterval.Duration }
+
+// soon is how long something may take that the hub does at once.
+const soon = 10 * time.Second
+
+// awaitUnfit waits until the record says that a Cluster may not lead, for this reason
+// and in words that include these.
+func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words ...string) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s may not lead %s: %s", cluster, namespace, why), soon, func() error {
+		c, err := w.Candidate(namespace, cluster)
+		if err != nil {
+			return err
+		}
+		if c.Eligible || c.Reason != why {
+			return fmt.Errorf("%+v", c)
+		}
+		return contains(c.Message, words...)
+	})
+}
+
+// awaitEligible waits until the record says that a Cluster may lead.
+func (w *world) awaitEligible(cluster, namespace string) {
+	w.T.Helper()
+	w.Eventually(cluster+" may lead "+namespace, soon, func() error {
+		c, err := w.Candidate(namespace, cluster)
+		if err == nil && !c.Eligible {
+			err = fmt.Errorf("%+v", c)
+		}
+		return err
+	})
+}
+
+// awaitEvent waits until an event about a Cluster tells the reason in words that
+// include these.
+func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("an event says of Cluster %s: %s", cluster, why), soon, func() error {
+		c := w.cluster(cluster)
+		var list eventsv1.EventList
+		if err := w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)); err != nil {
+			return err
+		}
+		last := errors.New("there is none")
+		for _, e := range list.Items {
+			if e.Regarding.Name != cluster || e.Regarding.Kind != "Cluster" || e.Reason != string(why) {
+				continue
+			}
+			if e.Regarding.UID != c.UID { // kubectl describe would not show it
+				last = fmt.Errorf("the event regards UID %q, the Cluster has %q", e.Regarding.UID, c.UID)
+				continue
+			}
+			if last = contains(e.Note, words...); last == nil {
+				return nil
+			}
+		}
+		return last
+	})
+}
+
+// awaitCondition waits until a condition of a record has this status and reason, in
+// words that include these.
+func (w *world) awaitCondition(namespace, kind string, status metav1.ConditionStatus, why string, words ...string) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("condition %s of %s is %s, %s", kind, namespace, status, why), soon, func() error {
+		r, err := w.Record(namespace)
+		if err != nil {
+			return err
+		}
+		return conditionIs(r.Status.Conditions, kind, status, why, words...)
+	})
+}
+
+// awaitPolicy is awaitCondition for a policy.
+func (w *world) awaitPolicy(name, kind string, status metav1.ConditionStatus, why string, words ...string) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), soon, func() error {
+		p := &v1alpha1.LeadershipPolicy{}
+		if err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, p); err != nil {
+			return err
+		}
+		return conditionIs(p.Status.Conditions, kind, status, why, words...)
+	})
+}
+
+func conditionIs(cs []metav1.Condition, kind string, status metav1.ConditionStatus, why string, words ...string) error {
+	c := meta.FindStatusCondition(cs, kind)
+	if c == nil || c.Status != status || c.Reason != why {
+		return fmt.Errorf("%+v", c)
+	}
+	return contains(c.Message, words...)
+}
+
+// contains reports what a message for people fails to say, and what means nothing to
+// them.
+func contains(text string, words ...string) error {
+	if strings.Contains(text, ".invalid") {
+		return fmt.Errorf("%q names a placeholder", text)
+	}
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return fmt.Errorf("%q does not say %q", text, word)
+		}
+	}
+	return nil
+}
+
+// cluster reads a Cluster of the world.
+func (w *world) cluster(name string) *clusterv1.Cluster {
+	w.T.Helper()
+	c := &clusterv1.Cluster{}
+	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, c))
+	return c
+}
+
+// editCluster changes a Cluster.
+func (w *world) editCluster(name string, edit func(*clusterv1.Cluster)) {
+	w.T.Helper()
+	c := w.cluster(name)
+	base := c.DeepCopy()
+	edit(c)
+	w.Must(w.Hub.Patch(w.T.Context(), c, client.MergeFrom(base)))
+}
+
+// addCluster makes a Cluster and, unless it is nil, its kubeconfig Secret.
+func (w *world) addCluster(name, priority string, kubeconfig []byte) {
+	w.T.Helper()
+	if kubeconfig != nil {
+		w.Must(w.Servers.SetKubeconfig(w.T.Context(), w.Fleet, name, kubeconfig))
+	}
+	w.Must(w.Hub.Create(w.T.Context(), &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: w.Fleet, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
+		},
+		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 6443}},
+	}))
+}
+
+// noCopy waits until a member has no copy of a namespace.
+func (w *world) noCopy(member, namespace string, within time.Duration) {
+	w.T.Helper()
+	w.Eventually("no copy of "+namespace+" in "+member, within, func() error {
+		l, err := w.CopyIn(member, namespace)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return fmt.Errorf("there is one: %+v", l.Spec)
+	})
+}
+
+// deleteNamespace deletes a namespace in members, and does not wait until it is gone.
+func (w *world) deleteNamespace(namespace string, members ...string) {
+	w.T.Helper()
+	for _, m := range members {
+		w.Must(w.Members[m].Delete(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	}
+}
+
+// deletePolicy deletes a policy of the world.
+func (w *world) deletePolicy(name string) {
+	w.T.Helper()
+	w.Must(w.Hub.Delete(w.T.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}))
+}
+
+// sighting is one copy as a reader in its member saw it.
+type sighting struct {
+	holder  string
+	epoch   int32
+	renewed time.Time
+}
+
+// journal is what readers in one member saw of one copy, renewal by renewal.
+type journal struct {
+	w         *world
+	member    string
+	namespace string
+	before    *v1alpha1.NamespaceLeader
+	stop      func()
+
+	mu   sync.Mutex
+	seen []sighting
+}
+
+// keeps begins to watch a namespace that must not be disturbed. Its check fails the
+// test if in between the record or the copy changed its leader or epoch, or the term
+// lapsed.
+func (w *world) keeps(leader, namespace string) *journal {
+	w.T.Helper()
+	before, err := w.Record(namespace)
+	w.Must(err)
+	if before.Status.Leader != leader || before.Status.Phase != v1alpha1.PhaseLeading {
+		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Status)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	j := &journal{w: w, member: leader, namespace: namespace, before: before}
+	j.stop = sync.OnceFunc(func() { cancel(); <-done })
+	w.T.Cleanup(j.stop)
+	go func() {
+		defer close(done)
+		j.keep(ctx)
+	}()
+	return j
+}
+
+// keep looks at the copy until ctx ends.
+func (j *journal) keep(ctx context.Context) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	key := types.NamespacedName{Namespace: j.namespace, Name: v1alpha1.DefaultLeaseName}
+	for {
+		l := &coordinationv1.Lease{}
+		if err := j.w.Members[j.member].Get(ctx, key, l); err == nil {
+			j.note(sighting{holder: *l.Spec.HolderIdentity, epoch: *l.Spec.LeaseTransitions, renewed: l.Spec.RenewTime.Time})
+		} else if apierrors.IsNotFound(err) {
+			j.note(sighting{})
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (j *journal) note(s sighting) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := len(j.seen); n == 0 || j.seen[n-1] != s {
+		j.seen = append(j.seen, s)
+	}
+}
+
+// grow waits for this many more renewals.
+func (j *journal) grow(renewals int) {
+	j.w.T.Helper()
+	count := func() int {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return len(j.seen)
+	}
+	want := count() + renewals
+	j.w.Eventually(fmt.Sprintf("%d renewals of %s", renewals, j.namespace), 2*time.Duration(renewals+1)*j.w.renew(), func() error {
+		if n := count(); n < want {
+			return fmt.Errorf("%d are missing", want-n)
+		}
+		return nil
+	})
+}
+
+// check ends the watch after two more renewals and judges what was seen. It returns the
+// longest time between two stamps.
+func (j *journal) check() time.Duration {
+	t := j.w.T
+	t.Helper()
+	j.grow(2)
+	j.stop()
+	after, err := j.w.Record(j.namespace)
+	j.w.Must(err)
+	was, is := j.before.Status, after.Status
+	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
+		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", j.namespace,
+			is.Leader, is.Epoch, is.Phase, is.Reason, is.Since, was.Leader, was.Epoch, was.Since, is.History)
+	}
+	longest := time.Duration(0)
+	for i, s := range j.seen {
+		if s.holder != was.Leader+"."+j.w.Fleet || int64(s.epoch) != was.Epoch {
+			t.Errorf("the copy of %s in %s was %+v, want holder %s, epoch %d", j.namespace, j.member, s, was.Leader, was.Epoch)
+		}
+		if i > 0 {
+			longest = max(longest, s.renewed.Sub(j.seen[i-1].renewed))
+		}
+	}
+	if longest >= j.w.duration() {
+		t.Errorf("%s: %v between two renewals: the term of %v lapsed", j.namespace, longest, j.w.duration())
+	}
+	return longest
+}
+
+// follow begins to watch the copy of a leader that will have to go. The function that
+// it returns tells the latest stamp that was seen in this copy with this holder.
+func (w *world) follow(leader, namespace string) (last func() time.Time) {
+	w.T.Helper()
+	j := w.keeps(leader, namespace)
+	return func() time.Time {
+		j.stop()
+		var latest time.Time
+		for _, s := range j.seen {
+			if s.holder == leader+"."+w.Fleet && s.renewed.After(latest) {
+				latest = s.renewed
+			}
+		}
+		return latest
+	}
+}
+
+// handedOver waits until a namespace has another leader, and checks that its term came
+// in order: in a higher epoch, and not before all that its predecessor was promised had
+// passed.
+func (w *world) handedOver(namespace, to string, epoch int64, last func() time.Time, members ...string) {
+	w.T.Helper()
+	after := w.Leads(to, namespace, soon, members...)
+	if after <= epoch {
+		w.T.Errorf("epoch %d after %d", after, epoch)
+	}
+	r, err := w.Record(namespace)
+	w.Must(err)
+	if r.Status.Reason != reason.HandedOver {
+		w.T.Errorf("reason %s, history %+v", r.Status.Reason, r.Status.History)
+	}
+	bound := last().Add(fastDuration + fastSkew)
+	if r.Status.AcquireTime.Time.Before(bound) {
+		w.T.Errorf("granted at %v, before the bound %v", r.Status.AcquireTime, bound)
+	}
+	w.T.Logf("granted %v after the bound", r.Status.AcquireTime.Sub(bound))
+}
+
+// unawaited makes an error of any answer that is not the awaited one.
+func unawaited(err error) error {
+	if err == nil {
+		return errors.New("the request succeeded")
+	}
+	return err
+}
+
+// missedNone is check for a time in which no single renewal may be missed. The world has to be a patient one.
+func (j *journal) missedNone() {
+	j.w.T.Helper()
+	if longest := j.check(); longest >= 2*j.w.renew() {
+		j.w.T.Errorf("%s: %v between two renewals, one every %v is due", j.namespace, longest, j.w.renew())
+	}
+}
+
+// took runs a step and returns how long it took.
+func took(step func()) time.Duration {
+	begin := time.Now()
+	step()
+	return time.Since(begin)
+}
+
+// within fails the test if something took too long.
+func within(t *testing.T, what string, d, limit time.Duration) {
+	t.Helper()
+	t.Logf("%s: %v (limit %v)", what, d.Round(time.Millisecond), limit)
+	if d > limit {
+		t.Errorf("%s took %v, more than %v", what, d, limit)
+	}
+}
+
+// left waits until nothing of the hub is left in a member: no guard, no probe.
+func (w *world) left(member string) {
+	w.T.Helper()
+	c := w.Members[member]
+	w.Eventually("nothing of the hub is left in "+member, 20*time.Second, func() error {
+		for name, o := range map[types.NamespacedName]client.Object{
+			{Name: guardName}: &admissionv1.ValidatingAdmissionPolicy{},
+			{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}: &coordinationv1.Lease{},
+		} {
+			if err := c.Get(w.T.Context(), name, o); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("%T %s: %w", o, name, unawaited(err))
+			}
+		}
+		err := c.Get(w.T.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+		if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("binding: %w", unawaited(err))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,92 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+var three = map[string]string{"east": "100", "west": "50", "south": "10"}
+
+func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	b := w.namespace("b", "west", "south")
+	w.Policy("p", a, b)
+	w.startHub()
+	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("west", b, 15*time.Second, "west", "south")
+	if _, err := w.CopyIn("east", b); err == nil {
+		t.Error("there is a copy in a member without the namespace")
+	}
+}
+
+func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
+	t.Parallel()
+	w, a, before := eastLeads(t)
+
+	w.Servers.Member("east").Proxy().BlackHole()
+	after := w.Leads("west", a, 10*time.Second, "west", "south")
+	if after <= before {
+		t.Errorf("epoch %d after %d", after, before)
+	}
+	w.Servers.Member("east").Proxy().Heal()
+	w.Eventually("the Lease in east names west", 10*time.Second, func() error {
+		l, err := w.CopyIn("east", a)
+		if err == nil && *l.Spec.HolderIdentity != "west."+w.Fleet {
+			err = fmt.Errorf("holder %s", *l.Spec.HolderIdentity)
+		}
+		return err
+	})
+	w.Eventually("east is eligible again", 10*time.Second, func() error {
+		r, err := w.Record(a)
+		if err != nil {
+			return err
+		}
+		for _, c := range r.Status.Candidates {
+			if c.Name == "east" && c.Eligible {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", r.Status.Candidates)
+	})
+	if r, _ := w.Record(a); r.Status.Leader != "west" || r.Status.Epoch != after {
+		t.Errorf("recovery moved the leader: %+v", r.Status)
+	}
+}
+
+func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t)
+	w.setPriority("south", "200")
+	w.Leads("south", a, 10*time.Second, all...)
+	r, err := w.Record(a)
+	w.Must(err)
+	if got := r.Status.Reason; got != "HandedOver" {
+		t.Errorf("reason %s", got)
+	}
+	if h := r.Status.History; len(h) < 3 || h[1].Phase != v1alpha1.PhaseDraining || h[1].Reason != "PriorityChanged" {
+		t.Errorf("history %+v", h)
+	}
+}
+
+func TestARestartOfTheHubChangesNoLeader(t *testing.T) {
+	w, a, epoch := eastLeads(t)
+	w.StopHub()
+	w.startHub()
+	before, err := w.CopyIn("east", a)
+	w.Must(err)
+	w.Eventually("the new hub renews", 10*time.Second, func() error {
+		now, err := w.CopyIn("east", a)
+		if err == nil && !now.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
+			err = fmt.Errorf("renewed at %v", now.Spec.RenewTime)
+		}
+		return err
+	})
+	if got := w.Leads("east", a, time.Second, all...); got != epoch {
+		t.Errorf("epoch %d, was %d", got, epoch)
+	}
+}

@@ -1,0 +1,327 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// awaitPhase waits until a record is in a phase.
+func (w *world) awaitPhase(namespace string, phase v1alpha1.Phase) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
+		r, err := w.Record(namespace)
+		if err == nil && r.Status.Phase != phase {
+			err = fmt.Errorf("%s, leader %q, %s", r.Status.Phase, r.Status.Leader, r.Status.Message)
+		}
+		return err
+	})
+}
+
+// awaitUnpinned waits until a Cluster carries nothing of the hub's any more.
+func (w *world) awaitUnpinned(cluster string) {
+	w.T.Helper()
+	w.Eventually("Cluster "+cluster+" is not pinned", soon, func() error {
+		if uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]; pinned {
+			return fmt.Errorf("to %s", uid)
+		}
+		return nil
+	})
+}
+
+// forgetCluster deletes a Cluster with its kubeconfig, as Cluster API does.
+func (w *world) forgetCluster(name string) {
+	w.T.Helper()
+	w.Must(w.Hub.Delete(w.T.Context(), w.cluster(name)))
+	w.Must(w.Hub.Delete(w.T.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name + "-kubeconfig"}}))
+}
+
+// waysOut are the ways in which an operator takes a Cluster out of a fleet for good.
+var waysOut = map[string]struct {
+	goes   func(w *world, cluster string)
+	reason reason.Reason
+}{
+	"its label is removed":   {func(w *world, c string) { w.setPriority(c, "") }, reason.NoPriority},
+	"its Cluster is deleted": {func(w *world, c string) { w.forgetCluster(c) }, reason.Gone},
+}
+
+func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	for name, out := range waysOut {
+		t.Run(name, func(t *testing.T) {
+			w, a, b, _ := eastLeadsTwo(t, fast)
+			j := w.keeps("east", a)
+			out.goes(w, "south")
+			w.noCopy("south", a, soon)
+			w.noCopy("south", b, soon)
+			w.left("south")
+			w.Eventually("it is no candidate", soon, func() error {
+				if c, err := w.Candidate(a, "south"); err == nil {
+					return fmt.Errorf("%+v", c)
+				}
+				return nil
+			})
+			j.check()
+		})
+	}
+}
+
+func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t)
+	w.awaitEligible("south", a)
+	j := w.keeps("east", a)
+	for range 3 {
+		w.setPriority("south", "")
+		w.Eventually("the guard is taken out", 20*time.Second, func() error {
+			err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return unawaited(err)
+		})
+		w.setPriority("south", "10")
+		w.awaitEligible("south", a)
+		w.Eventually("the guard is in force", soon, func() error {
+			if err := w.Members["south"].Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
+				return unawaited(err)
+			}
+			return nil
+		})
+		w.Leads("east", a, soon, all...)
+	}
+	j.check()
+}
+
+func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
+	t.Parallel()
+	for name, out := range waysOut {
+		t.Run(name, func(t *testing.T) {
+			w, a, b, epoch := eastAndWestLead(t, fast)
+			j := w.keeps("west", b)
+			last := w.follow("east", a)
+			out.goes(w, "east")
+			w.awaitPhase(a, v1alpha1.PhaseDraining)
+			w.awaitUnfit("east", a, out.reason, "the Cluster")
+			w.handedOver(a, "west", epoch, last, "west", "south")
+			w.noCopy("east", a, soon)
+			w.left("east")
+			j.check()
+		})
+	}
+}
+
+func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
+	tests := map[string]struct {
+		goes           func(w *world, cluster string)
+		restart, stays bool
+	}{
+		"its label is removed":                           {goes: waysOut["its label is removed"].goes, stays: true},
+		"its label is removed, and the hub is restarted": {goes: waysOut["its label is removed"].goes, stays: true, restart: true},
+		"its Cluster is deleted":                         {goes: waysOut["its Cluster is deleted"].goes},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, a, b, epoch := eastAndWestLead(t, fast)
+			j := w.keeps("west", b)
+			last := w.follow("east", a)
+			w.Servers.Member("east").Proxy().BlackHole()
+			test.goes(w, "east")
+			w.handedOver(a, "west", epoch, last, "west", "south")
+			if test.restart {
+				w.StopHub()
+				w.startHub()
+			}
+			if _, err := w.CopyIn("east", a); err != nil {
+				t.Fatalf("the copy in the member that is away: %v", err)
+			}
+			w.Servers.Member("east").Proxy().Heal()
+			w.noCopy("east", a, soon)
+			w.left("east")
+			if test.stays {
+				w.awaitUnpinned("east")
+			}
+			j.check()
+		})
+	}
+}
+
+func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]bool{"while it is there": false, "while it is away": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, three)
+			for _, m := range all {
+				w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["tier"] = "gold" })
+			}
+			a, b := w.namespace("a", all...), w.namespace("b", all...)
+			p := w.NewPolicy("gold", a)
+			p.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}
+			w.Must(w.Hub.Create(t.Context(), p))
+			w.Policy("everybody", b)
+			w.startHub()
+			epoch := w.Leads("east", a, 15*time.Second, all...)
+			w.Leads("east", b, 15*time.Second, all...)
+			last := w.follow("east", a)
+			proxy := w.Servers.Member("east").Proxy()
+			if away {
+				proxy.BlackHole()
+			}
+			w.editCluster("east", func(c *clusterv1.Cluster) { c.Labels["tier"] = "silver" })
+			w.awaitUnfit("east", a, reason.NotSelected, "clusterSelector")
+			w.handedOver(a, "west", epoch, last, "west", "south")
+			proxy.Heal()
+			w.noCopy("east", a, soon)
+			// The other policy still has its copies there.
+			if _, err := w.CopyIn("east", b); err != nil {
+				t.Errorf("the copy of the other policy: %v", err)
+			}
+			j := w.keeps("west", a)
+			w.editCluster("south", func(c *clusterv1.Cluster) { c.Labels["tier"] = "silver" })
+			w.noCopy("south", a, soon)
+			j.check()
+		})
+	}
+}
+
+func TestANamespaceThatLeavesOneMemberLeavesNothingThere(t *testing.T) {
+	t.Parallel()
+	w, a, b, _ := eastLeadsTwo(t, fast)
+	ja, jb := w.keeps("east", a), w.keeps("east", b)
+	w.deleteNamespace(a, "south")
+	w.namespaceGone(a, "south")
+	w.awaitUnfit("south", a, reason.NamespaceMissing)
+	// It returns under its name, and is a namespace like any other.
+	w.Must(w.Members["south"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
+	w.Leads("east", a, soon, all...)
+	ja.check()
+	jb.check()
+}
+
+// longPolicy is policy with so long a D that a record that retires is there to be seen for a while.
+func (w *world) longPolicy(name string, namespaces ...string) {
+	w.T.Helper()
+	p := w.NewPolicy(name, namespaces...)
+	p.Spec.Timings.LeaseDurationSeconds = 6
+	w.Must(w.Hub.Create(w.T.Context(), p))
+}
+
+// A record is kept until all that it promised has passed and the seconds since 2025 exceed its
+// epoch, so that the next epoch cannot be a lower one.
+func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	deleted, unlabelled, dropped, stays := w.namespace("deleted", all...), w.namespace("unlabelled", all...), w.namespace("dropped", all...), w.namespace("stays", all...)
+	for _, m := range all {
+		w.label(m, unlabelled, "led-by", w.Fleet)
+	}
+	w.Policy("names", deleted, stays)
+	w.longPolicy("drop", dropped)
+	w.policyBySelector("labels", &metav1.LabelSelector{MatchLabels: map[string]string{"led-by": w.Fleet}})
+	w.startHub()
+	leave := []string{deleted, unlabelled, dropped}
+	epochs := map[string]int64{}
+	for _, ns := range append([]string{stays}, leave...) {
+		epochs[ns] = w.Leads("east", ns, 15*time.Second, all...)
+	}
+	j := w.keeps("east", stays)
+
+	w.Servers.Member("west").Proxy().BlackHole() // away while all this happens
+	w.deleteNamespace(deleted, "east", "south")
+	w.label("east", unlabelled, "led-by", "")
+	w.label("south", unlabelled, "led-by", "")
+	w.deletePolicy("drop")
+	w.awaitPhase(dropped, v1alpha1.PhaseRetired)
+	w.namespaceGone(deleted, "east", "south")
+	// A member that cannot be asked keeps its last answer: these two stay managed.
+	for _, ns := range []string{deleted, unlabelled} {
+		r, err := w.Record(ns)
+		w.Must(err)
+		if r.Status.Phase == v1alpha1.PhaseRetired {
+			t.Errorf("%s is retired although west, which cannot be asked, has it", ns)
+		}
+	}
+	w.deleteNamespace(deleted, "west")
+	w.label("west", unlabelled, "led-by", "")
+	w.namespaceGone(deleted, "west")
+	w.Servers.Member("west").Proxy().Heal()
+	for _, ns := range leave {
+		w.Eventually(ns+" is retired, or gone already", soon, func() error {
+			r, err := w.Record(ns)
+			if apierrors.IsNotFound(err) || err == nil && r.Status.Phase == v1alpha1.PhaseRetired {
+				return nil
+			}
+			return fmt.Errorf("%w, %s", unawaited(err), r.Status.Message)
+		})
+	}
+	for _, ns := range []string{unlabelled, dropped} {
+		for _, m := range all {
+			w.noCopy(m, ns, soon)
+		}
+	}
+	for _, ns := range leave {
+		w.Eventually("the record of "+ns+" goes", time.Minute, func() error {
+			r, err := w.Record(ns)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("%w, %s", unawaited(err), r.Status.Message)
+		})
+	}
+	j.check()
+	// What comes back under the old name begins above all that it ever was.
+	w.Policy("again", dropped)
+	if epoch := w.Leads("east", dropped, soon, all...); epoch <= epochs[dropped] {
+		t.Errorf("epoch %d, was %d", epoch, epochs[dropped])
+	}
+}
+
+func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	w.longPolicy("p", a)
+	w.startHub()
+	epoch := w.Leads("east", a, 15*time.Second, all...)
+	last := w.follow("east", a)
+	w.deletePolicy("p")
+	w.awaitPhase(a, v1alpha1.PhaseRetired)
+	for _, m := range all {
+		w.noCopy(m, a, soon)
+	}
+	w.setPriority("west", "200")
+	w.Policy("q", a)
+	w.handedOver(a, "west", epoch, last, all...)
+}
+
+func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	foreign := foreignLease(a)
+	w.Must(w.Members["south"].Create(t.Context(), foreign))
+	w.Policy("p", a, b)
+	w.startHub()
+	w.Leads("east", b, 15*time.Second, all...)
+	w.awaitUnfit("south", a, reason.ForeignLease)
+	w.setPriority("south", "")
+	w.noCopy("south", b, soon)
+	w.left("south")
+	w.awaitUnpinned("south")
+	now, err := w.CopyIn("south", a)
+	w.Must(err)
+	if now.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("it was written: %+v", now)
+	}
+}

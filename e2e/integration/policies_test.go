@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	a := w.namespace("a", all...)
+	p := w.Policy("p", a)
+	w.startHub()
+	w.Leads("east", a, 15*time.Second, all...)
+	j := w.keeps("east", a)
+
+	bad := w.NewPolicy("bad", w.Fleet+"-b")
+	bad.Spec.Timings.RequestTimeout.Duration = time.Second // 2 × 1s + 1s + 0.25s > 3s
+	refused := func(err error) {
+		t.Helper()
+		if !apierrors.IsInvalid(err) {
+			t.Fatalf("want a refusal, got %v", err)
+		}
+		w.Must(contains(err.Error(), "2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds", "raise leaseDurationSeconds"))
+	}
+	refused(w.Hub.Create(t.Context(), bad))
+	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	p.Spec.Timings.LeaseDurationSeconds = 2
+	refused(w.Hub.Update(t.Context(), p))
+	j.check()
+}
+
+// later waits until what is created next is younger by the API server's clock, which
+// counts seconds.
+func (w *world) later(than metav1.Object) {
+	w.T.Helper()
+	w.Eventually("a second has passed", 3*time.Second, func() error {
+		if wait := time.Until(than.GetCreationTimestamp().Add(time.Second)); wait > 0 {
+			return fmt.Errorf("%v are left", wait)
+		}
+		return nil
+	})
+}
+
+func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	older := w.Policy("z-older", a)
+	w.later(older)
+	w.startHub()
+	w.Leads("east", a, 15*time.Second, all...)
+	j := w.keeps("east", a)
+
+	w.Policy("a-newer", a, b)
+	epoch := w.Leads("east", b, soon, all...)
+	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Conflict", a, "z-older")
+	w.awaitPolicy("z-older", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
+	r, err := w.Record(a)
+	w.Must(err)
+	if r.Status.Policy != "z-older" {
+		t.Errorf("the record names policy %q", r.Status.Policy)
+	}
+	// It asks for the same Lease and the same D: its readers notice nothing.
+	w.deletePolicy("z-older")
+	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
+	w.Eventually("the record names the other policy", soon, func() error {
+		if r, err = w.Record(a); err == nil && r.Status.Policy != "a-newer" {
+			err = fmt.Errorf("%s", r.Status.Policy)
+		}
+		return err
+	})
+	j.check()
+	if got := w.Leads("east", b, time.Second, all...); got != epoch {
+		t.Errorf("epoch %d of the namespace beside it, was %d", got, epoch)
+	}
+}
+
+func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	older := w.Policy("older", a)
+	w.later(older)
+	newer := w.NewPolicy("newer", a, b)
+	newer.Spec.LeaseName = "other"
+	w.Must(w.Hub.Create(t.Context(), newer))
+	w.startHub()
+	epoch := w.Leads("east", a, 15*time.Second, all...)
+	w.awaitPolicy("newer", v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Conflict", a)
+
+	last := w.follow("east", a)
+	w.deletePolicy("older")
+	other := &coordinationv1.Lease{}
+	w.Eventually("the other Lease names east", soon, func() error {
+		err := w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "other"}, other)
+		if err == nil && *other.Spec.HolderIdentity != "east."+w.Fleet {
+			err = fmt.Errorf("holder %q", *other.Spec.HolderIdentity)
+		}
+		return err
+	})
+	if *other.Spec.LeaseTransitions <= int32(epoch) {
+		t.Errorf("epoch %d after %d", *other.Spec.LeaseTransitions, epoch)
+	}
+	if bound := last().Add(fastDuration + fastSkew); other.Spec.AcquireTime.Time.Before(bound) {
+		t.Errorf("granted at %v, before the bound %v", other.Spec.AcquireTime, bound)
+	}
+	for _, m := range all {
+		w.noCopy(m, a, soon)
+	}
+	w.awaitPolicy("newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
+}
+
+func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	for _, m := range []string{"west", "south"} {
+		w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["side"] = "left" })
+	}
+	older := w.Policy("older", a)
+	w.later(older)
+	newer := w.NewPolicy("newer", a, b)
+	newer.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"side": "left"}}
+	w.Must(w.Hub.Create(t.Context(), newer))
+	w.startHub()
+	epoch := w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("west", b, 15*time.Second, "west", "south")
+	j := w.keeps("west", b)
+	last := w.follow("east", a)
+	w.deletePolicy("older")
+	w.handedOver(a, "west", epoch, last, "west", "south")
+	w.noCopy("east", a, soon)
+	j.check()
+}
+
+func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.T) {
+	for name, restart := range map[string]bool{"by the same hub": false, "by a hub that was restarted": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, three)
+			a, b := w.namespace("a", all...), w.namespace("b", "east", "west")
+			w.longPolicy("p", a)
+			w.Policy("stays", b)
+			w.startHub()
+			w.Leads("east", a, 15*time.Second, all...)
+			w.Leads("east", b, 15*time.Second, "east", "west")
+			j := w.keeps("east", b)
+			w.Servers.Member("south").Proxy().BlackHole()
+			w.awaitUnfit("south", a, reason.Unreachable)
+			w.deletePolicy("p")
+			w.noCopy("east", a, soon)
+			w.noCopy("west", a, soon)
+			w.Eventually("the record is retired", soon, func() error {
+				r, err := w.Record(a)
+				if err == nil && r.Status.Phase != v1alpha1.PhaseRetired {
+					err = fmt.Errorf("%+v", r.Status)
+				}
+				return err
+			})
+			if restart {
+				w.StopHub()
+				w.startHub()
+			}
+			if _, err := w.CopyIn("south", a); err != nil {
+				t.Fatalf("the copy in the member that is away: %v", err)
+			}
+			w.Servers.Member("south").Proxy().Heal()
+			w.noCopy("south", a, soon)
+			j.check()
+		})
+	}
+}

@@ -1,0 +1,265 @@
+package integration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// sealKey is what the copies of the world are sealed with.
+func (w *world) sealKey() lease.Key {
+	w.T.Helper()
+	s := &corev1.Secret{}
+	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "leasecast-seal"}, s))
+	return s.Data["key"]
+}
+
+// edits are what an administrator of a member can do to a copy: the guard refuses it to
+// everybody else.
+var edits = map[string]func(l *coordinationv1.Lease){
+	"another holder": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("somebody.else") },
+	"no holder":      func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") },
+	"this member as holder": func(l *coordinationv1.Lease) {
+		l.Spec.HolderIdentity = ptr.To(l.Annotations[v1alpha1.ClusterAnnotation])
+	},
+	"a stamp in the future":   func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)} },
+	"a stamp in the past":     func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)} },
+	"another start":           func(l *coordinationv1.Lease) { l.Spec.AcquireTime = &metav1.MicroTime{Time: time.Now()} },
+	"an absurd epoch":         func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 2147483647 },
+	"no label":                func(l *coordinationv1.Lease) { l.Labels = nil },
+	"another label value":     func(l *coordinationv1.Lease) { metav1.SetMetaDataLabel(&l.ObjectMeta, v1alpha1.ManagedLabel, "false") },
+	"no seal":                 func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.SealAnnotation) },
+	"another seal":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.SealAnnotation] = "v1.AAAA" },
+	"another cluster":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterAnnotation] = "some.other" },
+	"another cluster's UID":   func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "0000" },
+	"another hub":             func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HubAnnotation] = "0000" },
+	"no label, no annotation": func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil },
+}
+
+// burning are edits after which readers, who know no seal, no longer believe the truth.
+var burning = map[string]func(l *coordinationv1.Lease){
+	"a longer duration": func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To[int32](3600) },
+	"a higher epoch":    func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions += 7 },
+}
+
+// intact reports what is wrong with a copy of a term. It knows the seal.
+func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, epoch int64) error {
+	c, seal := wire.Read(l)
+	switch {
+	case !lease.Sealed(key, c, seal):
+		return fmt.Errorf("not sealed: %+v", c)
+	case c.Holder != leader+"."+w.Fleet, c.Epoch != epoch, c.Duration != w.duration():
+		return fmt.Errorf("says %+v, want %s in epoch %d for %v", c, leader, epoch, w.duration())
+	case l.Labels[v1alpha1.ManagedLabel] != "true", l.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue:
+		return fmt.Errorf("has the labels %v", l.Labels)
+	case c.Renewed.After(time.Now()):
+		return fmt.Errorf("is stamped in the future: %v", c.Renewed)
+	}
+	return nil
+}
+
+// repaired waits until a copy is intact again, and returns how long that took.
+func (w *world) repaired(member, namespace string, key lease.Key, leader string, epoch int64) time.Duration {
+	w.T.Helper()
+	return took(func() {
+		w.Eventually("the copy in "+member+" is repaired", soon, func() error {
+			l, err := w.CopyIn(member, namespace)
+			if err != nil {
+				return err
+			}
+			return w.intact(l, key, leader, epoch)
+		})
+	})
+}
+
+// unmoved fails the test if a record is not what it was.
+func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
+	w.T.Helper()
+	after, err := w.Record(before.Name)
+	w.Must(err)
+	was, is := before.Status, after.Status
+	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
+		w.T.Errorf("%s moved: history %+v", before.Name, is.History)
+	}
+}
+
+func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
+	t.Parallel()
+	w, a, b, epoch := eastLeadsTwo(t, patient) // and a renewal seldom comes before the repair
+	j, key := w.keeps("east", b), w.sealKey()
+	before, err := w.Record(a)
+	w.Must(err)
+	var repairs []time.Duration
+	for name, edit := range edits {
+		for _, m := range []string{"east", "west"} {
+			t.Run(name+" in "+m, func(t *testing.T) {
+				inner := w.on(t)
+				repairs = append(repairs, inner.spoil(m, a, key, epoch, edit))
+				inner.unmoved(before)
+			})
+		}
+	}
+	for _, m := range all {
+		t.Run("deleted in "+m, func(t *testing.T) {
+			inner := w.on(t)
+			l, err := inner.CopyIn(m, a)
+			inner.Must(err)
+			inner.Must(inner.Members[m].Delete(t.Context(), l))
+			repairs = append(repairs, inner.repaired(m, a, key, "east", epoch))
+			inner.unmoved(before)
+		})
+	}
+	slices.Sort(repairs)
+	n := len(repairs)
+	t.Logf("%d repairs: median %v, slowest %v", n, repairs[n/2], repairs[n-1])
+	// A machine that pauses delays one or two.
+	if most := repairs[n*9/10]; most > time.Second {
+		t.Errorf("nine of ten repairs took up to %v, want a second at most; all: %v", most, repairs)
+	}
+	// Renewals go on, in the same term.
+	w.follow("east", a)
+	w.keeps("east", a).check()
+	j.check()
+}
+
+// spoil edits a copy and waits for its repair.
+func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) time.Duration {
+	w.T.Helper()
+	var stamp time.Time
+	w.Eventually("the edit is stored", soon, func() error { // a renewal may come in between
+		l, err := w.CopyIn(member, namespace)
+		if err != nil {
+			return err
+		}
+		stamp = l.Spec.RenewTime.Time
+		edit(l)
+		return w.Members[member].Update(w.T.Context(), l)
+	})
+	d := w.repaired(member, namespace, key, "east", epoch)
+	l, err := w.CopyIn(member, namespace)
+	w.Must(err)
+	if l.Spec.RenewTime.Time.Before(stamp) {
+		w.T.Errorf("the repair took back a stamp: %v after %v", l.Spec.RenewTime, stamp)
+	}
+	return d
+}
+
+func TestACopyThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
+	w, a, epoch := eastLeads(t)
+	key := w.sealKey()
+	before, err := w.Record(a)
+	w.Must(err)
+	w.StopHub()
+	w.startHub()
+	// The new hub has written nothing into a follower yet.
+	w.keeps("east", a).grow(2)
+	for _, m := range []string{"west", "east"} {
+		w.spoil(m, a, key, epoch, edits["no label, no annotation"])
+	}
+	w.unmoved(before)
+}
+
+func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]string{"the leader's": "east", "a follower's": "west"} {
+		t.Run(name, func(t *testing.T) {
+			w, a, b, _ := eastLeadsTwo(t, fast)
+			before, err := w.Record(a)
+			w.Must(err)
+			j, key := w.keeps("east", b), w.sealKey()
+			var theirs *coordinationv1.Lease
+			w.Eventually("the other hub writes", soon, func() error {
+				if theirs, err = w.CopyIn(m, a); err != nil {
+					return err
+				}
+				c, _ := wire.Read(theirs)
+				c.Hub = "11111111-2222-3333-4444-555555555555"
+				w.Must(wire.Write(key, c, theirs))
+				return w.Members[m].Update(t.Context(), theirs)
+			})
+			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
+			w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
+			j.grow(4) // more than D: whoever is to be deposed is by now
+			now, err := w.CopyIn(m, a)
+			w.Must(err)
+			if now.ResourceVersion != theirs.ResourceVersion {
+				t.Errorf("it was written: %+v", now)
+			}
+			w.unmoved(before)
+			j.check()
+		})
+	}
+}
+
+func TestWhoMayEditANamespaceCannotTouchItsCopy(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t)
+	w.awaitEligible("west", a)
+	j := w.keeps("east", a)
+	for _, m := range []string{"east", "west"} {
+		t.Run(m, func(t *testing.T) {
+			inner := w.on(t)
+			inner.tenantIsRefused(m, a)
+		})
+	}
+	j.check()
+}
+
+func (w *world) tenantIsRefused(member, namespace string) {
+	t, ctx := w.T, w.T.Context()
+	cfg, err := w.Servers.Member(member).UserConfig("tenant")
+	w.Must(err)
+	w.Must(w.Members[member].Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
+	}))
+	tenant, err := client.New(cfg, client.Options{Mapper: w.Members[member].RESTMapper()})
+	w.Must(err)
+	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
+	w.Eventually("the tenant has its rights", soon, func() error { return tenant.Create(ctx, own.DeepCopy()) })
+
+	before, err := w.CopyIn(member, namespace)
+	w.Must(err)
+	refused := func(what string, err error) {
+		t.Helper()
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the Leasecast hub writes or deletes") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for name, edit := range edits {
+		var err error
+		w.Eventually("an answer", soon, func() error { // that is not about a renewal in between
+			l, e := w.CopyIn(member, namespace)
+			w.Must(e)
+			edit(l)
+			if err = tenant.Update(ctx, l); apierrors.IsConflict(err) {
+				return err
+			}
+			return nil
+		})
+		refused(name, err)
+	}
+	refused("delete", tenant.Delete(ctx, before.DeepCopy()))
+	refused("delete all", tenant.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
+	forged := before.DeepCopy()
+	forged.ObjectMeta = metav1.ObjectMeta{Namespace: namespace, Name: "forged", Labels: before.Labels, Annotations: before.Annotations}
+	refused("create", tenant.Create(ctx, forged))
+	w.Must(tenant.Delete(ctx, own))
+}

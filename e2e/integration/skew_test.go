@@ -1,0 +1,210 @@
+package integration
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+)
+
+// wrongClock makes a member's API server look as if its clock were off: a proxy that ends TLS
+// writes the Date of its answers.
+type wrongClock struct{ off atomic.Int64 }
+
+func (c *wrongClock) set(off time.Duration) { c.off.Store(int64(off)) }
+
+// clockOf puts such a proxy in front of a member and returns a kubeconfig that leads to it.
+func (w *world) clockOf(member string) (*wrongClock, []byte) {
+	w.T.Helper()
+	cfg, err := w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, "hub", []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
+	})
+	w.Must(err)
+	server, err := url.Parse(cfg.Host)
+	w.Must(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cfg.CAData)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	c := &wrongClock{}
+	s := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(server) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ModifyResponse: func(r *http.Response) error {
+			r.Header.Set("Date", time.Now().Add(time.Duration(c.off.Load())).UTC().Format(http.TimeFormat))
+			return nil
+		},
+	})
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	w.T.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		transport.CloseIdleConnections()
+	})
+	kubeconfig, err := fleet.Kubeconfig(member, &rest.Config{
+		Host: s.URL, BearerToken: cfg.BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})},
+	})
+	w.Must(err)
+	return c, kubeconfig
+}
+
+// letOff is how long a cluster whose clock was put right may take to be a candidate again: calm for
+// 10 s, and time to measure.
+const letOff = 40 * time.Second
+
+func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		off   time.Duration
+		words string
+		more  time.Duration // than D + ε, for which its readers may go on
+	}{
+		"ahead":  {2 * time.Second, "ahead of the hub's", 0},
+		"behind": {-2 * time.Second, "behind the hub's", 2*time.Second - fastSkew},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
+			clock, kubeconfig := w.clockOf("east")
+			w.addCluster("east", "100", kubeconfig)
+			ns := w.namespace("a", "east", "west", "south")
+			w.Policy("clocks", ns)
+			w.startHub()
+			epoch := w.Leads("east", ns, soon, "east", "west", "south")
+			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
+
+			last := w.follow("east", ns)
+			clock.set(tc.off)
+			w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of the API server is ", tc.words, "maxClockSkew is 250ms")
+			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
+			r, err := w.Record(ns)
+			w.Must(err)
+			if bound := last().Add(fastDuration + fastSkew + tc.more); r.Status.AcquireTime.Time.Before(bound) {
+				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Status.AcquireTime, bound)
+			}
+			if !slices.ContainsFunc(r.Status.History, func(c v1alpha1.Change) bool {
+				return c.Phase == v1alpha1.PhaseDraining && c.Reason == reason.ClockSkewed && c.Leader == "east"
+			}) {
+				t.Errorf("the record does not say why: %+v", r.Status.History)
+			}
+			w.awaitEvent("east", reason.ClockSkewed, tc.words)
+			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionFalse, string(reason.ClockSkewed), "east (the API server)")
+
+			led := w.keeps("west", ns)
+			clock.set(0)
+			w.Eventually("east may lead again", letOff, func() error {
+				c, err := w.Candidate(ns, "east")
+				if err == nil && !c.Eligible {
+					err = fmt.Errorf("%+v", c)
+				}
+				return err
+			})
+			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
+			led.check() // and takes nothing back
+		})
+	}
+}
+
+// If all clocks are off, it is the hub's that is: nobody loses anything for that.
+func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var clocks []*wrongClock
+	for name, priority := range map[string]string{"east": "100", "west": "50"} {
+		clock, kubeconfig := w.clockOf(name)
+		w.addCluster(name, priority, kubeconfig)
+		clocks = append(clocks, clock)
+	}
+	ns := w.namespace("a", "east", "west")
+	p := w.NewPolicy("clocks", ns)
+	p.Spec.Timings.LeaseDurationSeconds = 15 // so that one is not gone before the other is measured
+	w.Must(w.Hub.Create(t.Context(), p))
+	w.startHub()
+	epoch := w.Leads("east", ns, soon, "east", "west")
+	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
+	for _, clock := range clocks {
+		clock.set(5 * time.Second)
+	}
+	w.awaitUnfit("east", ns, reason.ClockSkewed)
+	w.awaitUnfit("west", ns, reason.ClockSkewed)
+	if after := w.Leads("east", ns, soon, "east", "west"); after != epoch {
+		t.Errorf("east leads in epoch %d, was %d", after, epoch)
+	}
+	w.keeps("east", ns).check()
+}
+
+// hostClock keeps the Lease of a host of a member renewed by a clock that is off, as its kubelet
+// would, until the test ends.
+func (w *world) hostClock(member, host string, off time.Duration) {
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.T.Context())
+	l := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: host},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To(host), LeaseDurationSeconds: ptr.To[int32](40)},
+	}
+	stamp := func() { l.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now().Add(off))) }
+	stamp()
+	w.Must(w.Members[member].Create(ctx, l))
+	done := make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				done <- nil
+				return
+			case <-tick.C:
+			}
+			stamp()
+			if err := w.Members[member].Update(ctx, l); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
+				done <- err
+				return
+			}
+		}
+	}()
+	w.T.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.T.Errorf("the Lease of host %s: %v", host, err)
+		}
+		w.Must(w.Members[member].Delete(context.Background(), l))
+	})
+}
+
+func TestAHostWhoseClockIsOffKeepsItsClusterFromLeading(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
+	w.hostClock("east", "machine-1", 0)
+	w.hostClock("east", "machine-2", 5*time.Second)
+	w.hostClock("west", "machine-3", 0)
+	ns := w.namespace("a", "east", "west")
+	w.Policy("clocks", ns)
+	w.startHub()
+	w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of host machine-2 is ", "ahead of the hub's")
+	w.Leads("west", ns, soon, "west")
+	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionFalse, string(reason.ClockSkewed), "east (host machine-2)")
+}

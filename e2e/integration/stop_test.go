@@ -1,0 +1,30 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// atOnce is how long a hub may take to stop: after h its successor would go on without that.
+const atOnce = 6 * time.Second
+
+// TestAHubWithMuchToDoStopsAtOnce stops hubs in the midst of their work, because what they
+// give up in order is what their successors need not wait for.
+func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
+	w := newWorld(t, three)
+	for i := range 60 {
+		w.namespace(fmt.Sprintf("n%d", i), all...)
+	}
+	for i := range 4 {
+		t.Run(fmt.Sprintf("round %d", i), func(t *testing.T) {
+			w := newWorld(t, three)
+			w.policyBySelector("p", &metav1.LabelSelector{})
+			w.startHub()
+			w.Leads("east", "default", 15*time.Second, "east")
+			within(t, "the hub stops in", took(w.StopHub), atOnce)
+		})
+	}
+}
