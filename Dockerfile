@@ -6,7 +6,6 @@ RUN go mod download
 COPY api api
 COPY cmd cmd
 COPY hub hub
-COPY internal internal
 ARG TARGETOS TARGETARCH
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "-s -w" -o /leasecast-hub ./cmd/leasecast-hub

@@ -29,12 +29,12 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/api/pings"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/controller"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
-	"github.com/leasecast/leasecast/internal/pings"
 )
 
 // ElectionName is the name of the Lease in the hub's own namespace by which its

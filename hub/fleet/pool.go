@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/internal/pings"
+	"github.com/leasecast/leasecast/api/pings"
 )
 
 // How long a member may take for the parts of a request. They are no part of any promise:

@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/leasecast/leasecast/api/pings"
 	"github.com/leasecast/leasecast/e2e/proxy"
-	"github.com/leasecast/leasecast/internal/pings"
 )
 
 var timing = pings.Timing{After: 200 * time.Millisecond, Timeout: 200 * time.Millisecond}
