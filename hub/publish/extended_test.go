@@ -58,6 +58,11 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 			r.may = false
 			r.at(2).next("wait")
 		},
+		"is left alone until something is decided": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("east", 20))), testKey, longer)
+			r.show()
+			r.next("wait")
+		},
 		"and has run out promises nothing": func(r *rig) {
 			r.leads()
 			r.assign(lease.Hold, term("east", 20))
