@@ -5,10 +5,12 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -153,6 +155,50 @@ func TestStartEndsAtOnceWhateverItWaitsFor(t *testing.T) {
 					t.Errorf("Start returned %v after its context ended", took)
 				}
 			})
+		})
+	}
+}
+
+func TestStartReturnsWhenWhatItBeganHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		r.become(clings)
+		stop := r.start(t)
+		pass(time.Millisecond)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("Start returned %v after its context ended, and a request ends a second after it", took)
+		}
+	})
+}
+
+// A cluster that follows has nothing to say of most namespaces.
+func TestOnlyWhoLooksCloselyReadsOfNamespacesThatWereNeverLed(t *testing.T) {
+	const leads, not = "This cluster leads", "This cluster does not lead"
+	for verbosity, want := range [][]string{{leads, not}, {not, leads, not}} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var told []string
+			r := newReaderWith(t, member.Options{Logger: funcr.New(func(_, line string) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, text := range []string{leads, not} {
+					if strings.Contains(line, `"msg"="`+text+`"`) {
+						told = append(told, text)
+					}
+				}
+			}, funcr.Options{Verbosity: verbosity})})
+			defer r.start(t)()
+			for epoch, holder := range []string{them, us, them} {
+				r.put(r.cluster.copyOf(ns, holder, int64(epoch)))
+				synctest.Wait()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(told, want) {
+				t.Errorf("with verbosity %d it says %q, want %q", verbosity, told, want)
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ const (
 	delayed         // it is carried out after slow, but the connection breaks at once
 	dropped         // it never arrives
 	silent          // it never arrives, and the connection does not break
+	unseen          // it is carried out and answered, but nobody can read what is stored
 	forbidden
 )
 
@@ -63,12 +65,15 @@ func (s *server) object(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		panic(err)
 	}
-	if w.method == http.MethodGet {
-		return answer(s.do(w)), nil
-	}
 	s.mu.Lock()
 	f := s.fate
 	s.mu.Unlock()
+	if w.method == http.MethodGet {
+		if f == unseen {
+			return nil, errBroken
+		}
+		return answer(s.do(w)), nil
+	}
 	switch f {
 	case late:
 		pass(slow)
@@ -217,6 +222,20 @@ func (s *server) registration(t *testing.T) lease.Registration {
 		t.Fatalf("%d registrations exist, want 1: %+v", len(all), all)
 	}
 	return all[0]
+}
+
+// watchOver has f called for every request that is carried out from now on.
+func (s *server) watchOver(f func(write)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = f
+}
+
+// wrote returns the writes after the first so many.
+func (s *server) wrote(before int) []write {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes[before:])
 }
 
 // written is how many writes there were so far.
