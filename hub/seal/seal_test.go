@@ -246,13 +246,14 @@ func TestRaise(t *testing.T) {
 			}{
 				{store, 3 * second, 1500 * time.Millisecond}, // a larger ε with a shorter D
 				{other, 60 * second, 250 * time.Millisecond}, // and the other way round, by one that has not seen it
+				{store, 3 * second, 1800 * time.Millisecond}, // and this one has not seen that
 			} {
 				if err := r.store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
 					t.Fatal(err)
 				}
 			}
-			for _, got := range []seal.Seal{s.loads(other), s.loads(s.store())} {
-				if got.Largest != 60*second || got.LargestSkew != 1500*time.Millisecond {
+			for _, got := range []seal.Seal{s.loads(store), s.loads(s.store())} {
+				if got.Largest != 60*second || got.LargestSkew != 1800*time.Millisecond {
 					t.Errorf("D %v, ε %v", got.Largest, got.LargestSkew)
 				}
 			}
@@ -287,6 +288,28 @@ func TestRaise(t *testing.T) {
 			s.remembers("60")
 			if got := s.loads(store); got.Largest != 60*second {
 				t.Errorf("D %v", got.Largest)
+			}
+		},
+		"writes nothing for what another replica has raised": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			late, other := s.store(), s.store()
+			s.loads(late)
+			s.raises(other, 60*second)
+			before := s.writes
+			for _, d := range []time.Duration{30 * second, 60 * second} {
+				s.raises(late, d)
+			}
+			if s.writes > before {
+				t.Errorf("%d writes", s.writes-before)
+			}
+		},
+		"says why the Secret cannot be read": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.loads(store)
+			s.hears(func(string) error { return errSay })
+			if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) || errors.Is(err, seal.ErrBroken) {
+				t.Errorf("error: %v", err)
 			}
 		},
 		"never lowers what another replica has raised": func(t *testing.T) {
