@@ -137,6 +137,21 @@ func TestACopyThatIsNotBelievedBringsNoTermBack(t *testing.T) {
 	})
 }
 
+func TestWhatALostRegistrationHasSeenTheNextOneDoesNotRelease(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		r.say(ns, none, 8)
+		if !r.released(t) {
+			t.Fatal("not released")
+		}
+		r.delay(time.Hour) // of the list that has to come first
+		r.remove(home, r.registered()[0].Name)
+		pass(2 * confirm)
+		if r.released(t) {
+			t.Error("released before the copies were seen anew")
+		}
+	})
+}
+
 func TestAMemberWithoutARegistrationHasNoneToTakeBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		begins fate

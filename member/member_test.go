@@ -295,6 +295,22 @@ func TestHealthzNamesTheStaleWatch(t *testing.T) {
 	})
 }
 
+func TestAStampMayLieASecondInTheFutureByDefault(t *testing.T) {
+	for ahead, want := range map[time.Duration]bool{time.Second: true, time.Second + time.Millisecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newReaderWith(t, member.Options{})
+			defer r.start(t)()
+			r.cluster.clock.step(ahead)
+			l := r.cluster.copyOf(ns, us, 7)
+			r.cluster.clock.step(-ahead)
+			r.put(l)
+			if r.leads(ns) != want {
+				t.Errorf("a stamp %v ahead: leads = %v, want %v", ahead, !want, want)
+			}
+		})
+	}
+}
+
 func TestNewRefusesBadOptions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options member.Options
