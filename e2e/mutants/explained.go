@@ -14,6 +14,7 @@ var explained = map[string]string{
 	"api/lease/wire/registration.go readReleased: swapped: err, io.EOF in errors.Is(err, io.EOF)":                                                               "the decoder returns io.EOF itself, unwrapped",
 	"hub/election/bound.go boundOf: boundary: own.After(b.wall) → or equal":                                                                                     "equal instants are the same bound",
 	"hub/election/moved.go moved: swapped: r, s.Record in same(r, s.Record)":                                                                                    "same does not tell its arguments apart",
+	"hub/election/next.go comesBack: condition: ok dropped from &&":                                                                                             "who is not among the candidates has no reason, and so not one of these",
 	"hub/election/next.go drain: boundary: r.Since.After(now.Wall) → or equal":                                                                                  "Since becomes now, which it is",
 	"hub/election/next.go drain: swapped: r, s.Record in same(r, s.Record)":                                                                                     "same does not tell its arguments apart",
 	"hub/election/next.go drain: swapped: r, s.Record in same(r, s.Record) #2":                                                                                  "same does not tell its arguments apart",
