@@ -78,6 +78,28 @@ func TestARegistrationThatCannotBeLookedAtStaysTheOnlyOne(t *testing.T) {
 	})
 }
 
+func TestNothingIsRegisteredThatDoesNotSayAll(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespaces []string
+		f          fate
+	}{
+		"whose it is":             {f: unnamed},
+		"what its reader follows": {namespaces: []string{"one,another"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistered(t, tc.namespaces...)
+				r.meet(tc.f)
+				defer r.start(t)()
+				pass(lasts)
+				if wrote := r.written(); wrote > 0 {
+					t.Errorf("%d writes", wrote)
+				}
+			})
+		})
+	}
+}
+
 // Everything ends with the last confirmation, so the next try must not be far.
 func TestAConfirmationThatFailedIsTriedAgainSoon(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {

@@ -39,6 +39,7 @@ const (
 	silent          // it never arrives, and the connection does not break
 	unseen          // it is carried out and answered, but nobody can read what is stored
 	forbidden
+	unnamed // it is carried out, but nobody is told who they are
 )
 
 // slow is how long a late or delayed write takes.
@@ -55,7 +56,13 @@ type write struct {
 
 // object answers what is asked about one Lease, and who asks.
 func (s *server) object(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	f := s.fate
+	s.mu.Unlock()
 	if strings.Contains(req.URL.Path, "selfsubjectreviews") {
+		if f == unnamed {
+			return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
+		}
 		return answer(http.StatusCreated, &authenticationv1.SelfSubjectReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
 			Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: account}},
@@ -65,12 +72,9 @@ func (s *server) object(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		panic(err)
 	}
-	s.mu.Lock()
-	f := s.fate
-	s.mu.Unlock()
 	if w.method == http.MethodGet {
 		if f == unseen {
-			return nil, errBroken
+			return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
 		}
 		return answer(s.do(w)), nil
 	}

@@ -292,13 +292,13 @@ func TestRaise(t *testing.T) {
 		},
 		"writes nothing for what another replica has raised": func(t *testing.T) {
 			s := newServer(t, theSecret())
-			late, other := s.store(), s.store()
+			late, later, other := s.store(), s.store(), s.store()
 			s.loads(late)
+			s.loads(later)
 			s.raises(other, 60*second)
 			before := s.writes
-			for _, d := range []time.Duration{30 * second, 60 * second} {
-				s.raises(late, d)
-			}
+			s.raises(late, 30*second)
+			s.raises(later, 60*second)
 			if s.writes > before {
 				t.Errorf("%d writes", s.writes-before)
 			}
