@@ -241,20 +241,20 @@ func TestRaise(t *testing.T) {
 			store, other := s.store(), s.store()
 			s.loads(other)
 			for _, r := range []struct {
-				store   *seal.Store
-				d, skew time.Duration
+				store                    *seal.Store
+				d, skew, wantD, wantSkew time.Duration
 			}{
-				{store, 3 * second, 1500 * time.Millisecond}, // a larger ε with a shorter D
-				{other, 60 * second, 250 * time.Millisecond}, // and the other way round, by one that has not seen it
-				{store, 3 * second, 1800 * time.Millisecond}, // and this one has not seen that
+				{store, 3 * second, 1500 * time.Millisecond, 15 * second, 1500 * time.Millisecond}, // a larger ε with a shorter D
+				{other, 60 * second, 250 * time.Millisecond, 60 * second, 1500 * time.Millisecond}, // and the other way round, by one that has not seen it
+				{store, 3 * second, 1800 * time.Millisecond, 60 * second, 1800 * time.Millisecond}, // and this one has not seen that
 			} {
 				if err := r.store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
 					t.Fatal(err)
 				}
-			}
-			for _, got := range []seal.Seal{s.loads(store), s.loads(s.store())} {
-				if got.Largest != 60*second || got.LargestSkew != 1800*time.Millisecond {
-					t.Errorf("D %v, ε %v", got.Largest, got.LargestSkew)
+				for _, got := range []seal.Seal{s.loads(r.store), s.loads(s.store())} {
+					if got.Largest != r.wantD || got.LargestSkew != r.wantSkew {
+						t.Errorf("D %v, ε %v, want %v and %v", got.Largest, got.LargestSkew, r.wantD, r.wantSkew)
+					}
 				}
 			}
 		},
