@@ -3,6 +3,7 @@ package member_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -325,6 +326,14 @@ func TestNewRefusesBadOptions(t *testing.T) {
 				t.Errorf("err = %v, want one about %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestNewRefusesAConfigurationByWhichNobodyConnects(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "ca.crt")
+	_, err := member.New(&rest.Config{Host: "https://member", TLSClientConfig: rest.TLSClientConfig{CAFile: missing}}, member.Options{})
+	if err == nil || !strings.Contains(err.Error(), "member: connect to the API server") || !strings.Contains(err.Error(), missing) {
+		t.Errorf("err = %v, want one that names %s", err, missing)
 	}
 }
 

@@ -64,6 +64,10 @@ func TestATermIsReleasedWhenItsWorkHasFinished(t *testing.T) {
 		"a listener": func(_ *testing.T, r *reader) {
 			r.Listen(member.Listener{Demoted: func(string, error) { pass(works) }})
 		},
+		"a listener that was removed as it heard of the end": func(_ *testing.T, r *reader) {
+			var remove func()
+			remove = r.Listen(member.Listener{Demoted: func(string, error) { remove(); pass(works) }})
+		},
 		"a listener that is still being promoted": func(_ *testing.T, r *reader) {
 			r.Listen(member.Listener{Promoted: func(string, member.Term) { pass(works) }})
 		},
