@@ -51,6 +51,13 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 			c.write(ns, us, 7)
 			pass(duration)
 		}},
+		"a deadline is taken back to one that has passed": {happens: func(c *cluster) {
+			earlier := c.copyOf(ns, us, 7)
+			pass(duration / 2)
+			c.write(ns, us, 7)
+			pass(duration/2 + 37*time.Millisecond) // out of step with what is looked at every 100 ms
+			c.Observe(earlier)
+		}},
 		"the wall clock is stepped back":         {happens: func(c *cluster) { c.clock.step(-time.Hour); pass(duration) }},
 		"an older epoch is seen":                 {happens: func(c *cluster) { c.write(ns, them, 6) }, lives: true},
 		"another namespace loses its leader":     {happens: func(c *cluster) { c.write("other", us, 7); c.write("other", them, 8) }, lives: true},
@@ -155,11 +162,12 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 		happens func(c *cluster)
 		want    string
 	}{
-		"another cluster": {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
-		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
-		"a new term":      {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
-		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
-		"ran out":         {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out"},
+		"another cluster":            {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
+		"nobody":                     {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
+		"a new term":                 {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
+		"deleted":                    {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
+		"ran out":                    {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out"},
+		"ran out, and nobody looked": {func(c *cluster) { c.clock.suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

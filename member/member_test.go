@@ -3,12 +3,15 @@ package member_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -157,6 +160,50 @@ func TestStartEndsAtOnceWhateverItWaitsFor(t *testing.T) {
 	}
 }
 
+func TestStartReturnsWhenWhatItBeganHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		r.become(clings)
+		stop := r.start(t)
+		pass(time.Millisecond)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("Start returned %v after its context ended, and a request ends a second after it", took)
+		}
+	})
+}
+
+// A cluster that follows has nothing to say of most namespaces.
+func TestOnlyWhoLooksCloselyReadsOfNamespacesThatWereNeverLed(t *testing.T) {
+	const leads, not = "This cluster leads", "This cluster does not lead"
+	for verbosity, want := range [][]string{{leads, not}, {not, leads, not}} {
+		synctest.Test(t, func(t *testing.T) {
+			var mu sync.Mutex
+			var told []string
+			r := newReaderWith(t, member.Options{Logger: funcr.New(func(_, line string) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, text := range []string{leads, not} {
+					if strings.Contains(line, `"msg"="`+text+`"`) {
+						told = append(told, text)
+					}
+				}
+			}, funcr.Options{Verbosity: verbosity})})
+			defer r.start(t)()
+			for epoch, holder := range []string{them, us, them} {
+				r.put(r.cluster.copyOf(ns, holder, int64(epoch)))
+				synctest.Wait()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(told, want) {
+				t.Errorf("with verbosity %d it says %q, want %q", verbosity, told, want)
+			}
+		})
+	}
+}
+
 func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReader(t, "shop")
@@ -249,6 +296,22 @@ func TestHealthzNamesTheStaleWatch(t *testing.T) {
 	})
 }
 
+func TestAStampMayLieASecondInTheFutureByDefault(t *testing.T) {
+	for ahead, want := range map[time.Duration]bool{time.Second: true, time.Second + time.Millisecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newReaderWith(t, member.Options{})
+			defer r.start(t)()
+			r.cluster.clock.step(ahead)
+			l := r.cluster.copyOf(ns, us, 7)
+			r.cluster.clock.step(-ahead)
+			r.put(l)
+			if r.leads(ns) != want {
+				t.Errorf("a stamp %v ahead: leads = %v, want %v", ahead, !want, want)
+			}
+		})
+	}
+}
+
 func TestNewRefusesBadOptions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		options member.Options
@@ -263,6 +326,14 @@ func TestNewRefusesBadOptions(t *testing.T) {
 				t.Errorf("err = %v, want one about %q", err, tc.want)
 			}
 		})
+	}
+}
+
+func TestNewRefusesAConfigurationByWhichNobodyConnects(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "ca.crt")
+	_, err := member.New(&rest.Config{Host: "https://member", TLSClientConfig: rest.TLSClientConfig{CAFile: missing}}, member.Options{})
+	if err == nil || !strings.Contains(err.Error(), "member: connect to the API server") || !strings.Contains(err.Error(), missing) {
+		t.Errorf("err = %v, want one that names %s", err, missing)
 	}
 }
 

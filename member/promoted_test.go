@@ -9,7 +9,10 @@ import (
 // Who is told that it leads may act at once. So nobody is told while there is no registration that stands: not before the
 // first one, and not when it has run out, however fresh the copies are that come in meanwhile.
 func TestNobodyIsPromotedWithoutARegistration(t *testing.T) {
-	const tick = recheck / 2
+	const (
+		tick  = recheck / 2
+		again = 8 * time.Second // a request that hangs for 3 s, and the longest pause after it
+	)
 	for name, f := range map[string]fate{
 		"nobody answers": silent, "the connection breaks": dropped, "the answer is lost": unanswered, "it is forbidden": forbidden,
 	} {
@@ -28,13 +31,13 @@ func TestNobodyIsPromotedWithoutARegistration(t *testing.T) {
 				renewed(lasts)
 				heard.expect(t, "not registered yet")
 				r.meet(stored)
-				renewed(confirm)
+				renewed(again)
 				heard.expect(t, "registered", ns+" promoted in 7")
 				r.meet(f)
 				renewed(2 * lasts)
 				heard.expect(t, "not confirmed any more", ns+" demoted")
 				r.meet(stored)
-				renewed(confirm)
+				renewed(again)
 				heard.expect(t, "registered anew", ns+" promoted in 7")
 			})
 		})

@@ -432,6 +432,7 @@ func TestAMemberTakesItsRegistrationBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRegistered(t)
 				r.say(ns, us, 7)
+				r.say("other", them, 8) // it has never led there, and has nothing to release
 				stop := r.start(t)
 				synctest.Wait()
 				ctx, done, err := r.Context(t.Context(), ns)

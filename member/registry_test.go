@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,9 @@ const (
 	delayed         // it is carried out after slow, but the connection breaks at once
 	dropped         // it never arrives
 	silent          // it never arrives, and the connection does not break
+	unseen          // it is carried out and answered, but nobody can read what is stored
 	forbidden
+	unnamed // it is carried out, but nobody is told who they are
 )
 
 // slow is how long a late or delayed write takes.
@@ -53,7 +56,13 @@ type write struct {
 
 // object answers what is asked about one Lease, and who asks.
 func (s *server) object(req *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	f := s.fate
+	s.mu.Unlock()
 	if strings.Contains(req.URL.Path, "selfsubjectreviews") {
+		if f == unnamed {
+			return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
+		}
 		return answer(http.StatusCreated, &authenticationv1.SelfSubjectReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
 			Status:   authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: account}},
@@ -64,11 +73,11 @@ func (s *server) object(req *http.Request) (*http.Response, error) {
 		panic(err)
 	}
 	if w.method == http.MethodGet {
+		if f == unseen {
+			return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
+		}
 		return answer(s.do(w)), nil
 	}
-	s.mu.Lock()
-	f := s.fate
-	s.mu.Unlock()
 	switch f {
 	case late:
 		pass(slow)
@@ -217,6 +226,20 @@ func (s *server) registration(t *testing.T) lease.Registration {
 		t.Fatalf("%d registrations exist, want 1: %+v", len(all), all)
 	}
 	return all[0]
+}
+
+// watchOver has f called for every request that is carried out from now on.
+func (s *server) watchOver(f func(write)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = f
+}
+
+// wrote returns the writes after the first so many.
+func (s *server) wrote(before int) []write {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes[before:])
 }
 
 // written is how many writes there were so far.

@@ -64,6 +64,10 @@ func TestATermIsReleasedWhenItsWorkHasFinished(t *testing.T) {
 		"a listener": func(_ *testing.T, r *reader) {
 			r.Listen(member.Listener{Demoted: func(string, error) { pass(works) }})
 		},
+		"a listener that was removed as it heard of the end": func(_ *testing.T, r *reader) {
+			var remove func()
+			remove = r.Listen(member.Listener{Demoted: func(string, error) { remove(); pass(works) }})
+		},
 		"a listener that is still being promoted": func(_ *testing.T, r *reader) {
 			r.Listen(member.Listener{Promoted: func(string, member.Term) { pass(works) }})
 		},
@@ -319,6 +323,66 @@ func TestTheAnswerOfAWriteIsReadUnderItsCallersContext(t *testing.T) {
 			t.Error("the body is read on although the caller has given up")
 		}
 		_ = resp.Body.Close()
+	})
+}
+
+func TestNothingIsLeftOfAWriteWhenItIsOver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes time.Duration // until the answer; the caller waits for a second
+		err   error
+	}{
+		"it failed":                             {0, errBroken},
+		"its caller had left before the answer": {2 * time.Second, nil},
+		"its caller had left before it failed":  {2 * time.Second, errBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registered(t, func(t *testing.T, r *reader) {
+				ctx, done, err := r.Context(t.Context(), ns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer done()
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				var sent context.Context
+				if err := act(short, t, func(req *http.Request) (*http.Response, error) {
+					sent = req.Context()
+					pass(tc.takes)
+					resp, _ := answering(http.StatusOK)
+					return resp, tc.err
+				}); err == nil {
+					t.Fatal("the write succeeded")
+				}
+				pass(tc.takes)
+				synctest.Wait()
+				if sent.Err() == nil {
+					t.Error("the request goes on")
+				}
+			})
+		})
+	}
+}
+
+// So many names fit into a registration, however long they are.
+func TestReleasesThatDoNotFitAreWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		const fit = 1000
+		name := func(i int) string { return fmt.Sprintf("team-%04d", i) }
+		for i := range fit + 1 {
+			r.say(name(i), none, 8)
+		}
+		defer r.start(t)()
+		synctest.Wait()
+		if got := r.registration(t); len(got.Released) != fit || got.HasReleased(name(fit), 7) {
+			t.Errorf("%d releases, want the first %d", len(got.Released), fit)
+		}
+		r.say(name(0), them, 9) // granted, so nobody asks any more
+		pass(confirm)
+		synctest.Wait()
+		if got := r.registration(t); len(got.Released) != fit || !got.HasReleased(name(fit), 7) {
+			t.Errorf("%d releases when there is room for the last, want %d", len(got.Released), fit)
+		}
 	})
 }
 

@@ -48,6 +48,7 @@ const (
 	lists        // lists, but refuses to watch
 	deaf         // lets watches begin, but they say nothing and never end
 	hasty        // ends watches at once
+	clings       // never answers, and lets go of a request a second after it was given up
 )
 
 // change is one event, in the form in which it is sent.
@@ -183,6 +184,10 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case m == hangs:
 		<-req.Context().Done()
+		return nil, req.Context().Err()
+	case m == clings:
+		<-req.Context().Done()
+		pass(time.Second)
 		return nil, req.Context().Err()
 	case m == refuses, m == lists && watches:
 		return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
 )
@@ -91,6 +93,48 @@ func TestAFreshListComesOnlyWhenLessThanAThirdOfATermIsLeft(t *testing.T) {
 		}
 		r.healthy(t, true, "the hub is silent, and the API server says so")
 	})
+}
+
+func TestACopyThatIsSeenTwiceIsNoNews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		l := r.cluster.copyOf(name(0), us, 7)
+		for range 2 {
+			r.put(l)
+			synctest.Wait()
+		}
+		before := r.asks()
+		pass(duration*2/3 + duration/12 + 2*recheck)
+		if got := r.asks(); got != before+1 {
+			t.Errorf("%d lists with a quarter left, want 1", got-before)
+		}
+	})
+}
+
+func TestALeaseWithoutADurationHoldsNothingUp(t *testing.T) {
+	for name, tc := range map[string]func(t *testing.T, r *reader, l *coordinationv1.Lease) (stop func()){
+		"listed": func(t *testing.T, r *reader, l *coordinationv1.Lease) func() { r.put(l); return r.start(t) },
+		"watched": func(t *testing.T, r *reader, l *coordinationv1.Lease) func() {
+			stop := r.start(t)
+			synctest.Wait()
+			r.put(l)
+			return stop
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t)
+				l := r.cluster.copyOf("other", us, 7)
+				l.Spec.LeaseDurationSeconds = nil
+				defer tc(t, r, l)()
+				synctest.Wait()
+				r.put(r.cluster.copyOf(ns, us, 7))
+				if !r.leads(ns) || r.leads("other") {
+					t.Errorf("leads = %v, and by a Lease without a duration = %v", r.leads(ns), r.leads("other"))
+				}
+			})
+		})
+	}
 }
 
 func TestASilentHubIsNoStormOfLists(t *testing.T) {

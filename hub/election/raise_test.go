@@ -42,6 +42,9 @@ func TestRaise(t *testing.T) {
 		"a lost record follows the copy that stands": {
 			now: at(2), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted next east persist",
 		},
+		"not one that has run out by the wall clock alone": {
+			now: lease.Reading{Wall: wall(14), Boot: boot(2)}, state: state(stale, standing("west", 30, -1)), among: among, want: "close",
+		},
 		"so does one that names an earlier leader": {
 			now: at(2), state: state(stale, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted next east persist",
 		},

@@ -97,6 +97,15 @@ func TestServe(t *testing.T) {
 				t.Error(err)
 			}
 		},
+		"leaves a fleet that moves to the neighbour that has it": func(t *testing.T) {
+			s := newServer(t, theSecret(marked(own)))
+			store := s.store()
+			serves(t, s, store, own)
+			s.edit(marked(beside))
+			if _, err := store.Serve(t.Context(), fleet, own, true); !errors.Is(err, seal.ErrServed) {
+				t.Error(err)
+			}
+		},
 		"of two neighbours at once one gets the fleet": func(t *testing.T) {
 			for name, objects := range map[string][]*corev1.Secret{"no Secret": nil, "a Secret without a mark": {theSecret()}} {
 				s := newServer(t)

@@ -241,19 +241,20 @@ func TestRaise(t *testing.T) {
 			store, other := s.store(), s.store()
 			s.loads(other)
 			for _, r := range []struct {
-				store   *seal.Store
-				d, skew time.Duration
+				store                    *seal.Store
+				d, skew, wantD, wantSkew time.Duration
 			}{
-				{store, 3 * second, 1500 * time.Millisecond}, // a larger ε with a shorter D
-				{other, 60 * second, 250 * time.Millisecond}, // and the other way round, by one that has not seen it
+				{store, 3 * second, 1500 * time.Millisecond, 15 * second, 1500 * time.Millisecond}, // a larger ε with a shorter D
+				{other, 60 * second, 250 * time.Millisecond, 60 * second, 1500 * time.Millisecond}, // and the other way round, by one that has not seen it
+				{store, 3 * second, 1800 * time.Millisecond, 60 * second, 1800 * time.Millisecond}, // and this one has not seen that
 			} {
 				if err := r.store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
 					t.Fatal(err)
 				}
-			}
-			for _, got := range []seal.Seal{s.loads(other), s.loads(s.store())} {
-				if got.Largest != 60*second || got.LargestSkew != 1500*time.Millisecond {
-					t.Errorf("D %v, ε %v", got.Largest, got.LargestSkew)
+				for _, got := range []seal.Seal{s.loads(r.store), s.loads(s.store())} {
+					if got.Largest != r.wantD || got.LargestSkew != r.wantSkew {
+						t.Errorf("D %v, ε %v, want %v and %v", got.Largest, got.LargestSkew, r.wantD, r.wantSkew)
+					}
 				}
 			}
 		},
@@ -287,6 +288,28 @@ func TestRaise(t *testing.T) {
 			s.remembers("60")
 			if got := s.loads(store); got.Largest != 60*second {
 				t.Errorf("D %v", got.Largest)
+			}
+		},
+		"writes nothing for what another replica has raised": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			late, later, other := s.store(), s.store(), s.store()
+			s.loads(late)
+			s.loads(later)
+			s.raises(other, 60*second)
+			before := s.writes
+			s.raises(late, 30*second)
+			s.raises(later, 60*second)
+			if s.writes > before {
+				t.Errorf("%d writes", s.writes-before)
+			}
+		},
+		"says why the Secret cannot be read": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.loads(store)
+			s.hears(func(string) error { return errSay })
+			if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) || errors.Is(err, seal.ErrBroken) {
+				t.Errorf("error: %v", err)
 			}
 		},
 		"never lowers what another replica has raised": func(t *testing.T) {

@@ -232,6 +232,45 @@ func TestRelease(t *testing.T) {
 			t.Errorf("inherited %v, want %v", inherited, want)
 		}
 	})
+	t.Run("no earlier than its last stamp, although the wall clock was stepped back since", func(t *testing.T) {
+		r := newReplica(t, &store{}, "a").wins(-5, -5, -5).wins(0, 0, 0)
+		for _, stamp := range []struct {
+			wall float64
+			may  bool
+		}{{4, true}, {3, true}, {7, false}} {
+			if got := r.MayStamp(lease.Reading{Wall: wall(stamp.wall), Boot: boot(2)}); got != stamp.may {
+				t.Errorf("may stamp %v: %v", stamp.wall, got)
+			}
+		}
+		r.clock.set(at(3))
+		if err := r.letsGo(1); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := r.inner.get().RenewTime, wall(4).Add(time.Microsecond); !got.Time.Equal(want) {
+			t.Errorf("released at %v, want %v", got, want)
+		}
+	})
+	for name, test := range map[string]struct {
+		before *resourcelock.LeaderElectionRecord
+		at     float64
+		marked bool
+	}{
+		"in order, if it began so":                               {stored(released(-3)), 1, true},
+		"in order, when any earlier tenure has ended":            {nil, 6, true},
+		"but not before: the one that is unknown may be at work": {nil, 5.999, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t, &store{record: test.before}, "a").wins(0, 0, 0)
+			r.clock.set(at(test.at))
+			if err := r.letsGo(1); err != nil {
+				t.Fatal(err)
+			}
+			got := r.inner.get()
+			if marked := got.AcquireTime.Time.Equal(got.RenewTime.Add(time.Microsecond)); marked != test.marked {
+				t.Errorf("the release is marked: %v, want %v", marked, test.marked)
+			}
+		})
+	}
 	t.Run("but nothing earlier than what the released tenure inherited: another one may not have ended yet", func(t *testing.T) {
 		s := &store{}
 		r := newReplica(t, s, "a").wins(0, 0, 0) // the Lease was missing: another tenure may stamp until 6
