@@ -38,9 +38,12 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	if v.object != nil {
 		v.state.Record = recordOf(&v.object.Status)
 	}
-	if r := v.state.Record; !lease.PlausibleEpoch(asked.Wall, r.Epoch) || r.Duration > lease.MaxDuration {
-		// No hub whose clock was right has written such a thing: it is as good as lost.
+	// No hub whose clock was right has written such a thing: it is as good as lost.
+	switch r := v.state.Record; {
+	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):
 		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
+	case r.Duration > lease.MaxDuration:
+		v.edited, v.state.Record = true, election.Record{Epoch: r.Epoch}
 	}
 }
 
