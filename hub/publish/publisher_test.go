@@ -378,7 +378,7 @@ func TestStop(t *testing.T) {
 		"while they are read for the first time": {func(w *world) {
 			w.member.becomes(swallow, nil)
 			w.start()
-			after(second)
+			after(firstList / 2)
 		}},
 		"between two attempts to read them": {func(w *world) {
 			w.member.becomes(reset, nil)
