@@ -261,6 +261,20 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 			r.news(true)
 			r.news(false)
 		},
+		"also where it was found before anything was asked for": func(r *rig) {
+			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.show()
+			r.next("wait").marks(true, false)
+			r.assign(lease.Follow, term("south", 21))
+			r.news(true)
+		},
+		"so is that there is none, found so": func(r *rig) {
+			r.put(copyOf(stamped(0, term("west", 20)), by("")), testKey)
+			r.show()
+			r.next("wait").marks(false, true)
+			r.assign(lease.Follow, term("south", 21))
+			r.news(true)
+		},
 		"so is that there is none": func(r *rig) {
 			r.put(copyOf(stamped(0, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
