@@ -5,9 +5,9 @@ package main
 // both are errors.
 var explained = map[string]string{
 	"api/lease/seal.go Sealed: condition: strings.HasPrefix(seal, sealPrefix) dropped from &&":                                               "the whole seal is compared after it, and begins with the prefix",
-	"api/lease/wire/registration.go WriteRegistration: condition: !maps.Equal(read.Released, r.Released) dropped from ||":                    "releases that would be read as others are refused by the reading itself: a key that JSON changes is no namespace",
-	"api/lease/wire/registration.go WriteRegistration: error: if err != nil dropped":                                                         "a map of strings and integers can always be written as JSON",
 	"api/lease/wire/registration.go WriteRegistration: error: return fmt.Errorf(\"registration %s/%s: %w\", l.Namespace, l.Name, err) → nil": "a map of strings and integers can always be written as JSON",
+	"api/lease/wire/registration.go WriteRegistration: error: if err != nil dropped":                                                         "a map of strings and integers can always be written as JSON",
+	"api/lease/wire/registration.go WriteRegistration: condition: !maps.Equal(read.Released, r.Released) dropped from ||":                    "releases that would be read as others are refused by the reading itself: a key that JSON changes is no namespace",
 	"api/lease/wire/registration.go readRegistration: condition: l.Spec.RenewTime == nil dropped from ||":                                    "IsZero is true of nil",
 	"api/lease/wire/registration.go readReleased: condition: err != nil dropped from ||":                                                     "with an error there is no token, which is no brace either",
 	"api/lease/wire/registration.go readReleased: error: if err != nil dropped":                                                              "without a key the name is empty, and that is refused",
@@ -15,8 +15,8 @@ var explained = map[string]string{
 	"hub/election/bound.go boundOf: boundary: own.After(b.wall) → or equal":                                                                  "equal instants are the same bound",
 	"hub/election/moved.go moved: swapped: r, s.Record in same(r, s.Record)":                                                                 "same does not tell its arguments apart",
 	"hub/election/next.go drain: boundary: r.Since.After(now.Wall) → or equal":                                                               "Since becomes now, which it is",
-	"hub/election/next.go drain: swapped: r, s.Record in same(r, s.Record) #2":                                                               "same does not tell its arguments apart",
 	"hub/election/next.go drain: swapped: r, s.Record in same(r, s.Record)":                                                                  "same does not tell its arguments apart",
+	"hub/election/next.go drain: swapped: r, s.Record in same(r, s.Record) #2":                                                               "same does not tell its arguments apart",
 	"hub/election/next.go elect: swapped: r, s.Record in same(r, s.Record)":                                                                  "same does not tell its arguments apart",
 	"hub/election/next.go heir: condition: ok dropped from &&":                                                                               "who is not among the candidates is Unfit, and may not lead",
 	"hub/election/next.go keep: boundary: until < wait → <=":                                                                                 "if both are equal it does not matter which counts",
