@@ -115,12 +115,14 @@ integration: k8s capi build $(KUSTOMIZE) ## Run the tests of the whole and the d
 
 # The race detector makes seeds ten times as dear: step unit runs a few hundred with it, this one the many.
 SEEDS := 10000
-SEED := 0
+FROM := 1
+SEED :=
 
 .PHONY: sim
-sim: ## Simulate the hub's real code: SEEDS runs, or SEED alone with its trace; writes out/sim.json
-	@mkdir -p out
-	go test -count=1 -timeout 12h ./hub/controller -run '^TestSimulation$$' -v -args -sim.seeds=$(SEEDS) -sim.seed=$(SEED) -sim.out=$(CURDIR)/out/sim.json
+sim: ## Simulate the hub's real code: SEEDS runs from seed FROM on, writes out/sim.json; or replay one SEED with its trace
+	@mkdir -p out && rm -f out/sim.json
+	go test -count=1 -timeout 12h ./hub/controller -run '^TestSimulation$$' -v -args \
+		$(if $(SEED),-sim.seed=$(SEED),-sim.seeds=$(SEEDS) -sim.from=$(FROM) -sim.out=$(CURDIR)/out/sim.json)
 
 .PHONY: soak
 soak: ## Simulate a million seeds; takes an hour or so on two cores
@@ -150,7 +152,7 @@ N := 10
 
 .PHONY: chaos
 chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, seeds SEED and up; writes out/chaos.json
-	$(RUN) ./e2e/chaos -n $(N) -seed $(if $(filter 0,$(SEED)),1,$(SEED)) $(if $(TIMELINES),-timelines)
+	$(RUN) ./e2e/chaos -n $(N) -seed $(or $(SEED),1) $(if $(TIMELINES),-timelines)
 
 ##@ Build what the above need (each does so by itself)
 

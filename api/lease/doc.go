@@ -19,7 +19,8 @@
 //   - Term.Duration is the D that was sent with that stamp, in whole seconds.
 //   - A reader freezes what remains at the moment of a new observation, on the
 //     clock that keeps counting in suspend (see Reading.Boot), and honours the
-//     earlier of that and its wall clock (see Reader).
+//     earlier of that and its wall clock (see Reader). A copy of the same epoch with an
+//     earlier deadline shortens that: the later one was an edit that is put right.
 //
 // A reader in any other language may use the naive rule
 //

@@ -54,7 +54,7 @@ var beside = []mutant{
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
 		"	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	if rest := c.Tenure.Overlap(asked, v.skew); rest < 0 {"}}},
 	{"6: what somebody wrote into the election holds a tenure up", tenureTests, []edit{{tenureGo,
-		"t.started.Boot+min(ahead, t.span)-at.Boot", "t.started.Boot+ahead-at.Boot"}}},
+		"max(0, min(rest, t.started.Boot+t.span-at.Boot))", "max(0, rest)"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
 		{tenureGo, "		t.inherit(after)\n", "		_ = after\n		t.inherit(sent)\n"}}},
 	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall), lasts", ", lasts"}}},

@@ -19,17 +19,22 @@ var holes = []mutant{
 	{"3: it does so on the wall clock only", readerTests, []edit{{readerGo, "deadline, min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))", "deadline, p.boot"}}},
 	{"3: a stepped wall clock undoes it", readerTests, []edit{{readerGo, "min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))", "now.Boot + deadline.Sub(now.Wall)"}}},
 	{"3: an edit of the renewTime is no reason for a new term", specials, []edit{{laneGo, "c.Epoch == want.Epoch && l.extended(now)", "c.Epoch == want.Epoch && l.extended(now) && c.Duration > want.Duration"}}},
-	{"3: an edit that promises more stays while its term is being replaced", specials, []edit{{laneGo, "		if !l.blocked() && may && l.extended(now) {", "		if !l.blocked() && may && false {"}}},
+	{"3: an edit that promises more stays while its term is being replaced", specials, []edit{{laneGo, "may && l.want.Term.Epoch != 0 && l.extended(now) {", "may && false {"}}},
 	{"3: nobody waits until readers have seen the repair", tests{"./hub/publish", "^TestAnEditThatPromisesMore"}, []edit{{laneGo, "	s.stamp, s.promis = now, l.want.Term.Duration\n	return s", "	return s"}}},
 	{"3: a revocation leaves an edit that promises more", tests{"./hub/publish", "^TestLaneRevokes$"}, []edit{{laneRevokeGo, "	case l.extended(now):\n		return l.shorten(now)\n", ""}}},
 
 	// Two replicas at once.
-	{"6: a clock that is behind by ε is not waited for", tenureTests, []edit{{tenureGo, "		ahead += skew", "		ahead += 0"}}},
-	{"6: an orderly release holds the next tenure up", tenureTests, []edit{{tenureGo, "	if !t.orderly {\n		ahead", "	if true {\n		ahead"}}},
+	{"6: a clock that is behind by ε is not waited for", tenureTests, []edit{{tenureGo, "		end = end.Add(skew)", "		end = end.Add(0)"}}},
+	{"6: the end of an earlier tenure is judged by the wall clock alone", tenureTests, []edit{{tenureGo, "max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)", "end.Sub(at.Wall)"}}},
+	{"6: the end of an earlier tenure is judged by the boot clock alone", tenureTests, []edit{{tenureGo, "max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)", "t.started.Boot + end.Sub(t.started.Wall) - at.Boot"}}},
+	{"6: an orderly release holds the next tenure up", tenureTests, []edit{{tenureGo, "	if !t.orderly {\n		end", "	if true {\n		end"}}},
 	{"6: a release beside an earlier tenure is orderly", tenureTests, []edit{{tenureGo, "	if t.orderly || now.Boot >= t.started.Boot+t.span {", "	if true {"}}},
 	{"6: a release by a clock that was set back hides stamps", tenureTests, []edit{{tenureGo, "[]time.Time{t.inherited, t.latest}", "[]time.Time{t.inherited}"}}},
 	{"6: an election of 68 years is believed", tenureTests, []edit{{tenureGo, ", lasts > longestElection/time.Second: // odd", ": // odd"}}},
+	{"6: a candidate overlooks renewals within one second", tests{"./hub/tenure", "^TestPrompt"}, []edit{{"hub/tenure/prompt.go", " || !r.RenewTime.Equal(&p.last.RenewTime) {", " || r.RenewTime.Unix() != p.last.RenewTime.Unix() {"}}},
 	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{laneGo, "	case l.newer(now):\n", "	case l.want.Role != lease.Lead && l.newer(now):\n"}}},
+
+	{"13: a cluster that cannot be read in order to be written is chosen again and again", tests{"./hub/publish", "^TestAFreshCopy$"}, []edit{{"hub/publish/answer.go", "	if s.writes() || proves {", "	if s.writes() {"}}},
 
 	// Clocks of the hub.
 	{"5: a clock that was ahead holds a replacement up for as long as it was ahead", electionTests, []edit{{boundGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)", "!now.Wall.Before(b.wall)"}}},

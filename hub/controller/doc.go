@@ -12,5 +12,5 @@
 //
 // Two tenures never decide or stamp at once. Where the election's Lease does not tell that the
 // earlier one is over, because somebody deleted or edited it, nothing is decided until it
-// must be (overlapsFor): what one of them stamps is in no bound that the other counts.
+// must be (tenure.Tenure.Overlap): what one of them stamps is in no bound that the other counts.
 package controller

@@ -47,7 +47,11 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is.writes++; is.writes > o.mostWrites {
 		o.mostWrites = is.writes
 	}
-	if is.writes > writesASecond {
+	most := writesASecond
+	if w.steps {
+		most *= 4 // two replicas whose clocks differ by more than ε may both decide, until the wrong one finds out
+	}
+	if is.writes > most {
 		o.loop(w, "%s: the record was written %d times within a second", name, is.writes)
 	}
 	if old != nil && now.Status.Epoch < old.Status.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Status.Epoch) && !w.steps && !w.ahead {

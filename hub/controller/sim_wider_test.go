@@ -52,6 +52,7 @@ var (
 	steadyWorld = special{"the hub alone has trouble, and the management cluster goes away", func(w *world) {
 		w.steady = true
 		w.only(hubsOwn)
+		w.lateHub = 0 // who reads the seal for a member so late has not reached the member
 		if w.chance(0.7) {
 			w.away()
 		}

@@ -40,22 +40,27 @@
 //  2. Record first. Leader, epoch, D and phase, and a revocation, are persisted by compare-and-swap before any copy
 //     tells of them. So are the largest D and ε that anything was ever sent under.
 //  3. Renew only what stands: by UID and resourceVersion, a live copy that names this leader and this epoch.
-//     Anything else is a new term. Only the tenure that persisted a grant writes its first copy.
+//     Anything else is a new term. Only the tenure that persisted a grant writes its first copy. A copy that was
+//     edited to promise more is put right at once, also while its term is being replaced. For D after that readers may
+//     not have seen it, so it counts like a promise, and a new term outbids its epoch. A sealed copy that is newer
+//     than the record is news for the record, and never overwritten.
 //  4. Close, then count. Nothing is renewed for a record that drains; it may go back to leading until it is
 //     revoked. The source of stamps is closed before the bound is counted, and no bound of another tenure
 //     is trusted.
 //  5. Grant when the latest of all that was sent, stamp + D, lies ε in the past, on the wall clock and on the one that
 //     never steps; or when all registered readers have released the term. A policy that changes D, ε or
-//     the Lease's name shortens nothing of what was promised before.
+//     the Lease's name shortens nothing of what was promised before. A wall clock that was ahead when it stamped holds this up
+//     by another D + ε at most: readers refuse its stamps.
 //  6. A new tenure does not know what earlier ones sent. They can have stamped until the deadline that the election's
 //     Lease shows or, where that was deleted or says anything odd, until h after the start of the new one,
-//     which decides nothing before then: two tenures never decide at once. To that the largest D and ε ever are
+//     which decides nothing before then: two tenures never decide at once. The earlier one may go by a clock that is
+//     behind by ε, unless it ended in order. To that the largest D and ε ever are
 //     added. Nothing that a member shows shortens it. An empty record is a lost one, and so is one that no hub can
 //     have written. Sealed copies found at the start raise an older record; a live one names the leader.
 //  7. The epoch is one above the highest in the record and in sealed copies, and at least the seconds since 2025. A
 //     record outlives its policy, as Retired, until all that it promised has passed and the seconds have overtaken
 //     its epoch. A copy that readers may have believed for no good reason is outbid; an absurd one is
-//     believed by nobody, and replaced.
+//     believed by nobody, and replaced, whether or not it is sealed.
 //  8. Two hubs. Where a copy carries another hub's mark this hub writes nothing, and says so; where another hub's term
 //     stands, under whatever name, it decides nothing. It deposes no leader whose copy it has not itself taken by
 //     compare-and-swap. Of two on one management cluster, the one whose mark is on a fleet's seal serves the fleet, and
@@ -65,7 +70,9 @@
 //  10. The observer may be at fault: when most members are lost at once, leaders are kept. A successor has to show that
 //     it can be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
-//  12. Recovery moves nothing. A healthy leader is replaced when somebody edits a priority, and not otherwise.
+//  12. Recovery moves nothing. A healthy leader is replaced when somebody edits a priority, and not otherwise. After an
+//     outage of the hub, when everything promised has passed, each cluster has D from the start of the tenure to answer. As
+//     long as nobody can replace a leader that cannot be reached, the record remembers it.
 //  13. A candidate has the namespace, active and matching, a clock that is right, and takes what is written. A
 //     namespace is managed while it matches anywhere.
 //  14. A cluster is its kube-system UID, pinned at first contact. Another UID behind a name, or one behind two names,

@@ -71,14 +71,15 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 		l.doubt() // a read settles what became of it
 	}
 	l.facts.Problem, l.facts.Message = problem, err.Error()
-	if !s.fresh.IsZero() && s.fresh.Equal(l.want.Fresh) && l.want.Role == lease.Follow {
+	proves := !s.fresh.IsZero() && s.fresh.Equal(l.want.Fresh) && l.want.Role == lease.Follow
+	if proves {
 		l.facts.Refused = true
 	}
 	pause := pauseSilent
 	if v == refused {
 		pause = pauseRefused
 	}
-	if s.writes() {
+	if s.writes() || proves {
 		return l.failed(problem, err.Error(), pause)
 	}
 	return pause

@@ -33,6 +33,16 @@ func TestAFreshCopy(t *testing.T) {
 			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(true)
 			r.next("read").answered().next("wait").facts(placed)
 		},
+		"is refused, and the cluster no candidate until it is written, also when a read before it gets no answer": func(r *rig) {
+			r.follows()
+			r.lane.doubt()
+			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.at(10).next("read").unanswered(false)
+			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.assign(lease.Follow, term("west", 20), fresh(11))
+			r.at(11).next("read").answered().next("update west 20 stamp 11s for 15s").answered()
+			r.next("wait").facts(Facts{InPlace: true, Fresh: wall(11)})
+		},
 		"is refused when it is": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))

@@ -11,7 +11,7 @@ import (
 // writes reports whether the step writes a copy.
 func (s step) writes() bool { return s.action == create || s.action == update }
 
-// failed takes in that a copy could not be written. It returns how long to wait before the next try:
+// failed takes in that a copy could not be written, or not be read in order to write it. It returns how long to wait before the next try:
 // a link that heals is to be noticed at once, but what has failed for long does not heal in a moment.
 func (l *lane) failed(why reason.Reason, words string, pause time.Duration) time.Duration {
 	l.facts.Failing, l.facts.Failure = why, words

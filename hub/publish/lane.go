@@ -310,7 +310,7 @@ func (l *lane) newer(now lease.Reading) bool {
 func (l *lane) hold(now lease.Reading, may bool) step {
 	switch {
 	case l.known.read:
-		if !l.blocked() && may && l.extended(now) {
+		if !l.blocked() && may && l.want.Term.Epoch != 0 && l.extended(now) {
 			return l.shorten(now)
 		}
 	case l.known.lease == nil || l.known.ours:

@@ -76,13 +76,19 @@ func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
 				said.HolderIdentity, said.AcquireTime = "", metav1.NewTime(said.RenewTime.Add(time.Microsecond))
 			}
 			next := succeeding(t, start, h, said)
-			// The wall clock may be stepped since: time passes by the other one.
 			reading := func(after time.Duration) lease.Reading {
-				return lease.Reading{Wall: start.Wall.Add(-time.Hour), Boot: start.Boot + after}
+				return lease.Reading{Wall: start.Wall.Add(after), Boot: start.Boot + after}
 			}
 			for after, want := range map[time.Duration]time.Duration{0: tc.overlap, tc.overlap: 0, time.Hour: 0} {
 				if got := next.Overlap(reading(after), skew); got != want {
 					t.Errorf("%v after the start they overlap for %v, want %v", after, got, want)
+				}
+			}
+			// A wall clock that was stepped since ends no wait early, and makes none longer than an election.
+			for step, want := range map[time.Duration]time.Duration{time.Hour: tc.overlap, -time.Hour: tc.settles} {
+				at := lease.Reading{Wall: start.Wall.Add(step), Boot: start.Boot}
+				if got := next.Overlap(at, skew); got != want {
+					t.Errorf("with a wall clock that was stepped by %v they overlap for %v, want %v", step, got, want)
 				}
 			}
 			for after, want := range map[time.Duration]time.Duration{0: tc.settles, tc.settles - 1: 1, tc.settles: 0, time.Hour: 0} {

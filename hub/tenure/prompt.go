@@ -1,7 +1,6 @@
 package tenure
 
 import (
-	"bytes"
 	"context"
 	"time"
 
@@ -39,8 +38,8 @@ type prompt struct {
 	resourcelock.Interface
 	clock clock.WithTicker
 
-	last  []byte    // what the Lease said
-	since time.Time // when it was first seen to say so
+	last  resourcelock.LeaderElectionRecord // what the Lease said
+	since time.Time                         // when it was first seen to say so
 }
 
 // Get shows an election without a holder once the holder's tenure is over.
@@ -50,7 +49,7 @@ func (p *prompt) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 		if err != nil || r.HolderIdentity == "" || r.HolderIdentity == p.Identity() {
 			return r, raw, err
 		}
-		left := p.left(r, raw)
+		left := p.left(r)
 		if left <= 0 {
 			free := *r
 			free.HolderIdentity = ""
@@ -63,10 +62,11 @@ func (p *prompt) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 }
 
 // left is how long the tenure of the holder may still last.
-func (p *prompt) left(r *resourcelock.LeaderElectionRecord, raw []byte) time.Duration {
+func (p *prompt) left(r *resourcelock.LeaderElectionRecord) time.Duration {
 	now := p.clock.Now()
-	if !bytes.Equal(raw, p.last) {
-		p.last, p.since = bytes.Clone(raw), now
+	// Not by the JSON of the record, in which times are whole seconds.
+	if r.HolderIdentity != p.last.HolderIdentity || r.LeaderTransitions != p.last.LeaderTransitions || !r.RenewTime.Equal(&p.last.RenewTime) {
+		p.last, p.since = *r, now
 	}
 	duration := time.Duration(r.LeaseDurationSeconds) * time.Second
 	return max(r.RenewTime.Add(duration+misread).Sub(now), p.since.Add(duration/2).Sub(now))

@@ -80,6 +80,17 @@ func TestPrompt(t *testing.T) {
 				<-time.After(second)
 			}
 		},
+		"a renewal within the same second is one": func(t *testing.T, s *store, look func(context.Context) (string, time.Duration)) {
+			r := renewedAt(time.Hour, "a")
+			s.put(&r)
+			look(t.Context())
+			<-time.After(h/2 - second/10)
+			r.RenewTime.Time = r.RenewTime.Add(second / 2)
+			s.put(&r)
+			if holder, took := look(t.Context()); holder != "a" || took != 0 {
+				t.Errorf("held by %q, after %v", holder, took)
+			}
+		},
 		"nobody waits longer than the caller": func(t *testing.T, s *store, look func(context.Context) (string, time.Duration)) {
 			r := renewedAt(0, "a")
 			s.put(&r)

@@ -99,18 +99,20 @@ func (t *Tenure) Doubt(stamp time.Time) {
 }
 
 // Overlap is how long after a reading an earlier tenure may still be at work by its own right, with clocks that differ
-// by skew at most: until the instant up to which it can have stamped, by its clock, and no longer than its election lasts
-// after the start of this one, because it cannot have renewed after that. It is 0 where the earlier tenure ended in order.
+// by skew at most: until the instant up to which it can have stamped, by its clock, on both clocks of this one, and no
+// longer than its election lasts after the start of this one, because it cannot have renewed after that. It is 0 where
+// the earlier tenure ended in order.
 //
 // The earlier tenure knows nothing of this one, so that a bound which it counts leaves out what this one stamps.
 func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ahead := t.inherited.Sub(t.started.Wall)
+	end := t.inherited
 	if !t.orderly {
-		ahead += skew
+		end = end.Add(skew)
 	}
-	return max(0, t.started.Boot+min(ahead, t.span)-at.Boot)
+	rest := max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)
+	return max(0, min(rest, t.started.Boot+t.span-at.Boot))
 }
 
 // Settles is how long after a reading all earlier tenures will have ended, even if the election's Lease was lost or
