@@ -65,7 +65,9 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, of []mutate.Mu
 	for _, p := range generatedIn {
 		if slices.ContainsFunc(of, func(m mutate.Mutant) bool { return m.Package == p.dir }) {
 			needed[p.dir] = true
-			needed[simulator] = needed[simulator] || p.simulated
+			if p.simulated {
+				needed[simulator] = true
+			}
 		}
 	}
 	own := map[string]bool{}

@@ -1,0 +1,296 @@
+package publish
+
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+func lasting(seconds int32) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(seconds) }
+}
+
+func ofEpoch(epoch int32) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To(epoch) }
+}
+
+func annotated(key, value string) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) { l.Annotations[key] = value }
+}
+
+var otherKey = lease.Key("another key for tests of 32 byte")
+
+// An edit extends a copy if readers may act by it for longer than by what was sent.
+func TestWhatAnEditExtends(t *testing.T) {
+	const asItWas = "update east 20 stamp 0s for 15s"
+	run(t, map[string]func(*rig){
+		"not one that leaves the deadline where it was": func(r *rig) {
+			r.leads().edit(annotated(v1alpha1.ClusterUIDAnnotation, "another"))
+			r.show()
+			r.at(1).next(asItWas)
+		},
+		"not one of a copy without a label, which no reader sees": func(r *rig) {
+			r.leads().edit(lasting(3600), func(l *coordinationv1.Lease) { l.Labels = nil })
+			r.lane.gone()
+			r.at(1).next("read").answered().next(asItWas)
+		},
+		"not one of a copy that has run out": func(r *rig) {
+			r.put(copyOf(stamped(-20, term("east", 20))), otherKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+		},
+		"one of another epoch, whatever its deadline: nobody sent it": func(r *rig) {
+			r.leads().edit(ofEpoch(19), lasting(10))
+			r.show()
+			r.at(1).next("update nobody 20 stamp 1s for 15s promise 16s")
+		},
+		"one that outlasts the stamp that was sent, which has run out": func(r *rig) {
+			r.leads().edit(lasting(3600))
+			r.show()
+			r.at(16).next("update nobody 20 stamp 16s for 15s promise 31s")
+		},
+		"on hold, too, it is put right": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			r.edit(lasting(3600))
+			r.show()
+			r.at(1).next("update east 20 stamp 0s for 15s promise 16s")
+		},
+		"but on hold not without the right to write": func(r *rig) {
+			r.leads()
+			r.assign(lease.Hold, term("east", 20))
+			r.edit(lasting(3600))
+			r.show()
+			r.may = false
+			r.at(1).next("wait")
+		},
+	})
+}
+
+// Only a seal makes a higher epoch one that the record has to rise above.
+func TestWhatIsNewerThanTheRecord(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"not an edit": func(r *rig) {
+			r.follows().edit(ofEpoch(27))
+			r.show()
+			r.next("remove").facts(Facts{InPlace: true, Burnt: 27})
+		},
+		"nor a sealed copy of an epoch that no hub can have given": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("south", 2000000000))), testKey)
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("remove")
+		},
+	})
+}
+
+// What stands in the way is never overwritten; what was ours until somebody edited it is.
+func TestWhoseACopyIs(t *testing.T) {
+	const repaired = "update west 20 stamp 0s for 15s"
+	run(t, map[string]func(*rig){
+		"another cluster's, once it is sealed so, though it is the object that we made": func(r *rig) {
+			r.follows()
+			uid := r.there.UID
+			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.Cluster = "west.fleet" }), testKey,
+				func(l *coordinationv1.Lease) { l.UID = uid })
+			r.show()
+			r.next("wait 2s").facts(Facts{Problem: reason.WrongCluster})
+		},
+		"ours, if somebody put another cluster's name, and more, into the object that we made": func(r *rig) {
+			r.follows().edit(annotated(v1alpha1.ClusterAnnotation, "west.fleet"), lasting(10))
+			r.show()
+			r.next(repaired)
+		},
+		"nobody's, if it names no cluster": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 20))), otherKey, annotated(v1alpha1.ClusterAnnotation, ""))
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next(repaired)
+		},
+		"not this lane's, if it is sealed for another cluster of that name": func(r *rig) {
+			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
+			r.at(29).next("read").answered()
+			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.ClusterUID = "another" }), testKey)
+			r.show()
+			r.next("read").answered().next("wait").facts(Facts{Lost: true, Failing: reason.Unreachable})
+		},
+		"what another hub's says is told of in words that name the hub": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 20)), by("another")), otherKey)
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("wait 2s")
+			if want := "Lease ns/leasecast was written by the hub another: stop that hub, or delete the Lease if it is gone"; r.lane.facts.Message != want {
+				r.t.Errorf("the message is %q, want %q", r.lane.facts.Message, want)
+			}
+		},
+	})
+}
+
+// A watch may tell of what a request finds, or of something else.
+func TestWhatAWatchLeavesOpen(t *testing.T) {
+	shown := func(change func(*coordinationv1.Lease)) func(*rig) {
+		return func(r *rig) {
+			r.follows()
+			obj := r.there.DeepCopy()
+			change(obj)
+			r.lane.observe(obj)
+			r.next("read")
+		}
+	}
+	run(t, map[string]func(*rig){
+		"another object of the same version and words is settled by a read": shown(func(l *coordinationv1.Lease) { l.UID = "another" }),
+		"so are other labels under the version that is known":               shown(func(l *coordinationv1.Lease) { l.Labels["more"] = "of it" }),
+		"so are other annotations":                                          shown(annotated("more", "of it")),
+		"so is another object of the version that a read found": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			found := r.next("read").there.DeepCopy()
+			other := r.there.DeepCopy()
+			other.UID = "another"
+			r.lane.observe(other)
+			r.settled(found, nil).next("read")
+		},
+		"so is one that comes while none was found": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read")
+			_, err := r.carry()
+			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.show()
+			r.settled(nil, err).next("read").answered().next("wait").facts(Facts{InPlace: true})
+		},
+	})
+}
+
+// What a watch shows, it will tell the end of: nothing needs to be read again.
+func TestACopyThatAWatchShowsIsKnownToBeShown(t *testing.T) {
+	for name, change := range map[string]func(*rig){
+		"as it is known": func(*rig) {},
+		"or anew":        func(r *rig) { r.edit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.follows()
+			r.lane.known.shown = false
+			change(r)
+			r.show()
+			if s := r.lane.next(r.now, r.may, r.heard); describe(s) != "wait" {
+				t.Errorf("the lane wants to %s", describe(s))
+			}
+		})
+	}
+}
+
+func TestWhenABlindLaneLooksAgain(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"events in between do not put it off": func(r *rig) {
+			r.blind = true
+			r.put(copyOf(stamped(0, term("west", 7))), testKey)
+			r.assign(lease.Follow, term("west", 7))
+			r.next("read").answered().next("wait 2s").at(1).next("wait 1s").at(2).next("read")
+		},
+		"not at all once its copy is in place and shown": func(r *rig) {
+			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
+			r.at(29).next("read").answered().next("update east 20 stamp 0s for 15s").failed(errTimeout, pauseSilent)
+			r.next("read").answered().next("wait 2s")
+			r.assign(lease.Follow, term("east", 20))
+			r.next("wait").at(31).next("wait")
+		},
+		"a lost copy is tried again without a read by what comes before": func(r *rig) {
+			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
+			r.at(29).next("read").answered().next("update east 20 stamp 0s for 15s").failed(errTimeout, pauseSilent)
+			r.next("read").answered().next("wait 2s").at(30).next("update east 20 stamp 0s for 15s")
+		},
+		"on hold, without the right to write, what stands in the way is looked for again soon": func(r *rig) {
+			r.put(copyOf(stamped(-2, term("west", 20)), by("another")), otherKey)
+			r.show()
+			r.assign(lease.Hold, lease.Term{})
+			r.next("wait")
+			r.lane.gone()
+			r.may = false
+			r.next("wait 100ms")
+		},
+		"on hold a copy of ours is not looked for": func(r *rig) {
+			r.follows()
+			r.assign(lease.Hold, term("west", 20))
+			deleted(r)
+			r.next("wait")
+		},
+	})
+}
+
+func TestWhatAnswersSayOfFacts(t *testing.T) {
+	run(t, map[string]func(*rig){
+		"an update of a copy that has gone is read at once: the namespace may be there": func(r *rig) {
+			r.follows()
+			edited(r)
+			r.there = nil
+			r.next("update west 20 stamp 0s for 15s").answered().next("read").answered().next("create west 20 stamp 0s for 15s")
+		},
+		"a leader's copy that cannot be written is no fresh one that was refused": func(r *rig) {
+			r.assign(lease.Lead, term("east", 20), first, fresh(0))
+			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").failed(errForbidden, pauseRefused)
+			r.facts(Facts{Fresh: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
+		},
+		"a copy that was changed on its way is removed at once if nothing has asked for it since": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.assign(lease.Absent, lease.Term{})
+			r.altered(pauseSilent, func(l *coordinationv1.Lease) { l.Labels = nil }).next("remove")
+		},
+		"what was in place in another role of the term says nothing of this one": func(r *rig) {
+			r.follows()
+			r.assign(lease.Hold, term("west", 20))
+			r.facts(Facts{})
+		},
+		"the mark of a copy that was found, and then in doubt, is not known": func(r *rig) {
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered()
+			r.lane.gone()
+			r.next("read").marks(false, false)
+		},
+		"a Lease of somebody else is no copy without a mark": func(r *rig) {
+			r.put(copyOf(stamped(0, term("west", 20))), testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
+			r.assign(lease.Follow, term("west", 20))
+			r.next("read").answered().next("wait 2s").marks(false, false)
+		},
+		"the mark is news, though something else is asked for before it was told": func(r *rig) {
+			r.follows().marks(true, false)
+			r.assign(lease.Follow, term("south", 21))
+			r.news(true)
+			r.news(false)
+		},
+		"also where it was found before anything was asked for": func(r *rig) {
+			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.show()
+			r.next("wait").marks(true, false)
+			r.assign(lease.Follow, term("south", 21))
+			r.news(true)
+		},
+		"so is that there is none, found so": func(r *rig) {
+			r.put(copyOf(stamped(0, term("west", 20)), by("")), testKey)
+			r.show()
+			r.next("wait").marks(false, true)
+			r.assign(lease.Follow, term("south", 21))
+			r.news(true)
+		},
+		"so is that there is none": func(r *rig) {
+			r.put(copyOf(stamped(0, term("east", 20)), by("")), testKey)
+			r.assign(lease.Lead, term("east", 20))
+			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").marks(false, true)
+			r.assign(lease.Hold, term("east", 20))
+			r.news(true)
+			r.news(false)
+		},
+	})
+}
+
+func TestALedgerThatGetsTheSamePromiseTwiceIsSettled(t *testing.T) {
+	l, key := NewLedger(), keyOf("a")
+	l.enter(key, 20, at(0), 15*second, second)
+	l.enter(key, 20, at(0), 15*second, second)
+	if p := l.Promise(key); !p.Settled || p.Until != wall(15) {
+		t.Errorf("the promise is %+v", p)
+	}
+}
