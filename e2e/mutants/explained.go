@@ -33,6 +33,6 @@ var explained = map[string]string{
 	"hub/tenure/prompt.go prompt.wait: statement: defer timer.Stop() dropped":                                                                "a timer that nobody waits for only takes memory until it fires",
 	"hub/tenure/tenure.go Tenure.Doubt: boundary: latest.After(t.inherited) → or equal":                                                      "equal instants are the same",
 	"hub/tenure/tenure.go Tenure.MayStamp: condition: t.held dropped from &&":                                                                "before the election is won both deadlines are zero, and have passed",
-	"hub/tenure/tenure.go Tenure.release: boundary: t.inherited.After(latest) → or equal":                                                    "equal instants are the same",
+	"hub/tenure/tenure.go Tenure.release: boundary: other.After(latest) → or equal":                                                          "equal instants are the same",
 	"hub/tenure/tenure.go Tenure.release: duration: time.Microsecond → 0":                                                                    "a Lease stores microseconds, so that the rest is cut there",
 }
