@@ -38,11 +38,11 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	if v.object != nil {
 		v.state.Record = recordOf(&v.object.Status)
 	}
-	if r, given := v.state.Record, lease.PlausibleEpoch(asked.Wall, v.state.Record.Epoch); !given || r.Duration > lease.MaxDuration {
+	if r := v.state.Record; !lease.PlausibleEpoch(asked.Wall, r.Epoch) || r.Duration > lease.MaxDuration {
 		// No hub whose clock was right has written such a thing: it is as good as lost. An epoch that may have been
 		// given counts all the same, because none may fall.
 		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
-		if given {
+		if lease.PlausibleEpoch(asked.Wall, r.Epoch) {
 			v.state.Record.Epoch = r.Epoch
 		}
 	}
