@@ -75,6 +75,11 @@ func (s *shelf) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.Upda
 	return s.put(l), nil
 }
 
+func (s *shelf) Delete(_ context.Context, name string, _ metav1.DeleteOptions) error {
+	delete(s.leases, name)
+	return nil
+}
+
 // handClock stands still unless it is moved.
 type handClock struct{ now lease.Reading }
 

@@ -43,7 +43,7 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):
 		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
 	case r.Duration > lease.MaxDuration:
-		v.edited, v.state.Record = true, election.Record{Epoch: r.Epoch}
+		v.edited, v.absurd, v.state.Record = true, true, election.Record{Epoch: r.Epoch} // no epoch falls
 	}
 }
 

@@ -1,0 +1,298 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// assigned is the copy of a namespace in east, and whether there is one, after a decision about a view.
+func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*view, *election.Decision)) (lease.Copy, bool) {
+	s.t.Helper()
+	m := measured("east", agrees)
+	m.publisher = p
+	v, d := shopView(election.Record{}, m), election.Decision{Record: r}
+	v.policy = s.policy
+	change(v, &d)
+	s.c.assign(v, d)
+	s.work(p)
+	l := s.east.leases[shopCopy.Name]
+	if l == nil {
+		return lease.Copy{}, false
+	}
+	c, _ := wire.Read(l)
+	return c, true
+}
+
+func TestWhatACopyHasToBe(t *testing.T) {
+	west := func(s *stage) election.Record {
+		r := s.leading(reason.Elected)
+		r.Leader = "west"
+		return r
+	}
+	for name, test := range map[string]struct {
+		record func(*stage) election.Record
+		change func(*view, *election.Decision)
+		want   bool
+	}{
+		"one that takes part follows":                       {west, func(*view, *election.Decision) {}, true},
+		"one that takes no part has none":                   {west, func(v *view, _ *election.Decision) { v.members[0].takesPart = false }, false},
+		"nor where nothing is left of the record":           {west, func(_ *view, d *election.Decision) { d.Gone = true }, false},
+		"nothing is written where the namespace is missing": {west, func(v *view, _ *election.Decision) { v.members[0].namespace = nil }, false},
+		"nor where it is going away": {west, func(v *view, _ *election.Decision) {
+			v.members[0].namespace = &corev1.Namespace{Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}}
+		}, false},
+		"but where nothing is known of namespaces": {west, func(v *view, _ *election.Decision) { v.members[0].namespace, v.members[0].isRead = nil, false }, true},
+		"one without a publisher is left out":      {west, func(v *view, _ *election.Decision) { v.members[0].publisher = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			if _, is := s.assigned(s.publisher(), test.record(s), test.change); is != test.want {
+				t.Errorf("there is a copy: %v, want %v", is, test.want)
+			}
+		})
+	}
+}
+
+// What stands in a cluster whose namespace cannot be seen goes with the namespace, if it goes: nothing is taken away.
+func TestACopyStaysWhereTheNamespaceIsGoingAway(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*view, *election.Decision)
+		stays  bool
+	}{
+		"the namespace is missing":                 {func(v *view, _ *election.Decision) { v.members[0].namespace = nil }, true},
+		"the leader takes no part any more":        {func(v *view, _ *election.Decision) { v.members[0].takesPart = false }, true},
+		"it is named otherwise now":                {func(v *view, d *election.Decision) { d.Record.LeaseName = "another" }, false},
+		"it is named otherwise, and another hub's": {func(v *view, d *election.Decision) { d.Record.LeaseName, v.moved = "another", true }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.decided(s.publisher(), s.leading(reason.Elected), true)
+			if _, is := s.assigned(s.publisher(), s.leading(reason.Elected), test.change); is != test.stays {
+				t.Errorf("the copy is there: %v, want %v", is, test.stays)
+			}
+		})
+	}
+}
+
+func TestTheLeadersClusterIsToldFirst(t *testing.T) {
+	v := shopView(election.Record{}, measured("a", agrees), measured("east", agrees), measured("z", agrees))
+	for i := range v.members {
+		v.members[i].publisher = nil
+	}
+	s := newStage(t)
+	s.c.assign(v, election.Decision{Record: s.leading(reason.Elected)})
+	var names []string
+	for _, m := range v.members {
+		names = append(names, m.Name)
+	}
+	if !slices.Equal(names, []string{"east", "a", "z"}) {
+		t.Errorf("order %q", names)
+	}
+	if v.state.Record.Epoch != 20 {
+		t.Errorf("what is decided now is the record, of epoch %d", v.state.Record.Epoch)
+	}
+}
+
+func TestWhatPeopleAreToldOfAChange(t *testing.T) {
+	leads := election.Record{Phase: election.Leading, Reason: reason.Elected, Leader: "east", Epoch: 20}
+	with := func(change func(*election.Record)) election.Record {
+		r := leads
+		change(&r)
+		return r
+	}
+	for name, test := range map[string]struct {
+		was, now election.Record
+		want     string
+	}{
+		"nothing":            {leads, leads, ""},
+		"another reason":     {leads, with(func(r *election.Record) { r.Reason = reason.Resumed }), ""},
+		"another leader":     {with(func(r *election.Record) { r.Leader = "west" }), leads, "Normal Elected: east leads in epoch 20"},
+		"another epoch":      {with(func(r *election.Record) { r.Epoch = 19 }), leads, "Normal Elected: east leads in epoch 20"},
+		"nobody leads":       {leads, election.Record{Phase: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, "Warning NoCandidate: no cluster is eligible; see candidates for the reasons"},
+		"one is replaced":    {leads, with(func(r *election.Record) { r.Phase, r.Reason = election.Draining, reason.Unreachable }), "Warning Unreachable: east is being replaced (Unreachable); next is nobody yet, not before 00:00:00.000Z"},
+		"the policy is gone": {leads, election.Record{Phase: election.Retired, Reason: reason.PolicyGone, Epoch: 20}, "Normal PolicyGone: no policy claims the namespace; the record stays until everything promised has passed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, told := newStage(t), &said{}
+			s.c.events = told
+			v := shopView(test.was)
+			v.object = &v1alpha1.NamespaceLeader{}
+			s.c.changed(t.Context(), v, election.Decision{Record: test.now}, false)
+			if got := strings.TrimPrefix(strings.Join(told.events, "|"), "*v1alpha1.NamespaceLeader "); got != test.want {
+				t.Errorf("told %q, want %q", got, test.want)
+			}
+			if len(s.c.granted)+len(s.c.adopted) > 0 {
+				t.Errorf("a grant is noted: %v, %v", s.c.granted, s.c.adopted)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotedOfAGrant(t *testing.T) {
+	for why, test := range map[reason.Reason]struct{ granted, adopted int64 }{reason.Elected: {20, 0}, reason.Adopted: {0, 20}} {
+		s := newStage(t)
+		s.c.events = silent{}
+		s.c.changed(t.Context(), shopView(election.Record{}), election.Decision{Record: s.leading(why)}, true)
+		if s.c.granted[shop] != test.granted || s.c.adopted[shop] != test.adopted {
+			t.Errorf("%s: granted %v, adopted %v", why, s.c.granted, s.c.adopted)
+		}
+	}
+}
+
+// The right to write is asked for last: what was decided may have taken long.
+func TestARecordIsNotWrittenWithoutTheRight(t *testing.T) {
+	c, _, api := onScene(t)
+	v, err := c.gather(t.Context(), shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writes{Client: api}
+	c.client = w
+	c.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second)
+	r := v.state.Record
+	r.Phase, r.Since = election.Draining, musterStart.Wall
+	if err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}, nil); err == nil || w.n > 0 {
+		t.Errorf("error %v, %d writes", err, w.n)
+	}
+}
+
+func TestARecordIsWrittenOnlyIfItSaysSomethingNew(t *testing.T) {
+	c, _, api := onScene(t)
+	w := &writes{Client: api}
+	c.client = w
+	for i, want := range []int{1, 1} {
+		v, err := c.gather(t.Context(), shop)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.persist(t.Context(), v, election.Decision{Record: v.state.Record}, nil); err != nil || w.n != want {
+			t.Errorf("time %d: %v, %d writes, want %d", i+1, err, w.n, want)
+		}
+	}
+	gone := &view{key: types.NamespacedName{Namespace: "fleet", Name: "till"}}
+	if err := c.persist(t.Context(), gone, election.Decision{}, nil); err != nil || w.n != 1 {
+		t.Errorf("a namespace that nobody manages: %v, %d writes", err, w.n)
+	}
+	if err := c.persist(t.Context(), gone, election.Decision{Persist: true, Record: election.Record{Phase: election.Vacant, Epoch: 5}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	o := &v1alpha1.NamespaceLeader{}
+	if err := api.Get(t.Context(), gone.key, o); err != nil || o.Status.Epoch != 5 {
+		t.Fatalf("a new record: %+v, %v", o, err)
+	}
+	if _, move := o.Labels[v1alpha1.MoveLabel]; !move || o.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue || o.Annotations[v1alpha1.HubAnnotation] != "this" {
+		t.Errorf("its marks: %v, %v", o.Labels, o.Annotations)
+	}
+}
+
+// Rule 6: a seal that does not know of a D or an ε would let a later tenure wait too short.
+func TestNothingIsGrantedUnderWhatTheSealDoesNotKnow(t *testing.T) {
+	c, _, api := onScene(t)
+	v, err := c.gather(t.Context(), shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &writes{Client: api}
+	c.client = w
+	v.policy.election.Timings.Skew = 20 * time.Second
+	r := v.state.Record
+	r.Epoch, r.Duration = 21, 2*time.Minute
+	if err := c.persist(t.Context(), v, election.Decision{Record: r}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := c.Seals.Find(t.Context(), "fleet"); err != nil || s.Largest != 2*time.Minute || s.LargestSkew != 20*time.Second {
+		t.Errorf("the seal says %+v, %v", s, err)
+	}
+	if c.granted[shop] != 21 {
+		t.Errorf("granted: %v", c.granted)
+	}
+	broken := failing{Client: api, get: errors.New("refused")}
+	c.Seals, w.n = seal.NewStore(broken, broken), 0
+	v, err = c.gather(t.Context(), shop)
+	if err == nil {
+		t.Fatalf("gathered without a seal: %+v", v)
+	}
+	v = shopView(r)
+	if err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}, nil); err == nil || w.n > 0 {
+		t.Errorf("granted without a seal: %v, %d writes", err, w.n)
+	}
+}
+
+func TestARecordOfWhichNothingIsLeftIsDeleted(t *testing.T) {
+	c, _, api := onScene(t)
+	v, err := c.gather(t.Context(), shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.granted[shop], c.adopted[shop], c.highest[shop], c.claims[shop], c.moved[shop] = 1, 1, 1, claim{owner: "shops"}, musterStart.Wall
+	stale := *v
+	stale.object = v.object.DeepCopy()
+	stale.object.ResourceVersion = "1"
+	if err := c.finish(t.Context(), &stale); !apierrors.IsConflict(err) || len(c.granted) != 1 {
+		t.Errorf("one that somebody has written since: %v", err)
+	}
+	if err := c.finish(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	if err := api.Get(t.Context(), shop, &v1alpha1.NamespaceLeader{}); !apierrors.IsNotFound(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if n := len(c.granted) + len(c.adopted) + len(c.highest) + len(c.claims) + len(c.moved) + len(c.recorded); n > 0 {
+		t.Errorf("%d things are still known of it", n)
+	}
+	if err := c.finish(t.Context(), v); err != nil {
+		t.Errorf("one that is gone already: %v", err)
+	}
+}
+
+func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		breaks func(*Controller, *scene, client.Client)
+		want   time.Duration
+		fails  bool
+	}{
+		"the tenure does not hold": {func(c *Controller, _ *scene, _ client.Client) {
+			c.Tenure = tenure.New(fixedClock(musterStart), time.Second)
+		}, notYet, false},
+		"the Clusters are not known": {func(_ *Controller, s *scene, _ client.Client) { s.unsynced = true }, notYet, false},
+		"somebody else wrote": {func(c *Controller, _ *scene, api client.Client) {
+			c.client = &writes{Client: api, answer: apierrors.NewConflict(recordResource, "shop", errRefused)}
+		}, time.Millisecond, false},
+		"somebody else made it": {func(c *Controller, _ *scene, api client.Client) {
+			c.client = &writes{Client: api, answer: apierrors.NewAlreadyExists(recordResource, "shop")}
+		}, time.Millisecond, false},
+		"the write fails":                  {func(c *Controller, _ *scene, api client.Client) { c.client = &writes{Client: api, answer: errRefused} }, 0, true},
+		"nothing can be read":              {func(c *Controller, _ *scene, api client.Client) { c.live = failing{Client: api, get: errRefused} }, 0, true},
+		"a health changes before all else": {func(_ *Controller, s *scene, _ client.Client) { s.verdict.Next = time.Millisecond }, time.Millisecond, false},
+		"a health changes after all else":  {func(_ *Controller, s *scene, _ client.Client) { s.verdict.Next = time.Hour }, 6 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, api := onScene(t)
+			s.shown[0].Priority, s.verdict.Answering = 5, true
+			test.breaks(c, s, api)
+			got, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})
+			if (err != nil) != test.fails || got.RequeueAfter != test.want {
+				t.Errorf("again in %v, %v; want %v, an error: %v", got.RequeueAfter, err, test.want, test.fails)
+			}
+		})
+	}
+}

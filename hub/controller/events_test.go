@@ -1,0 +1,193 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+var eastKey = fleet.Key{Fleet: "fleet", Name: "east"}
+
+func TestWhatTheOwnerOfAClusterIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, clusterOf("fleet", "east", "high"))
+		tells := func(when string, want ...string) {
+			t.Helper()
+			m.events.events = nil
+			m.tell(eastKey)
+			if !slices.Equal(m.events.events, want) {
+				t.Errorf("%s: %q, want %q", when, m.events.events, want)
+			}
+		}
+		invalid := func(label string) string {
+			return fmt.Sprintf("*v1beta2.Cluster Warning InvalidPriority: the label leasecast.dev/priority is %q: set it to an integer from 0 to 2147483647", label)
+		}
+		labelled := func(label string) {
+			m.changes("east", func(c *clusterv1.Cluster) { c.Labels[v1alpha1.PriorityLabel] = label })
+		}
+		const noKubeconfig = "*v1beta2.Cluster Warning NoKubeconfig: there is no Secret east-kubeconfig"
+		tells("a label that cannot be read", invalid("high"))
+		tells("the same again")
+		labelled("higher")
+		tells("the same reason in other words")
+		labelled("5")
+		tells("another reason", noKubeconfig)
+		labelled("high")
+		tells("the first reason, once more", invalid("high"))
+
+		elected := m.Tenure
+		m.standby()
+		labelled("5")
+		tells("a standby says nothing")
+		m.Tenure = elected
+		m.tellAll()
+		if !slices.Equal(m.events.events, []string{noKubeconfig}) {
+			t.Errorf("what was found out before is told by the elected one: %q", m.events.events)
+		}
+		m.sight = served{fleetSight{m.Fleet}, besideMark}
+		labelled("high")
+		tells("an installation that stands back says nothing")
+		m.sight = fleetSight{m.Fleet}
+		tells("until it serves the fleet", invalid("high"))
+	})
+}
+
+func TestNobodyIsToldOfAClusterThatIsNotThereAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, clusterOf("fleet", "east", "high"))
+		o := clusterOf("fleet", "east", "high")
+		if err := m.api.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		m.tell(eastKey)
+		if len(m.events.events) > 0 {
+			t.Errorf("told: %q", m.events.events)
+		}
+		if _, noted := m.problems[eastKey]; !noted {
+			t.Error("a member is forgotten that there is")
+		}
+		m.tell(fleet.Key{Fleet: "fleet", Name: "north"})
+		if len(m.problems) != 1 {
+			t.Errorf("noted: %v, want the one member that there is", m.problems)
+		}
+	})
+}
+
+// besideMark is that of another installation on the management cluster of a muster.
+var besideMark = seal.Mark("uid", "platform")
+
+func TestWhatIsWrongWithACluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		east := newMuster(t, clusterOf("fleet", "east", "5")).member("east")
+		problem := func(r reason.Reason) fleet.Problem { return fleet.Problem{Reason: r, Message: "the words"} }
+		with := func(p fleet.Problem, r reason.Reason) fleet.Member {
+			m := east
+			m.Problem, m.PriorityReason, m.Labels = p, r, map[string]string{v1alpha1.PriorityLabel: "x"}
+			return m
+		}
+		for name, test := range map[string]struct {
+			member fleet.Member
+			want   fleet.Problem
+		}{
+			"nothing":                      {with(fleet.Problem{}, ""), fleet.Problem{}},
+			"it was not reached yet":       {with(problem(reason.NeverReached), ""), fleet.Problem{}},
+			"it is being deleted":          {with(problem(reason.Deleting), ""), fleet.Problem{}},
+			"it is gone":                   {with(problem(reason.Gone), ""), fleet.Problem{}},
+			"it has no priority":           {with(problem(reason.Unreachable), reason.NoPriority), problem(reason.Unreachable)},
+			"a priority comes first":       {with(problem(reason.Gone), reason.InvalidPriority), fleet.Problem{Reason: reason.InvalidPriority, Message: invalidPriority("x")}},
+			"it does not answer":           {with(problem(reason.Unreachable), ""), problem(reason.Unreachable)},
+			"it refuses: what is to do is": {with(problem(reason.Forbidden), ""), fleet.Problem{Reason: reason.Forbidden, Message: "the words; grant the hub's user there the rules of config/member"}},
+		} {
+			if got := trouble(test.member); got != test.want {
+				t.Errorf("%s: %+v, want %+v", name, got, test.want)
+			}
+		}
+	})
+}
+
+// What a member brings may concern everything in its fleet, and nothing elsewhere.
+func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		record := func(fleetName, name string) *v1alpha1.NamespaceLeader {
+			return &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name}}
+		}
+		m := newMuster(t, clusterOf("fleet", "east", "5"), record("fleet", "shop"), record("fleet", "till"), record("fleet2", "other"),
+			policyOf("fleet", "shops", "shop"), policyOf("fleet2", "others", "other"))
+		east := publisherThatRead(t, musterStart.Wall, testKey, lease.Copy{
+			Namespace: "left", Name: "leasecast", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this",
+			Term: lease.Term{Epoch: 20, Acquired: musterStart.Wall, Renewed: musterStart.Wall, Duration: 15 * time.Second},
+		})
+		a := &attachment{publisher: east, wake: make(chan struct{}, 1)}
+		b := &attachment{publisher: east, wake: make(chan struct{}, 1)}
+		m.attached[eastKey], m.attached[fleet.Key{Fleet: "fleet2", Name: "west"}] = a, b
+		m.attached[fleet.Key{Fleet: "fleet", Name: "south"}] = &attachment{wake: make(chan struct{}, 1)}
+		asked(&m.records)
+		expects := func(what string, records, policies []string) {
+			t.Helper()
+			if got := asked(&m.records); !slices.Equal(got, records) {
+				t.Errorf("%s: decisions on %q, want %q", what, got, records)
+			}
+			if got := asked(&m.policies); !slices.Equal(got, policies) {
+				t.Errorf("%s: policies %q, want %q", what, got, policies)
+			}
+		}
+		all, shops := []string{"fleet/left", "fleet/shop", "fleet/till"}, []string{"fleet/shops"}
+		m.memberChanged(eastKey)
+		expects("a member changed", all, shops)
+		if len(a.wake) != 1 || len(b.wake) != 0 {
+			t.Errorf("woken: %d in the fleet, %d elsewhere", len(a.wake), len(b.wake))
+		}
+		if len(m.events.events) != 1 {
+			t.Errorf("told: %q", m.events.events)
+		}
+		m.memberChanged(eastKey) // a second one that finds the work awake already is not held up
+		expects("it changed again", all, shops)
+		m.copiesChanged(eastKey, "shop")
+		expects("a copy changed", []string{"fleet/shop"}, nil)
+		m.copiesChanged(eastKey, "")
+		expects("a member was read", all, shops)
+		var named []string
+		for _, r := range m.namespacesOfPolicy(t.Context(), policyOf("fleet2", "others", "other")) {
+			named = append(named, r.Namespace+"/"+r.Name)
+		}
+		if slices.Sort(named); !slices.Equal(named, []string{"fleet2/left", "fleet2/other"}) {
+			t.Errorf("for a policy: %q", named)
+		}
+		if got := m.publishers("fleet"); len(got) != 1 || got[0] != east {
+			t.Errorf("publishers: %v", got)
+		}
+	})
+}
+
+// Should a standby be elected in the middle of a move, the Secret may be gone by then.
+func TestAStandbyKnowsTheSealBeforeItIsElected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, standby := range map[string]bool{"a standby": true, "the elected one loads it when it needs it": false} {
+			m := newMuster(t)
+			if standby {
+				m.standby()
+			}
+			hubOf(t, m.Controller) // it has a seal
+			m.warmSeal("fleet")
+			secret := m.client
+			if err := secret.Delete(t.Context(), sealOf("fleet")); err != nil {
+				t.Fatal(err)
+			}
+			found, err := m.Seals.Find(t.Context(), "fleet")
+			if knows := err == nil && found.Largest > 0; knows != standby {
+				t.Errorf("%s: the seal is known: %v (%v)", name, knows, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,211 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// hubCache is a cache of the management cluster that shows what its API server holds.
+type hubCache struct {
+	*informertest.FakeInformers
+	api client.Client
+}
+
+func (c hubCache) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	return c.api.Get(ctx, key, o, opts...)
+}
+
+func (c hubCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.api.List(ctx, list, opts...)
+}
+
+// hubManager is as much of a manager as a fleet needs.
+type hubManager struct {
+	manager.Manager
+	cache cache.Cache
+	api   client.Client
+	fleet manager.Runnable
+}
+
+func (m *hubManager) GetCache() cache.Cache        { return m.cache }
+func (m *hubManager) GetAPIReader() client.Reader  { return m.api }
+func (m *hubManager) GetClient() client.Client     { return m.api }
+func (m *hubManager) Add(r manager.Runnable) error { m.fleet = r; return nil }
+
+// fleetManager is the same for several clusters.
+type fleetManager struct {
+	mcmanager.Manager
+	local *hubManager
+}
+
+func (m fleetManager) GetLocalManager() manager.Manager { return m.local }
+func (m fleetManager) GetLogger() logr.Logger           { return logr.Discard() }
+func (m fleetManager) Elected() <-chan struct{}         { return nil }
+
+// muster is a controller with Clusters that nobody can reach: they have no kubeconfigs.
+type muster struct {
+	*Controller
+	t      *testing.T
+	api    client.WithWatch
+	clock  fixedClock
+	events *said
+	seen   *controllertest.FakeInformer // of Clusters
+}
+
+var musterStart = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+
+// newMuster is to be called in a bubble of synctest.
+func newMuster(t *testing.T, objects ...client.Object) *muster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &muster{t: t, clock: fixedClock(musterStart), events: &said{}}
+	m.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}).Build()
+	informers := &informertest.FakeInformers{Scheme: scheme}
+	var err error
+	if m.seen, err = informers.FakeInformerFor(t.Context(), &clusterv1.Cluster{}); err != nil {
+		t.Fatal(err)
+	}
+	own := seal.Mark("uid", "leasecast-system")
+	f := fleet.New(fleet.Options{HubID: own, MayWrite: func() bool { return true }, Clock: m.clock})
+	local := &hubManager{cache: hubCache{informers, m.api}, api: m.api}
+	if err := f.SetupWithManager(fleetManager{local: local}); err != nil {
+		t.Fatal(err)
+	}
+	m.Controller = New(Options{
+		Fleet: f, Clock: m.clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
+		Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Elected: func(context.Context) bool { return true },
+	})
+	m.client, m.live, m.Controller.events = m.api, m.api, m.events
+	for _, q := range []*queue{&m.records, &m.policies} {
+		q.q = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- local.fleet.Start(ctx) }()
+	t.Cleanup(func() {
+		m.records.q.ShutDown()
+		m.policies.q.ShutDown()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	for _, o := range objects {
+		if cl, ok := o.(*clusterv1.Cluster); ok {
+			m.seen.Add(cl)
+		}
+	}
+	synctest.Wait()
+	return m
+}
+
+// standby takes the right to write away.
+func (m *muster) standby() { m.Tenure = tenure.New(m.clock, 6*time.Second) }
+
+// changes stores a Cluster that was changed, and shows it.
+func (m *muster) changes(name string, change func(*clusterv1.Cluster)) {
+	m.t.Helper()
+	old := &clusterv1.Cluster{}
+	if err := m.api.Get(m.t.Context(), types.NamespacedName{Namespace: "fleet", Name: name}, old); err != nil {
+		m.t.Fatal(err)
+	}
+	o := old.DeepCopy()
+	change(o)
+	if err := m.api.Update(m.t.Context(), o); err != nil {
+		m.t.Fatal(err)
+	}
+	m.seen.Update(old, o)
+	synctest.Wait()
+}
+
+// loses deletes a Cluster, and shows it.
+func (m *muster) loses(name string) {
+	m.t.Helper()
+	o := &clusterv1.Cluster{}
+	key := types.NamespacedName{Namespace: "fleet", Name: name}
+	if err := m.api.Get(m.t.Context(), key, o); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.api.Delete(m.t.Context(), o); err != nil {
+		m.t.Fatal(err)
+	}
+	m.seen.Delete(o)
+	synctest.Wait()
+}
+
+// member is one that there has to be.
+func (m *muster) member(name string) fleet.Member {
+	m.t.Helper()
+	found, ok := m.Fleet.Member(fleet.Key{Fleet: "fleet", Name: name})
+	if !ok {
+		m.t.Fatalf("there is no member %s", name)
+	}
+	return found
+}
+
+// asked empties a queue, and returns what it held, as <fleet>/<name>.
+func asked(q *queue) []string {
+	var keys []string
+	for q.q.Len() > 0 {
+		r, _ := q.q.Get()
+		keys = append(keys, r.Namespace+"/"+r.Name)
+		q.q.Done(r)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// clusterOf is a Cluster that takes part with a priority.
+func clusterOf(fleetName, name, priority string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: fleetName, Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{v1alpha1.PriorityLabel: priority},
+	}}
+}
+
+// policyOf is a valid policy for a namespace.
+func policyOf(fleetName, name, namespace string) *v1alpha1.LeadershipPolicy {
+	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name, Generation: 7}}
+	p.Spec.Namespaces.Names = []string{namespace}
+	p.Spec.Timings = v1alpha1.Timings{
+		LeaseDurationSeconds: 15, RenewInterval: metav1.Duration{Duration: 5 * time.Second},
+		RequestTimeout: metav1.Duration{Duration: 3 * time.Second}, MaxClockSkew: metav1.Duration{Duration: time.Second},
+	}
+	return p
+}
+
+// sealOf names the Secret of a fleet's seal.
+func sealOf(fleetName string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: seal.SecretName}}
+}

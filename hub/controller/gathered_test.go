@@ -1,0 +1,357 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+// scene is what a decision sees of the fleet.
+type scene struct {
+	sight
+	shown    []fleet.Member
+	space    *corev1.Namespace
+	refuses  error // of namespaces
+	moves    fleet.Move
+	unmoved  error
+	unsynced bool
+	verdict  health.Verdict
+	offset   skew.Verdict
+}
+
+func (s *scene) synced() bool                                          { return !s.unsynced }
+func (s *scene) members(string) []fleet.Member                         { return s.shown }
+func (s *scene) servedBy(string) string                                { return "this" }
+func (s *scene) health(fleet.Member, health.Thresholds) health.Verdict { return s.verdict }
+func (s *scene) clocks(fleet.Member, time.Duration) skew.Verdict       { return s.offset }
+
+func (s *scene) move(context.Context, string) (fleet.Move, error) { return s.moves, s.unmoved }
+
+func (s *scene) namespace(context.Context, fleet.Member, string) (*corev1.Namespace, error) {
+	if s.space == nil && s.refuses == nil {
+		return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop")
+	}
+	return s.space, s.refuses
+}
+
+// onScene is a controller whose tenure is past all earlier ones, with a record of shop and cluster east.
+func onScene(t *testing.T) (*Controller, *scene, client.Client) {
+	t.Helper()
+	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: fixedClock(musterStart), HubID: "this", OwnNamespace: "leasecast-system"})
+	api := hubOf(t, c)
+	s := &scene{shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{}, verdict: health.Verdict{State: health.Healthy}}
+	c.sight = s
+	old := eastCopy(20) // that lapsed long before this tenure
+	old.Acquired, old.Renewed = old.Acquired.Add(-2*time.Hour), old.Renewed.Add(-2*time.Hour)
+	c.attached[eastKey] = &attachment{publisher: publisherThatRead(t, musterStart.Wall, testKey, old)}
+	return c, s, api
+}
+
+// failing fails some kinds of requests.
+type failing struct {
+	client.Client
+	get, list error
+}
+
+func (f failing) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if f.get != nil {
+		return f.get
+	}
+	return f.Client.Get(ctx, key, o, opts...)
+}
+
+func (f failing) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	if f.list != nil {
+		return f.list
+	}
+	return f.Client.List(ctx, l, opts...)
+}
+
+// What was not seen is not decided on: a record that could not be read is not a lost one.
+func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
+	refused := errors.New("refused")
+	for name, breaks := range map[string]func(*Controller, *scene, client.Client){
+		"the record":   func(c *Controller, _ *scene, api client.Client) { c.live = failing{Client: api, get: refused} },
+		"the policies": func(c *Controller, _ *scene, api client.Client) { c.client = failing{Client: api, list: refused} },
+		"the seal": func(_ *Controller, _ *scene, api client.Client) {
+			_ = api.Update(context.Background(), sealOf("fleet"))
+		},
+		"a namespace": func(_ *Controller, s *scene, _ client.Client) { s.refuses = refused },
+		"whether a fleet whose record went is moving": func(c *Controller, s *scene, api client.Client) {
+			s.unmoved, s.shown[0].Paused = refused, true
+			_ = api.Delete(context.Background(), c.newRecord(&view{key: shop}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, api := onScene(t)
+			if _, err := c.gather(t.Context(), shop); err != nil {
+				t.Fatalf("before: %v", err)
+			}
+			c, s, api = onScene(t)
+			breaks(c, s, api)
+			if v, err := c.gather(t.Context(), shop); err == nil {
+				t.Errorf("gathered: %+v", v)
+			}
+		})
+	}
+}
+
+func TestARecordThatIsNotThereIsLost(t *testing.T) {
+	c, _, api := onScene(t)
+	if err := api.Delete(t.Context(), c.newRecord(&view{key: shop})); err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.gather(t.Context(), shop)
+	if err != nil || v.object != nil || v.found != nil || !v.state.Record.Lost() {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+// Rule 6: what an earlier hub may have promised under counts as well as what the policies say.
+func TestTheLargestSkewAndDurationOfPoliciesAndSealCount(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*v1alpha1.LeadershipPolicy)
+		skew, d time.Duration
+	}{
+		"the seal's are larger": {func(*v1alpha1.LeadershipPolicy) {}, 5 * time.Second, time.Minute},
+		"the policy's are": {func(p *v1alpha1.LeadershipPolicy) {
+			p.Spec.Timings.LeaseDurationSeconds, p.Spec.Timings.MaxClockSkew.Duration = 120, 20*time.Second
+		}, 20 * time.Second, 2 * time.Minute},
+		"the policy's are, but it is invalid": {func(p *v1alpha1.LeadershipPolicy) {
+			p.Spec.Timings.LeaseDurationSeconds, p.Spec.Timings.MaxClockSkew.Duration = 30, 20*time.Second
+		}, 5 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := onScene(t)
+			p := policyOf("fleet", "shops", "shop")
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+				t.Fatal(err)
+			}
+			test.change(p)
+			if err := api.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			v, err := c.gather(t.Context(), shop)
+			if err != nil || v.skew != test.skew || v.state.LargestDuration != test.d {
+				t.Errorf("ε %v, D %v (%s, %v); want %v, %v", v.skew, v.state.LargestDuration, v.stop, err, test.skew, test.d)
+			}
+		})
+	}
+}
+
+func TestWhatIsKnownOfAMember(t *testing.T) {
+	there := &corev1.Namespace{}
+	for name, test := range map[string]struct {
+		connected, published bool
+		scene                scene
+		isConnected, isRead  bool
+		namespace            bool
+	}{
+		"it was read, and has the namespace":   {true, true, scene{space: there}, true, true, true},
+		"it was read, and does not have it":    {true, true, scene{}, true, true, false},
+		"its copies were not read":             {true, false, scene{space: there}, true, false, true},
+		"it is not connected":                  {false, true, scene{space: there}, false, false, false},
+		"it was let go of since it was listed": {true, true, scene{refuses: errDisengaged}, false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, _ := onScene(t)
+			c.sight = &test.scene
+			if c.attached[eastKey].guard = errUnchecked; !test.published {
+				c.attached[eastKey].publisher = nil
+			}
+			m, err := c.member(t.Context(), fleet.Member{Key: eastKey, Connected: test.connected}, "shop")
+			if err != nil || m.Connected != test.isConnected || m.isRead != test.isRead || (m.namespace != nil) != test.namespace {
+				t.Errorf("connected %v, read %v, namespace %v, %v", m.Connected, m.isRead, m.namespace != nil, err)
+			}
+			if (m.publisher != nil) != test.published || !errors.Is(m.unguarded, errUnchecked) {
+				t.Errorf("publisher %v, guard %v", m.publisher, m.unguarded)
+			}
+		})
+	}
+}
+
+// eastCopy is the copy of a term of east in east, stamped at the start.
+func eastCopy(epoch int64) lease.Copy {
+	us := eastKey.Identity()
+	return lease.Copy{
+		Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this",
+		Term: lease.Term{Holder: us, Epoch: epoch, Acquired: musterStart.Wall, Renewed: musterStart.Wall, Duration: 15 * time.Second},
+	}
+}
+
+// folded is what a controller makes of a record, and of a copy in east.
+func folded(t *testing.T, c *Controller, r election.Record, cp lease.Copy, changes ...func(*view)) *view {
+	t.Helper()
+	v := shopView(r, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, takesPart: true, isRead: true})
+	v.members[0].publisher = publisherThatRead(t, musterStart.Wall, testKey, cp)
+	v.members[0].initial = v.members[0].publisher.Initial()
+	for _, change := range changes {
+		change(v)
+	}
+	c.fold(v)
+	return v
+}
+
+// Rule 7: epochs rise above all that was ever seen.
+func TestTheHighestEpochThatIsKnown(t *testing.T) {
+	floor := lease.EpochFloor(musterStart.Wall)
+	for name, test := range map[string]struct {
+		granted, seen, recorded, copied, want int64
+	}{
+		"of the record":                         {0, 0, 30, 20, 30},
+		"of a copy":                             {0, 0, 10, 20, 20},
+		"that this tenure granted":              {40, 0, 10, 20, 40},
+		"that was in a record that was lost":    {0, 50, 10, 20, 50},
+		"none that a clock gave that was ahead": {0, floor + 1e9, 10, 20, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, _ := onScene(t)
+			if test.granted != 0 {
+				c.granted[shop] = test.granted
+			}
+			if test.seen != 0 {
+				c.highest[shop] = test.seen
+			}
+			v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}, eastCopy(test.copied))
+			if v.state.Highest != test.want {
+				t.Errorf("%d, want %d", v.state.Highest, test.want)
+			}
+			if want := max(test.granted, test.seen, test.recorded); c.highest[shop] != want {
+				t.Errorf("remembered %d, want %d", c.highest[shop], want)
+			}
+		})
+	}
+	c, _, _ := onScene(t)
+	if folded(t, c, election.Record{}, eastCopy(20)); len(c.highest) != 0 {
+		t.Errorf("an entry for what nobody manages: %v", c.highest)
+	}
+}
+
+func TestWhoseGrantARecordIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		granted, recorded int64
+		mine              bool
+	}{
+		"this tenure's":    {20, 20, true},
+		"an earlier one's": {19, 20, false},
+		"nobody's":         {0, 0, false},
+	} {
+		c, _, _ := onScene(t)
+		c.granted[shop] = test.granted
+		if v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: test.recorded}, eastCopy(1)); v.state.Mine != test.mine {
+			t.Errorf("%s: mine %v", name, v.state.Mine)
+		}
+	}
+}
+
+// Rule 8: what became of a standing term since it was taken over is in the record.
+func TestWhichCopyIsAStandingTerm(t *testing.T) {
+	for name, test := range map[string]struct {
+		adopted int64
+		epoch   int64
+		change  func(*view)
+		want    bool
+	}{
+		"the leader's":                         {0, 20, func(*view) {}, true},
+		"one that was adopted already":         {20, 20, func(*view) {}, false},
+		"one that is newer than what was":      {19, 20, func(*view) {}, true},
+		"not one of another namespace":         {0, 20, func(v *view) { v.members[0].initial.Copies[0].Namespace = "till" }, false},
+		"not one that no hub can have granted": {0, 1 << 40, func(*view) {}, false},
+		"of a moved record, only what is found now": {0, 20, func(v *view) {
+			v.moved, v.members[0].initial.Copies[0].Epoch = true, 25
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, _ := onScene(t)
+			c.adopted[shop] = test.adopted
+			cp := eastCopy(min(test.epoch, 20))
+			v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
+				v.members[0].initial.Copies = slices.Clone(v.members[0].initial.Copies)
+				v.members[0].initial.Copies[0].Epoch = test.epoch
+				test.change(v)
+			})
+			if got := v.state.Standing; (got != nil) != test.want {
+				t.Fatalf("standing: %+v, want one: %v", got, test.want)
+			} else if got != nil && (got.Cluster != "east" || got.Term.Epoch != 20 || got.Boot != musterStart.Boot+15*time.Second) {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// An election's Lease that told an untruth is found out by the stamps of the copies.
+func TestAStampThatIsLaterThanWhatWasInheritedCastsDoubt(t *testing.T) {
+	c, _, _ := onScene(t)
+	v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1}, eastCopy(20))
+	if want := musterStart.Wall.Add(6 * time.Second); !c.inherits().Equal(want) {
+		t.Errorf("inherited %v, want %v", c.inherits(), want)
+	}
+	if started := v.state.Tenure.Started; started != musterStart {
+		t.Errorf("started %v", started)
+	}
+}
+
+func (c *Controller) inherits() time.Time {
+	_, inherited := c.Tenure.Started()
+	return inherited
+}
+
+func TestAnotherHubsCopyIsSeen(t *testing.T) {
+	cp := eastCopy(20)
+	cp.Hub = "another"
+	c, _, _ := onScene(t)
+	v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
+		cp.Holder = "" // and what leads is judged elsewhere
+	})
+	if !v.state.OtherHub || v.members[0].facts.Problem != reason.OtherHub {
+		t.Errorf("other hub %v, facts %+v", v.state.OtherHub, v.members[0].facts)
+	}
+	if v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, eastCopy(20)); v.state.OtherHub {
+		t.Error("this hub's copy is another's")
+	}
+}
+
+// An absurd record may come from the hub's clock that is wrong, and then nothing is concluded from it.
+func TestAnAbsurdRecordBesideAWrongClock(t *testing.T) {
+	for name, test := range map[string]struct {
+		absurd bool
+		clocks skew.Verdict
+		stops  bool
+	}{
+		"the hub's clock is wrong": {true, twoAhead, true},
+		"the hub's clock is right": {true, agrees, false},
+		"the record is as any":     {false, twoAhead, false},
+	} {
+		c, s, _ := onScene(t)
+		s.offset = test.clocks
+		v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1}, eastCopy(20), func(v *view) { v.absurd = test.absurd })
+		if stops := v.stop != ""; stops != test.stops {
+			t.Errorf("%s: stops %v", name, v.stop)
+		}
+	}
+}
+
+func TestADecisionKnowsThatMostClustersAreLost(t *testing.T) {
+	for state, want := range map[health.State]bool{health.Unhealthy: true, health.Healthy: false} {
+		c, s, _ := onScene(t)
+		s.verdict.State = state
+		v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1}, eastCopy(20))
+		if v.state.MostUnreachable != want || v.members[0].verdict.State != state {
+			t.Errorf("most unreachable: %v of %+v", v.state.MostUnreachable, v.members[0].verdict)
+		}
+	}
+}

@@ -1,0 +1,279 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// Rule 8: what a move makes of records, policies and Clusters decides nothing.
+func TestWhatAMoveStops(t *testing.T) {
+	refused := errors.New("refused")
+	leads := eastLeads(20)
+	retired := election.Record{Phase: election.Retired, Epoch: 20}
+	paused := func(v *view) { v.members[0].Paused, v.members[1].Paused = true, true }
+	lost := func(v *view) { v.found, v.object = nil, nil }
+	unclaimed := func(v *view) { v.policy = nil }
+	for name, test := range map[string]struct {
+		record   election.Record
+		change   []func(*view)
+		move     fleet.Move
+		err      error
+		stops    bool
+		standing bool
+		fails    bool
+		dropped  bool
+	}{
+		"a fleet that stays":                          {record: leads},
+		"a Cluster that moves":                        {record: leads, change: []func(*view){func(v *view) { v.members[1].DeleteForMove = true }}, stops: true},
+		"a moved record that no policy claims yet":    {record: leads, change: []func(*view){unclaimed, func(v *view) { v.moved = true }}, stops: true, standing: true},
+		"a moved record that one claims":              {record: leads, change: []func(*view){func(v *view) { v.moved = true }}, move: fleet.Moving},
+		"a record that is there, though all pause":    {record: leads, change: []func(*view){paused}, move: fleet.Moving},
+		"a record that vanished from a fleet":         {record: leads, change: []func(*view){func(v *view) { v.vanished = true }}},
+		"a record that vanished from a moving one":    {record: leads, change: []func(*view){func(v *view) { v.vanished = true }}, move: fleet.Moving, stops: true, standing: true},
+		"a lost record of a fleet that pauses":        {change: []func(*view){lost, paused}, move: fleet.Moving, stops: true, standing: true},
+		"a lost record of one that pauses in part":    {change: []func(*view){lost, func(v *view) { v.members[0].Paused = true }}, move: fleet.Moving},
+		"a lost record of a fleet without Clusters":   {change: []func(*view){lost, func(v *view) { v.members = nil }}, move: fleet.Moving},
+		"a lost record of a fleet that has moved":     {change: []func(*view){lost, paused}, move: fleet.MovedAway, stops: true, dropped: true},
+		"a policy that went from a moving fleet":      {record: leads, change: []func(*view){unclaimed}, move: fleet.Moving, stops: true, standing: true},
+		"a policy that went from one that has moved":  {record: leads, change: []func(*view){unclaimed}, move: fleet.MovedAway, stops: true},
+		"a policy that went from a fleet that stays":  {record: leads, change: []func(*view){unclaimed}},
+		"a record that retires anyway":                {record: retired, change: []func(*view){unclaimed}, move: fleet.Moving},
+		"an empty record that no policy claims":       {change: []func(*view){unclaimed}, move: fleet.Moving},
+		"nobody tells whether the fleet is moving":    {record: leads, change: []func(*view){unclaimed}, err: refused, fails: true},
+		"what stops for another reason is not looked": {record: leads, change: []func(*view){unclaimed, func(v *view) { v.stop = "another" }}, err: refused, stops: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, _ := onScene(t)
+			s.moves, s.unmoved = test.move, test.err
+			c.granted[shop] = 20
+			v := shopView(test.record, measured("east", agrees), measured("west", agrees))
+			v.object, v.found = &v1alpha1.NamespaceLeader{}, &v1alpha1.NamespaceLeaderStatus{}
+			for _, change := range test.change {
+				change(v)
+			}
+			err := c.heedMove(t.Context(), v)
+			if (err != nil) != test.fails || (v.stop != "") != test.stops || v.standing != test.standing {
+				t.Errorf("stops %q, standing %v, %v; want %v, %v", v.stop, v.standing, err, test.stops, test.standing)
+			}
+			if _, known := c.granted[shop]; known == test.dropped {
+				t.Errorf("it is still known: %v", known)
+			}
+		})
+	}
+}
+
+// Whether a policy went says something only where a record was known.
+func TestARecordThatWasKnownAndIsGoneMeansSomething(t *testing.T) {
+	c, _, _ := onScene(t)
+	v := shopView(election.Record{})
+	v.policy = nil
+	if c.managed(v) {
+		t.Error("a namespace that nobody ever managed")
+	}
+	c.highest[shop] = 20
+	if !c.managed(v) {
+		t.Error("one that had a record until now")
+	}
+	v.found = &v1alpha1.NamespaceLeaderStatus{}
+	if c.managed(v) {
+		t.Error("one whose record says nothing")
+	}
+}
+
+// Rule 8: for as long as a record was another hub's, that hub may have stamped.
+func TestAMovedRecordIsInheritedFromNow(t *testing.T) {
+	c, _, _ := onScene(t)
+	now := c.now().Wall
+	v := &view{key: shop, moved: true}
+	c.foldMove(v)
+	if !v.state.Moved || !v.state.Tenure.Inherited.Equal(now) || !c.moved[shop].Equal(now) {
+		t.Errorf("moved %v, inherited %v, noted %v", v.state.Moved, v.state.Tenure.Inherited, c.moved)
+	}
+	v = &view{key: shop}
+	c.foldMove(v)
+	if v.state.Moved || !v.state.Tenure.Inherited.Equal(now) {
+		t.Errorf("once taken over: moved %v, inherited %v", v.state.Moved, v.state.Tenure.Inherited)
+	}
+	v = &view{key: shop}
+	v.state.Tenure.Inherited = now.Add(1)
+	if c.foldMove(v); !v.state.Tenure.Inherited.Equal(now.Add(1)) {
+		t.Errorf("inherited %v, which is earlier than known", v.state.Tenure.Inherited)
+	}
+}
+
+// updates answers updates as it is told.
+type updates struct {
+	client.Client
+	answer error
+}
+
+func (u updates) Update(context.Context, client.Object, ...client.UpdateOption) error {
+	return u.answer
+}
+
+func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Controller, *view, *election.Decision)
+		taken  bool
+		fails  bool
+	}{
+		"once its copies are":                   {func(*Controller, *view, *election.Decision) {}, true, false},
+		"not one that is this hub's":            {func(_ *Controller, v *view, _ *election.Decision) { v.moved = false }, false, false},
+		"not while there is something to write": {func(_ *Controller, _ *view, d *election.Decision) { d.Persist = true }, false, false},
+		"not before its copies are":             {func(_ *Controller, v *view, _ *election.Decision) { v.members[0].facts.Marked = false }, false, false},
+		"not one that does not exist":           {func(_ *Controller, v *view, _ *election.Decision) { v.object = nil }, false, false},
+		"not one that somebody wrote": {func(c *Controller, _ *view, _ *election.Decision) {
+			c.client = updates{c.client, apierrors.NewConflict(recordResource, "shop", errRefused)}
+		}, false, false},
+		"not one that is gone": {func(c *Controller, _ *view, _ *election.Decision) {
+			c.client = updates{c.client, apierrors.NewNotFound(recordResource, "shop")}
+		}, false, false},
+		"and a failure is told": {func(c *Controller, _ *view, _ *election.Decision) { c.client = updates{c.client, errRefused} }, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := onScene(t)
+			o := &v1alpha1.NamespaceLeader{}
+			if err := api.Get(t.Context(), shop, o); err != nil {
+				t.Fatal(err)
+			}
+			m := measured("east", agrees)
+			m.facts = publish.Facts{Marked: true, InPlace: true}
+			v := shopView(eastLeads(20), m)
+			v.object, v.moved = o, true
+			var d election.Decision
+			test.change(c, v, &d)
+			if err := c.takeOver(t.Context(), v, d); (err != nil) != test.fails {
+				t.Errorf("%v", err)
+			}
+			if err := api.Get(t.Context(), shop, o); err != nil || (o.Annotations[v1alpha1.HubAnnotation] == "this") != test.taken {
+				t.Errorf("marks %v, %v", o.Annotations, err)
+			}
+		})
+	}
+}
+
+// Should this hub ever find one of its records again, it is not its own any more.
+func TestTheRecordsOfAFleetAreLetGoOf(t *testing.T) {
+	record := func(fleetName, name string, mark ...string) *v1alpha1.NamespaceLeader {
+		o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name}}
+		if len(mark) > 0 {
+			o.Annotations = map[string]string{v1alpha1.HubAnnotation: mark[0]}
+		}
+		return o
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, record("fleet", "another", "another"), record("fleet", "old"), record("fleet2", "elsewhere"))
+		mine := record("fleet", "mine", m.HubID)
+		if err := m.api.Create(t.Context(), mine); err != nil {
+			t.Fatal(err)
+		}
+		m.client = failing{Client: m.api, list: errRefused}
+		if err := m.disown(t.Context(), "fleet"); err == nil {
+			t.Error("that they could not be listed is not told")
+		}
+		m.client = m.api
+		if err := m.disown(t.Context(), "fleet"); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []struct {
+			fleet, name, mark string
+			marked            bool
+		}{{"fleet", "another", "another", true}, {"fleet", "old", "", true}, {"fleet", "mine", "", true}, {"fleet2", "elsewhere", "", false}} {
+			o := record(want.fleet, want.name)
+			if err := m.api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				t.Fatal(err)
+			}
+			if mark, marked := o.Annotations[v1alpha1.HubAnnotation]; mark != want.mark || marked != want.marked {
+				t.Errorf("%s is marked %q, %v; want %q, %v", want.name, mark, marked, want.mark, want.marked)
+			}
+		}
+	})
+}
+
+const moveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
+
+func moves(c *clusterv1.Cluster) {
+	c.Annotations = map[string]string{moveAnnotation: "", clusterv1.PausedAnnotation: "", v1alpha1.ClusterUIDAnnotation: "uid"}
+}
+
+func pauses(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }
+
+// The Clusters of a fleet move together: with the first that is deleted all that are paused are let go of.
+func TestWhichClustersDepart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, clusterOf("fleet", "east", "5"), clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"), clusterOf("fleet2", "south", "5"))
+		departing := func() (names []string) {
+			for _, fleetName := range []string{"fleet", "fleet2"} {
+				for _, mm := range m.Fleet.Members(fleetName) {
+					if m.departing(mm) {
+						names = append(names, mm.Name)
+					}
+				}
+			}
+			return names
+		}
+		m.changes("west", pauses)
+		if got := departing(); len(got) > 0 {
+			t.Errorf("a pause alone: %q", got)
+		}
+		m.changes("east", moves)
+		if got := departing(); !slices.Equal(got, []string{"east", "west"}) {
+			t.Errorf("%q", got)
+		}
+		for name, want := range map[string]bool{"east": true, "west": true, "north": false, "unknown": true} {
+			if got := m.leaving(fleet.Key{Fleet: "fleet", Name: name}); got != want {
+				t.Errorf("%s leaves: %v", name, got)
+			}
+		}
+		m.changes("north", func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
+		m.loses("west")
+		for _, name := range []string{"north", "west"} {
+			if !m.leaving(fleet.Key{Fleet: "fleet", Name: name}) {
+				t.Errorf("%s does not leave", name)
+			}
+		}
+		if m.leaving(fleet.Key{Fleet: "fleet2", Name: "south"}) {
+			t.Error("one of another fleet leaves")
+		}
+	})
+}
+
+// As long as a Cluster of the fleet is left, those that are gone tell that they all move.
+func TestAMovedClusterIsForgottenWithTheLastOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "5"))
+		old := eastCopy(20)
+		old.Hub = "another"
+		p := publisherThatRead(t, musterStart.Wall, testKey, old)
+		m.changes("east", moves)
+		m.changes("west", moves)
+		m.loses("east")
+		m.depart(t.Context(), m.member("east"), p)
+		synctest.Wait()
+		m.member("east")
+		m.loses("west")
+		m.client = failing{Client: m.api, list: errRefused}
+		m.depart(t.Context(), m.member("east"), p)
+		synctest.Wait()
+		m.member("east")
+		m.client = m.api
+		m.depart(t.Context(), m.member("east"), p)
+		synctest.Wait()
+		if _, ok := m.Fleet.Member(eastKey); ok {
+			t.Error("it is still known when all have gone")
+		}
+	})
+}

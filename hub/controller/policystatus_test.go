@@ -1,0 +1,321 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+var shops = types.NamespacedName{Namespace: "fleet", Name: "shops"}
+
+// claimed notes that policies claim a namespace, the first one with success.
+func claimed(c *Controller, namespace string, names ...string) {
+	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: namespace}}
+	for i, name := range names {
+		p := parsePolicy(policyOf("fleet", name, namespace))
+		if i == 0 {
+			v.policy = p
+		} else {
+			v.losers = append(v.losers, p)
+		}
+	}
+	c.noteClaim(v)
+}
+
+func TestWhichPoliciesHearOfAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t)
+		for _, step := range []struct {
+			now  []string
+			want []string
+		}{
+			{[]string{"a", "b", "c"}, []string{"fleet/a", "fleet/b", "fleet/c"}},
+			{[]string{"a", "b", "c"}, nil},
+			{[]string{"a", "b"}, []string{"fleet/a", "fleet/b", "fleet/c"}},
+			{[]string{"d"}, []string{"fleet/a", "fleet/b", "fleet/d"}},
+			{nil, []string{"fleet/d"}},
+			{nil, nil},
+		} {
+			claimed(m.Controller, "shop", step.now...)
+			if got := asked(&m.policies); !slices.Equal(got, step.want) {
+				t.Errorf("claimed by %q now: told are %q, want %q", step.now, got, step.want)
+			}
+		}
+		if len(m.claims) != 0 {
+			t.Errorf("claims that are nobody's are kept: %v", m.claims)
+		}
+	})
+}
+
+func TestWhatAPolicyOwnsAndMustLeave(t *testing.T) {
+	c := New(Options{})
+	claimed(c, "till", "older", "shops")
+	claimed(c, "shop", "older", "other", "shops")
+	claimed(c, "mine", "shops")
+	claimed(c, "also-mine", "shops", "older")
+	claimed(c, "theirs", "older")
+	c.claims[types.NamespacedName{Namespace: "fleet2", Name: "elsewhere"}] = claim{owner: "shops", losers: "shops"}
+	owned, lost := c.claimsOf(shops)
+	if want := []string{"shop (to older)", "till (to older)"}; owned != 2 || !slices.Equal(lost, want) {
+		t.Errorf("owns %d, must leave %q; want 2, %q", owned, lost, want)
+	}
+}
+
+// status is the status of policy shops after one look.
+func (m *muster) status() (v1alpha1.LeadershipPolicyStatus, reconcile.Result) {
+	m.t.Helper()
+	result, err := m.reconcilePolicy(m.t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	o := &v1alpha1.LeadershipPolicy{}
+	if err := m.api.Get(m.t.Context(), shops, o); err != nil {
+		m.t.Fatal(err)
+	}
+	return o.Status, result
+}
+
+// judged is a condition of a status in short.
+func judged(s v1alpha1.LeadershipPolicyStatus, kind string) string {
+	c := meta.FindStatusCondition(s.Conditions, kind)
+	if c == nil {
+		return "missing"
+	}
+	return string(c.Status) + " " + c.Reason
+}
+
+func TestTheStatusOfAPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policyOf("fleet", "shops", "shop")
+		p.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"region": "here"}}
+		here := func(name, priority string) *clusterv1.Cluster {
+			c := clusterOf("fleet", name, priority)
+			c.Labels["region"] = "here"
+			return c
+		}
+		m := newMuster(t, p, here("a-gone", "5"), here("b-invalid", "high"), clusterOf("fleet", "c-elsewhere", "5"), here("east", "5"), here("west", "5"))
+		m.loses("a-gone")
+		claimed(m.Controller, "shop", "shops")
+		claimed(m.Controller, "till", "shops")
+		s, _ := m.status()
+		if s.Namespaces != 2 || s.Clusters != 2 || s.ObservedGeneration != 7 {
+			t.Errorf("%d namespaces, %d clusters, generation %d; want 2, 2, 7", s.Namespaces, s.Clusters, s.ObservedGeneration)
+		}
+		for kind, want := range map[string]string{
+			v1alpha1.ConditionAccepted: "True Accepted", v1alpha1.ConditionSurvivesHubLoss: "True HubLossInvisible",
+			v1alpha1.ConditionClustersReachable: "True Reachable", v1alpha1.ConditionClocksAgree: "Unknown NotMeasured",
+		} {
+			if got := judged(s, kind); got != want {
+				t.Errorf("%s: %s, want %s", kind, got, want)
+			}
+		}
+		for _, c := range s.Conditions {
+			if c.ObservedGeneration != 7 {
+				t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
+			}
+		}
+		if got := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClocksAgree).Message; got != "not measured closely enough yet: east, west" {
+			t.Errorf("clocks: %q", got)
+		}
+
+		claimed(m.Controller, "shop", "older", "shops")
+		if s, _ = m.status(); s.Namespaces != 1 || judged(s, v1alpha1.ConditionAccepted) != "False Conflict" {
+			t.Errorf("%d namespaces, accepted: %s", s.Namespaces, judged(s, v1alpha1.ConditionAccepted))
+		}
+	})
+}
+
+// ill has a member be lost for a minute, recovered for some time, or neither.
+func ill(m fleet.Member, lost bool, recovered time.Duration) {
+	at := func(ago time.Duration) lease.Reading {
+		return lease.Reading{Wall: musterStart.Wall.Add(-ago), Boot: musterStart.Boot - ago}
+	}
+	for _, kind := range []health.Kind{health.Read, health.Write} {
+		m.Observe(health.Observation{Kind: kind, At: at(2 * time.Minute), OK: true})
+		switch {
+		case lost:
+			m.Observe(health.Observation{Kind: kind, At: at(time.Minute), Reason: reason.Unreachable, Message: "silence"})
+		case recovered > 0:
+			m.Observe(health.Observation{Kind: kind, At: at(time.Minute), Reason: reason.Unreachable, Message: "silence"})
+			m.Observe(health.Observation{Kind: kind, At: at(recovered), OK: true})
+			m.Observe(health.Observation{Kind: kind, At: at(0), OK: true})
+		default:
+			m.Observe(health.Observation{Kind: kind, At: at(0), OK: true})
+		}
+	}
+	synctest.Wait()
+}
+
+func TestAPolicySaysThatMostClustersAreLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		west bool
+		want metav1.ConditionStatus
+		why  string
+	}{
+		"one of three": {false, metav1.ConditionTrue, "Reachable"},
+		"two of three": {true, metav1.ConditionFalse, string(reason.MostUnreachable)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"), clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
+				ill(m.member("east"), true, 0)
+				ill(m.member("north"), false, 0)
+				ill(m.member("west"), test.west, 0)
+				s, _ := m.status()
+				c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClustersReachable)
+				if c.Status != test.want || c.Reason != test.why {
+					t.Errorf("%+v", c)
+				}
+				if said := c.Message == "most clusters became unreachable at once, so it may be the hub that is cut off: east, west"; said != test.west {
+					t.Errorf("%q", c.Message)
+				}
+			})
+		})
+	}
+}
+
+func TestAPolicyIsLookedAtAgainWhenTheFirstHealthMayChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"), clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
+		th := parsePolicy(policyOf("fleet", "shops", "shop")).thresholds
+		ill(m.member("east"), false, time.Second)
+		ill(m.member("north"), false, 3*time.Second)
+		ill(m.member("west"), false, 2*time.Second)
+		want := m.member("north").Health(th).Next
+		if want <= 0 || want >= m.member("east").Health(th).Next || want >= m.member("west").Health(th).Next {
+			t.Fatalf("north changes in %v, which should be the first", want)
+		}
+		if _, result := m.status(); result.RequeueAfter != want {
+			t.Errorf("again in %v, want %v", result.RequeueAfter, want)
+		}
+	})
+}
+
+// writes has updates of a status fail, and counts them.
+type writes struct {
+	client.Client
+	answer error
+	n      int
+}
+
+func (w *writes) Status() client.SubResourceWriter { return &statusWrites{w.Client.Status(), w} }
+
+type statusWrites struct {
+	client.SubResourceWriter
+	w *writes
+}
+
+func (s *statusWrites) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	s.w.n++
+	if s.w.answer != nil {
+		return s.w.answer
+	}
+	return s.SubResourceWriter.Update(ctx, o, opts...)
+}
+
+func TestAPolicyStatusIsWrittenWhenItSaysSomethingNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"))
+		w := &writes{Client: m.api}
+		m.client = w
+		request := mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}
+		for i, want := range []int{1, 1} {
+			if m.status(); w.n != want {
+				t.Errorf("after look %d it was written %d times, want %d", i+1, w.n, want)
+			}
+		}
+		for name, test := range map[string]struct {
+			answer error
+			fails  bool
+		}{
+			"a conflict: the other writer's event brings it back": {apierrors.NewConflict(recordResource, "shops", errRefused), false},
+			"it is gone":    {apierrors.NewNotFound(recordResource, "shops"), false},
+			"anything else": {errors.New("no answer"), true},
+		} {
+			w.answer = test.answer
+			claimed(m.Controller, name, "shops")
+			if _, err := m.reconcilePolicy(t.Context(), request); (err != nil) != test.fails {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		w.answer = nil
+		request.Name = "gone"
+		if result, err := m.reconcilePolicy(t.Context(), request); err != nil || result != (reconcile.Result{}) {
+			t.Errorf("a policy that is gone: %+v, %v", result, err)
+		}
+		m.standby()
+		n := w.n
+		request.Name = "shops"
+		if result, err := m.reconcilePolicy(t.Context(), request); err != nil || result.RequeueAfter != notYet || w.n != n {
+			t.Errorf("a standby: %+v, %v, %d writes", result, err, w.n-n)
+		}
+	})
+}
+
+func TestWhetherAPolicyIsAccepted(t *testing.T) {
+	valid, invalid := parsePolicy(policyOf("fleet", "shops", "shop")), parsePolicy(policyOf("fleet", "shops", "shop"))
+	invalid.invalid = errors.New("renewInterval is too long")
+	want := metav1.Condition{Type: v1alpha1.ConditionAccepted}
+	for name, test := range map[string]struct {
+		policy *policy
+		lost   []string
+		status metav1.ConditionStatus
+		why    reason.Reason
+		words  string
+	}{
+		"it is":                            {valid, nil, metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on"},
+		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, metav1.ConditionFalse, reason.Conflict, "an older policy claims: a (to x), b (to y)"},
+		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, metav1.ConditionFalse, reason.InvalidTimings, "renewInterval is too long"},
+	} {
+		want.Status, want.Reason, want.Message = test.status, string(test.why), test.words
+		if got := accepted(test.policy, test.lost); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	long := strings.Repeat("x", 2000)
+	invalid.invalid = errors.New(long)
+	lost := measured(long, twoAhead)
+	lost.verdict.State = health.Unhealthy
+	unmeasured := measured(long, vague)
+	for name, c := range map[string]metav1.Condition{
+		"invalid": accepted(invalid, nil), "lost": accepted(valid, []string{long}), "unreachable": clustersReachable(true, []memberView{lost}),
+		"off": clocksAgree([]memberView{lost}), "open": clocksAgree([]memberView{unmeasured}),
+	} {
+		if len(c.Message) != 1024 {
+			t.Errorf("%s: %d bytes, a condition takes 1024", name, len(c.Message))
+		}
+	}
+}
+
+func TestWhetherTheLossOfAHubIsSeen(t *testing.T) {
+	p := parsePolicy(policyOf("fleet", "shops", "shop"))
+	got := survivesHubLoss(p, 6, true)
+	if got.Type != v1alpha1.ConditionSurvivesHubLoss || got.Status != metav1.ConditionTrue || got.Reason != string(reason.HubLossInvisible) ||
+		got.Message != "another hub replica takes over before a term of 15s lapses" {
+		t.Errorf("%+v", got)
+	}
+	got = survivesHubLoss(p, 7.5, false)
+	if got.Type != v1alpha1.ConditionSurvivesHubLoss || got.Status != metav1.ConditionFalse || got.Reason != string(reason.HubLossMayLapse) ||
+		got.Message != "if a hub replica is lost, terms may lapse: renewInterval + 7.5s + requestTimeout + maxClockSkew is more than leaseDurationSeconds (15s)" {
+		t.Errorf("%+v", got)
+	}
+}

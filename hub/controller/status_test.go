@@ -1,0 +1,234 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+var statusNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func eastLeads(epoch int64) election.Record {
+	return election.Record{
+		Phase: election.Leading, Reason: reason.Elected, Leader: "east", Epoch: epoch, Duration: 15 * time.Second, LeaseName: "leasecast",
+		Heeded: map[string]int32{"east": 9},
+	}
+}
+
+func TestTheStatusSaysWhatWasDecided(t *testing.T) {
+	v := shopView(eastLeads(19))
+	east, west := candidate{hint: "Provisioned"}, candidate{message: "it is ill"}
+	east.Name, east.Priority, east.Fitness, east.Reason = "east", 9, election.Fit, reason.Eligible
+	west.Name, west.Priority, west.Fitness, west.Reason = "west", 5, election.Unfit, reason.Unreachable
+	var s v1alpha1.NamespaceLeaderStatus
+	fillStatus(v, election.Decision{Record: eastLeads(20)}, []candidate{west, east}, &s, statusNow)
+	if s.Leader != "east" || s.Epoch != 20 || s.Phase != v1alpha1.PhaseLeading || s.Message != "east leads in epoch 20" {
+		t.Errorf("the record: %+v", s)
+	}
+	if s.Policy != "shops" || s.ObservedGeneration != 7 {
+		t.Errorf("the policy: %s of generation %d", s.Policy, s.ObservedGeneration)
+	}
+	if len(s.Candidates) != 2 || s.Candidates[0].Heeded == nil || *s.Candidates[0].Heeded != 9 {
+		t.Fatalf("candidates: %+v", s.Candidates)
+	}
+	s.Candidates[0].Heeded = nil
+	if want := []v1alpha1.Candidate{
+		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible, Hint: "Provisioned"},
+		{Name: "west", Priority: 5, Reason: reason.Unreachable, Message: "it is ill"},
+	}; !slices.Equal(s.Candidates, want) {
+		t.Errorf("candidates, the best first: %+v", s.Candidates)
+	}
+	if len(s.Conditions) != 2 {
+		t.Errorf("conditions: %+v", s.Conditions)
+	}
+	for _, c := range s.Conditions {
+		if c.ObservedGeneration != 7 {
+			t.Errorf("condition %s is of generation %d", c.Type, c.ObservedGeneration)
+		}
+	}
+	v.policy = nil
+	fillStatus(v, election.Decision{Record: eastLeads(20)}, nil, &s, statusNow)
+	if s.Policy != "shops" || s.ObservedGeneration != 7 {
+		t.Errorf("without a policy the last one is not named any more: %q, %d", s.Policy, s.ObservedGeneration)
+	}
+}
+
+func TestWhatIsAChangeInTheHistory(t *testing.T) {
+	other := func(change func(*election.Record)) election.Record {
+		r := eastLeads(20)
+		change(&r)
+		return r
+	}
+	for name, test := range map[string]struct {
+		now  election.Record
+		want bool
+	}{
+		"nothing":        {eastLeads(20), false},
+		"another reason": {other(func(r *election.Record) { r.Reason = reason.Resumed }), false},
+		"another leader": {other(func(r *election.Record) { r.Leader = "west" }), true},
+		"another phase":  {other(func(r *election.Record) { r.Phase = election.Draining }), true},
+		"another epoch":  {other(func(r *election.Record) { r.Epoch = 21 }), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s v1alpha1.NamespaceLeaderStatus
+			fillStatus(shopView(eastLeads(20)), election.Decision{Record: eastLeads(20)}, nil, &s, statusNow)
+			fillStatus(shopView(eastLeads(20)), election.Decision{Record: test.now}, nil, &s, statusNow.Add(time.Second))
+			if changed := len(s.History) == 2; changed != test.want {
+				t.Fatalf("history %+v, want a change: %v", s.History, test.want)
+			}
+			want := v1alpha1.Change{
+				Time: *microTime(statusNow.Add(time.Second)), Leader: test.now.Leader, Epoch: test.now.Epoch,
+				Phase: v1alpha1.Phase(test.now.Phase), Reason: test.now.Reason,
+			}
+			if test.want && s.History[0] != want {
+				t.Errorf("the newest change, which comes first, is %+v, want %+v", s.History[0], want)
+			}
+		})
+	}
+}
+
+func TestTheHistoryKeepsTheNewestChanges(t *testing.T) {
+	var s v1alpha1.NamespaceLeaderStatus
+	for epoch := int64(1); epoch <= v1alpha1.MaxHistory+3; epoch++ {
+		fillStatus(shopView(eastLeads(epoch)), election.Decision{Record: eastLeads(epoch)}, nil, &s, statusNow)
+		if n := len(s.History); n != int(min(epoch, v1alpha1.MaxHistory)) || s.History[0].Epoch != epoch {
+			t.Fatalf("after %d changes %d are kept, the newest of epoch %d", epoch, n, s.History[0].Epoch)
+		}
+	}
+}
+
+// An error that names another port each time is no news, and must not be written each time.
+func TestWordsStayWhileAFickleReasonDoes(t *testing.T) {
+	of := func(r reason.Reason, f election.Fitness, words string) candidate {
+		c := candidate{message: words}
+		c.Name, c.Reason, c.Fitness = "east", r, f
+		return c
+	}
+	old := func(name string, r reason.Reason, eligible bool) []v1alpha1.Candidate {
+		return []v1alpha1.Candidate{{Name: "south", Reason: r, Eligible: eligible, Message: "of another"}, {Name: name, Reason: r, Eligible: eligible, Message: "old"}}
+	}
+	for _, r := range []reason.Reason{reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden, reason.ClockSkewed} {
+		if got := shown(of(r, election.Unfit, "new"), old("east", r, false)); got.Message != "old" {
+			t.Errorf("%s: %q", r, got.Message)
+		}
+	}
+	for name, test := range map[string]struct {
+		is  candidate
+		was []v1alpha1.Candidate
+	}{
+		"another reason":             {of(reason.Unreachable, election.Unfit, "new"), old("east", reason.Recovering, false)},
+		"another cluster":            {of(reason.Unreachable, election.Unfit, "new"), old("west", reason.Unreachable, false)},
+		"another verdict":            {of(reason.ClockSkewed, election.Unfit, "new"), old("east", reason.ClockSkewed, true)},
+		"a reason that is no excuse": {of(reason.Paused, election.KeepsOnly, "new"), old("east", reason.Paused, false)},
+		"nothing was said before":    {of(reason.Unreachable, election.Unfit, "new"), nil},
+	} {
+		if got := shown(test.is, test.was); got.Message != "new" {
+			t.Errorf("%s: %q", name, got.Message)
+		}
+	}
+}
+
+func TestWordsAreCutToWhatTheRecordTakes(t *testing.T) {
+	for name, test := range map[string]struct{ in, want string }{
+		"shorter":                           {"abc", "abc"},
+		"as long":                           {"abcd", "abcd"},
+		"longer":                            {"abcde", "abcd"},
+		"in the middle of what is one sign": {"abcé", "abc"},
+	} {
+		if got := cut(test.in, 4); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	long := strings.Repeat("x", 2000)
+	c := candidate{message: long, hint: long}
+	if got := shown(c, nil); len(got.Message) != 1024 || len(got.Hint) != 256 {
+		t.Errorf("a message of %d and a hint of %d bytes", len(got.Message), len(got.Hint))
+	}
+	m := changed(measured("east", agrees), func(m *memberView) { m.facts = publish.Facts{Problem: reason.Unwritable, Message: long} })
+	if got := copiesInPlace(shopView(eastLeads(20), m)); len(got.Message) != 1024 {
+		t.Errorf("a condition of %d bytes", len(got.Message))
+	}
+}
+
+// Once a copy of the term has stood, the term is ready: a renewal that is late is no news.
+func TestWhenALeaderIsReady(t *testing.T) {
+	placed := func(name string, in bool) memberView {
+		return changed(measured(name, agrees), func(m *memberView) { m.facts.InPlace = in })
+	}
+	draining := eastLeads(20)
+	draining.Phase, draining.Reason = election.Draining, reason.Unreachable
+	for name, test := range map[string]struct {
+		was, now election.Record
+		stood    bool
+		members  []memberView
+		want     bool
+	}{
+		"its copy is written":                    {eastLeads(20), eastLeads(20), false, []memberView{placed("east", true), placed("west", false)}, true},
+		"its copy is not written yet":            {eastLeads(20), eastLeads(20), false, []memberView{placed("east", false)}, false},
+		"only the copy of another is":            {eastLeads(20), eastLeads(20), false, []memberView{placed("east", false), placed("west", true)}, false},
+		"its copy is late":                       {eastLeads(20), eastLeads(20), true, []memberView{placed("east", false)}, true},
+		"it is granted now":                      {eastLeads(19), eastLeads(20), true, []memberView{placed("east", true)}, false},
+		"it resumes: nobody may act before that": {draining, eastLeads(20), true, []memberView{placed("east", true)}, false},
+		"it is being replaced":                   {eastLeads(20), draining, true, []memberView{placed("east", true)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := shopView(test.was, test.members...)
+			v.object = &v1alpha1.NamespaceLeader{}
+			status := metav1.ConditionFalse
+			if test.stood {
+				status = metav1.ConditionTrue
+			}
+			meta.SetStatusCondition(&v.object.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "Elected"})
+			got := ready(v, election.Decision{Record: test.now})
+			if (got.Status == metav1.ConditionTrue) != test.want || got.Type != v1alpha1.ConditionReady ||
+				got.Reason != string(test.now.Reason) || got.Message != describe(test.now, "") {
+				t.Errorf("%+v, want it true: %v", got, test.want)
+			}
+		})
+	}
+	v := shopView(eastLeads(20), placed("east", false))
+	if got := ready(v, election.Decision{Record: eastLeads(20)}); got.Status != metav1.ConditionFalse {
+		t.Errorf("a record that is new: %+v", got)
+	}
+	for want, d := range map[reason.Reason]election.Decision{
+		reason.Moved: {Waiting: reason.Moved}, reason.NoCandidate: {}, reason.Elected: {Record: eastLeads(20), Waiting: reason.Moved},
+	} {
+		if got := ready(v, d); got.Reason != string(want) {
+			t.Errorf("reason %s, want %s", got.Reason, want)
+		}
+	}
+}
+
+func TestWhichCopiesAreNotInPlace(t *testing.T) {
+	with := func(name string, r reason.Reason) memberView {
+		return changed(measured(name, agrees), func(m *memberView) {
+			m.facts = publish.Facts{Problem: r, Message: fmt.Sprintf("the words of %s", r)}
+		})
+	}
+	for _, r := range []reason.Reason{reason.ForeignLease, reason.OtherHub, reason.WrongCluster, reason.Forbidden, reason.Unwritable} {
+		got := copiesInPlace(shopView(eastLeads(20), with("east", r), with("west", "")))
+		want := metav1.Condition{
+			Type: v1alpha1.ConditionCopiesInPlace, Status: metav1.ConditionFalse, Reason: string(r), Message: "east: the words of " + string(r),
+		}
+		if got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	got := copiesInPlace(shopView(eastLeads(20), with("east", reason.OtherHub), with("west", reason.Unwritable)))
+	if got.Message != "east: the words of OtherHub; west: the words of Unwritable" {
+		t.Errorf("two: %q", got.Message)
+	}
+	if got := copiesInPlace(shopView(eastLeads(20), with("east", reason.Unreachable))); got.Status != metav1.ConditionTrue || got.Reason != "InPlace" || got.Type != v1alpha1.ConditionCopiesInPlace {
+		t.Errorf("one that cannot be reached is told of elsewhere: %+v", got)
+	}
+}
