@@ -120,8 +120,8 @@ var expiry = []mutant{
 	// Rule 7.
 	{"7: epochs do not start from the seconds", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
 	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
-	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "			s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
-	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "			s.Highest = max(s.Highest, cp.Epoch)\n", "			if m.takesPart {\n				s.Highest = max(s.Highest, cp.Epoch)\n			}\n"}}},
+	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
+	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		if m.takesPart {\n			s.Highest = max(s.Highest, cp.Epoch)\n		}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(c.granted[v.key], s.Record.Epoch)", "c.granted[v.key]"}}},
 	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Copy) bool { return c.Namespace == namespace })\n", ""}}},
 	{"7: a lane that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{publishGo, " || l.want.Role == lease.Hold\n", "\n"}}},

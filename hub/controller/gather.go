@@ -140,15 +140,7 @@ func (c *Controller) member(ctx context.Context, m fleet.Member, namespace strin
 func (c *Controller) fold(v *view) {
 	s := &v.state
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
-	c.mu.Lock()
-	s.Mine = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
-	if seen := max(c.granted[v.key], s.Record.Epoch); seen > c.highest[v.key] { // no entry for what nobody manages
-		c.highest[v.key] = seen
-	}
-	s.Highest = c.highest[v.key] // the record may have been edited, or lost, since
-	adopted := c.adopted[v.key]
-	c.mu.Unlock()
-	now := c.now().Wall
+	now, adopted := c.now().Wall, c.foldMemory(v)
 	if !lease.PlausibleEpoch(now, s.Highest) {
 		s.Highest = 0 // given by a clock that was ahead, and believed by no reader
 	}
@@ -156,30 +148,10 @@ func (c *Controller) fold(v *view) {
 	for i := range v.members {
 		m := &v.members[i]
 		c.judge(v, m)
-		if m.publisher == nil {
-			continue
-		}
-		m.facts = m.publisher.Facts(name)
-		for _, cp := range m.initial.Copies {
-			c.Tenure.Doubt(cp.Renewed)
-			if cp.Namespace != v.key.Name || !lease.PlausibleEpoch(now, cp.Epoch) {
-				continue
-			}
-			s.Highest = max(s.Highest, cp.Epoch)
-			if !v.moved {
-				v.stand(m, cp, m.initial.At)
-			}
-		}
-		leads := m.Name == s.Record.Leader
-		if leads {
-			s.CopyLost = m.facts.Lost || m.facts.Burnt >= s.Record.Epoch
-			s.Released = s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked
-		}
-		if leads || s.Record.Phase != election.Leading {
-			s.Highest = max(s.Highest, m.facts.Burnt, m.facts.Newer) // the next term has to be above it
-		}
-		if m.facts.Problem == reason.OtherHub {
-			s.OtherHub = true
+		if m.publisher != nil {
+			m.facts = m.publisher.Facts(name)
+			c.foldInitial(v, m, now)
+			v.foldFacts(m)
 		}
 	}
 	c.foldMove(v)
@@ -191,6 +163,50 @@ func (c *Controller) fold(v *view) {
 	}
 	if v.policy != nil {
 		s.MostUnreachable = mostUnreachable(v.members, v.policy.thresholds.UnreachableAfter)
+	}
+}
+
+// foldMemory puts in what this tenure remembers, and returns the last epoch that it took over from a copy.
+func (c *Controller) foldMemory(v *view) (adopted int64) {
+	s := &v.state
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Mine = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
+	if seen := max(c.granted[v.key], s.Record.Epoch); seen > c.highest[v.key] { // no entry for what nobody manages
+		c.highest[v.key] = seen
+	}
+	s.Highest = c.highest[v.key] // the record may have been edited, or lost, since
+	return c.adopted[v.key]
+}
+
+// foldInitial puts in what was found in a member at the start.
+func (c *Controller) foldInitial(v *view, m *memberView, now time.Time) {
+	s := &v.state
+	for _, cp := range m.initial.Copies {
+		c.Tenure.Doubt(cp.Renewed)
+		if cp.Namespace != v.key.Name || !lease.PlausibleEpoch(now, cp.Epoch) {
+			continue
+		}
+		s.Highest = max(s.Highest, cp.Epoch)
+		if !v.moved {
+			v.stand(m, cp, m.initial.At)
+		}
+	}
+}
+
+// foldFacts puts in what a member shows now.
+func (v *view) foldFacts(m *memberView) {
+	s := &v.state
+	leads := m.Name == s.Record.Leader
+	if leads {
+		s.CopyLost = m.facts.Lost || m.facts.Burnt >= s.Record.Epoch
+		s.Released = s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked
+	}
+	if leads || s.Record.Phase != election.Leading {
+		s.Highest = max(s.Highest, m.facts.Burnt, m.facts.Newer) // the next term has to be above it
+	}
+	if m.facts.Problem == reason.OtherHub {
+		s.OtherHub = true
 	}
 }
 

@@ -104,8 +104,9 @@ func (w *world) only(keep func(fault) bool) {
 func (w *world) away() {
 	w.outage = w.timings.Duration + w.timings.Skew + w.h + w.between(0, time.Minute)
 	w.faults += w.outage
-	// A leader that answers within D of an election is not deposed for it: a probe, a list and two decisions take some time.
-	w.slow = max(0, time.Duration(w.durations[0])*time.Second-2200*time.Millisecond)
+	// A leader that answers within D of an election is not deposed for it: probes and lists are tried again for longer
+	// and longer, which takes some time.
+	w.slow = time.Duration(w.durations[0])*time.Second/2 - 500*time.Millisecond
 }
 
 // hubAway is that outage.
