@@ -51,8 +51,9 @@ var common = special{"", func(*world) {}}
 var (
 	steadyWorld = special{"the hub alone has trouble, and the management cluster goes away", func(w *world) {
 		w.steady = true
-		w.only(hubsOwn)
-		w.lateHub = 0 // who reads the seal for a member so late has not reached the member
+		// A replica that is stopped, or reads the seal for a member late, has not reached the member in time.
+		w.only(func(f fault) bool { return hubsOwn(f) && !strings.Contains(f.name, "stopped") })
+		w.lateHub, w.stopAtReading = 0, 0
 		if w.chance(0.7) {
 			w.away()
 		}
