@@ -72,8 +72,11 @@ func (c Copy) LeadsHere() bool { return c.Holder != "" && c.Holder == c.Cluster 
 // fleet is the hub namespace of the CAPI Cluster. It is a DNS subdomain.
 func Identity(cluster, fleet string) string { return cluster + "." + fleet }
 
-// MaxDuration and MaxSkew are the largest D and ε of any policy: the CRD refuses more.
-const MaxDuration, MaxSkew = time.Hour, time.Hour
+// The largest D and ε of any policy: the CRD refuses more.
+const (
+	MaxDuration = time.Hour
+	MaxSkew     = time.Hour
+)
 
 // Timings are the durations of a policy. See protocol terms: D, r, τ and ε.
 type Timings struct {

@@ -80,7 +80,7 @@ func TestACopyStaysWhereTheNamespaceIsGoingAway(t *testing.T) {
 	}{
 		"the namespace is missing":                 {func(v *view, _ *election.Decision) { v.members[0].namespace = nil }, true},
 		"the leader takes no part any more":        {func(v *view, _ *election.Decision) { v.members[0].takesPart = false }, true},
-		"it is named otherwise now":                {func(v *view, d *election.Decision) { d.Record.LeaseName = "another" }, false},
+		"it is named otherwise now":                {func(_ *view, d *election.Decision) { d.Record.LeaseName = "another" }, false},
 		"it is named otherwise, and another hub's": {func(v *view, d *election.Decision) { d.Record.LeaseName, v.moved = "another", true }, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -97,11 +97,11 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, s, api := onScene(t)
-			if _, err := c.gather(t.Context(), shop); err != nil {
+			whole, _, _ := onScene(t)
+			if _, err := whole.gather(t.Context(), shop); err != nil {
 				t.Fatalf("before: %v", err)
 			}
-			c, s, api = onScene(t)
+			c, s, api := onScene(t)
 			breaks(c, s, api)
 			if v, err := c.gather(t.Context(), shop); err == nil {
 				t.Errorf("gathered: %+v", v)
@@ -314,7 +314,7 @@ func TestAnotherHubsCopyIsSeen(t *testing.T) {
 	cp := eastCopy(20)
 	cp.Hub = "another"
 	c, _, _ := onScene(t)
-	v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
+	v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(*view) {
 		cp.Holder = "" // and what leads is judged elsewhere
 	})
 	if !v.state.OtherHub || v.members[0].facts.Problem != reason.OtherHub {

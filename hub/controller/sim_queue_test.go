@@ -93,4 +93,3 @@ func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) {
 		}
 	})
 }
-
