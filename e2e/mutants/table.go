@@ -46,7 +46,6 @@ var expiry = []mutant{
 	{"1: stamping goes on after the release", tenureTests, []edit{{tenureGo, "	t.released = true\n", ""}}},
 	{"1: a tenure goes on with an election made anew", tests{"./hub/tenure", "^TestATenureThatHasLapsedNeverGoesOn$"}, []edit{{tenureGo, "	if l.tenure.begun() {", "	if false {"}}},
 	{"1: a tenure that has lapsed goes on", simulation, []edit{{tenureGo, "	if !l.tenure.unbroken(r, sent) {", "	if false {"}}},
-	{"6: a release hides the tenures before it", tenureTests, []edit{{tenureGo, "[]time.Time{t.inherited, t.latest}", "[]time.Time{t.latest}"}}},
 	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.saw(l.Identity()) {", "if false {"}}},
 
 	// Rule 2.

@@ -234,18 +234,15 @@ func (t *Tenure) saw(holder string) bool {
 }
 
 // release ends the right to write and returns an instant after the last stamp of this
-// tenure and of earlier ones, and the mark of an orderly release. There is none while an earlier tenure may be
-// at work: one that lost its Lease may not have ended yet. A wall clock that was stepped back hides no stamp.
+// tenure, which no wall clock that was stepped back hides, and the mark of an orderly release. There is none while an
+// earlier tenure may be at work: one that lost its Lease may not have ended yet.
 func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.released = true
 	now := t.clock.Now()
-	latest = now.Wall
-	for _, other := range []time.Time{t.inherited, t.latest} {
-		if other.After(latest) {
-			latest = other
-		}
+	if latest = now.Wall; t.latest.After(latest) {
+		latest = t.latest
 	}
 	if t.orderly || now.Boot >= t.started.Boot+t.span {
 		mark = releaseMark
