@@ -36,7 +36,7 @@
 //
 //  1. One reading. The clock is read once before a request is sent: that is the stamp, and what is compared with the
 //     tenure's deadline, which is counted from before the election's last renewal was sent, + h. A replica
-//     stops stamping before it gives up its election, and gives it up no earlier than what it inherited has ended.
+//     stops stamping before it gives up its election. While an earlier tenure may be at work, that is no orderly release.
 //  2. Record first. Leader, epoch, D and phase, and a revocation, are persisted by compare-and-swap before any copy
 //     tells of them. So are the largest D and ε that anything was ever sent under.
 //  3. Renew only what stands: by UID and resourceVersion, a live copy that names this leader and this epoch.
