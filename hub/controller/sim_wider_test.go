@@ -61,7 +61,7 @@ var (
 	extendsWorld = special{"somebody edits copies so that they promise more", func(w *world) {
 		w.extends = true
 		w.only(func(f fault) bool {
-			// Who sees the edit and not that it was put right acts by it: see README.
+			// Who sees the edit and not that it was put right acts by it: see hub/README.md.
 			late := strings.Contains(f.name, "reader") || strings.Contains(f.name, "watch") || strings.Contains(f.name, "API server")
 			return hubsOwn(f) && !late || strings.Contains(f.name, "priority")
 		})
