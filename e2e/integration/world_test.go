@@ -25,8 +25,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// fleets is how many fleets the tests of this package share. Tests mostly wait: two can run at once on two cores.
-const fleets = 2
+// fleets is how many fleets the tests of this package share, and so how many of them run at once.
+const fleets = 1
 
 var all = []string{"east", "west", "south"}
 

@@ -341,6 +341,9 @@ func (l *lane) extended(now lease.Reading) bool {
 	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
 	}
+	if c.Renewed.After(now.Wall.Add(l.timings.Skew)) {
+		return false // a stamp of the future, which no reader believes
+	}
 	return c.Epoch != l.stampedEpoch || c.Deadline().After(l.stamped.Deadline())
 }
 
