@@ -75,7 +75,7 @@ var explained = map[string]string{
 	"hub/tenure/tenure.go Tenure.Doubt: condition: t.held dropped from &&":                                                                                      "before the election is won start and span are zero, and nothing is later than what is inherited",
 	"hub/tenure/tenure.go Tenure.MayStamp: boundary: now.Wall.After(t.latest) → or equal":                                                                       "equal instants are the same",
 	"hub/tenure/tenure.go Tenure.MayStamp: condition: t.held dropped from &&":                                                                                   "before the election is won both deadlines are zero, and have passed",
-	"hub/tenure/tenure.go Tenure.release: boundary: t.latest.After(latest) → or equal":                                                                             "equal instants are the same",
+	"hub/tenure/tenure.go Tenure.release: boundary: t.latest.After(latest) → or equal":                                                                          "equal instants are the same",
 	"hub/tenure/tenure.go Tenure.release: duration: time.Microsecond → 0":                                                                                       "a Lease stores microseconds, so that the rest is cut there",
 	"member/listen.go Terms.tell: branch: if ls.only != \"\" && ls.only != n.name dropped":                                                                      "Lead looks once more, and finds what it found",
 	"member/member.go Member.Start: statement: m.link.current().CloseIdle() dropped":                                                                            "idle connections only take memory until the server closes them",
