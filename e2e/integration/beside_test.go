@@ -157,7 +157,7 @@ func (w *world) markedBy(mark string, within time.Duration) {
 	})
 }
 
-// Two installations on one management cluster: one serves the fleet, the other stands back and says so, and they
+// Two installations on one management cluster: one serves the fleet, the other stands back and tells why in an event, and they
 // overwrite nothing of each other's. Once the first has gone, and the operator did what the event says, the second
 // leads, in order. Should the first come back, it is the one that stands back.
 func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {

@@ -37,7 +37,7 @@ var hubs = []mutant{
 	{"hubs: a mark that went by mistake is up for grabs", serving, []edit{{servedGo, "now.Boot-s.gone.Boot < takeBack", "now.Boot-s.gone.Boot < 0"}}},
 	{"hubs: a mark that went stays for ever", serving, []edit{{servedGo, " && now.Boot-s.gone.Boot < takeBack", ""}}},
 	{"hubs: members of a neighbour's fleet are written to", serving, []edit{{servedGo, "return !other && p.options.MayWrite()", "return p.options.MayWrite() || other && false"}}},
-	{"hubs: nobody is told of a new mark", serving, []edit{{servedGo, "			p.changed.add(key)\n", ""}}},
+	{"hubs: a new mark wakes nobody", serving, []edit{{servedGo, "			p.changed.add(key)\n", ""}}},
 	{"hubs: a neighbour's namespaces are decided on", standing, []edit{{"hub/controller/reconcile.go", "	if c.standsBack(req.Namespace) {", "	if false {"}}},
 	{"hubs: a neighbour's policies get a status", standing, []edit{{policyStatusGo, "	if c.standsBack(object.Namespace) {", "	if false {"}}},
 	{"hubs: stamps are drawn in a neighbour's fleet", standing, []edit{{installationGo, "c.Tenure.MayStamp(now) && !c.standsBack(fleetName)", "c.Tenure.MayStamp(now)"}}},

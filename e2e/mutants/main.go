@@ -40,7 +40,7 @@
 //	go run ./e2e/mutants -only '^hub/tenure/'
 //
 // A survivor wants a test beside the code. If none can tell it from the code, because it only costs
-// time or memory or because other code makes the two equal, explained.go says so.
+// time or memory or because other code makes the two equal, explained.go gives the reason.
 package main
 
 import (

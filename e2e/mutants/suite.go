@@ -240,7 +240,7 @@ func (s *suite) run(ctx context.Context, of []*test, procs int, limit time.Durat
 	return text.String(), false, err
 }
 
-// kill runs what reaches a mutant until something notices it, and says what did.
+// kill runs what reaches a mutant until something notices it, and returns what did.
 func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mutant) (bool, string, error) {
 	rounds := suites[m.Package].rounds(m.Number)
 	if suites[simulator] != nil && m.Package != simulator && simulated(m.Package) {
