@@ -26,7 +26,7 @@ type Options struct {
 	// one watch covers the cluster and needs a ClusterRole with the same.
 	Namespaces []string
 	// MaxClockSkew is ε: twice the largest error of any clock that takes part, the
-	// policy's maxClockSkew. A Lease stamped further in the future is not believed.
+	// policy's maxClockSkewMilliseconds. A Lease stamped further in the future is not believed.
 	// Default: 1s.
 	MaxClockSkew time.Duration
 	// Clock is what terms are judged by. Default: the clocks of this machine.

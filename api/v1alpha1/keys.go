@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "time"
+
 // Keys that Leasecast reads and writes. Users write only PriorityLabel.
 const (
 	// PriorityLabel on a CAPI Cluster makes it take part. Its value is an integer of
@@ -48,3 +50,7 @@ const (
 
 // DefaultLeaseName is the name of the copies where a policy names none.
 const DefaultLeaseName = "leasecast"
+
+// DefaultInitialDelay is how long the first leader of a namespace waits for better clusters where a policy
+// says nothing about it.
+const DefaultInitialDelay = 10 * time.Second

@@ -55,7 +55,7 @@ type LeadershipPolicySpec struct {
 	LeaseName string `json:"leaseName,omitempty"`
 
 	// timings say how long a leader may act without hearing from the hub, and so how fast
-	// a lost leader is replaced: between D - r + ε and D + ε after the loss.
+	// a lost leader is replaced. With the default profile that takes 11 to 16 seconds.
 	// +optional
 	// +kubebuilder:default={}
 	Timings Timings `json:"timings,omitempty,omitzero"`
@@ -64,6 +64,16 @@ type LeadershipPolicySpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Health Health `json:"health,omitempty,omitzero"`
+
+	// initialDelaySeconds is how long the first leader of a namespace waits for better
+	// clusters: those with a higher priority that the hub is still connecting to, or in
+	// which it has not seen the namespace yet. The hub counts from when it first saw the
+	// namespace in any cluster. The wait ends early when no better cluster is missing.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	InitialDelaySeconds *int32 `json:"initialDelaySeconds,omitempty"`
 
 	// handover says what ends the term of a leader that is to be replaced. Expiry: its
 	// deadline, and everybody waits for it. Acknowledged: every process that acts on the
@@ -109,76 +119,72 @@ type NamespaceSelection struct {
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// The rule of Timings asks whether the fields are there, because the API server checks it on the
-// empty default too, before it fills in the defaults of the fields; and whether they are durations
-// at all, because that has a message of its own.
-
-// Timings are D, r, τ and ε of the protocol. The default profile suits clusters in
-// different regions; 3 s, 1 s, 500 ms and 250 ms suit clusters with good clocks and a
+// Timings say how long a term lasts and how it is renewed. The default profile suits clusters
+// in different regions. 3 s, 1 s, 500 ms and 250 ms suit clusters with good clocks and a
 // short way between them.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.leaseDurationSeconds) || !has(self.renewInterval) || !has(self.requestTimeout) || !has(self.maxClockSkew) || !self.renewInterval.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || !self.requestTimeout.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || !self.maxClockSkew.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') || timestamp(0) + duration(self.renewInterval) + duration(self.renewInterval) + duration(self.requestTimeout) + duration(self.maxClockSkew) <= timestamp(self.leaseDurationSeconds)",message="2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
+// The rule asks whether the fields are there, because the API server checks it on the empty
+// default too, before it fills in the defaults of the fields.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.leaseDurationSeconds) || !has(self.renewIntervalMilliseconds) || !has(self.requestTimeoutMilliseconds) || !has(self.maxClockSkewMilliseconds) || 2 * self.renewIntervalMilliseconds + self.requestTimeoutMilliseconds + self.maxClockSkewMilliseconds <= 1000 * self.leaseDurationSeconds",message="renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
 type Timings struct {
-	// leaseDurationSeconds is D: how long after its stamp a copy lets the leader act. The
-	// hub's clock sets the stamp just before it sends. A change counts from the next
-	// renewal on; what was promised before is waited for.
+	// leaseDurationSeconds is how long after its renewTime a Lease lets the leader act. The
+	// hub's clock sets renewTime just before it sends the Lease. A change counts from the
+	// next renewal on; the hub waits for what it promised before.
 	// +optional
 	// +kubebuilder:default=15
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
 
-	// renewInterval is r: the time between two renewals of a leader's copy.
+	// renewIntervalMilliseconds is the time between two renewals of a leader's Lease.
 	// +optional
-	// +kubebuilder:default="5s"
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="renewInterval must be a duration from 100ms to 1h, such as 5s"
-	RenewInterval metav1.Duration `json:"renewInterval,omitempty,omitzero"`
+	// +kubebuilder:default=5000
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=3600000
+	RenewIntervalMilliseconds int32 `json:"renewIntervalMilliseconds,omitempty"`
 
-	// requestTimeout is τ: how long the hub waits for a member's answer.
+	// requestTimeoutMilliseconds is how long the hub waits for a member's answer to one
+	// request.
 	// +optional
-	// +kubebuilder:default="3s"
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('50ms') && duration(self) <= duration('1h')",message="requestTimeout must be a duration from 50ms to 1h, such as 3s"
-	RequestTimeout metav1.Duration `json:"requestTimeout,omitempty,omitzero"`
+	// +kubebuilder:default=3000
+	// +kubebuilder:validation:Minimum=50
+	// +kubebuilder:validation:Maximum=3600000
+	RequestTimeoutMilliseconds int32 `json:"requestTimeoutMilliseconds,omitempty"`
 
-	// maxClockSkew is ε: twice the largest error of any clock that takes part, the hub's
-	// and those of the hosts of readers. The promise of one leader holds while clocks are
-	// that good, and every change of leader costs this much more.
+	// maxClockSkewMilliseconds is twice the largest error of any clock that takes part: the
+	// hub's and those of the hosts of readers. At most one cluster leads while clocks are
+	// that good. Every change of leader takes this much longer.
 	// +optional
-	// +kubebuilder:default="1s"
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="maxClockSkew must be a duration from 1ms to 1h, such as 1s"
-	MaxClockSkew metav1.Duration `json:"maxClockSkew,omitempty,omitzero"`
+	// +kubebuilder:default=1000
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600000
+	MaxClockSkewMilliseconds int32 `json:"maxClockSkewMilliseconds,omitempty"`
 }
 
 // Health says when a cluster counts as lost and when as recovered. The hub judges by
 // its own requests: an authenticated read and the write path of renewals. Conditions of
 // Cluster API are shown as hints and decide nothing.
 type Health struct {
-	// unreachableAfter is how long the reads or the writes of a cluster may go without an
-	// answer before it counts as lost, from the sending of the last one that was answered.
-	// Default: 2 x renewInterval. A larger value than leaseDurationSeconds + maxClockSkew
-	// delays failover.
+	// unreachableAfterMilliseconds is how long the reads or the writes of a cluster may go
+	// without an answer before it counts as lost. The hub counts from the sending of the
+	// last one that was answered. The default is twice renewIntervalMilliseconds. A larger
+	// value than leaseDurationSeconds and maxClockSkewMilliseconds together delays failover.
 	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('1h')",message="unreachableAfter must be a duration from 100ms to 1h, such as 10s"
-	UnreachableAfter *metav1.Duration `json:"unreachableAfter,omitempty"`
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=3600000
+	UnreachableAfterMilliseconds *int32 `json:"unreachableAfterMilliseconds,omitempty"`
 
-	// recoverAfter is how long a lost cluster must answer again before it may be chosen.
-	// Default: renewInterval. A recovered cluster never takes leadership back by itself.
+	// recoverAfterMilliseconds is how long a lost cluster must answer again before it may be
+	// chosen. The default is renewIntervalMilliseconds. A recovered cluster never takes
+	// leadership back by itself.
 	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=20
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,4}([.][0-9]+)?h|[0-9]{1,7}([.][0-9]+)?(m|s|ms))+$') && duration(self) >= duration('0s') && duration(self) <= duration('1h')",message="recoverAfter must be a duration from 0s to 1h, such as 5s"
-	RecoverAfter *metav1.Duration `json:"recoverAfter,omitempty"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600000
+	RecoverAfterMilliseconds *int32 `json:"recoverAfterMilliseconds,omitempty"`
 
 	// whenMostUnreachable says what happens to the namespaces of unreachable leaders when
-	// more than half of the clusters become unreachable within one unreachableAfter, so
+	// more than half of the clusters become unreachable within one unreachableAfterMilliseconds, so
 	// that it may well be the hub that is cut off. FailOver: a cluster that can still be
 	// reached takes over, as always. Hold: nobody is replaced until one comes back. Either
 	// way at most one cluster leads, and the condition ClustersReachable says so.
@@ -204,13 +210,14 @@ const (
 	// left to the older one.
 	ConditionAccepted = "Accepted"
 	// ConditionSurvivesHubLoss is True when another hub replica can take over before any
-	// term lapses: r + h + τ + ε ≤ D, h being the duration of the hub's own election.
+	// term lapses: the renew interval, the duration of the hub's own election, the request
+	// timeout and the clock skew together fit into the lease duration.
 	ConditionSurvivesHubLoss = "SurvivesHubLoss"
 	// ConditionClustersReachable is False when more than half of the clusters became
 	// unreachable at once: the hub itself may be cut off.
 	ConditionClustersReachable = "ClustersReachable"
 	// ConditionClocksAgree is False when a clock of a cluster is known to be farther from the
-	// hub's than maxClockSkew, and Unknown while one was not measured closely enough yet.
+	// hub's than maxClockSkewMilliseconds, and Unknown while one was not measured closely enough yet.
 	ConditionClocksAgree = "ClocksAgree"
 )
 

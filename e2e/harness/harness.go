@@ -206,10 +206,10 @@ func policy(o Options) *v1alpha1.LeadershipPolicy {
 			Handover:   handover,
 			Namespaces: v1alpha1.NamespaceSelection{Names: slices.Sorted(maps.Keys(namespaces))},
 			Timings: v1alpha1.Timings{
-				LeaseDurationSeconds: int32(o.Timings.Duration / time.Second),
-				RenewInterval:        metav1.Duration{Duration: o.Timings.Renew},
-				RequestTimeout:       metav1.Duration{Duration: o.Timings.Timeout},
-				MaxClockSkew:         metav1.Duration{Duration: o.Timings.Skew},
+				LeaseDurationSeconds:       int32(o.Timings.Duration / time.Second),
+				RenewIntervalMilliseconds:  int32(o.Timings.Renew / time.Millisecond),
+				RequestTimeoutMilliseconds: int32(o.Timings.Timeout / time.Millisecond),
+				MaxClockSkewMilliseconds:   int32(o.Timings.Skew / time.Millisecond),
 			},
 		},
 	}

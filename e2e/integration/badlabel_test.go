@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -84,7 +83,7 @@ func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t
 	w.addCluster(strings.Repeat("d", limit+1), "1000", nil)
 	w.addCluster(strings.Repeat("e", 253), "1000", nil)
 	w.startHub()
-	w.Leads("east", long, 15*time.Second, all...)
+	w.Leads("east", long, firstElection, all...)
 	j := w.keeps("east", long)
 	w.awaitEligible(fits, long)
 	for _, name := range []string{strings.Repeat("d", limit+1), strings.Repeat("e", 253)} {

@@ -115,7 +115,7 @@ func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *t
 			cfg := w.account("south", "hub", test.rules(w))
 			w.addCluster("south", "1000", w.kubeconfigFor("south", cfg))
 			w.startHub()
-			w.Leads("east", a, 15*time.Second, "east", "west")
+			w.Leads("east", a, firstElection, "east", "west")
 			j := w.keeps("east", a)
 			w.awaitUnfit("south", a, test.reason, test.words...)
 			if test.event {
@@ -137,7 +137,7 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	w.removeGuard("south")
 	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
 	w.startHub()
-	epoch := w.Leads("south", a, 15*time.Second, "east", "south")
+	epoch := w.Leads("south", a, firstElection, "east", "south")
 	j := w.keeps("south", a)
 	w.Eventually("the guard is in force", soon, func() error {
 		if err := w.Members["south"].Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {

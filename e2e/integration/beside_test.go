@@ -167,7 +167,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	ns := w.namespace("a", "east", "west")
 	w.Policy("p", ns)
 	first := w.runHub(w.System, nil)
-	epoch := w.Leads("east", ns, 15*time.Second, "east", "west")
+	epoch := w.Leads("east", ns, firstElection, "east", "west")
 
 	second := w.runHub(other, nil)
 	w.says("p", other, w.System)

@@ -33,16 +33,16 @@ const (
 // The profiles of worlds. In a patient one a pause of the machine is no missed renewal.
 var (
 	fast = v1alpha1.Timings{
-		LeaseDurationSeconds: 3,
-		RenewInterval:        metav1.Duration{Duration: time.Second},
-		RequestTimeout:       metav1.Duration{Duration: 500 * time.Millisecond},
-		MaxClockSkew:         metav1.Duration{Duration: 250 * time.Millisecond},
+		LeaseDurationSeconds:       3,
+		RenewIntervalMilliseconds:  1000,
+		RequestTimeoutMilliseconds: 500,
+		MaxClockSkewMilliseconds:   250,
 	}
 	patient = v1alpha1.Timings{
-		LeaseDurationSeconds: 15,
-		RenewInterval:        metav1.Duration{Duration: 3 * time.Second},
-		RequestTimeout:       metav1.Duration{Duration: 3 * time.Second},
-		MaxClockSkew:         metav1.Duration{Duration: 250 * time.Millisecond},
+		LeaseDurationSeconds:       15,
+		RenewIntervalMilliseconds:  3000,
+		RequestTimeoutMilliseconds: 3000,
+		MaxClockSkewMilliseconds:   250,
 	}
 )
 
@@ -51,10 +51,16 @@ func (w *world) duration() time.Duration {
 	return time.Duration(w.Timings.LeaseDurationSeconds) * time.Second
 }
 
-func (w *world) renew() time.Duration { return w.Timings.RenewInterval.Duration }
+func (w *world) renew() time.Duration {
+	return time.Duration(w.Timings.RenewIntervalMilliseconds) * time.Millisecond
+}
 
-// soon is how long something may take that the hub does at once.
-const soon = 10 * time.Second
+const (
+	// soon is how long something may take that the hub does at once.
+	soon = 10 * time.Second
+	// firstElection is how long the first leader of a namespace may take: it waits for better clusters.
+	firstElection = soon + v1alpha1.DefaultInitialDelay + 5*time.Second
+)
 
 // awaitUnfit waits until the record says that a Cluster may not lead, for this reason
 // and in words that include these.

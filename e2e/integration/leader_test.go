@@ -17,10 +17,36 @@ func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
 	b := w.namespace("b", "west", "south")
 	w.Policy("p", a, b)
 	w.startHub()
-	w.Leads("east", a, 15*time.Second, all...)
-	w.Leads("west", b, 15*time.Second, "west", "south")
+	w.Leads("east", a, firstElection, all...)
+	w.Leads("west", b, firstElection, "west", "south")
 	if _, err := w.CopyIn("east", b); err == nil {
 		t.Error("there is a copy in a member without the namespace")
+	}
+}
+
+// Namespaces are seen one after the other, although they are created at the same moment.
+func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
+	t.Parallel()
+	w, _, _ := eastLeads(t)
+	var names []string
+	for i := range 20 {
+		names = append(names, fmt.Sprintf("%s-new-%d", w.Fleet, i))
+	}
+	w.Policy("new", names...)
+	for _, m := range []string{"south", "west", "east"} { // the worst first
+		for _, name := range names {
+			w.Namespace(name, m)
+		}
+	}
+	for _, name := range names {
+		w.Leads("east", name, firstElection, all...)
+		r, err := w.Record(name)
+		w.Must(err)
+		for _, change := range r.Status.History {
+			if change.Leader != "" && change.Leader != "east" {
+				t.Errorf("%s was led by %s first", name, change.Leader)
+			}
+		}
 	}
 }
 

@@ -171,8 +171,8 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
 			w.Must(w.Hub.Create(t.Context(), p))
 			w.Policy("everybody", b)
 			w.startHub()
-			epoch := w.Leads("east", a, 15*time.Second, all...)
-			w.Leads("east", b, 15*time.Second, all...)
+			epoch := w.Leads("east", a, firstElection, all...)
+			w.Leads("east", b, firstElection, all...)
 			last := w.follow("east", a)
 			proxy := w.Servers.Member("east").Proxy()
 			if away {
@@ -233,7 +233,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	leave := []string{deleted, unlabelled, dropped}
 	epochs := map[string]int64{}
 	for _, ns := range append([]string{stays}, leave...) {
-		epochs[ns] = w.Leads("east", ns, 15*time.Second, all...)
+		epochs[ns] = w.Leads("east", ns, firstElection, all...)
 	}
 	j := w.keeps("east", stays)
 
@@ -293,7 +293,7 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 	a := w.namespace("a", all...)
 	w.longPolicy("p", a)
 	w.startHub()
-	epoch := w.Leads("east", a, 15*time.Second, all...)
+	epoch := w.Leads("east", a, firstElection, all...)
 	last := w.follow("east", a)
 	w.deletePolicy("p")
 	w.awaitPhase(a, v1alpha1.PhaseRetired)
@@ -313,7 +313,7 @@ func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	w.Must(w.Members["south"].Create(t.Context(), foreign))
 	w.Policy("p", a, b)
 	w.startHub()
-	w.Leads("east", b, 15*time.Second, all...)
+	w.Leads("east", b, firstElection, all...)
 	w.awaitUnfit("south", a, reason.ForeignLease)
 	w.setPriority("south", "")
 	w.noCopy("south", b, soon)

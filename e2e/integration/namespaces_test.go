@@ -38,8 +38,8 @@ func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
 	a, only := w.namespace("a", all...), w.namespace("only", "south")
 	w.Policy("p", a, only)
 	w.startHub()
-	w.Leads("south", only, 15*time.Second, "south")
-	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("south", only, firstElection, "south")
+	w.Leads("east", a, firstElection, all...)
 	j := w.keeps("east", a)
 	w.awaitUnfit("east", only, reason.NamespaceMissing, "does not exist there")
 	w.awaitUnfit("west", only, reason.NamespaceMissing)
@@ -98,8 +98,8 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	w.Policy("p", a, b)
 	w.startHub()
 	// In the best cluster, and in a follower.
-	epoch := w.Leads("west", a, 15*time.Second, "west")
-	w.Leads("east", b, 15*time.Second, all...)
+	epoch := w.Leads("west", a, firstElection, "west")
+	w.Leads("east", b, firstElection, all...)
 	ja, jb := w.keeps("west", a), w.keeps("east", b)
 	for m := range foreign {
 		w.awaitUnfit(m, a, reason.ForeignLease, "Lease "+a+"/leasecast", "made by somebody else", "delete it, or use another leaseName")
@@ -183,7 +183,7 @@ func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
 	w.policyBySelector("p", &metav1.LabelSelector{MatchLabels: map[string]string{"led": "yes"}})
 	w.startHub()
 	// It matches in one member only: there it is led, the others hold followers' copies.
-	epoch := w.Leads("west", a, 15*time.Second, all...)
+	epoch := w.Leads("west", a, firstElection, all...)
 	j := w.keeps("west", a)
 	w.awaitUnfit("east", a, reason.NamespaceMissing, "does not match")
 	if _, err := w.Record(b); !apierrors.IsNotFound(err) {
@@ -208,7 +208,7 @@ func TestNamespacesOfTheSystemAndTheHubsOwnMatchNoSelector(t *testing.T) {
 	}
 	w.policyBySelector("p", &metav1.LabelSelector{})
 	w.startHub()
-	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("east", a, firstElection, all...)
 	w.Leads("east", "default", soon, all...)
 	j := w.keeps("east", a)
 	j.grow(2) // had the others matched, they would have been led like these

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -24,7 +23,7 @@ func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	w.Policy("p", a)
 	w.pause("west", true)
 	w.startHub()
-	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("east", a, firstElection, all...)
 	j := w.keeps("east", a)
 	w.awaitUnfit("west", a, reason.Paused, "keeps what it has", "never newly chosen")
 	w.pause("east", true)

@@ -22,17 +22,17 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 	a := w.namespace("a", all...)
 	p := w.Policy("p", a)
 	w.startHub()
-	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("east", a, firstElection, all...)
 	j := w.keeps("east", a)
 
 	bad := w.NewPolicy("bad", w.Fleet+"-b")
-	bad.Spec.Timings.RequestTimeout.Duration = time.Second // 2 × 1s + 1s + 0.25s > 3s
+	bad.Spec.Timings.RequestTimeoutMilliseconds = 1000 // 2 × 1s + 1s + 0.25s > 3s
 	refused := func(err error) {
 		t.Helper()
 		if !apierrors.IsInvalid(err) {
 			t.Fatalf("want a refusal, got %v", err)
 		}
-		w.Must(contains(err.Error(), "2 x renewInterval + requestTimeout + maxClockSkew must not exceed leaseDurationSeconds", "raise leaseDurationSeconds"))
+		w.Must(contains(err.Error(), "renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationSeconds", "raise leaseDurationSeconds"))
 	}
 	refused(w.Hub.Create(t.Context(), bad))
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
@@ -60,7 +60,7 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 	older := w.Policy("z-older", a)
 	w.later(older)
 	w.startHub()
-	w.Leads("east", a, 15*time.Second, all...)
+	w.Leads("east", a, firstElection, all...)
 	j := w.keeps("east", a)
 
 	w.Policy("a-newer", a, b)
@@ -97,7 +97,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 	newer.Spec.LeaseName = "other"
 	w.Must(w.Hub.Create(t.Context(), newer))
 	w.startHub()
-	epoch := w.Leads("east", a, 15*time.Second, all...)
+	epoch := w.Leads("east", a, firstElection, all...)
 	w.awaitPolicy("newer", v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Conflict", a)
 
 	last := w.follow("east", a)
@@ -135,8 +135,8 @@ func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 	newer.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"side": "left"}}
 	w.Must(w.Hub.Create(t.Context(), newer))
 	w.startHub()
-	epoch := w.Leads("east", a, 15*time.Second, all...)
-	w.Leads("west", b, 15*time.Second, "west", "south")
+	epoch := w.Leads("east", a, firstElection, all...)
+	w.Leads("west", b, firstElection, "west", "south")
 	j := w.keeps("west", b)
 	last := w.follow("east", a)
 	w.deletePolicy("older")
@@ -153,8 +153,8 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			w.longPolicy("p", a)
 			w.Policy("stays", b)
 			w.startHub()
-			w.Leads("east", a, 15*time.Second, all...)
-			w.Leads("east", b, 15*time.Second, "east", "west")
+			w.Leads("east", a, firstElection, all...)
+			w.Leads("east", b, firstElection, "east", "west")
 			j := w.keeps("east", b)
 			w.Servers.Member("south").Proxy().BlackHole()
 			w.awaitUnfit("south", a, reason.Unreachable)

@@ -62,8 +62,8 @@ func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T)
 			first, revokeFirst := newUser(w, "first")
 			w.addCluster("east", "100", w.kubeconfigFor("east", first))
 			w.startHub()
-			w.Leads("east", a, 15*time.Second, all...)
-			w.Leads("west", b, 15*time.Second, "west", "south")
+			w.Leads("east", a, firstElection, all...)
+			w.Leads("west", b, firstElection, "west", "south")
 			ja, jb := w.keeps("east", a), w.keeps("west", b)
 			next, _ := newUser(w, "second")
 			w.rotate("east", w.kubeconfigFor("east", next))
@@ -119,7 +119,7 @@ func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.
 	first, revoke := w.user("east", "first")
 	w.addCluster("east", "100", w.kubeconfigFor("east", first))
 	w.startHub()
-	epoch := w.Leads("east", a, 15*time.Second, all...)
+	epoch := w.Leads("east", a, firstElection, all...)
 	next, _ := w.user("east", "second")
 	j := w.keeps("east", a)
 	j.grow(2)
@@ -128,7 +128,7 @@ func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.
 	j.grow(2) // by the second user: the first may not
 	w.awaitEligible("east", a)
 	// A renewal that came in between was refused, and may have begun a replacement. The term goes on all the same.
-	if now := w.Leads("east", a, 15*time.Second, all...); now != epoch {
+	if now := w.Leads("east", a, firstElection, all...); now != epoch {
 		t.Errorf("east leads in epoch %d, want %d still", now, epoch)
 	}
 	w.keeps("east", a).check()

@@ -98,7 +98,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 
 			last := w.follow("east", ns)
 			clock.set(tc.off)
-			w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of the API server is ", tc.words, "maxClockSkew is 250ms")
+			w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of the API server is ", tc.words, "maxClockSkewMilliseconds is 250")
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
 			r, err := w.Record(ns)
 			w.Must(err)

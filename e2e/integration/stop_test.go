@@ -23,7 +23,7 @@ func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
 			w := newWorld(t, three)
 			w.policyBySelector("p", &metav1.LabelSelector{})
 			w.startHub()
-			w.Leads("east", "default", 15*time.Second, "east")
+			w.Leads("east", "default", firstElection, "east")
 			within(t, "the hub stops in", took(w.StopHub), atOnce)
 		})
 	}

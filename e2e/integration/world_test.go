@@ -161,7 +161,7 @@ func eastLeads(t *testing.T) (w *world, a string, epoch int64) {
 	a = w.namespace("a", all...)
 	w.Policy("p", a)
 	w.startHub()
-	return w, a, w.Leads("east", a, 15*time.Second, all...)
+	return w, a, w.Leads("east", a, firstElection, all...)
 }
 
 // eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a.
@@ -172,8 +172,8 @@ func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string
 	a, b = w.namespace("a", all...), w.namespace("b", all...)
 	w.Policy("p", a, b)
 	w.startHub()
-	epoch = w.Leads("east", a, 15*time.Second, all...)
-	w.Leads("east", b, 15*time.Second, all...)
+	epoch = w.Leads("east", a, firstElection, all...)
+	w.Leads("east", b, firstElection, all...)
 	return w, a, b, epoch
 }
 
@@ -186,8 +186,8 @@ func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b str
 	a, b = w.namespace("a", all...), w.namespace("b", "west", "south")
 	w.Policy("p", a, b)
 	w.startHub()
-	epoch = w.Leads("east", a, 15*time.Second, all...)
-	w.Leads("west", b, 15*time.Second, "west", "south")
+	epoch = w.Leads("east", a, firstElection, all...)
+	w.Leads("west", b, firstElection, "west", "south")
 	return w, a, b, epoch
 }
 

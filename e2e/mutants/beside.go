@@ -6,6 +6,7 @@ package main
 var (
 	readerTests   = tests{"./api/lease", "^Test"}
 	clockTests    = tests{"./api/lease/clock", "^TestAPause"}
+	firstTests    = tests{"./hub/election", "^TestTheFirstLeaderWaits"}
 	electionTests = tests{"./hub/election", "^Test[^S]"}
 	publishTests  = tests{"./hub/publish", "^Test[^O]"}
 	tenureTests   = tests{"./hub/tenure", "^Test(Deadline|Release|Inherited|Doubt|ATenure)"}

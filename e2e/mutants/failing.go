@@ -38,5 +38,5 @@ var failing = []mutant{
 	{"failing: a stamp of the future is replaced at once", stamping, []edit{{stampsGo, "now.Boot-l.since >= c.Duration", "true"}}},
 	{"failing: a stamp within ε is one of the future", stamping, []edit{{stampsGo, "now.Wall.Add(l.timings.Skew)", "now.Wall"}}},
 	{"failing: a copy is written before it can be fresh", tomorrow, []edit{{laneGo, "Sub(now.Wall); wait > 0 {\n		return step{after: min(wait, pauseRefused)}", "Sub(now.Wall); wait < 0 && false {\n		return step{after: min(wait, pauseRefused)}"}}},
-	{"failing: what drains since tomorrow drains until then", tomorrow, []edit{{nextGo, " || r.Since.After(now.Wall)", ""}}},
+	{"failing: what drains since tomorrow drains until then", tomorrow, []edit{{nextGo, "r.Since.IsZero() || r.Since.After(now.Wall)", "r.Since.IsZero()"}}},
 }

@@ -8,7 +8,7 @@ var holes = []mutant{
 	// After an outage of the hub.
 	{"12: after an outage of the hub an unknown leader has no time to answer", electionTests, []edit{{replaceGo, "		if patience(now, p, s) > 0 || !boundOf", "		if !boundOf"}}},
 	{"12: nor has one that begins to answer", electionTests, []edit{{replaceGo, "		if settling(holder) && patience(now, p, s) > 0 {", "		if false {"}}},
-	{"12: whoever answers first replaces a leader whose Lease has run out meanwhile", electionTests, []edit{{nextGo, "	if wait := awaits(now, p, s, c, cs); wait > 0 {\n		return Decision{Record: r, Waiting", "	if wait := awaits(now, p, s, c, cs); wait > time.Hour {\n		return Decision{Record: r, Waiting"}}},
+	{"12: whoever answers first replaces a leader whose Lease has run out meanwhile", electionTests, []edit{{nextGo, "	if late, wait := awaits(now, p, s, c, cs); wait > 0 {\n		return Decision{Record: r, Waiting", "	if late, wait := awaits(now, p, s, c, cs); wait > time.Hour {\n		return Decision{Record: r, Waiting"}}},
 	{"12: the leader is waited for only if its priority is higher", electionTests, []edit{{nextGo, "outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == \"\")", "outranks(o, c))"}}},
 	{"12: a leader that cannot be reached is forgotten when nobody can replace it", electionTests, []edit{{nextGo, "	case !ok && comesBack(s, cs):\n		return Decision{Record: r, Waiting: reason.NoCandidate}\n", ""}}},
 	{"12: one that comes back is replaced by who was faster", electionTests, []edit{{nextGo, "	case holder.Reason == reason.Recovering && comesBack(s, ranked):", "	case holder.Reason == reason.Gone && comesBack(s, ranked):"}}},
@@ -35,6 +35,14 @@ var holes = []mutant{
 	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{laneGo, "	case l.newer(now):\n", "	case l.want.Role != lease.Lead && l.newer(now):\n"}}},
 
 	{"13: a cluster that cannot be read in order to be written is chosen again and again", tests{"./hub/publish", "^TestAFreshCopy$"}, []edit{{"hub/publish/answer.go", "	if s.writes() || proves {", "	if s.writes() {"}}},
+
+	// The first election of a namespace.
+	{"13: the first leader waits for nobody", firstTests, []edit{{nextGo, "delay > wait {", "false {"}}},
+	{"13: it does not wait for the namespace", firstTests, []edit{{nextGo, "(settling(o) || o.Reason == reason.NamespaceMissing)", "settling(o)"}}},
+	{"13: it does not wait for a cluster that is settling", firstTests, []edit{{nextGo, "(settling(o) || o.Reason == reason.NamespaceMissing)", "o.Reason == reason.NamespaceMissing"}}},
+	{"13: it waits for worse ones", firstTests, []edit{{nextGo, "outranks(o, c) && (settling(o) ||", "(settling(o) ||"}}},
+	{"13: every leader waits so", firstTests, []edit{{nextGo, "r.Epoch != 0 || r.Since.After(now.Wall)", "r.Since.After(now.Wall)"}}},
+	{"13: a clock that was ahead makes it wait", firstTests, []edit{{nextGo, "r.Epoch != 0 || r.Since.After(now.Wall)", "r.Epoch != 0"}}},
 
 	// Clocks of the hub.
 	{"5: a clock that was ahead holds a replacement up for as long as it was ahead", electionTests, []edit{{boundGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)", "!now.Wall.Before(b.wall)"}}},

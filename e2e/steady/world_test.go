@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -56,10 +56,10 @@ func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 	w := &world{harness.NewWorld(t, fleet.New(t, members...), harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
-		LeaseDurationSeconds: int32(duration.Seconds()),
-		RenewInterval:        metav1.Duration{Duration: renewInterval},
-		RequestTimeout:       metav1.Duration{Duration: 3 * time.Second},
-		MaxClockSkew:         metav1.Duration{Duration: 250 * time.Millisecond},
+		LeaseDurationSeconds:       int32(duration.Seconds()),
+		RenewIntervalMilliseconds:  int32(renewInterval / time.Millisecond),
+		RequestTimeoutMilliseconds: 3000,
+		MaxClockSkewMilliseconds:   250,
 	})}
 	w.apply("config/rbac", "config/fleet")
 	return w
@@ -105,7 +105,7 @@ func (w *world) startHub() {
 func (w *world) policy(namespaces ...string) {
 	w.T.Helper()
 	p := w.NewPolicy("steady", namespaces...)
-	p.Spec.Health.UnreachableAfter = &metav1.Duration{Duration: unreachableAfter}
+	p.Spec.Health.UnreachableAfterMilliseconds = ptr.To(int32(unreachableAfter / time.Millisecond))
 	w.Must(w.Hub.Create(w.T.Context(), p))
 }
 

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -163,8 +164,8 @@ func allSkewed(ms []memberView) bool {
 // skewed explains to a person that a clock of a member is off. A clock that was not measured
 // closely enough is held against nobody: only a proof is.
 func skewed(clocks skew.Verdict, eps time.Duration) string {
-	return fmt.Sprintf("%s, and maxClockSkew is %v: set that clock right (NTP or chrony on the machine), "+
-		"or the hub's if all clusters are said to be off", clocks, eps)
+	return fmt.Sprintf("%s, and maxClockSkewMilliseconds is %d: set that clock right (NTP or chrony on the machine), "+
+		"or the hub's if all clusters are said to be off", clocks, eps.Milliseconds())
 }
 
 // excludes tells the problems that make a member no candidate from those that only
@@ -219,8 +220,9 @@ func elected(cs []candidate) []election.Candidate {
 	return out
 }
 
-// describe puts the record in words.
-func describe(r election.Record, waiting reason.Reason) string {
+// describe puts the record of a decision in words.
+func describe(d election.Decision) string {
+	r, waiting := d.Record, d.Waiting
 	successor := r.Next
 	if successor == "" {
 		successor = "nobody yet"
@@ -251,7 +253,8 @@ func describe(r election.Record, waiting reason.Reason) string {
 	case reason.WaitingForBound:
 		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
 	case reason.WaitingForClusters:
-		return "better clusters have not been reached yet"
+		return fmt.Sprintf("%s ranks higher and is not ready yet; if it does not become so in time, next is %s; see candidates for the reasons",
+			cmp.Or(d.Awaited, "another cluster"), successor)
 	default:
 		return "no cluster is eligible; see candidates for the reasons"
 	}

@@ -246,32 +246,36 @@ func TestTheRecordInWords(t *testing.T) {
 	for name, test := range map[string]struct {
 		record  election.Record
 		waiting reason.Reason
+		awaited string
 		want    string
 	}{
-		"led": {r(election.Leading, reason.Elected, ""), reason.MostUnreachable, "east leads in epoch 20"},
-		"a hub that may be cut off": {r(election.Draining, reason.Unreachable, "west"), reason.MostUnreachable,
+		"led": {r(election.Leading, reason.Elected, ""), reason.MostUnreachable, "", "east leads in epoch 20"},
+		"a hub that may be cut off": {r(election.Draining, reason.Unreachable, "west"), reason.MostUnreachable, "",
 			"east is lost, but so are most clusters: nobody is chosen until one comes back"},
-		"readers that have to stop": {r(election.Draining, reason.PriorityChanged, "west"), reason.WaitingForReaders,
+		"readers that have to stop": {r(election.Draining, reason.PriorityChanged, "west"), reason.WaitingForReaders, "",
 			"east was told to stop (PriorityChanged); next is west, as soon as all registered readers have stopped, or else at 11:00:00.250Z"},
-		"a bound that has to pass": {r(election.Draining, reason.Unreachable, "west"), reason.WaitingForBound,
+		"a bound that has to pass": {r(election.Draining, reason.Unreachable, "west"), reason.WaitingForBound, "",
 			"east is being replaced (Unreachable); next is west, not before 11:00:00.250Z"},
-		"nobody to follow": {r(election.Draining, reason.Unreachable, ""), "",
+		"nobody to follow": {r(election.Draining, reason.Unreachable, ""), "", "",
 			"east is being replaced (Unreachable); next is nobody yet, not before 11:00:00.250Z"},
-		"a policy that is gone": {r(election.Retired, reason.PolicyGone, ""), "",
+		"a policy that is gone": {r(election.Retired, reason.PolicyGone, ""), "", "",
 			"no policy claims the namespace; the record stays until everything promised has passed"},
-		"another hub at work": {r(election.Vacant, reason.NoCandidate, ""), reason.OtherHub,
+		"another hub at work": {r(election.Vacant, reason.NoCandidate, ""), reason.OtherHub, "",
 			"another hub writes the copies, so this one decides nothing; see the condition CopiesInPlace"},
-		"a namespace that has moved": {r(election.Vacant, reason.Moved, ""), reason.Moved,
+		"a namespace that has moved": {r(election.Vacant, reason.Moved, ""), reason.Moved, "",
 			"the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"},
-		"a promise that nobody knows": {r(election.Vacant, reason.WaitingForBound, "west"), reason.WaitingForBound,
+		"a promise that nobody knows": {r(election.Vacant, reason.WaitingForBound, "west"), reason.WaitingForBound, "",
 			"an earlier promise may still stand; next is west, not before 11:00:00.250Z"},
-		"a promise, and nobody to follow": {r(election.Vacant, reason.WaitingForBound, ""), "",
+		"a promise, and nobody to follow": {r(election.Vacant, reason.WaitingForBound, ""), "", "",
 			"an earlier promise may still stand; next is nobody yet, not before 11:00:00.250Z"},
-		"better clusters that may come": {r(election.Vacant, reason.WaitingForClusters, ""), "", "better clusters have not been reached yet"},
-		"nobody who may lead":           {r(election.Vacant, reason.NoCandidate, ""), "", "no cluster is eligible; see candidates for the reasons"},
+		"a better cluster that may come": {r(election.Vacant, reason.WaitingForClusters, "west"), reason.WaitingForClusters, "north",
+			"north ranks higher and is not ready yet; if it does not become so in time, next is west; see candidates for the reasons"},
+		"a better cluster that may come, told later": {r(election.Vacant, reason.WaitingForClusters, "west"), "", "",
+			"another cluster ranks higher and is not ready yet; if it does not become so in time, next is west; see candidates for the reasons"},
+		"nobody who may lead": {r(election.Vacant, reason.NoCandidate, ""), "", "", "no cluster is eligible; see candidates for the reasons"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := describe(test.record, test.waiting); got != test.want {
+			if got := describe(election.Decision{Record: test.record, Waiting: test.waiting, Awaited: test.awaited}); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

@@ -68,7 +68,7 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 			cs, _ := v.candidates()
 			if got := cs[0]; got.Fitness != tc.want || got.Reason != tc.why {
 				t.Errorf("fitness %v, reason %s (%s); want %v, %s", got.Fitness, got.Reason, got.message, tc.want, tc.why)
-			} else if got.Reason == reason.ClockSkewed && !strings.Contains(got.message, "the clock of the API server is 1.99s to 2.01s ahead of the hub's, and maxClockSkew is 1s") {
+			} else if got.Reason == reason.ClockSkewed && !strings.Contains(got.message, "the clock of the API server is 1.99s to 2.01s ahead of the hub's, and maxClockSkewMilliseconds is 1000") {
 				t.Errorf("message %q", got.message)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -197,10 +198,11 @@ func clusterOf(fleetName, name, priority string) *clusterv1.Cluster {
 // policyOf is a valid policy for a namespace.
 func policyOf(fleetName, name, namespace string) *v1alpha1.LeadershipPolicy {
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name, Generation: 7}}
+	p.Spec.InitialDelaySeconds = ptr.To(int32(0))
 	p.Spec.Namespaces.Names = []string{namespace}
 	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationSeconds: 15, RenewInterval: metav1.Duration{Duration: 5 * time.Second},
-		RequestTimeout: metav1.Duration{Duration: 3 * time.Second}, MaxClockSkew: metav1.Duration{Duration: time.Second},
+		LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000,
+		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
 	}
 	return p
 }

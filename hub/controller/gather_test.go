@@ -51,8 +51,8 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: "shops"}}
 	p.Spec.Namespaces.Names = []string{shop.Name}
 	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationSeconds: 15, RenewInterval: metav1.Duration{Duration: 5 * time.Second},
-		RequestTimeout: metav1.Duration{Duration: 3 * time.Second}, MaxClockSkew: metav1.Duration{Duration: time.Second},
+		LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000,
+		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: seal.SecretName}, Data: map[string][]byte{
 		"key": testKey, "largest-lease-duration-seconds": []byte("60"), "largest-max-clock-skew": []byte("5s"),

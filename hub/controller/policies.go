@@ -39,21 +39,26 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		election: election.Policy{
 			Timings: lease.Timings{
 				Duration: time.Duration(t.LeaseDurationSeconds) * time.Second,
-				Renew:    t.RenewInterval.Duration,
-				Timeout:  t.RequestTimeout.Duration,
-				Skew:     t.MaxClockSkew.Duration,
+				Renew:    milliseconds(t.RenewIntervalMilliseconds),
+				Timeout:  milliseconds(t.RequestTimeoutMilliseconds),
+				Skew:     milliseconds(t.MaxClockSkewMilliseconds),
 			},
 			LeaseName:                   cmp.Or(o.Spec.LeaseName, v1alpha1.DefaultLeaseName),
 			FailOverWhenMostUnreachable: o.Spec.Health.WhenMostUnreachable != v1alpha1.HoldWhenMostUnreachable,
 			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverAcknowledged,
+			InitialDelay:                v1alpha1.DefaultInitialDelay,
 		},
 	}
-	p.thresholds = health.Thresholds{UnreachableAfter: 2 * t.RenewInterval.Duration, RecoverAfter: t.RenewInterval.Duration}
-	if d := o.Spec.Health.UnreachableAfter; d != nil {
-		p.thresholds.UnreachableAfter = d.Duration
+	if d := o.Spec.InitialDelaySeconds; d != nil {
+		p.election.InitialDelay = time.Duration(*d) * time.Second
 	}
-	if d := o.Spec.Health.RecoverAfter; d != nil {
-		p.thresholds.RecoverAfter = d.Duration
+	renew := p.election.Timings.Renew
+	p.thresholds = health.Thresholds{UnreachableAfter: 2 * renew, RecoverAfter: renew}
+	if d := o.Spec.Health.UnreachableAfterMilliseconds; d != nil {
+		p.thresholds.UnreachableAfter = milliseconds(*d)
+	}
+	if d := o.Spec.Health.RecoverAfterMilliseconds; d != nil {
+		p.thresholds.RecoverAfter = milliseconds(*d)
 	}
 	for _, n := range o.Spec.Namespaces.Names {
 		p.names[n] = true
@@ -78,6 +83,8 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 	}
 	return p
 }
+
+func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // selects reports whether the policy speaks of a Cluster at all.
 func (p *policy) selects(m fleet.Member) bool {

@@ -158,7 +158,7 @@ func survivesHubLoss(p *policy, h float64, ok bool) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: v1alpha1.ConditionSurvivesHubLoss, Status: metav1.ConditionFalse, Reason: string(reason.HubLossMayLapse),
-		Message: fmt.Sprintf("if a hub replica is lost, terms may lapse: renewInterval + %gs + requestTimeout + maxClockSkew is more than leaseDurationSeconds (%v)", h, t.Duration),
+		Message: fmt.Sprintf("if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, %gs for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationSeconds (%v)", h, t.Duration),
 	}
 }
 
@@ -195,7 +195,7 @@ func clocksAgree(ms []memberView) metav1.Condition {
 	switch {
 	case len(off) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, string(reason.ClockSkewed)
-		c.Message = cut("a clock is farther from the hub's than maxClockSkew: "+strings.Join(off, ", ")+
+		c.Message = cut("a clock is farther from the hub's than maxClockSkewMilliseconds: "+strings.Join(off, ", ")+
 			"; if these are all clusters, it is the hub's clock that is off", 1024)
 	case len(open) > 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, "NotMeasured"

@@ -273,7 +273,7 @@ func TestAPolicyStatusIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 
 func TestWhetherAPolicyIsAccepted(t *testing.T) {
 	valid, invalid := parsePolicy(policyOf("fleet", "shops", "shop")), parsePolicy(policyOf("fleet", "shops", "shop"))
-	invalid.invalid = errors.New("renewInterval is too long")
+	invalid.invalid = errors.New("renewIntervalMilliseconds is too long")
 	want := metav1.Condition{Type: v1alpha1.ConditionAccepted}
 	for name, test := range map[string]struct {
 		policy *policy
@@ -284,7 +284,7 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 	}{
 		"it is":                            {valid, nil, metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on"},
 		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, metav1.ConditionFalse, reason.Conflict, "an older policy claims: a (to x), b (to y)"},
-		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, metav1.ConditionFalse, reason.InvalidTimings, "renewInterval is too long"},
+		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, metav1.ConditionFalse, reason.InvalidTimings, "renewIntervalMilliseconds is too long"},
 	} {
 		want.Status, want.Reason, want.Message = test.status, string(test.why), test.words
 		if got := accepted(test.policy, test.lost); got != want {
@@ -315,7 +315,7 @@ func TestWhetherTheLossOfAHubIsSeen(t *testing.T) {
 	}
 	got = survivesHubLoss(p, 7.5, false)
 	if got.Type != v1alpha1.ConditionSurvivesHubLoss || got.Status != metav1.ConditionFalse || got.Reason != string(reason.HubLossMayLapse) ||
-		got.Message != "if a hub replica is lost, terms may lapse: renewInterval + 7.5s + requestTimeout + maxClockSkew is more than leaseDurationSeconds (15s)" {
+		got.Message != "if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationSeconds (15s)" {
 		t.Errorf("%+v", got)
 	}
 }

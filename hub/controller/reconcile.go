@@ -188,7 +188,7 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 	if is.Phase == election.Vacant || is.Phase == election.Draining {
 		kind = corev1.EventTypeWarning
 	}
-	c.events.Eventf(v.object, nil, kind, string(is.Reason), "Decide", "%s", describe(is, d.Waiting))
+	c.events.Eventf(v.object, nil, kind, string(is.Reason), "Decide", "%s", describe(d))
 }
 
 // assign tells every publisher of the fleet what its copies of the namespace have to

@@ -296,7 +296,7 @@ func (w *world) setD(seconds int32) {
 
 // setSkew changes the policy's ε, if there is a policy.
 func (w *world) setSkew(skew time.Duration) {
-	w.setTimings(func(t *v1alpha1.Timings) { t.MaxClockSkew.Duration = skew })
+	w.setTimings(func(t *v1alpha1.Timings) { t.MaxClockSkewMilliseconds = int32(skew / time.Millisecond) })
 }
 
 func (w *world) setTimings(set func(*v1alpha1.Timings)) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -261,14 +262,15 @@ func (w *world) newPolicy(name string, made int, namespaces []string, seconds in
 	p.CreationTimestamp = metav1.NewTime(epoch0.Add(time.Duration(made) * time.Second))
 	p.Spec.Namespaces.Names = namespaces
 	p.Spec.LeaseName = leaseName
+	p.Spec.InitialDelaySeconds = ptr.To(int32(w.seed % 3))
 	if w.acknowledged {
 		p.Spec.Handover = v1alpha1.HandoverAcknowledged
 	}
 	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationSeconds: seconds,
-		RenewInterval:        metav1.Duration{Duration: w.timings.Renew},
-		RequestTimeout:       metav1.Duration{Duration: w.timings.Timeout},
-		MaxClockSkew:         metav1.Duration{Duration: w.timings.Skew},
+		LeaseDurationSeconds:       seconds,
+		RenewIntervalMilliseconds:  int32(w.timings.Renew / time.Millisecond),
+		RequestTimeoutMilliseconds: int32(w.timings.Timeout / time.Millisecond),
+		MaxClockSkewMilliseconds:   int32(w.timings.Skew / time.Millisecond),
 	}
 	return p
 }

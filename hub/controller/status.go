@@ -26,7 +26,7 @@ func fillStatus(v *view, d election.Decision, cs []candidate, s *v1alpha1.Namesp
 		s.Candidates = append(s.Candidates, shown(c, old))
 	}
 	store(d.Record, s)
-	s.Message = describe(d.Record, d.Waiting)
+	s.Message = describe(d)
 	if v.policy != nil {
 		s.Policy, s.ObservedGeneration = v.policy.object.Name, v.policy.object.Generation
 	}
@@ -79,7 +79,7 @@ func cut(s string, n int) string {
 // ready says whether a leader is granted and its copy has been written. Once True it
 // stays so for the term: a renewal that is late is no news.
 func ready(v *view, d election.Decision) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(cmp.Or(d.Record.Reason, d.Waiting, reason.NoCandidate)), Message: describe(d.Record, d.Waiting)}
+	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(cmp.Or(d.Record.Reason, d.Waiting, reason.NoCandidate)), Message: describe(d)}
 	if d.Record.Phase != election.Leading {
 		return c
 	}

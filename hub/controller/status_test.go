@@ -191,7 +191,7 @@ func TestWhenALeaderIsReady(t *testing.T) {
 			meta.SetStatusCondition(&v.object.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "Elected"})
 			got := ready(v, election.Decision{Record: test.now})
 			if (got.Status == metav1.ConditionTrue) != test.want || got.Type != v1alpha1.ConditionReady ||
-				got.Reason != string(test.now.Reason) || got.Message != describe(test.now, "") {
+				got.Reason != string(test.now.Reason) || got.Message != describe(election.Decision{Record: test.now}) {
 				t.Errorf("%+v, want it true: %v", got, test.want)
 			}
 		})

@@ -74,7 +74,8 @@
 //     outage of the hub, when everything promised has passed, each cluster has D from the start of the tenure to answer. As
 //     long as nobody can replace a leader that cannot be reached, the record remembers it.
 //  13. A candidate has the namespace, active and matching, a clock that is right, and takes what is written. A
-//     namespace is managed while it matches anywhere.
+//     namespace is managed while it matches anywhere. Its first leader waits for better clusters that are not ready
+//     yet, from when it was first seen.
 //  14. A cluster is its kube-system UID, pinned at first contact. Another UID behind a name, or one behind two names,
 //     is no candidate.
 //

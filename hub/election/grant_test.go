@@ -153,6 +153,51 @@ func TestElect(t *testing.T) {
 	})
 }
 
+// Clusters whose namespaces are created at one moment are seen one after the other.
+func TestTheFirstLeaderWaitsForBetterClusters(t *testing.T) {
+	patient := policy(func(p *election.Policy) { p.InitialDelay = 10 * second })
+	seen := func(epoch int64) election.State {
+		r := election.Record{Phase: election.Vacant, Epoch: epoch, Since: wall(100), Duration: 15 * second, LeaseName: "leasecast"}
+		return election.State{Record: r, Tenure: settled(), Sent: closed()}
+	}
+	lost := seen(0)
+	lost.Record = election.Record{}
+	missing := unfit("east", 100, reason.NamespaceMissing)
+	west := fit("west", 50)
+	const waits = "Vacant nobody 0 WaitingForClusters next west waiting WaitingForClusters after "
+	decide(t, map[string]decision{
+		"that do not have the namespace yet, from its first sighting": {
+			now: at(100), policy: patient, state: lost, among: []election.Candidate{missing, west}, want: waits + "10s persist",
+		},
+		"that the hub has not reached yet": {
+			now: at(109), policy: patient, state: seen(0), among: []election.Candidate{unknown("east", 100), west}, want: waits + "1s persist",
+		},
+		"that are not guarded yet": {
+			now: at(109.999), policy: patient, state: seen(0), among: []election.Candidate{unguarded("east", 100), west}, want: waits + "1ms persist",
+		},
+		"until the delay is over": {
+			now: at(110), policy: patient, state: seen(0), among: []election.Candidate{missing, west}, want: "Leading west 90 Elected persist",
+		},
+		"not for worse ones": {
+			now: at(100), policy: patient, state: seen(0), among: []election.Candidate{fit("east", 100), unfit("west", 50, reason.NamespaceMissing)},
+			want: "Leading east 80 Elected persist",
+		},
+		"not for those that are lost": {
+			now: at(100), policy: patient, state: seen(0), among: []election.Candidate{unfit("east", 100, reason.Unreachable), west},
+			want: "Leading west 80 Elected persist",
+		},
+		"not where a leader was before": {
+			now: at(100), policy: patient, state: seen(7), among: []election.Candidate{missing, west}, want: "Leading west 80 Elected persist",
+		},
+		"not by a first sighting that has not been yet": {
+			now: at(99.999), policy: patient, state: seen(0), among: []election.Candidate{missing, west}, want: "Leading west 79 Elected persist",
+		},
+	})
+	if d := election.Next(at(100), patient, lost, []election.Candidate{west, missing}); d.Awaited != "east" {
+		t.Errorf("the decision names %q as awaited, want east", d.Awaited)
+	}
+}
+
 func TestAGrantSaysAllOfTheTerm(t *testing.T) {
 	s := draining(reason.Unreachable)
 	d := election.Next(at(20), policy(duration(30*second), func(p *election.Policy) { p.LeaseName = "other" }), s,

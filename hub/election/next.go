@@ -123,8 +123,8 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if held(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
-	if wait := awaits(now, p, s, c, cs); wait > 0 {
-		return Decision{Record: r, Waiting: reason.WaitingForClusters, After: wait}
+	if late, wait := awaits(now, p, s, c, cs); wait > 0 {
+		return Decision{Record: r, Waiting: reason.WaitingForClusters, Awaited: late, After: wait}
 	}
 	switch {
 	case !ok && comesBack(s, cs):
@@ -200,14 +200,18 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		r.LeaseName = p.LeaseName // nothing stands under the old one, and its Lease may be what is in the way
 	}
 	c, ok := best(cs, mayLead)
-	wait, why := time.Duration(0), reason.Reason("")
+	wait, why, late := time.Duration(0), reason.Reason(""), ""
 	switch {
 	case !b.passed(now):
 		wait, why = b.wait(now), reason.WaitingForBound
 	case !ok:
 		why = reason.NoCandidate
 	default:
-		if wait = awaits(now, p, s, c, cs); wait > 0 {
+		late, wait = awaits(now, p, s, c, cs)
+		if better, delay := firstWaits(now, p, r, c, cs); delay > wait {
+			late, wait = better, delay
+		}
+		if wait > 0 {
 			why = reason.WaitingForClusters
 		}
 	}
@@ -218,28 +222,45 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if why == reason.WaitingForBound {
 		r.NotBefore = b.wall
 	}
-	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, After: wait}
+	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, Awaited: late, After: wait}
 }
 
-// awaits is how long to wait for clusters that would get the term rather than c but are still settling: better ones,
-// and the leader itself if nothing speaks against it. A hub that has just started does not crown whichever cluster
-// answers first.
-func awaits(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidate) time.Duration {
+// awaits is which cluster to wait for, and how long, because it would get the term rather than c but is still settling:
+// a better one, or the leader itself if nothing speaks against it. A hub that has just started does not crown whichever
+// cluster answers first.
+func awaits(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidate) (string, time.Duration) {
 	if c.Name != "" && c.Name == s.Record.Leader {
-		return 0
+		return "", 0
 	}
-	_, better := best(ranked, func(o Candidate) bool {
+	better, ok := best(ranked, func(o Candidate) bool {
 		return settling(o) && (c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
 	switch holder, _ := named(ranked, s.Record.Leader); {
 	case holder.Reason == reason.Recovering && comesBack(s, ranked):
 		// It has a moment to be fit again, or else fails once more and is waited for no longer.
-		return max(patience(now, p, s), p.Timings.Renew)
-	case better:
-		return patience(now, p, s)
+		return holder.Name, max(patience(now, p, s), p.Timings.Renew)
+	case ok:
+		return better.Name, patience(now, p, s)
 	default:
-		return 0
+		return "", 0
 	}
+}
+
+// firstWaits is which cluster the first leader of a namespace waits for, and how long: a better one that is
+// settling, or in which the namespace was not seen yet. Namespaces that are created in all clusters at one moment
+// are seen in an order that means nothing. The wait counts from when the namespace was first seen
+// anywhere, so a cluster that never gets the namespace delays only the first election.
+func firstWaits(now lease.Reading, p Policy, r Record, c Candidate, ranked []Candidate) (string, time.Duration) {
+	if r.Epoch != 0 || r.Since.After(now.Wall) {
+		return "", 0
+	}
+	better, ok := best(ranked, func(o Candidate) bool {
+		return outranks(o, c) && (settling(o) || o.Reason == reason.NamespaceMissing)
+	})
+	if !ok {
+		return "", 0
+	}
+	return better.Name, max(0, r.Since.Add(p.InitialDelay).Sub(now.Wall))
 }
 
 // comesBack reports whether the leader that is being replaced may be fit again: all that speaks against it is that the

@@ -29,6 +29,9 @@ type Policy struct {
 	// Acknowledged says that every reader registers, so that a term may also end by the word
 	// of all of them.
 	Acknowledged bool
+	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready
+	// yet, from when the namespace was first seen in any cluster.
+	InitialDelay time.Duration
 }
 
 // Record is what is persisted of a namespace: the status of its NamespaceLeader.
@@ -182,6 +185,8 @@ type Decision struct {
 	Gone bool
 	// Waiting says why nothing more was decided yet, if something is being waited for.
 	Waiting reason.Reason
+	// Awaited is the cluster that is being waited for, if Waiting is WaitingForClusters because of a better one.
+	Awaited string
 	// After is when to ask again at the latest; zero if only events matter.
 	After time.Duration
 }

@@ -51,7 +51,7 @@ func main() {
 	flag.StringVar(&f.name, "name", "", "what values begin with; no other process has it")
 	flag.DurationVar(&f.every, "every", 50*time.Millisecond, "time between two acts in a namespace")
 	flag.DurationVar(&f.work, "work", 10*time.Millisecond, "time between the question and the act")
-	flag.DurationVar(&f.skew, "max-clock-skew", time.Second, "the policy's maxClockSkew")
+	flag.DurationVar(&f.skew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
 	flag.BoolVar(&f.ignoreDeadline, "ignore-deadline", false, "break the rule: act on until somebody else is seen to lead. It shows that the drill notices.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

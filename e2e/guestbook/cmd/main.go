@@ -38,7 +38,7 @@ func parse() flags {
 	flag.StringVar(&f.namespaces, "namespaces", "", "comma-separated namespaces to work in; default: all")
 	flag.StringVar(&f.acts, "acts", "", "file to append the act log to, a JSON line before and after each act; default: none")
 	flag.DurationVar(&f.actEvery, "act-every", 0, "time between two prints of one guestbook; 0 prints on change only")
-	flag.DurationVar(&f.maxSkew, "max-clock-skew", time.Second, "the policy's maxClockSkew")
+	flag.DurationVar(&f.maxSkew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
 	flag.StringVar(&f.register, "register", "", "namespace to register in as a reader that says when it has stopped; default: does not register")
 	flag.BoolVar(&f.elect, "leader-elect", false, "elect one of several replicas in this cluster")
 	flag.StringVar(&f.electIn, "leader-election-namespace", "default", "namespace of the Lease of that election")
