@@ -75,13 +75,10 @@ func TestWhatKubectlPrints(t *testing.T) {
 	c := newClient(t)
 	since := metav1.NewMicroTime(time.Now().Add(-90 * time.Second))
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "printed"}}
+	record.Spec = v1alpha1.NamespaceLeaderSpec{
+		Leader: "east", State: v1alpha1.StateLeading, Epoch: 7, Reason: reason.Elected, Next: "west", Since: &since, Policy: "shop",
+	}
 	if err := c.Create(t.Context(), record); err != nil {
-		t.Fatal(err)
-	}
-	record.Status = v1alpha1.NamespaceLeaderStatus{
-		Leader: "east", Phase: v1alpha1.PhaseLeading, Epoch: 7, Reason: reason.Elected, Next: "west", Since: &since, Policy: "shop",
-	}
-	if err := c.Status().Update(t.Context(), record); err != nil {
 		t.Fatal(err)
 	}
 	policy := &v1alpha1.LeadershipPolicy{
@@ -101,7 +98,7 @@ func TestWhatKubectlPrints(t *testing.T) {
 
 	tests := map[string]map[string]string{
 		"namespaceleaders": {
-			"Name": "printed", "Leader": "east", "Phase": "Leading", "Epoch": "7", "Reason": "Elected", "Next": "west",
+			"Name": "printed", "Leader": "east", "State": "Leading", "Epoch": "7", "Reason": "Elected", "Next": "west",
 			"Since": "90s", "NotBefore": "<nil>", "Policy": "shop",
 		},
 		"leadershippolicies": {
@@ -157,19 +154,25 @@ func printed(t *testing.T, resource string) *metav1.Table {
 
 func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 	tests := map[string]struct {
-		change func(*v1alpha1.NamespaceLeaderStatus)
+		change func(*v1alpha1.NamespaceLeader)
 		want   string
 	}{
-		"an empty record":       {func(*v1alpha1.NamespaceLeaderStatus) {}, admitted},
-		"each phase: Leading":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseLeading }, admitted},
-		"each phase: Vacant":    {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseVacant }, admitted},
-		"each phase: Draining":  {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseDraining }, admitted},
-		"each phase: Retired":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = v1alpha1.PhaseRetired }, admitted},
-		"no phase of its own":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase = "Resting" }, `Unsupported value: "Resting"`},
-		"no epoch below 0":      {func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch = -1 }, "epoch in body should be greater than or equal to 0"},
-		"one entry per Cluster": {func(s *v1alpha1.NamespaceLeaderStatus) { s.Candidates = []v1alpha1.Candidate{{Name: "a"}, {Name: "a"}} }, "Duplicate value"},
-		"the longest history":   {func(s *v1alpha1.NamespaceLeaderStatus) { s.History = changes(v1alpha1.MaxHistory) }, admitted},
-		"no longer history":     {func(s *v1alpha1.NamespaceLeaderStatus) { s.History = changes(v1alpha1.MaxHistory + 1) }, "must have at most 16 items"},
+		"an empty record":      {func(*v1alpha1.NamespaceLeader) {}, admitted},
+		"each state: Leading":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateLeading }, admitted},
+		"each state: Vacant":   {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateVacant }, admitted},
+		"each state: Draining": {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateDraining }, admitted},
+		"each state: Retired":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateRetired }, admitted},
+		"no state of its own":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = "Resting" }, `Unsupported value: "Resting"`},
+		"no epoch below 0":     {func(o *v1alpha1.NamespaceLeader) { o.Spec.Epoch = -1 }, "epoch in body should be greater than or equal to 0"},
+		"one priority per Cluster": {func(o *v1alpha1.NamespaceLeader) {
+			o.Spec.ObservedPriorities = []v1alpha1.ObservedPriority{{Name: "a"}, {Name: "a"}}
+		}, "Duplicate value"},
+		"no names without bounds": {func(o *v1alpha1.NamespaceLeader) { o.Spec.Leader = strings.Repeat("a", 254) }, "may not be more than 253"},
+		"one entry per Cluster": {func(o *v1alpha1.NamespaceLeader) {
+			o.Status.Candidates = []v1alpha1.Candidate{{Name: "a"}, {Name: "a"}}
+		}, "Duplicate value"},
+		"the longest history": {func(o *v1alpha1.NamespaceLeader) { o.Status.History = changes(v1alpha1.MaxHistory) }, admitted},
+		"no longer history":   {func(o *v1alpha1.NamespaceLeader) { o.Status.History = changes(v1alpha1.MaxHistory + 1) }, "must have at most 16 items"},
 	}
 	c := newClient(t)
 	for name, test := range tests {
@@ -178,8 +181,14 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 			if err := c.Create(t.Context(), record); err != nil {
 				t.Fatal(err)
 			}
-			test.change(&record.Status)
-			mustBe(t, c.Status().Update(t.Context(), record), test.want)
+			test.change(record)
+			status := record.Status
+			err := c.Update(t.Context(), record)
+			if err == nil {
+				record.Status = status
+				err = c.Status().Update(t.Context(), record)
+			}
+			mustBe(t, err, test.want)
 		})
 	}
 }

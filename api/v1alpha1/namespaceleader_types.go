@@ -6,72 +6,155 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// NamespaceLeader is the record of who leads one member namespace. It has the name of
-// that namespace and is written by the hub alone, before any copy that depends on it,
-// and only when something changes: renewals leave it as it is.
+// NamespaceLeader records who leads one member namespace. It has the name of that
+// namespace. The hub alone writes it, before it writes any Lease that depends on it, and
+// only when something changes: a renewal leaves it as it is.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=nsleader,categories=leasecast
-// +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.status.leader`
-// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.status.epoch`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
-// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.status.next`
-// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.since`
-// +kubebuilder:printcolumn:name="NotBefore",type=string,priority=1,JSONPath=`.status.notBefore`
-// +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.status.policy`
+// +kubebuilder:printcolumn:name="Leader",type=string,JSONPath=`.spec.leader`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.spec.state`
+// +kubebuilder:printcolumn:name="Epoch",type=integer,JSONPath=`.spec.epoch`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.spec.reason`
+// +kubebuilder:printcolumn:name="Next",type=string,JSONPath=`.spec.next`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.spec.since`
+// +kubebuilder:printcolumn:name="NotBefore",type=string,priority=1,JSONPath=`.spec.notBefore`
+// +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.policy`
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 type NamespaceLeader struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// status is the record.
+	// spec is the record. The hub decides by it, so it belongs into every backup. The hub puts
+	// an edit by anybody else right.
 	// +optional
-	Status NamespaceLeaderStatus `json:"status,omitempty"`
+	Spec NamespaceLeaderSpec `json:"spec,omitempty,omitzero"`
+	// status explains the record to people. The hub decides nothing by it.
+	// +optional
+	Status NamespaceLeaderStatus `json:"status,omitempty,omitzero"`
 }
 
-// Phase is where a namespace is between one leader and the next.
+// RecordState is where a namespace is between one leader and the next.
 //
 // +kubebuilder:validation:Enum=Vacant;Leading;Draining;Retired
-type Phase string
+type RecordState string
 
 const (
-	// PhaseVacant: nobody leads and nothing is promised to anybody.
-	PhaseVacant Phase = "Vacant"
-	// PhaseLeading: the leader's copy is renewed.
-	PhaseLeading Phase = "Leading"
-	// PhaseDraining: the leader's copy is no longer renewed; the next grant comes when
-	// everything promised to it has passed.
-	PhaseDraining Phase = "Draining"
-	// PhaseRetired: no policy claims the namespace; the record stays until everything
+	// StateVacant: nobody leads and nothing is promised to anybody.
+	StateVacant RecordState = "Vacant"
+	// StateLeading: the hub renews the leader's Lease.
+	StateLeading RecordState = "Leading"
+	// StateDraining: the hub no longer renews the leader's Lease. It grants the next term when
+	// everything that it promised to the leader has passed.
+	StateDraining RecordState = "Draining"
+	// StateRetired: no policy claims the namespace. The record stays until everything
 	// promised has passed.
-	PhaseRetired Phase = "Retired"
+	StateRetired RecordState = "Retired"
 )
+
+// NoHub is the mark of a record that its hub has let go of, because its Clusters moved to
+// another management cluster.
+const NoHub = "none"
+
+// NamespaceLeaderSpec is the record. Only the hub writes it, by compare-and-swap.
+type NamespaceLeaderSpec struct {
+	// leader is the Cluster that leads, or that is being drained. It is absent when nobody leads.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Leader string `json:"leader,omitempty"`
+	// epoch is the fencing token of the term. It rises with every term and never falls.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Epoch int64 `json:"epoch,omitempty"`
+	// revokedEpoch is the epoch of a leader that the hub told to stop before its deadline. The
+	// epoch is then that of the revocation: nobody leads in it, and the leader never goes on
+	// in its own.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RevokedEpoch int64 `json:"revokedEpoch,omitempty"`
+	// state is where the namespace is between one leader and the next.
+	// +optional
+	State RecordState `json:"state,omitempty"`
+	// reason says why the record is as it is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Reason reason.Reason `json:"reason,omitempty"`
+	// since is when leader and state became what they are, by the hub's clock.
+	// +optional
+	Since *metav1.MicroTime `json:"since,omitempty"`
+	// acquireTime is the start of the leader's term, by the hub's clock.
+	// +optional
+	AcquireTime *metav1.MicroTime `json:"acquireTime,omitempty"`
+	// leaseDurationSeconds is the longest lease duration that the Leases of this term may carry.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
+	// leaseName is the name of this term's Leases.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	LeaseName string `json:"leaseName,omitempty"`
+	// notBefore is the earliest instant of the next term. It is for people: a hub that takes
+	// over computes its own.
+	// +optional
+	NotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
+	// next is the Cluster that would lead next.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Next string `json:"next,omitempty"`
+	// policy is the LeadershipPolicy that claims the namespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Policy string `json:"policy,omitempty"`
+	// observedPriorities are the priorities that decisions have taken into account so far. An
+	// edit that lifts an eligible cluster above the leader moves the leader; recovery does not.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10000
+	ObservedPriorities []ObservedPriority `json:"observedPriorities,omitempty"`
+	// hub is the installation that the record belongs to: the UID of the management cluster's
+	// namespace kube-system and the hub's namespace. It is "none" when the Clusters moved to
+	// another management cluster.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Hub string `json:"hub,omitempty"`
+}
+
+// ObservedPriority is the priority of one Cluster that decisions have taken into account.
+type ObservedPriority struct {
+	// name of the Cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// priority that decisions have taken into account.
+	// +required
+	Priority int32 `json:"priority"`
+}
 
 // Candidate is one Cluster as the last decision saw it.
 type Candidate struct {
-	// name of the CAPI Cluster.
+	// name of the Cluster.
 	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// priority is its label leasecast.dev/priority. Higher wins, ties by name.
-	// +optional
+	// +required
 	Priority int32 `json:"priority"`
-	// heeded is the priority that decisions have taken into account so far. An edit that
-	// lifts an eligible cluster above the leader moves the leader; recovery does not.
-	// +optional
-	Heeded *int32 `json:"heeded,omitempty"`
 	// eligible says whether it may lead this namespace now.
-	// +optional
+	// +required
 	Eligible bool `json:"eligible"`
 	// reason says why it is, or is not, eligible.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	Reason reason.Reason `json:"reason,omitempty"`
 	// message says it in words.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// hint is what Cluster API says about the Cluster; it decides nothing.
+	// hint is what Cluster API says about the Cluster. It decides nothing.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Hint string `json:"hint,omitempty"`
@@ -82,96 +165,65 @@ type Change struct {
 	// time of the change by the hub's clock.
 	// +required
 	Time metav1.MicroTime `json:"time"`
-	// leader from then on; empty when nobody.
+	// leader from then on; absent when nobody.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	Leader string `json:"leader,omitempty"`
 	// epoch from then on.
 	// +optional
-	Epoch int64 `json:"epoch"`
-	// phase from then on.
+	// +kubebuilder:validation:Minimum=0
+	Epoch int64 `json:"epoch,omitempty"`
+	// state from then on.
 	// +optional
-	Phase Phase `json:"phase,omitempty"`
+	State RecordState `json:"state,omitempty"`
 	// reason of the change.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	Reason reason.Reason `json:"reason,omitempty"`
 }
 
-// MaxHistory is how many changes a record keeps.
+// MaxHistory is how many changes a status keeps.
 const MaxHistory = 16
 
-// ConditionReady of a NamespaceLeader is True when a leader is granted and its copy
+// ConditionReady of a NamespaceLeader is True when a leader is granted and its Lease
 // has been written.
 const ConditionReady = "Ready"
 
 // ConditionCopiesInPlace of a NamespaceLeader is True when every reachable cluster
-// that has the namespace holds the copy that it should; otherwise the message names
+// that has the namespace holds the Lease that it should; otherwise the message names
 // those that do not, and why.
 const ConditionCopiesInPlace = "CopiesInPlace"
 
-// NamespaceLeaderStatus is the record. Only the hub writes it, by compare-and-swap.
+// NamespaceLeaderStatus explains a record to people.
 type NamespaceLeaderStatus struct {
-	// observedGeneration is the generation of the policy that the last decision followed.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// leader is the Cluster that leads, or that is being drained; empty when nobody.
-	// +optional
-	Leader string `json:"leader,omitempty"`
-	// epoch is the fencing token of the term. It rises with every term and never falls.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Epoch int64 `json:"epoch"`
-	// revokedEpoch is the epoch of the leader that was told to stop before its deadline. epoch
-	// is then that of the revocation: nobody leads in it, and the leader never goes on in its own.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	RevokedEpoch int64 `json:"revokedEpoch,omitempty"`
-	// phase is where the namespace is between one leader and the next.
-	// +optional
-	Phase Phase `json:"phase,omitempty"`
-	// reason says why the record is as it is.
-	// +optional
-	Reason reason.Reason `json:"reason,omitempty"`
-	// message says it in words.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	Message string `json:"message,omitempty"`
-	// since is when leader and phase became what they are, by the hub's clock.
-	// +optional
-	Since *metav1.MicroTime `json:"since,omitempty"`
-	// acquireTime is the start of the leader's term, by the hub's clock.
-	// +optional
-	AcquireTime *metav1.MicroTime `json:"acquireTime,omitempty"`
-	// leaseDurationSeconds is the longest D that this term's copies may carry.
-	// +optional
-	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
-	// leaseName is the name of this term's copies.
-	// +optional
-	LeaseName string `json:"leaseName,omitempty"`
-	// notBefore is the earliest instant of the next grant, as the hub that drains last
-	// computed it. Only that hub trusts it.
-	// +optional
-	NotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
-	// next is the Cluster that would lead next.
-	// +optional
-	Next string `json:"next,omitempty"`
-	// policy is the LeadershipPolicy that claims the namespace.
-	// +optional
-	Policy string `json:"policy,omitempty"`
-	// candidates are the Clusters of the policy, best first.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	Candidates []Candidate `json:"candidates,omitempty"`
-	// history holds the last changes of leader or phase, newest first.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	History []Change `json:"history,omitempty"`
 	// conditions: Ready, CopiesInPlace.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the generation of the record that this status explains.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// observedPolicyGeneration is the generation of the policy that the last decision followed.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedPolicyGeneration int64 `json:"observedPolicyGeneration,omitempty"`
+	// message says in words what the record says, and what the hub waits for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+	// candidates are the Clusters of the policy, best first.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10000
+	Candidates []Candidate `json:"candidates,omitempty"`
+	// history holds the last changes of leader or state, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	History []Change `json:"history,omitempty"`
 }
 
 // NamespaceLeaderList is a list of records.

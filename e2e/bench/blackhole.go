@@ -100,11 +100,11 @@ func awaitLed(ctx context.Context, d *harness.Drill, want int) error {
 		}
 		led, last := 0, "there is no record"
 		for _, r := range records.Items {
-			if r.Status.Phase == v1alpha1.PhaseLeading && isTrue(r, v1alpha1.ConditionReady) && isTrue(r, v1alpha1.ConditionCopiesInPlace) {
+			if r.Spec.State == v1alpha1.StateLeading && isTrue(r, v1alpha1.ConditionReady) && isTrue(r, v1alpha1.ConditionCopiesInPlace) {
 				led++
 				continue
 			}
-			last = fmt.Sprintf("%s: leader %q, phase %s, %s, conditions %+v", r.Name, r.Status.Leader, r.Status.Phase, r.Status.Message, r.Status.Conditions)
+			last = fmt.Sprintf("%s: leader %q, state %s, %s, conditions %+v", r.Name, r.Spec.Leader, r.Spec.State, r.Status.Message, r.Status.Conditions)
 		}
 		if led < want {
 			return fmt.Errorf("%d are; %s", led, last)

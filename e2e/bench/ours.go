@@ -141,7 +141,7 @@ func (r *readers) settle(ctx context.Context) (leader string, err error) {
 		if len(records.Items) < len(r.namespaces) {
 			return fmt.Errorf("there are %d records", len(records.Items))
 		}
-		leader = records.Items[0].Status.Leader
+		leader = records.Items[0].Spec.Leader
 		for _, record := range records.Items {
 			if err := settled(record, leader); err != nil {
 				return fmt.Errorf("%s: %w", record.Name, err)
@@ -153,14 +153,14 @@ func (r *readers) settle(ctx context.Context) (leader string, err error) {
 }
 
 func settled(record v1alpha1.NamespaceLeader, leader string) error {
-	s := record.Status
-	if s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || !isTrue(record, v1alpha1.ConditionReady) || !isTrue(record, v1alpha1.ConditionCopiesInPlace) {
-		return fmt.Errorf("leader %q, phase %s, %s", s.Leader, s.Phase, s.Message)
+	s := record.Spec
+	if s.Leader != leader || s.State != v1alpha1.StateLeading || !isTrue(record, v1alpha1.ConditionReady) || !isTrue(record, v1alpha1.ConditionCopiesInPlace) {
+		return fmt.Errorf("leader %q, state %s, %s", s.Leader, s.State, record.Status.Message)
 	}
-	if len(s.Candidates) < len(clusters) {
-		return fmt.Errorf("%d candidates", len(s.Candidates))
+	if len(record.Status.Candidates) < len(clusters) {
+		return fmt.Errorf("%d candidates", len(record.Status.Candidates))
 	}
-	for _, c := range s.Candidates {
+	for _, c := range record.Status.Candidates {
 		if !c.Eligible {
 			return fmt.Errorf("%s is not eligible: %s %s", c.Name, c.Reason, c.Message)
 		}

@@ -183,8 +183,8 @@ func (st *stage) well(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if r.Status.Phase != v1alpha1.PhaseLeading {
-			return fmt.Errorf("%s: phase %s: %s", namespace, r.Status.Phase, r.Status.Message)
+		if r.Spec.State != v1alpha1.StateLeading {
+			return fmt.Errorf("%s: state %s: %s", namespace, r.Spec.State, r.Status.Message)
 		}
 	}
 	return nil

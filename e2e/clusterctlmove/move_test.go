@@ -124,8 +124,8 @@ func (w *world) saysOtherHub(t *testing.T, at site) {
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(reason.OtherHub) {
 				return fmt.Errorf("%s: condition %+v", namespace, c)
 			}
-			if r.Status.Phase != "" || r.Annotations[v1alpha1.HubAnnotation] == w.hubID(t, at) {
-				return fmt.Errorf("%s: phase %s of the hub %s", namespace, r.Status.Phase, r.Annotations[v1alpha1.HubAnnotation])
+			if r.Spec.Hub == w.hubID(t, at) {
+				return fmt.Errorf("%s: state %s of the hub %s", namespace, r.Spec.State, r.Spec.Hub)
 			}
 		}
 		return nil

@@ -120,8 +120,8 @@ func (w *world) nobodyLeads(t *testing.T, at site, namespace string) {
 	stage.d.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
 		r := &v1alpha1.NamespaceLeader{}
 		err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r)
-		if err == nil && r.Status.Phase != v1alpha1.PhaseVacant {
-			err = fmt.Errorf("phase %q", r.Status.Phase)
+		if err == nil && r.Spec.State != v1alpha1.StateVacant {
+			err = fmt.Errorf("state %q", r.Spec.State)
 		}
 		return err
 	})

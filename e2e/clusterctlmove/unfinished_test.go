@@ -29,8 +29,8 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	stage.d.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
 		r := &v1alpha1.NamespaceLeader{}
 		err := first.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r)
-		if err == nil && r.Status.Phase != v1alpha1.PhaseDraining {
-			err = fmt.Errorf("leader %q, phase %s", r.Status.Leader, r.Status.Phase)
+		if err == nil && r.Spec.State != v1alpha1.StateDraining {
+			err = fmt.Errorf("leader %q, state %s", r.Spec.Leader, r.Spec.State)
 		}
 		return err
 	})

@@ -113,15 +113,15 @@ func (w *world) ledBy(ctx context.Context, at site, hub, namespace, leader strin
 	if err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r); err != nil {
 		return 0, err
 	}
-	if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || r.Annotations[v1alpha1.HubAnnotation] != hub {
-		return 0, fmt.Errorf("leader %q, phase %q, reason %s, hub %s: %s", s.Leader, s.Phase, s.Reason, r.Annotations[v1alpha1.HubAnnotation], s.Message)
+	if s := r.Spec; s.Leader != leader || s.State != v1alpha1.StateLeading || s.Hub != hub {
+		return 0, fmt.Errorf("leader %q, state %q, reason %s, hub %s: %s", s.Leader, s.State, s.Reason, s.Hub, r.Status.Message)
 	}
 	c, err := w.copy(ctx, leader, namespace)
 	if err != nil {
 		return 0, err
 	}
-	if !c.LeadsHere() || c.Epoch != r.Status.Epoch || c.Hub != hub || !c.Live(harness.Now().Wall) {
-		return 0, fmt.Errorf("the copy in %s is %+v, the record has epoch %d", leader, c, r.Status.Epoch)
+	if !c.LeadsHere() || c.Epoch != r.Spec.Epoch || c.Hub != hub || !c.Live(harness.Now().Wall) {
+		return 0, fmt.Errorf("the copy in %s is %+v, the record has epoch %d", leader, c, r.Spec.Epoch)
 	}
 	return c.Epoch, nil
 }

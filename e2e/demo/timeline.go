@@ -63,26 +63,26 @@ func (p *play) timeline(acts []harness.Act) []headline {
 func decisions(seen []harness.Sighting[*v1alpha1.NamespaceLeader], since func(time.Duration) float64) []headline {
 	type decision struct {
 		leader string
-		phase  v1alpha1.Phase
+		phase  v1alpha1.RecordState
 		epoch  int64
 	}
 	last := map[string]decision{}
 	var lines []headline
 	for _, s := range seen {
-		status, namespace := s.Object.Status, s.Object.Name
-		d := decision{status.Leader, status.Phase, status.Epoch}
-		if s.Gone || status.Phase == "" || d == last[namespace] {
+		record, namespace := s.Object.Spec, s.Object.Name
+		d := decision{record.Leader, record.State, record.Epoch}
+		if s.Gone || record.State == "" || d == last[namespace] {
 			continue
 		}
 		last[namespace] = d
-		text := fmt.Sprintf("%-7s hub: nobody leads (%s)", namespace, status.Reason)
-		switch status.Phase {
-		case v1alpha1.PhaseLeading:
-			text = fmt.Sprintf("%-7s hub: %s leads in epoch %d (%s)", namespace, status.Leader, status.Epoch, status.Reason)
-		case v1alpha1.PhaseDraining:
-			text = fmt.Sprintf("%-7s hub: %s is being replaced (%s)", namespace, status.Leader, status.Reason)
-			if status.NotBefore != nil {
-				text += fmt.Sprintf("; %s is next, not before %.2f", status.Next, since(harness.BootOf(status.NotBefore.Time, s.At)))
+		text := fmt.Sprintf("%-7s hub: nobody leads (%s)", namespace, record.Reason)
+		switch record.State {
+		case v1alpha1.StateLeading:
+			text = fmt.Sprintf("%-7s hub: %s leads in epoch %d (%s)", namespace, record.Leader, record.Epoch, record.Reason)
+		case v1alpha1.StateDraining:
+			text = fmt.Sprintf("%-7s hub: %s is being replaced (%s)", namespace, record.Leader, record.Reason)
+			if record.NotBefore != nil {
+				text += fmt.Sprintf("; %s is next, not before %.2f", record.Next, since(harness.BootOf(record.NotBefore.Time, s.At)))
 			}
 		}
 		lines = append(lines, headline{s.At.Boot, text})

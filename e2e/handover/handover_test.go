@@ -105,8 +105,8 @@ func (s *stage) revoked() {
 		if err != nil {
 			return err
 		}
-		if r.Status.Phase != v1alpha1.PhaseDraining || r.Status.RevokedEpoch == 0 {
-			return fmt.Errorf("phase %s, revoked epoch %d: %s", r.Status.Phase, r.Status.RevokedEpoch, r.Status.Message)
+		if r.Spec.State != v1alpha1.StateDraining || r.Spec.RevokedEpoch == 0 {
+			return fmt.Errorf("state %s, revoked epoch %d: %s", r.Spec.State, r.Spec.RevokedEpoch, r.Status.Message)
 		}
 		seen := s.view.Copies[s.leader].Seen()
 		if l := seen[len(seen)-1].Object; *l.Spec.HolderIdentity != "" {

@@ -54,5 +54,5 @@ func (d *Drill) eligible(ctx context.Context, cluster, namespace string) error {
 			return fmt.Errorf("%s is not eligible: %s %s", cluster, c.Reason, c.Message)
 		}
 	}
-	return fmt.Errorf("%s is no candidate; the leader is %q, phase %s, %s", cluster, record.Status.Leader, record.Status.Phase, record.Status.Message)
+	return fmt.Errorf("%s is no candidate; the leader is %q, state %s, %s", cluster, record.Spec.Leader, record.Spec.State, record.Status.Message)
 }

@@ -229,9 +229,9 @@ func (w *World) Leading(leader, namespace string, members ...string) (epoch int6
 	if err != nil {
 		return 0, err
 	}
-	s := r.Status
-	if s.Leader != leader || s.Phase != v1alpha1.PhaseLeading {
-		return 0, fmt.Errorf("record: leader %q, phase %s, reason %s, %s; candidates %+v", s.Leader, s.Phase, s.Reason, s.Message, s.Candidates)
+	s := r.Spec
+	if s.Leader != leader || s.State != v1alpha1.StateLeading {
+		return 0, fmt.Errorf("record: leader %q, state %s, reason %s, %s; candidates %+v", s.Leader, s.State, s.Reason, r.Status.Message, r.Status.Candidates)
 	}
 	for _, m := range members {
 		l, err := w.CopyIn(m, namespace)

@@ -30,33 +30,33 @@ func (o *handover) begin() {
 }
 
 // record returns what the watch last showed of the first record.
-func (o *handover) record() (v1alpha1.NamespaceLeaderStatus, error) {
+func (o *handover) record() (v1alpha1.NamespaceLeaderSpec, error) {
 	seen := o.Records.Seen()
 	for i := len(seen) - 1; i >= 0; i-- {
 		if seen[i].Object.Name == moved[0] {
-			return seen[i].Object.Status, nil
+			return seen[i].Object.Spec, nil
 		}
 	}
-	return v1alpha1.NamespaceLeaderStatus{}, errors.New("no record yet")
+	return v1alpha1.NamespaceLeaderSpec{}, errors.New("no record yet")
 }
 
 // awaitRecord returns when the first record is as it should be.
-func (o *handover) awaitRecord(what string, as func(v1alpha1.NamespaceLeaderStatus) bool) v1alpha1.NamespaceLeaderStatus {
+func (o *handover) awaitRecord(what string, as func(v1alpha1.NamespaceLeaderSpec) bool) v1alpha1.NamespaceLeaderSpec {
 	o.t.Helper()
-	var s v1alpha1.NamespaceLeaderStatus
+	var s v1alpha1.NamespaceLeaderSpec
 	harness.Eventually(o.t, patience, what, func(context.Context) (err error) {
 		if s, err = o.record(); err == nil && !as(s) {
-			err = fmt.Errorf("leader %q, epoch %d, phase %s, reason %s: %s", s.Leader, s.Epoch, s.Phase, s.Reason, s.Message)
+			err = fmt.Errorf("leader %q, epoch %d, state %s, reason %s", s.Leader, s.Epoch, s.State, s.Reason)
 		}
 		return err
 	})
 	return s
 }
 
-func draining(s v1alpha1.NamespaceLeaderStatus) bool { return s.Phase == v1alpha1.PhaseDraining }
+func draining(s v1alpha1.NamespaceLeaderSpec) bool { return s.State == v1alpha1.StateDraining }
 
-func (o *handover) granted(s v1alpha1.NamespaceLeaderStatus) bool {
-	return s.Phase == v1alpha1.PhaseLeading && s.Leader == o.to
+func (o *handover) granted(s v1alpha1.NamespaceLeaderSpec) bool {
+	return s.State == v1alpha1.StateLeading && s.Leader == o.to
 }
 
 // awaitBound returns shortly before the first record's bound passes.
@@ -65,7 +65,7 @@ func (o *handover) awaitBound(before time.Duration) {
 	s := o.awaitRecord("the draining is recorded", draining)
 	harness.After(o.t, harness.BootOf(s.NotBefore.Time, harness.Now())-before)
 	if s, err := o.record(); err != nil || !draining(s) {
-		o.t.Fatalf("the bound has not passed, and yet: phase %s, leader %s, %v", s.Phase, s.Leader, err)
+		o.t.Fatalf("the bound has not passed, and yet: state %s, leader %s, %v", s.State, s.Leader, err)
 	}
 }
 
@@ -89,7 +89,7 @@ type step struct {
 	// reach begins the handover and returns when it is at the step.
 	reach func(*handover)
 	// reached says whether, once the replica is dead, it was at the step and not beyond it.
-	reached func(*handover, v1alpha1.NamespaceLeaderStatus) bool
+	reached func(*handover, v1alpha1.NamespaceLeaderSpec) bool
 	// mend ends the faults that were needed, when the replica is dead.
 	mend func(*handover)
 }
@@ -108,13 +108,13 @@ var steps = []step{
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},
-		reached: func(o *handover, s v1alpha1.NamespaceLeaderStatus) bool { return o.granted(s) && !o.firstCopy() },
+		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && !o.firstCopy() },
 		mend:    func(o *handover) { o.toSuccessor().Heal() },
 	},
 	{
 		name:    "after the draining was persisted",
 		reach:   func(o *handover) { o.begin(); o.awaitRecord("the draining is recorded", draining) },
-		reached: func(_ *handover, s v1alpha1.NamespaceLeaderStatus) bool { return draining(s) },
+		reached: func(_ *handover, s v1alpha1.NamespaceLeaderSpec) bool { return draining(s) },
 	},
 	{
 		name: "before the draining is persisted",
@@ -129,15 +129,15 @@ var steps = []step{
 				return nil
 			})
 		},
-		reached: func(o *handover, s v1alpha1.NamespaceLeaderStatus) bool {
-			return s.Phase == v1alpha1.PhaseLeading && s.Leader == o.from
+		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool {
+			return s.State == v1alpha1.StateLeading && s.Leader == o.from
 		},
 		mend: func(o *handover) { o.p.d.Fleet.Hub().Proxy().Heal() },
 	},
 	{
 		name:    "before the grant",
 		reach:   func(o *handover) { o.begin(); o.awaitBound(early) },
-		reached: func(_ *handover, s v1alpha1.NamespaceLeaderStatus) bool { return draining(s) },
+		reached: func(_ *handover, s v1alpha1.NamespaceLeaderSpec) bool { return draining(s) },
 	},
 	{
 		name: "after the grant was persisted, and what was sent arrives late",
@@ -147,7 +147,7 @@ var steps = []step{
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},
-		reached: func(o *handover, s v1alpha1.NamespaceLeaderStatus) bool { return o.granted(s) && !o.firstCopy() },
+		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && !o.firstCopy() },
 		mend: func(o *handover) {
 			harness.After(o.t, harness.Now().Boot+2*time.Second)
 			o.toSuccessor().Release()
@@ -164,7 +164,7 @@ var steps = []step{
 				return nil
 			})
 		},
-		reached: func(o *handover, s v1alpha1.NamespaceLeaderStatus) bool { return o.granted(s) && o.firstCopy() },
+		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && o.firstCopy() },
 	},
 }
 
@@ -204,7 +204,7 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 	for _, namespace := range moved {
 		r, err := stage.d.Record(t.Context(), namespace)
 		harness.Must(t, err)
-		o.epochs[namespace] = r.Status.Epoch
+		o.epochs[namespace] = r.Spec.Epoch
 	}
 	s.reach(o)
 	harness.Must(t, writer.Kill())
@@ -212,8 +212,8 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 	stage.drop(writer)
 	r, err := stage.d.Record(t.Context(), moved[0])
 	harness.Must(t, err)
-	if !s.reached(o, r.Status) {
-		t.Fatalf("the replica died at another step: leader %s, phase %s, a first copy: %t", r.Status.Leader, r.Status.Phase, o.firstCopy())
+	if !s.reached(o, r.Spec) {
+		t.Fatalf("the replica died at another step: leader %s, state %s, a first copy: %t", r.Spec.Leader, r.Spec.State, o.firstCopy())
 	}
 	if s.mend != nil {
 		s.mend(o)
@@ -241,7 +241,7 @@ func (o *handover) completed(killed time.Duration) {
 			}
 			r, err := o.p.d.Record(o.t.Context(), namespace)
 			if err == nil {
-				err = fmt.Errorf("record: leader %s, epoch %d, phase %s, %s", r.Status.Leader, r.Status.Epoch, r.Status.Phase, r.Status.Message)
+				err = fmt.Errorf("record: leader %s, epoch %d, state %s, %s", r.Spec.Leader, r.Spec.Epoch, r.Spec.State, r.Status.Message)
 			}
 			return err
 		})
@@ -255,7 +255,7 @@ func (o *handover) completed(killed time.Duration) {
 		}
 	}
 	for _, s := range o.Records.Seen() {
-		if l := s.Object.Status.Leader; l != o.from && l != o.to && l != leaders[s.Object.Name] {
+		if l := s.Object.Spec.Leader; l != o.from && l != o.to && l != leaders[s.Object.Name] {
 			o.t.Errorf("record %s names %q: only %s or %s was to lead", s.Object.Name, l, o.from, o.to)
 		}
 	}

@@ -83,9 +83,9 @@ func (v *view) undecided(moved ...string) {
 		if slices.Contains(moved, r.Name) {
 			continue
 		}
-		if r.Status.Leader != leaders[r.Name] || r.Status.Phase != v1alpha1.PhaseLeading || s.Gone {
-			v.t.Errorf("record %s: leader %q, phase %s, reason %s: want %s to lead all the time",
-				r.Name, r.Status.Leader, r.Status.Phase, r.Status.Reason, leaders[r.Name])
+		if r.Spec.Leader != leaders[r.Name] || r.Spec.State != v1alpha1.StateLeading || s.Gone {
+			v.t.Errorf("record %s: leader %q, state %s, reason %s: want %s to lead all the time",
+				r.Name, r.Spec.Leader, r.Spec.State, r.Spec.Reason, leaders[r.Name])
 		}
 	}
 }

@@ -25,8 +25,8 @@ func deleted(ctx context.Context, c client.Client, r *v1alpha1.NamespaceLeader) 
 }
 
 func emptied(ctx context.Context, c client.Client, r *v1alpha1.NamespaceLeader) error {
-	r.Status = v1alpha1.NamespaceLeaderStatus{}
-	return c.Status().Update(ctx, r)
+	r.Spec = v1alpha1.NamespaceLeaderSpec{}
+	return c.Update(ctx, r)
 }
 
 // records reads all records.
@@ -68,9 +68,9 @@ func TestLostRecordsAreFoundInTheCopies(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if s := r.Status; s.Reason != reason.Adopted {
-						return fmt.Errorf("%s: leader %q, epoch %d, phase %s, reason %s: %s", namespace, s.Leader, s.Epoch, s.Phase, s.Reason, s.Message)
-					} else if b := was.Status; s.Leader != b.Leader || s.Epoch != b.Epoch || !s.AcquireTime.Equal(b.AcquireTime) || s.LeaseDurationSeconds < b.LeaseDurationSeconds {
+					if s := r.Spec; s.Reason != reason.Adopted {
+						return fmt.Errorf("%s: leader %q, epoch %d, state %s, reason %s: %s", namespace, s.Leader, s.Epoch, s.State, s.Reason, r.Status.Message)
+					} else if b := was.Spec; s.Leader != b.Leader || s.Epoch != b.Epoch || !s.AcquireTime.Equal(b.AcquireTime) || s.LeaseDurationSeconds < b.LeaseDurationSeconds {
 						return fmt.Errorf("%s: adopted is %s in epoch %d since %v for %d s, lost was %s in epoch %d since %v for %d s", namespace,
 							s.Leader, s.Epoch, s.AcquireTime, s.LeaseDurationSeconds, b.Leader, b.Epoch, b.AcquireTime, b.LeaseDurationSeconds)
 					}
@@ -94,21 +94,21 @@ type edit struct {
 	costly bool
 }
 
-func edited(change func(*v1alpha1.NamespaceLeaderStatus)) func(context.Context, client.Client, *v1alpha1.NamespaceLeader) error {
+func edited(change func(*v1alpha1.NamespaceLeaderSpec)) func(context.Context, client.Client, *v1alpha1.NamespaceLeader) error {
 	return func(ctx context.Context, c client.Client, r *v1alpha1.NamespaceLeader) error {
-		change(&r.Status)
-		return c.Status().Update(ctx, r)
+		change(&r.Spec)
+		return c.Update(ctx, r)
 	}
 }
 
 // edits begins with those that are for every run.
 var edits = []edit{
-	{name: "another leader and a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderStatus) { s.Leader, s.Epoch = "west", s.Epoch-3 })},
+	{name: "another leader and a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader, s.Epoch = "west", s.Epoch-3 })},
 	{name: "no record", edit: deleted},
-	{name: "another leader", edit: edited(func(s *v1alpha1.NamespaceLeaderStatus) { s.Leader = "west" })},
-	{name: "a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch -= 3 })},
-	{name: "a higher epoch", costly: true, edit: edited(func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch += 3 })},
-	{name: "nobody leads", edit: edited(func(s *v1alpha1.NamespaceLeaderStatus) { s.Phase, s.Leader = v1alpha1.PhaseVacant, "" })},
+	{name: "another leader", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" })},
+	{name: "a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch -= 3 })},
+	{name: "a higher epoch", costly: true, edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch += 3 })},
+	{name: "nobody leads", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateVacant, "" })},
 	{name: "no status", edit: emptied},
 }
 
@@ -136,9 +136,9 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if s, b := r.Status, before.Status; s.Leader != b.Leader || s.Epoch != b.Epoch || s.Phase != b.Phase {
-					return fmt.Errorf("leader %q, epoch %d, phase %s, reason %s, want leader %q, epoch %d, phase %s",
-						s.Leader, s.Epoch, s.Phase, s.Reason, b.Leader, b.Epoch, b.Phase)
+				if s, b := r.Spec, before.Spec; s.Leader != b.Leader || s.Epoch != b.Epoch || s.State != b.State {
+					return fmt.Errorf("leader %q, epoch %d, state %s, reason %s, want leader %q, epoch %d, state %s",
+						s.Leader, s.Epoch, s.State, s.Reason, b.Leader, b.Epoch, b.State)
 				}
 				return nil
 			})
@@ -168,7 +168,7 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			awaitRenewals(t, v, lost+h)
 			harness.Eventually(t, 2*harness.Default.Duration+slack, "somebody leads", func(ctx context.Context) error {
 				r, err := stage.d.Record(ctx, moved[0])
-				if err == nil && r.Status.Phase != v1alpha1.PhaseLeading {
+				if err == nil && r.Spec.State != v1alpha1.StateLeading {
 					err = errors.New(r.Status.Message)
 				}
 				return err
@@ -177,12 +177,12 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			r, err := stage.d.Record(t.Context(), moved[0])
 			harness.Must(t, err)
 			t.Logf("%s led in epoch %d; now %s leads in epoch %d (%s), %.1f s after the kill",
-				before.Status.Leader, before.Status.Epoch, r.Status.Leader, r.Status.Epoch, r.Status.Reason, (harness.Now().Boot - lost).Seconds())
-			switch same := r.Status.Leader == before.Status.Leader && r.Status.Epoch == before.Status.Epoch; {
+				before.Spec.Leader, before.Spec.Epoch, r.Spec.Leader, r.Spec.Epoch, r.Spec.Reason, (harness.Now().Boot - lost).Seconds())
+			switch same := r.Spec.Leader == before.Spec.Leader && r.Spec.Epoch == before.Spec.Epoch; {
 			case !same && !e.costly:
 				t.Error("the term has changed, although its Lease is there")
-			case !same && r.Status.Epoch <= before.Status.Epoch:
-				t.Errorf("the new term has epoch %d, after %d", r.Status.Epoch, before.Status.Epoch)
+			case !same && r.Spec.Epoch <= before.Spec.Epoch:
+				t.Errorf("the new term has epoch %d, after %d", r.Spec.Epoch, before.Spec.Epoch)
 			}
 			stage.restore(t)
 		})

@@ -198,15 +198,15 @@ func (p *pair) led(t *testing.T, limit time.Duration) {
 			if err != nil {
 				return err
 			}
-			if s := r.Status; s.Leader != leader || s.Phase != v1alpha1.PhaseLeading {
-				return fmt.Errorf("%s: leader %q, phase %s, %s: %s", namespace, s.Leader, s.Phase, s.Reason, s.Message)
+			if s := r.Spec; s.Leader != leader || s.State != v1alpha1.StateLeading {
+				return fmt.Errorf("%s: leader %q, state %s, %s: %s", namespace, s.Leader, s.State, s.Reason, r.Status.Message)
 			}
 			c, err := p.copy(ctx, leader, namespace)
 			if err != nil {
 				return err
 			}
-			if got := ptr.Deref(c.Spec.HolderIdentity, ""); got != leader+"."+harness.FleetNamespace || int64(*c.Spec.LeaseTransitions) != r.Status.Epoch {
-				return fmt.Errorf("%s: the copy in %s names %s in epoch %d, the record has epoch %d", namespace, leader, got, *c.Spec.LeaseTransitions, r.Status.Epoch)
+			if got := ptr.Deref(c.Spec.HolderIdentity, ""); got != leader+"."+harness.FleetNamespace || int64(*c.Spec.LeaseTransitions) != r.Spec.Epoch {
+				return fmt.Errorf("%s: the copy in %s names %s in epoch %d, the record has epoch %d", namespace, leader, got, *c.Spec.LeaseTransitions, r.Spec.Epoch)
 			}
 		}
 		return nil

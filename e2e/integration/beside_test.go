@@ -198,8 +198,8 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	w.hubOf(ns, "west", w.mark(other))
 	r, err := w.Record(ns)
 	w.Must(err)
-	if after <= epoch || r.Status.AcquireTime.Time.Before(bound) {
-		t.Errorf("epoch %d after %d, granted at %v, when what the first had promised ended at %v", after, epoch, r.Status.AcquireTime, bound)
+	if after <= epoch || r.Spec.AcquireTime.Time.Before(bound) {
+		t.Errorf("epoch %d after %d, granted at %v, when what the first had promised ended at %v", after, epoch, r.Spec.AcquireTime, bound)
 	}
 
 	w.runHub(w.System, nil)

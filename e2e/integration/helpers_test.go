@@ -250,8 +250,8 @@ func (w *world) keeps(leader, namespace string) *journal {
 	w.T.Helper()
 	before, err := w.Record(namespace)
 	w.Must(err)
-	if before.Status.Leader != leader || before.Status.Phase != v1alpha1.PhaseLeading {
-		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Status)
+	if before.Spec.Leader != leader || before.Spec.State != v1alpha1.StateLeading {
+		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Spec)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -319,10 +319,10 @@ func (j *journal) check() time.Duration {
 	j.stop()
 	after, err := j.w.Record(j.namespace)
 	j.w.Must(err)
-	was, is := j.before.Status, after.Status
-	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
+	was, is := j.before.Spec, after.Spec
+	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
 		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", j.namespace,
-			is.Leader, is.Epoch, is.Phase, is.Reason, is.Since, was.Leader, was.Epoch, was.Since, is.History)
+			is.Leader, is.Epoch, is.State, is.Reason, is.Since, was.Leader, was.Epoch, was.Since, after.Status.History)
 	}
 	longest := time.Duration(0)
 	for i, s := range j.seen {
@@ -367,14 +367,14 @@ func (w *world) handedOver(namespace, to string, epoch int64, last func() time.T
 	}
 	r, err := w.Record(namespace)
 	w.Must(err)
-	if r.Status.Reason != reason.HandedOver {
-		w.T.Errorf("reason %s, history %+v", r.Status.Reason, r.Status.History)
+	if r.Spec.Reason != reason.HandedOver {
+		w.T.Errorf("reason %s, history %+v", r.Spec.Reason, r.Status.History)
 	}
 	bound := last().Add(fastDuration + fastSkew)
-	if r.Status.AcquireTime.Time.Before(bound) {
-		w.T.Errorf("granted at %v, before the bound %v", r.Status.AcquireTime, bound)
+	if r.Spec.AcquireTime.Time.Before(bound) {
+		w.T.Errorf("granted at %v, before the bound %v", r.Spec.AcquireTime, bound)
 	}
-	w.T.Logf("granted %v after the bound", r.Status.AcquireTime.Sub(bound))
+	w.T.Logf("granted %v after the bound", r.Spec.AcquireTime.Sub(bound))
 }
 
 // unawaited makes an error of any answer that is not the awaited one.

@@ -44,10 +44,10 @@ func (w *world) ledSince(since time.Time, namespace string, within time.Duration
 		if err != nil {
 			return err
 		}
-		last := fmt.Errorf("the record says %s, leader %q: %s", r.Status.Phase, r.Status.Leader, r.Status.Message)
+		last := fmt.Errorf("the record says %s, leader %q: %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 		for _, m := range members {
 			l, err := w.CopyIn(m, namespace)
-			if err != nil || r.Status.Phase != v1alpha1.PhaseLeading || r.Status.Leader != m || ptr.Deref(l.Spec.HolderIdentity, "") != m+"."+w.Fleet {
+			if err != nil || r.Spec.State != v1alpha1.StateLeading || r.Spec.Leader != m || ptr.Deref(l.Spec.HolderIdentity, "") != m+"."+w.Fleet {
 				continue
 			}
 			if left := time.Until(l.Spec.RenewTime.Add(w.duration())); left > 0 && left <= w.duration() && l.Spec.RenewTime.After(since) {

@@ -79,8 +79,8 @@ func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 		}
 		return fmt.Errorf("%+v", r.Status.Candidates)
 	})
-	if r, _ := w.Record(a); r.Status.Leader != "west" || r.Status.Epoch != after {
-		t.Errorf("recovery moved the leader: %+v", r.Status)
+	if r, _ := w.Record(a); r.Spec.Leader != "west" || r.Spec.Epoch != after {
+		t.Errorf("recovery moved the leader: %+v", r.Spec)
 	}
 }
 
@@ -91,10 +91,10 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 	w.Leads("south", a, 10*time.Second, all...)
 	r, err := w.Record(a)
 	w.Must(err)
-	if got := r.Status.Reason; got != "HandedOver" {
+	if got := r.Spec.Reason; got != "HandedOver" {
 		t.Errorf("reason %s", got)
 	}
-	if h := r.Status.History; len(h) < 3 || h[1].Phase != v1alpha1.PhaseDraining || h[1].Reason != "PriorityChanged" {
+	if h := r.Status.History; len(h) < 3 || h[1].State != v1alpha1.StateDraining || h[1].Reason != "PriorityChanged" {
 		t.Errorf("history %+v", h)
 	}
 }

@@ -18,12 +18,12 @@ import (
 )
 
 // awaitPhase waits until a record is in a phase.
-func (w *world) awaitPhase(namespace string, phase v1alpha1.Phase) {
+func (w *world) awaitPhase(namespace string, phase v1alpha1.RecordState) {
 	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
 		r, err := w.Record(namespace)
-		if err == nil && r.Status.Phase != phase {
-			err = fmt.Errorf("%s, leader %q, %s", r.Status.Phase, r.Status.Leader, r.Status.Message)
+		if err == nil && r.Spec.State != phase {
+			err = fmt.Errorf("%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 		}
 		return err
 	})
@@ -112,7 +112,7 @@ func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
 			j := w.keeps("west", b)
 			last := w.follow("east", a)
 			out.goes(w, "east")
-			w.awaitPhase(a, v1alpha1.PhaseDraining)
+			w.awaitPhase(a, v1alpha1.StateDraining)
 			w.awaitUnfit("east", a, out.reason, "the Cluster")
 			w.handedOver(a, "west", epoch, last, "west", "south")
 			w.noCopy("east", a, soon)
@@ -242,13 +242,13 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	w.label("east", unlabelled, "led-by", "")
 	w.label("south", unlabelled, "led-by", "")
 	w.deletePolicy("drop")
-	w.awaitPhase(dropped, v1alpha1.PhaseRetired)
+	w.awaitPhase(dropped, v1alpha1.StateRetired)
 	w.namespaceGone(deleted, "east", "south")
 	// A member that cannot be asked keeps its last answer: these two stay managed.
 	for _, ns := range []string{deleted, unlabelled} {
 		r, err := w.Record(ns)
 		w.Must(err)
-		if r.Status.Phase == v1alpha1.PhaseRetired {
+		if r.Spec.State == v1alpha1.StateRetired {
 			t.Errorf("%s is retired although west, which cannot be asked, has it", ns)
 		}
 	}
@@ -259,7 +259,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	for _, ns := range leave {
 		w.Eventually(ns+" is retired, or gone already", soon, func() error {
 			r, err := w.Record(ns)
-			if apierrors.IsNotFound(err) || err == nil && r.Status.Phase == v1alpha1.PhaseRetired {
+			if apierrors.IsNotFound(err) || err == nil && r.Spec.State == v1alpha1.StateRetired {
 				return nil
 			}
 			return fmt.Errorf("%w, %s", unawaited(err), r.Status.Message)
@@ -296,7 +296,7 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 	epoch := w.Leads("east", a, firstElection, all...)
 	last := w.follow("east", a)
 	w.deletePolicy("p")
-	w.awaitPhase(a, v1alpha1.PhaseRetired)
+	w.awaitPhase(a, v1alpha1.StateRetired)
 	for _, m := range all {
 		w.noCopy(m, a, soon)
 	}

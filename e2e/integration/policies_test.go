@@ -69,15 +69,15 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 	w.awaitPolicy("z-older", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
 	r, err := w.Record(a)
 	w.Must(err)
-	if r.Status.Policy != "z-older" {
-		t.Errorf("the record names policy %q", r.Status.Policy)
+	if r.Spec.Policy != "z-older" {
+		t.Errorf("the record names policy %q", r.Spec.Policy)
 	}
 	// It asks for the same Lease and the same D: its readers notice nothing.
 	w.deletePolicy("z-older")
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
 	w.Eventually("the record names the other policy", soon, func() error {
-		if r, err = w.Record(a); err == nil && r.Status.Policy != "a-newer" {
-			err = fmt.Errorf("%s", r.Status.Policy)
+		if r, err = w.Record(a); err == nil && r.Spec.Policy != "a-newer" {
+			err = fmt.Errorf("%s", r.Spec.Policy)
 		}
 		return err
 	})
@@ -163,7 +163,7 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			w.noCopy("west", a, soon)
 			w.Eventually("the record is retired", soon, func() error {
 				r, err := w.Record(a)
-				if err == nil && r.Status.Phase != v1alpha1.PhaseRetired {
+				if err == nil && r.Spec.State != v1alpha1.StateRetired {
 					err = fmt.Errorf("%+v", r.Status)
 				}
 				return err

@@ -69,8 +69,8 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 			}
 			r, err := w.Record(a)
 			w.Must(err)
-			if r.Status.Reason != reason.NewTerm {
-				t.Errorf("reason %s", r.Status.Reason)
+			if r.Spec.Reason != reason.NewTerm {
+				t.Errorf("reason %s", r.Spec.Reason)
 			}
 			w.leadsByReader(readers["east"], a, after)
 			j.check()
@@ -93,10 +93,10 @@ func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
 	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s leads in epoch %d or later", leader, atLeast), soon, func() error {
 		r, err := w.Record(namespace)
-		if s := r.Status; err == nil && (s.Leader != leader || s.Phase != v1alpha1.PhaseLeading || s.Epoch < atLeast) {
-			err = fmt.Errorf("%s, %s, epoch %d, %s", s.Leader, s.Phase, s.Epoch, s.Reason)
+		if s := r.Spec; err == nil && (s.Leader != leader || s.State != v1alpha1.StateLeading || s.Epoch < atLeast) {
+			err = fmt.Errorf("%s, %s, epoch %d, %s", s.Leader, s.State, s.Epoch, s.Reason)
 		}
-		epoch = r.Status.Epoch
+		epoch = r.Spec.Epoch
 		return err
 	})
 	return epoch

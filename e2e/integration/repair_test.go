@@ -93,9 +93,9 @@ func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 	w.T.Helper()
 	after, err := w.Record(before.Name)
 	w.Must(err)
-	was, is := before.Status, after.Status
-	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.Phase != was.Phase || !is.Since.Equal(was.Since) {
-		w.T.Errorf("%s moved: history %+v", before.Name, is.History)
+	was, is := before.Spec, after.Spec
+	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
+		w.T.Errorf("%s moved: history %+v", before.Name, after.Status.History)
 	}
 }
 

@@ -102,11 +102,11 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
 			r, err := w.Record(ns)
 			w.Must(err)
-			if bound := last().Add(fastDuration + fastSkew + tc.more); r.Status.AcquireTime.Time.Before(bound) {
-				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Status.AcquireTime, bound)
+			if bound := last().Add(fastDuration + fastSkew + tc.more); r.Spec.AcquireTime.Time.Before(bound) {
+				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Spec.AcquireTime, bound)
 			}
 			if !slices.ContainsFunc(r.Status.History, func(c v1alpha1.Change) bool {
-				return c.Phase == v1alpha1.PhaseDraining && c.Reason == reason.ClockSkewed && c.Leader == "east"
+				return c.State == v1alpha1.StateDraining && c.Reason == reason.ClockSkewed && c.Leader == "east"
 			}) {
 				t.Errorf("the record does not say why: %+v", r.Status.History)
 			}

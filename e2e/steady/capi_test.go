@@ -98,8 +98,8 @@ func (w *world) stillLeads(leader, namespace string, epoch int64) {
 	w.T.Helper()
 	r, err := w.Record(namespace)
 	w.Must(err)
-	if s := r.Status; s.Leader != leader || s.Epoch != epoch || s.Phase != v1alpha1.PhaseLeading {
-		w.T.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, phase %s, reason %s", leader, epoch, s.Leader, s.Epoch, s.Phase, s.Reason)
+	if s := r.Spec; s.Leader != leader || s.Epoch != epoch || s.State != v1alpha1.StateLeading {
+		w.T.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, state %s, reason %s", leader, epoch, s.Leader, s.Epoch, s.State, s.Reason)
 	}
 }
 

@@ -30,8 +30,8 @@ func TestARecordThatNoHubCanHaveWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{HubID: "this", Clock: fixedClock(now), Tenure: tenure.New(fixedClock(now), 6*time.Second)})
 			o := &v1alpha1.NamespaceLeader{}
-			o.Status = v1alpha1.NamespaceLeaderStatus{Phase: v1alpha1.PhaseLeading, Leader: "east", Epoch: test.epoch, LeaseDurationSeconds: test.d}
-			v := &view{key: shop, object: o, found: o.Status.DeepCopy()}
+			o.Spec = v1alpha1.NamespaceLeaderSpec{State: v1alpha1.StateLeading, Leader: "east", Epoch: test.epoch, LeaseDurationSeconds: test.d}
+			v := &view{key: shop, object: o, found: o.Spec.DeepCopy()}
 			c.recall(t.Context(), v, now)
 			r := v.state.Record
 			if v.absurd != test.absurd || v.edited != test.absurd || r.Lost() != test.absurd || (r.Leader == "") != test.absurd || r.Epoch != test.want {

@@ -170,8 +170,8 @@ func TestARecordIsNotWrittenWithoutTheRight(t *testing.T) {
 	c.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second)
 	r := v.state.Record
 	r.Phase, r.Since = election.Draining, musterStart.Wall
-	if err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}, nil); err == nil || w.n > 0 {
-		t.Errorf("error %v, %d writes", err, w.n)
+	if err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}); err == nil || w.records > 0 {
+		t.Errorf("error %v, %d writes", err, w.records)
 	}
 }
 
@@ -179,28 +179,38 @@ func TestARecordIsWrittenOnlyIfItSaysSomethingNew(t *testing.T) {
 	c, _, api := onScene(t)
 	w := &writes{Client: api}
 	c.client = w
-	for i, want := range []int{1, 1} {
+	for i := range 2 {
 		v, err := c.gather(t.Context(), shop)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.persist(t.Context(), v, election.Decision{Record: v.state.Record}, nil); err != nil || w.n != want {
-			t.Errorf("time %d: %v, %d writes, want %d", i+1, err, w.n, want)
+		d := election.Decision{Record: v.state.Record}
+		status := v.statusOf(d, nil)
+		if err := c.persist(t.Context(), v, d); err != nil || w.records != 1 { // the mark of the hub is new
+			t.Errorf("time %d: %v, %d writes, want 1", i+1, err, w.records)
+		}
+		v.object.Generation = 3
+		if err := c.explain(t.Context(), v, status); err != nil || w.n != 1 {
+			t.Errorf("time %d: %v, %d writes of the status, want 1", i+1, err, w.n)
+		}
+		o := &v1alpha1.NamespaceLeader{}
+		if err := api.Get(t.Context(), shop, o); err != nil || o.Status.ObservedGeneration != 3 || o.Status.Conditions[0].ObservedGeneration != 3 {
+			t.Errorf("time %d: %v, the status does not speak of generation 3: %+v", i+1, err, o.Status)
 		}
 	}
 	gone := &view{key: types.NamespacedName{Namespace: "fleet", Name: "till"}}
-	if err := c.persist(t.Context(), gone, election.Decision{}, nil); err != nil || w.n != 1 {
-		t.Errorf("a namespace that nobody manages: %v, %d writes", err, w.n)
+	if err := c.persist(t.Context(), gone, election.Decision{}); err != nil || w.records != 1 {
+		t.Errorf("a namespace that nobody manages: %v, %d writes", err, w.records)
 	}
-	if err := c.persist(t.Context(), gone, election.Decision{Persist: true, Record: election.Record{Phase: election.Vacant, Epoch: 5}}, nil); err != nil {
+	if err := c.persist(t.Context(), gone, election.Decision{Persist: true, Record: election.Record{Phase: election.Vacant, Epoch: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	o := &v1alpha1.NamespaceLeader{}
-	if err := api.Get(t.Context(), gone.key, o); err != nil || o.Status.Epoch != 5 {
+	if err := api.Get(t.Context(), gone.key, o); err != nil || o.Spec.Epoch != 5 {
 		t.Fatalf("a new record: %+v, %v", o, err)
 	}
-	if _, move := o.Labels[v1alpha1.MoveLabel]; !move || o.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue || o.Annotations[v1alpha1.HubAnnotation] != "this" {
-		t.Errorf("its marks: %v, %v", o.Labels, o.Annotations)
+	if _, move := o.Labels[v1alpha1.MoveLabel]; !move || o.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue || o.Spec.Hub != "this" {
+		t.Errorf("its marks: %v, %v", o.Labels, o.Spec.Hub)
 	}
 }
 
@@ -216,7 +226,7 @@ func TestNothingIsGrantedUnderWhatTheSealDoesNotKnow(t *testing.T) {
 	v.policy.election.Timings.Skew = 20 * time.Second
 	r := v.state.Record
 	r.Epoch, r.Duration = 21, 2*time.Minute
-	if err := c.persist(t.Context(), v, election.Decision{Record: r}, nil); err != nil {
+	if err := c.persist(t.Context(), v, election.Decision{Record: r}); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := c.Seals.Find(t.Context(), "fleet"); err != nil || s.Largest != 2*time.Minute || s.LargestSkew != 20*time.Second {
@@ -226,14 +236,14 @@ func TestNothingIsGrantedUnderWhatTheSealDoesNotKnow(t *testing.T) {
 		t.Errorf("granted: %v", c.granted)
 	}
 	broken := failing{Client: api, get: errors.New("refused")}
-	c.Seals, w.n = seal.NewStore(broken, broken), 0
+	c.Seals, w.records = seal.NewStore(broken, broken), 0
 	v, err = c.gather(t.Context(), shop)
 	if err == nil {
 		t.Fatalf("gathered without a seal: %+v", v)
 	}
 	v = shopView(r)
-	if err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}, nil); err == nil || w.n > 0 {
-		t.Errorf("granted without a seal: %v, %d writes", err, w.n)
+	if err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}); err == nil || w.records > 0 {
+		t.Errorf("granted without a seal: %v, %d writes", err, w.records)
 	}
 }
 
@@ -264,6 +274,16 @@ func TestARecordOfWhichNothingIsLeftIsDeleted(t *testing.T) {
 	}
 }
 
+// explains answers writes of a status.
+type explains struct {
+	client.Client
+	answer error
+}
+
+func (e *explains) Status() client.SubResourceWriter {
+	return &statusWrites{e.Client.Status(), &writes{answer: e.answer}}
+}
+
 func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		breaks func(*Controller, *scene, client.Client)
@@ -280,6 +300,15 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		"somebody else made it": {func(c *Controller, _ *scene, api client.Client) {
 			c.client = &writes{Client: api, answer: apierrors.NewAlreadyExists(recordResource, "shop")}
 		}, time.Millisecond, false},
+		"somebody else explained it": {func(c *Controller, _ *scene, api client.Client) {
+			c.client = &explains{Client: api, answer: apierrors.NewConflict(recordResource, "shop", errRefused)}
+		}, 6 * time.Second, false},
+		"somebody deleted it before it was explained": {func(c *Controller, _ *scene, api client.Client) {
+			c.client = &explains{Client: api, answer: apierrors.NewNotFound(recordResource, "shop")}
+		}, 6 * time.Second, false},
+		"it cannot be explained": {func(c *Controller, _ *scene, api client.Client) {
+			c.client = &explains{Client: api, answer: errRefused}
+		}, 0, true},
 		"the write fails":                  {func(c *Controller, _ *scene, api client.Client) { c.client = &writes{Client: api, answer: errRefused} }, 0, true},
 		"nothing can be read":              {func(c *Controller, _ *scene, api client.Client) { c.live = failing{Client: api, get: errRefused} }, 0, true},
 		"a health changes before all else": {func(_ *Controller, s *scene, _ client.Client) { s.verdict.Next = time.Millisecond }, time.Millisecond, false},

@@ -11,7 +11,7 @@ import (
 func (c *Controller) claim(v *view, policies []*policy) {
 	recorded := ""
 	if v.object != nil {
-		recorded = v.object.Status.Policy
+		recorded = v.object.Spec.Policy
 	}
 	if v.key.Name == c.OwnNamespace || strings.HasPrefix(v.key.Name, "kube-") {
 		policies = nil

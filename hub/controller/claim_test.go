@@ -39,7 +39,7 @@ func TestWhoClaimsANamespaceThatNotAllClustersWereAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, object: &v1alpha1.NamespaceLeader{}}
-			v.object.Status.Policy = test.recorded
+			v.object.Spec.Policy = test.recorded
 			v.members = []memberView{member("east", true, nil), test.west}
 			(&Controller{sight: knowing{}}).claim(v, []*policy{p})
 			if claimed, waited := v.policy != nil, v.stop != ""; claimed != test.claimed || waited != test.waited {

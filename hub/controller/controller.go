@@ -72,11 +72,11 @@ type Controller struct {
 	wg       sync.WaitGroup
 	engaged  map[fleet.Key]engagement
 	attached map[fleet.Key]*attachment
-	ends     map[fleet.Key]chan struct{}                             // closed when the latest attachment has ended
-	granted  map[types.NamespacedName]int64                          // the epochs that this tenure granted
-	adopted  map[types.NamespacedName]int64                          // the epochs that it took over from copies
-	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus // the records as this tenure knows them
-	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
+	ends     map[fleet.Key]chan struct{}                           // closed when the latest attachment has ended
+	granted  map[types.NamespacedName]int64                        // the epochs that this tenure granted
+	adopted  map[types.NamespacedName]int64                        // the epochs that it took over from copies
+	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderSpec // the records as this tenure knows them
+	highest  map[types.NamespacedName]int64                        // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
 	moved    map[types.NamespacedName]time.Time     // when a record was last seen to be another hub's
 	problems map[fleet.Key]fleet.Problem            // of each Cluster, the one that an event told of
@@ -106,7 +106,7 @@ func New(o Options) *Controller {
 		ends:     map[fleet.Key]chan struct{}{},
 		granted:  map[types.NamespacedName]int64{},
 		adopted:  map[types.NamespacedName]int64{},
-		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderStatus{},
+		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderSpec{},
 		highest:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},
 		moved:    map[types.NamespacedName]time.Time{},

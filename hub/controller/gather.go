@@ -24,8 +24,8 @@ import (
 type view struct {
 	key     types.NamespacedName // fleet and namespace
 	object  *v1alpha1.NamespaceLeader
-	found   *v1alpha1.NamespaceLeaderStatus // what is stored of object; nil: it does not exist
-	policy  *policy                         // the one that owns the namespace; nil if none
+	found   *v1alpha1.NamespaceLeaderSpec // the record as it is stored; nil: it does not exist
+	policy  *policy                       // the one that owns the namespace; nil if none
 	losers  []*policy
 	skew    time.Duration // the largest ε that any policy of the fleet has, or had
 	members []memberView
@@ -69,7 +69,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	object, asked := &v1alpha1.NamespaceLeader{}, c.Clock.Now()
 	switch err := c.live.Get(ctx, key, object); {
 	case err == nil:
-		v.object, v.found = object, object.Status.DeepCopy()
+		v.object, v.found = object, object.Spec.DeepCopy()
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("record %s: %w", key, err)
 	}

@@ -45,8 +45,8 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 		}
 	}
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}}
-	record.Status = v1alpha1.NamespaceLeaderStatus{
-		Policy: "shops", Phase: v1alpha1.PhaseLeading, Leader: "east", Epoch: 20, LeaseDurationSeconds: 15, LeaseName: "leasecast",
+	record.Spec = v1alpha1.NamespaceLeaderSpec{
+		Policy: "shops", State: v1alpha1.StateLeading, Leader: "east", Epoch: 20, LeaseDurationSeconds: 15, LeaseName: "leasecast",
 	}
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: "shops"}}
 	p.Spec.Namespaces.Names = []string{shop.Name}

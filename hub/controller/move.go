@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -26,8 +25,7 @@ func (c *Controller) fromElsewhere(o *v1alpha1.NamespaceLeader) bool {
 	if o == nil {
 		return false
 	}
-	mark, ok := o.Annotations[v1alpha1.HubAnnotation]
-	return ok && mark != c.HubID
+	return o.Spec.Hub != "" && o.Spec.Hub != c.HubID
 }
 
 // heedMove stops a decision that a move makes meaningless, on either side of it.
@@ -110,16 +108,17 @@ func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision)
 	if !v.moved || v.object == nil || d.Persist || !v.taken() {
 		return nil
 	}
-	object := v.object.DeepCopy()
-	metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.HubAnnotation, c.HubID)
+	from, object := v.object.Spec.Hub, v.object.DeepCopy()
+	object.Spec.Hub = c.HubID
 	switch err := c.client.Update(ctx, object); {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // the event of the other writer brings it back
 	case err != nil:
 		return fmt.Errorf("take over record %s: %w", v.key, err)
 	}
+	v.object = object
 	log.FromContext(ctx).Info("A record of another hub was taken over", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
-		"leader", v.state.Record.Leader, "epoch", v.state.Record.Epoch, "from", v.object.Annotations[v1alpha1.HubAnnotation], "reason", reason.Moved)
+		"leader", v.state.Record.Leader, "epoch", v.state.Record.Epoch, "from", from, "reason", reason.Moved)
 	return nil
 }
 
@@ -184,7 +183,7 @@ func (c *Controller) disown(ctx context.Context, fleetName string) error {
 			continue
 		}
 		changed := o.DeepCopy()
-		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.HubAnnotation, "")
+		changed.Spec.Hub = v1alpha1.NoHub
 		patch := client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})
 		if err := c.client.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
 			return err

@@ -24,17 +24,17 @@ import (
 func TestWhoseRecord(t *testing.T) {
 	c := New(Options{HubID: "this"})
 	marked := func(mark string) *v1alpha1.NamespaceLeader {
-		return &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.HubAnnotation: mark}}}
+		return &v1alpha1.NamespaceLeader{Spec: v1alpha1.NamespaceLeaderSpec{Hub: mark}}
 	}
 	for name, test := range map[string]struct {
 		record    *v1alpha1.NamespaceLeader
 		elsewhere bool
 	}{
-		"there is none":                    {nil, false},
-		"one from before there were marks": {&v1alpha1.NamespaceLeader{}, false},
-		"one of this hub":                  {marked("this"), false},
-		"one of another hub":               {marked("another"), true},
-		"one that this hub has let go of":  {marked(""), true},
+		"there is none":                   {nil, false},
+		"one without a mark":              {&v1alpha1.NamespaceLeader{}, false},
+		"one of this hub":                 {marked("this"), false},
+		"one of another hub":              {marked("another"), true},
+		"one that this hub has let go of": {marked(v1alpha1.NoHub), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := c.fromElsewhere(test.record); got != test.elsewhere {

@@ -60,7 +60,7 @@ func TestWhatAMoveStops(t *testing.T) {
 			s.moves, s.unmoved = test.move, test.err
 			c.granted[shop] = 20
 			v := shopView(test.record, measured("east", agrees), measured("west", agrees))
-			v.object, v.found = &v1alpha1.NamespaceLeader{}, &v1alpha1.NamespaceLeaderStatus{}
+			v.object, v.found = &v1alpha1.NamespaceLeader{}, &v1alpha1.NamespaceLeaderSpec{}
 			for _, change := range test.change {
 				change(v)
 			}
@@ -87,7 +87,7 @@ func TestARecordThatWasKnownAndIsGoneMeansSomething(t *testing.T) {
 	if !c.managed(v) {
 		t.Error("one that had a record until now")
 	}
-	v.found = &v1alpha1.NamespaceLeaderStatus{}
+	v.found = &v1alpha1.NamespaceLeaderSpec{}
 	if c.managed(v) {
 		t.Error("one whose record says nothing")
 	}
@@ -158,8 +158,8 @@ func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 			if err := c.takeOver(t.Context(), v, d); (err != nil) != test.fails {
 				t.Errorf("%v", err)
 			}
-			if err := api.Get(t.Context(), shop, o); err != nil || (o.Annotations[v1alpha1.HubAnnotation] == "this") != test.taken {
-				t.Errorf("marks %v, %v", o.Annotations, err)
+			if err := api.Get(t.Context(), shop, o); err != nil || (o.Spec.Hub == "this") != test.taken {
+				t.Errorf("mark %q, %v", o.Spec.Hub, err)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func TestTheRecordsOfAFleetAreLetGoOf(t *testing.T) {
 	record := func(fleetName, name string, mark ...string) *v1alpha1.NamespaceLeader {
 		o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name}}
 		if len(mark) > 0 {
-			o.Annotations = map[string]string{v1alpha1.HubAnnotation: mark[0]}
+			o.Spec.Hub = mark[0]
 		}
 		return o
 	}
@@ -190,14 +190,13 @@ func TestTheRecordsOfAFleetAreLetGoOf(t *testing.T) {
 		}
 		for _, want := range []struct {
 			fleet, name, mark string
-			marked            bool
-		}{{"fleet", "another", "another", true}, {"fleet", "old", "", true}, {"fleet", "mine", "", true}, {"fleet2", "elsewhere", "", false}} {
+		}{{"fleet", "another", "another"}, {"fleet", "old", "none"}, {"fleet", "mine", "none"}, {"fleet2", "elsewhere", ""}} {
 			o := record(want.fleet, want.name)
 			if err := m.api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 				t.Fatal(err)
 			}
-			if mark, marked := o.Annotations[v1alpha1.HubAnnotation]; mark != want.mark || marked != want.marked {
-				t.Errorf("%s is marked %q, %v; want %q, %v", want.name, mark, marked, want.mark, want.marked)
+			if o.Spec.Hub != want.mark {
+				t.Errorf("%s is marked %q, want %q", want.name, o.Spec.Hub, want.mark)
 			}
 		}
 	})

@@ -210,11 +210,29 @@ func TestAPolicyIsLookedAtAgainWhenTheFirstHealthMayChange(t *testing.T) {
 	})
 }
 
-// writes has updates of a status fail, and counts them.
+// writes has writes fail, and counts them: those of records, and those of a status.
 type writes struct {
 	client.Client
-	answer error
-	n      int
+	answer     error
+	records, n int
+}
+
+func (w *writes) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	if _, ok := o.(*v1alpha1.NamespaceLeader); ok {
+		w.records++
+	}
+	if w.answer != nil {
+		return w.answer
+	}
+	return w.Client.Update(ctx, o, opts...)
+}
+
+func (w *writes) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	w.records++
+	if w.answer != nil {
+		return w.answer
+	}
+	return w.Client.Create(ctx, o, opts...)
 }
 
 func (w *writes) Status() client.SubResourceWriter { return &statusWrites{w.Client.Status(), w} }

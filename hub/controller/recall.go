@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -18,7 +19,10 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	c.mu.Lock()
 	known, ok := c.recorded[v.key]
 	c.mu.Unlock()
-	switch changed := ok && (v.found == nil || differs(v.found, &known)); {
+	if v.found != nil {
+		known.Hub = v.found.Hub // a record that is let go of, or taken over, is no edit
+	}
+	switch changed := ok && (v.found == nil || !equality.Semantic.DeepEqual(v.found, &known)); {
 	case changed && !c.Elected(ctx):
 		// A later tenure takes the election before it writes, and this is asked for live, after the record.
 		v.stop, v.standing = "the record was changed, and this replica may not be the elected one any more", true
@@ -27,7 +31,7 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 		if v.vanished = v.object == nil; v.vanished {
 			v.object = c.newRecord(v)
 		}
-		known.DeepCopyInto(&v.object.Status)
+		known.DeepCopyInto(&v.object.Spec)
 	case ok:
 	case v.found != nil:
 		c.remember(v.key, v.found, asked)
@@ -36,7 +40,7 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	}
 	v.moved = c.fromElsewhere(v.object)
 	if v.object != nil {
-		v.state.Record = recordOf(&v.object.Status)
+		v.state.Record = recordOf(&v.object.Spec)
 	}
 	// No hub whose clock was right has written such a thing: it is as good as lost.
 	switch r := v.state.Record; {
@@ -50,7 +54,7 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 // remember notes what a record says that was read or written after the reading. What
 // earlier tenures may still change is not worth noting: a change of theirs would look
 // like an edit.
-func (c *Controller) remember(key types.NamespacedName, s *v1alpha1.NamespaceLeaderStatus, asked lease.Reading) {
+func (c *Controller) remember(key types.NamespacedName, s *v1alpha1.NamespaceLeaderSpec, asked lease.Reading) {
 	if c.Tenure.Settles(asked) > 0 {
 		c.forget(key)
 		return

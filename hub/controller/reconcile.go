@@ -18,7 +18,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -59,7 +58,8 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	cs, after := v.candidates()
 	d := c.decide(v, cs)
-	switch err := c.persist(ctx, v, d, cs); {
+	status := v.statusOf(d, cs)
+	switch err := c.persist(ctx, v, d); {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // somebody else wrote: decide anew
 	case err != nil:
@@ -72,6 +72,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	if d.Gone {
 		return reconcile.Result{}, c.finish(ctx, v)
+	}
+	if err := c.explain(ctx, v, status); err != nil {
+		return reconcile.Result{}, err
 	}
 	if d.After > 0 && (after == 0 || d.After < after) {
 		after = d.After
@@ -109,62 +112,6 @@ func (c *Controller) now() lease.Reading {
 	now := c.Clock.Now()
 	now.Wall = now.Wall.Truncate(time.Microsecond)
 	return now
-}
-
-// persist writes the decision by compare-and-swap, before anything depends on it, and
-// only if it says something new.
-func (c *Controller) persist(ctx context.Context, v *view, d election.Decision, cs []candidate) error {
-	if v.object == nil && !d.Persist {
-		return nil
-	}
-	object := v.object
-	if object == nil {
-		object = c.newRecord(v)
-	}
-	if d.Record.Phase == election.Leading && v.policy != nil {
-		// Before a copy can depend on them: an ε may rise where the record says nothing new.
-		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew); err != nil {
-			return err
-		}
-	}
-	fillStatus(v, d, cs, &object.Status, c.now().Wall)
-	if v.found != nil && !differs(v.found, &object.Status) {
-		return nil
-	}
-	grants := d.Record.Phase == election.Leading && (d.Record.Epoch != v.state.Record.Epoch || d.Record.Reason == reason.Adopted)
-	if !c.Tenure.Holds() {
-		return fmt.Errorf("record %s: the right to write is lost", v.key)
-	}
-	if v.edited {
-		log.FromContext(ctx).Info("A record that was edited or deleted is put right",
-			"namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", "RecordEdited")
-	}
-	if err := c.write(ctx, v, object); err != nil {
-		return err
-	}
-	c.changed(ctx, v, d, grants)
-	return nil
-}
-
-// write stores a record, and remembers it.
-func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.NamespaceLeader) error {
-	if v.found == nil {
-		status := object.Status
-		if err := c.client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create record %s: %w", v.key, err)
-		}
-		object.Status = status
-	}
-	sent := c.Clock.Now()
-	if err := c.client.Status().Update(ctx, object); err != nil {
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			c.forget(v.key) // it may have been written all the same
-		}
-		return fmt.Errorf("write record %s: %w", v.key, err)
-	}
-	v.object = object
-	c.remember(v.key, &object.Status, sent)
-	return nil
 }
 
 // changed notes a grant of this tenure, and tells people of a change.
@@ -277,13 +224,4 @@ func (c *Controller) drop(key types.NamespacedName) {
 	delete(c.highest, key)
 	delete(c.claims, key)
 	delete(c.moved, key)
-}
-
-// newRecord is the record of a namespace that had none.
-func (c *Controller) newRecord(v *view) *v1alpha1.NamespaceLeader {
-	o := &v1alpha1.NamespaceLeader{}
-	o.Namespace, o.Name = v.key.Namespace, v.key.Name
-	o.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.MoveLabel: ""}
-	o.Annotations = map[string]string{v1alpha1.HubAnnotation: c.HubID}
-	return o
 }

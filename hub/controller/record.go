@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,12 +12,12 @@ import (
 )
 
 // recordOf reads the record out of a NamespaceLeader.
-func recordOf(s *v1alpha1.NamespaceLeaderStatus) election.Record {
+func recordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 	r := election.Record{
 		Leader:    s.Leader,
 		Epoch:     s.Epoch,
 		Revoked:   s.RevokedEpoch,
-		Phase:     election.Phase(s.Phase),
+		Phase:     election.Phase(s.State),
 		Reason:    s.Reason,
 		Since:     timeOf(s.Since),
 		Acquired:  timeOf(s.AcquireTime),
@@ -25,21 +27,18 @@ func recordOf(s *v1alpha1.NamespaceLeaderStatus) election.Record {
 		Next:      s.Next,
 		Heeded:    map[string]int32{},
 	}
-	for _, c := range s.Candidates {
-		if c.Heeded != nil {
-			r.Heeded[c.Name] = *c.Heeded
-		}
+	for _, p := range s.ObservedPriorities {
+		r.Heeded[p.Name] = p.Priority
 	}
 	return r
 }
 
-// store puts a record into a status. What was heeded goes with the candidates: the
-// caller has put in those of this decision.
-func store(r election.Record, s *v1alpha1.NamespaceLeaderStatus) {
+// store puts a record into a NamespaceLeader. The policy and the mark of the hub are not part of it.
+func store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.Leader = r.Leader
 	s.Epoch = r.Epoch
 	s.RevokedEpoch = r.Revoked
-	s.Phase = v1alpha1.Phase(r.Phase)
+	s.State = v1alpha1.RecordState(r.Phase)
 	s.Reason = r.Reason
 	s.Since = microTime(r.Since)
 	s.AcquireTime = microTime(r.Acquired)
@@ -47,11 +46,9 @@ func store(r election.Record, s *v1alpha1.NamespaceLeaderStatus) {
 	s.LeaseName = r.LeaseName
 	s.NotBefore = microTime(r.NotBefore)
 	s.Next = r.Next
-	for i := range s.Candidates {
-		s.Candidates[i].Heeded = nil
-		if heeded, ok := r.Heeded[s.Candidates[i].Name]; ok {
-			s.Candidates[i].Heeded = &heeded
-		}
+	s.ObservedPriorities = nil
+	for _, name := range slices.Sorted(maps.Keys(r.Heeded)) {
+		s.ObservedPriorities = append(s.ObservedPriorities, v1alpha1.ObservedPriority{Name: name, Priority: r.Heeded[name]})
 	}
 }
 

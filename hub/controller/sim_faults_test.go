@@ -280,9 +280,9 @@ func (w *world) drainAll() {
 	}
 	clusters := maps.Clone(w.hub.clusters)
 	for _, record := range w.hub.records {
-		if c, ok := clusters[record.Status.Leader]; ok {
+		if c, ok := clusters[record.Spec.Leader]; ok {
 			c.label = false
-			clusters[record.Status.Leader] = c
+			clusters[record.Spec.Leader] = c
 		}
 	}
 	w.hub.clusters = clusters
@@ -398,13 +398,13 @@ func (w *world) editRecord(ns string) {
 		return
 	}
 	r = r.DeepCopy()
-	switch s := &r.Status; w.rng.IntN(6) {
+	switch s := &r.Spec; w.rng.IntN(6) {
 	case 0:
-		*s = v1alpha1.NamespaceLeaderStatus{}
+		*s = v1alpha1.NamespaceLeaderSpec{}
 	case 1:
 		s.Leader = pick(w.rng, w.members).name
 	case 2:
-		s.Phase = pick(w.rng, []v1alpha1.Phase{v1alpha1.PhaseVacant, v1alpha1.PhaseLeading, v1alpha1.PhaseDraining, v1alpha1.PhaseRetired})
+		s.State = pick(w.rng, []v1alpha1.RecordState{v1alpha1.StateVacant, v1alpha1.StateLeading, v1alpha1.StateDraining, v1alpha1.StateRetired})
 	case 3:
 		s.LeaseDurationSeconds = 1
 	case 4:
@@ -416,8 +416,7 @@ func (w *world) editRecord(ns string) {
 	w.hub.putRecord(ns, r)
 }
 
-// loseRecords is what a move to another management cluster does: the records come
-// without their status, and other processes begin.
+// loseRecords is a restore of the management cluster from a backup without records: other processes begin.
 func (w *world) loseRecords() {
 	for _, r := range w.replicas {
 		r.crash()
@@ -426,10 +425,8 @@ func (w *world) loseRecords() {
 		w.hub.leases = map[types.NamespacedName]*coordinationv1.Lease{}
 	}
 	for _, ns := range w.spaces {
-		if r := w.hub.records[ns]; r != nil {
-			lost := r.DeepCopy()
-			lost.Status = v1alpha1.NamespaceLeaderStatus{}
-			w.hub.putRecord(ns, lost)
+		if w.hub.records[ns] != nil {
+			w.hub.putRecord(ns, nil)
 		}
 	}
 }

@@ -69,9 +69,9 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 		r.after(h.w.lag()+r.cacheLag, func() { r.reconcile(name) })
 	}
 	if h.w.trace != nil && o != nil {
-		s := o.Status
-		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s", name, s.Phase, s.Leader, s.Epoch, s.Reason, s.Next, s.LeaseDurationSeconds, s.LeaseName, s.Message)
-		for _, c := range s.Candidates {
+		s := o.Spec
+		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s", name, s.State, s.Leader, s.Epoch, s.Reason, s.Next, s.LeaseDurationSeconds, s.LeaseName, o.Status.Message)
+		for _, c := range o.Status.Candidates {
 			if !c.Eligible {
 				h.w.say(h.name, "  %s: %s", c.Name, c.Reason)
 			}
@@ -125,13 +125,15 @@ func (c hubClient) Create(_ context.Context, o client.Object, _ ...client.Create
 	h := c.server()
 	switch o := o.(type) {
 	case *v1alpha1.NamespaceLeader:
+		h.w.oracle.decides(c.r, o.Name)
 		out, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
 			if h.records[o.Name] != nil {
 				return nil, apierrors.NewAlreadyExists(recordResource, o.Name)
 			}
 			h.uids++
 			made := o.DeepCopy()
-			made.UID, made.Status = types.UID("r"+strconv.Itoa(h.uids)), v1alpha1.NamespaceLeaderStatus{}
+			made.UID, made.Generation, made.Status = types.UID("r"+strconv.Itoa(h.uids)), 1, v1alpha1.NamespaceLeaderStatus{}
+			h.w.oracle.wrote(h.w, o.Name, nil, made)
 			return h.putRecord(o.Name, made), nil
 		})
 		if err == nil {
@@ -143,9 +145,15 @@ func (c hubClient) Create(_ context.Context, o client.Object, _ ...client.Create
 	}
 }
 
-// Update stores the seal, or the marks of a record.
+// Update stores the seal, or a record without its status.
 func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
 	h := c.server()
+	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
+		return h.update(c.r, record, func(stored, sent *v1alpha1.NamespaceLeader) {
+			stored.ObjectMeta, stored.Spec = sent.ObjectMeta, sent.Spec
+			stored.Generation++
+		})
+	}
 	_, err := call(c.r.proc, &h.machine, decideCall, func() (struct{}, error) {
 		switch o := o.(type) {
 		case *corev1.Secret:
@@ -157,14 +165,6 @@ func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.Update
 			stored.ResourceVersion = strconv.FormatInt(h.version, 10)
 			h.secret = stored
 			h.markChanged(seal.MarkOf(stored))
-		case *v1alpha1.NamespaceLeader:
-			old := h.records[o.Name]
-			if old == nil || o.ResourceVersion != old.ResourceVersion || o.UID != old.UID {
-				return struct{}{}, apierrors.NewConflict(recordResource, o.Name, errRefused)
-			}
-			stored := old.DeepCopy()
-			stored.Annotations = o.Annotations
-			h.putRecord(o.Name, stored)
 		default:
 			panic("the simulation cannot update this")
 		}
@@ -198,9 +198,14 @@ type statusClient struct {
 }
 
 func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
-	h, sent := c.r.w.hub, o.(*v1alpha1.NamespaceLeader).DeepCopy()
-	h.w.oracle.decides(c.r, sent.Name)
-	out, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
+	return c.r.w.hub.update(c.r, o.(*v1alpha1.NamespaceLeader), func(stored, sent *v1alpha1.NamespaceLeader) { stored.Status = sent.Status })
+}
+
+// update changes a record by compare-and-swap, and answers with what is stored.
+func (h *hubServer) update(r *replica, o *v1alpha1.NamespaceLeader, change func(stored, sent *v1alpha1.NamespaceLeader)) error {
+	sent := o.DeepCopy()
+	h.w.oracle.decides(r, sent.Name)
+	out, err := call(r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
 		old := h.records[sent.Name]
 		switch {
 		case old == nil:
@@ -208,11 +213,13 @@ func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.Sub
 		case sent.UID != old.UID, sent.ResourceVersion != "" && sent.ResourceVersion != old.ResourceVersion:
 			return nil, apierrors.NewConflict(recordResource, sent.Name, errRefused)
 		}
-		h.w.oracle.wrote(h.w, sent.Name, old, sent)
-		return h.putRecord(sent.Name, sent), nil
+		stored := *old
+		change(&stored, sent)
+		h.w.oracle.wrote(h.w, sent.Name, old, &stored)
+		return h.putRecord(sent.Name, &stored), nil
 	})
 	if err == nil {
-		o.SetResourceVersion(out.ResourceVersion) // all else is as it was sent
+		out.DeepCopyInto(o)
 	}
 	return err
 }

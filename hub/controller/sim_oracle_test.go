@@ -54,20 +54,20 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is.writes > most {
 		o.loop(w, "%s: the record was written %d times within a second", name, is.writes)
 	}
-	if old != nil && now.Status.Epoch < old.Status.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Status.Epoch) && !w.steps && !w.ahead {
-		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Status.Epoch, now.Status.Epoch)
+	if old != nil && now.Spec.Epoch < old.Spec.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Spec.Epoch) && !w.steps && !w.ahead {
+		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, now.Spec.Epoch)
 	}
-	if now.Status.Phase != v1alpha1.PhaseLeading {
+	if now.Spec.State != v1alpha1.StateLeading {
 		return
 	}
-	if is.leader != "" && is.leader != now.Status.Leader && w.steady {
+	if is.leader != "" && is.leader != now.Spec.Leader && w.steady {
 		o.needless++
 		for _, c := range now.Status.Candidates {
 			w.say("ORACLE", "%+v", c)
 		}
-		o.loop(w, "%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Status.Leader, is.leader, now.Status.Reason)
+		o.loop(w, "%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Spec.Leader, is.leader, now.Spec.Reason)
 	}
-	is.leader = now.Status.Leader
+	is.leader = now.Spec.Leader
 }
 
 // loop tells of a hub that does what it need not do.

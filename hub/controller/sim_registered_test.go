@@ -353,11 +353,11 @@ func (h *hubServer) noteHandover(old, now *v1alpha1.NamespaceLeader) {
 	if old == nil || now == nil {
 		return
 	}
-	was, is := old.Status, now.Status
+	was, is := old.Spec, now.Spec
 	if was.RevokedEpoch == 0 && is.RevokedEpoch != 0 {
 		h.w.oracle.revoked++
 	}
-	if was.RevokedEpoch != 0 && is.Phase == v1alpha1.PhaseLeading && is.Epoch > was.Epoch && was.NotBefore != nil &&
+	if was.RevokedEpoch != 0 && is.State == v1alpha1.StateLeading && is.Epoch > was.Epoch && was.NotBefore != nil &&
 		h.w.start.Add(h.w.now+h.w.timings.Skew).Before(was.NotBefore.Time) {
 		h.w.oracle.acknowledged++
 	}

@@ -217,15 +217,15 @@ func (w *world) judge() {
 	for _, ns := range w.spaces {
 		r := w.hub.records[ns]
 		switch leader := w.leader(ns); {
-		case leader == nil && w.ahead && r != nil && r.Status.Epoch < w.oracle.seen:
+		case leader == nil && w.ahead && r != nil && r.Spec.Epoch < w.oracle.seen:
 		case leader == nil:
 			w.stuck("%s: nobody may act %v after the last fault", ns, w.settle())
 			return
-		case r == nil || r.Status.Leader != leader.m.name:
+		case r == nil || r.Spec.Leader != leader.m.name:
 			w.stuck("%s: %s acts, but the record says otherwise", ns, leader.name)
 			return
-		case r.Status.Phase != v1alpha1.PhaseLeading:
-			w.stuck("%s: the record is still %s", ns, r.Status.Phase)
+		case r.Spec.State != v1alpha1.StateLeading:
+			w.stuck("%s: the record is still %s", ns, r.Spec.State)
 			return
 		}
 		w.judgeCopies(ns, r)
@@ -238,16 +238,16 @@ func (w *world) judge() {
 
 func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
 	for _, m := range w.members {
-		if _, ok := m.spaces[ns]; !ok || w.ahead && r.Status.Epoch < w.oracle.seen {
+		if _, ok := m.spaces[ns]; !ok || w.ahead && r.Spec.Epoch < w.oracle.seen {
 			continue
 		}
-		obj := m.leases[types.NamespacedName{Namespace: ns, Name: r.Status.LeaseName}]
+		obj := m.leases[types.NamespacedName{Namespace: ns, Name: r.Spec.LeaseName}]
 		if obj == nil {
 			w.stuck("%s: no copy in %s", ns, m.name)
 			return
 		}
 		c, mac := wire.Read(obj)
-		if !lease.Sealed(simKey, c, mac) || c.Holder != lease.Identity(r.Status.Leader, simFleet) || c.Epoch != r.Status.Epoch {
+		if !lease.Sealed(simKey, c, mac) || c.Holder != lease.Identity(r.Spec.Leader, simFleet) || c.Epoch != r.Spec.Epoch {
 			w.stuck("%s: the copy in %s is not as it has to be: %s", ns, m.name, describeLease(types.NamespacedName{Namespace: ns}, obj))
 			return
 		}

@@ -140,14 +140,14 @@ func TestStories(t *testing.T) {
 			w.hubChanged()
 		},
 		"a record is edited to an epoch beyond all that fit into a Lease, while no hub runs": func(w *world) {
-			w.editAll(func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch = math.MaxInt64 })
+			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch = math.MaxInt64 })
 		},
 		"a record is edited to an epoch that readers believe no hub has given, while no hub runs": func(w *world) {
-			w.editAll(func(s *v1alpha1.NamespaceLeaderStatus) { s.Epoch = 1e9 })
+			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch = 1e9 })
 		},
 		"a record is edited to a term of years, and its leader is lost, while no hub runs": func(w *world) {
 			w.cutOff(w.leader(w.spaces[0]).m)
-			w.editAll(func(s *v1alpha1.NamespaceLeaderStatus) { s.LeaseDurationSeconds = math.MaxInt32 })
+			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.LeaseDurationSeconds = math.MaxInt32 })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,13 +226,13 @@ func (w *world) longTerm() *member {
 }
 
 // editAll edits all records while both replicas end.
-func (w *world) editAll(edit func(*v1alpha1.NamespaceLeaderStatus)) {
+func (w *world) editAll(edit func(*v1alpha1.NamespaceLeaderSpec)) {
 	for _, r := range w.replicas {
 		r.crash()
 	}
 	for _, ns := range w.spaces {
 		r := w.hub.records[ns].DeepCopy()
-		edit(&r.Status)
+		edit(&r.Spec)
 		w.hub.putRecord(ns, r)
 	}
 }

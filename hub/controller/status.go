@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +14,13 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// fillStatus makes the status say what was decided and why.
-func fillStatus(v *view, d election.Decision, cs []candidate, s *v1alpha1.NamespaceLeaderStatus, now time.Time) {
-	leader, phase, epoch, old := s.Leader, s.Phase, s.Epoch, s.Candidates
+// statusOf is the status that explains a decision. The record is still as it was before.
+func (v *view) statusOf(d election.Decision, cs []candidate) v1alpha1.NamespaceLeaderStatus {
+	var s v1alpha1.NamespaceLeaderStatus
+	if v.object != nil {
+		v.object.Status.DeepCopyInto(&s)
+	}
+	old := s.Candidates
 	ranked := elected(cs)
 	election.Rank(ranked)
 	s.Candidates = make([]v1alpha1.Candidate, 0, len(ranked))
@@ -25,22 +28,27 @@ func fillStatus(v *view, d election.Decision, cs []candidate, s *v1alpha1.Namesp
 		c := cs[slices.IndexFunc(cs, func(c candidate) bool { return c.Name == r.Name })]
 		s.Candidates = append(s.Candidates, shown(c, old))
 	}
-	store(d.Record, s)
 	s.Message = describe(d)
 	if v.policy != nil {
-		s.Policy, s.ObservedGeneration = v.policy.object.Name, v.policy.object.Generation
+		s.ObservedPolicyGeneration = v.policy.object.Generation
 	}
-	if s.Leader != leader || s.Phase != phase || s.Epoch != epoch {
-		s.History = slices.Insert(s.History, 0, v1alpha1.Change{
-			Time: *microTime(now), Leader: s.Leader, Epoch: s.Epoch, Phase: s.Phase, Reason: s.Reason,
-		})
-		s.History = s.History[:min(len(s.History), v1alpha1.MaxHistory)]
-	}
+	s.History = history(d.Record, s.History)
 	meta.SetStatusCondition(&s.Conditions, ready(v, d))
 	meta.SetStatusCondition(&s.Conditions, copiesInPlace(v))
-	for i := range s.Conditions {
-		s.Conditions[i].ObservedGeneration = s.ObservedGeneration
+	return s
+}
+
+// history puts a record before the changes of the past, unless it says of leader, epoch and state what the last one did.
+func history(r election.Record, past []v1alpha1.Change) []v1alpha1.Change {
+	is := v1alpha1.Change{Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.Phase), Reason: r.Reason}
+	if since := microTime(r.Since); since != nil {
+		is.Time = *since
 	}
+	if len(past) > 0 && past[0].Leader == is.Leader && past[0].Epoch == is.Epoch && past[0].State == is.State {
+		return past
+	}
+	past = slices.Insert(past, 0, is)
+	return past[:min(len(past), v1alpha1.MaxHistory)]
 }
 
 // shown is a candidate for people. While a fickle reason stays, so do the words: an
@@ -88,7 +96,8 @@ func ready(v *view, d election.Decision) metav1.Condition {
 		written = written || m.Name == d.Record.Leader && m.facts.InPlace
 	}
 	sameTerm := v.state.Record.Phase == election.Leading && v.state.Record.Epoch == d.Record.Epoch
-	stood := v.object != nil && meta.IsStatusConditionTrue(v.object.Status.Conditions, v1alpha1.ConditionReady)
+	stood := v.object != nil && meta.IsStatusConditionTrue(v.object.Status.Conditions, v1alpha1.ConditionReady) &&
+		len(v.object.Status.History) > 0 && v.object.Status.History[0].Epoch == d.Record.Epoch
 	if sameTerm && (written || stood) {
 		c.Status = metav1.ConditionTrue
 	}

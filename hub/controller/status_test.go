@@ -30,18 +30,10 @@ func TestTheStatusSaysWhatWasDecided(t *testing.T) {
 	east, west := candidate{hint: "Provisioned"}, candidate{message: "it is ill"}
 	east.Name, east.Priority, east.Fitness, east.Reason = "east", 9, election.Fit, reason.Eligible
 	west.Name, west.Priority, west.Fitness, west.Reason = "west", 5, election.Unfit, reason.Unreachable
-	var s v1alpha1.NamespaceLeaderStatus
-	fillStatus(v, election.Decision{Record: eastLeads(20)}, []candidate{west, east}, &s, statusNow)
-	if s.Leader != "east" || s.Epoch != 20 || s.Phase != v1alpha1.PhaseLeading || s.Message != "east leads in epoch 20" {
-		t.Errorf("the record: %+v", s)
+	s := v.statusOf(election.Decision{Record: eastLeads(20)}, []candidate{west, east})
+	if s.Message != "east leads in epoch 20" || s.ObservedPolicyGeneration != 7 {
+		t.Errorf("message %q, by generation %d of the policy", s.Message, s.ObservedPolicyGeneration)
 	}
-	if s.Policy != "shops" || s.ObservedGeneration != 7 {
-		t.Errorf("the policy: %s of generation %d", s.Policy, s.ObservedGeneration)
-	}
-	if len(s.Candidates) != 2 || s.Candidates[0].Heeded == nil || *s.Candidates[0].Heeded != 9 {
-		t.Fatalf("candidates: %+v", s.Candidates)
-	}
-	s.Candidates[0].Heeded = nil
 	if want := []v1alpha1.Candidate{
 		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible, Hint: "Provisioned"},
 		{Name: "west", Priority: 5, Reason: reason.Unreachable, Message: "it is ill"},
@@ -51,21 +43,19 @@ func TestTheStatusSaysWhatWasDecided(t *testing.T) {
 	if len(s.Conditions) != 2 {
 		t.Errorf("conditions: %+v", s.Conditions)
 	}
-	for _, c := range s.Conditions {
-		if c.ObservedGeneration != 7 {
-			t.Errorf("condition %s is of generation %d", c.Type, c.ObservedGeneration)
-		}
-	}
+	v.object = &v1alpha1.NamespaceLeader{Status: s}
 	v.policy = nil
-	fillStatus(v, election.Decision{Record: eastLeads(20)}, nil, &s, statusNow)
-	if s.Policy != "shops" || s.ObservedGeneration != 7 {
-		t.Errorf("without a policy the last one is not named any more: %q, %d", s.Policy, s.ObservedGeneration)
+	if s := v.statusOf(election.Decision{Record: eastLeads(20)}, nil); s.ObservedPolicyGeneration != 7 {
+		t.Errorf("without a policy the generation of the last one is not named any more: %d", s.ObservedPolicyGeneration)
 	}
 }
 
 func TestWhatIsAChangeInTheHistory(t *testing.T) {
-	other := func(change func(*election.Record)) election.Record {
+	first := eastLeads(20)
+	first.Since = statusNow
+	later := func(change func(*election.Record)) election.Record {
 		r := eastLeads(20)
+		r.Since = statusNow.Add(time.Second)
 		change(&r)
 		return r
 	}
@@ -73,36 +63,34 @@ func TestWhatIsAChangeInTheHistory(t *testing.T) {
 		now  election.Record
 		want bool
 	}{
-		"nothing":        {eastLeads(20), false},
-		"another reason": {other(func(r *election.Record) { r.Reason = reason.Resumed }), false},
-		"another leader": {other(func(r *election.Record) { r.Leader = "west" }), true},
-		"another phase":  {other(func(r *election.Record) { r.Phase = election.Draining }), true},
-		"another epoch":  {other(func(r *election.Record) { r.Epoch = 21 }), true},
+		"nothing":        {first, false},
+		"another reason": {later(func(r *election.Record) { r.Reason = reason.Resumed }), false},
+		"another leader": {later(func(r *election.Record) { r.Leader = "west" }), true},
+		"another state":  {later(func(r *election.Record) { r.Phase = election.Draining }), true},
+		"another epoch":  {later(func(r *election.Record) { r.Epoch = 21 }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var s v1alpha1.NamespaceLeaderStatus
-			fillStatus(shopView(eastLeads(20)), election.Decision{Record: eastLeads(20)}, nil, &s, statusNow)
-			fillStatus(shopView(eastLeads(20)), election.Decision{Record: test.now}, nil, &s, statusNow.Add(time.Second))
-			if changed := len(s.History) == 2; changed != test.want {
-				t.Fatalf("history %+v, want a change: %v", s.History, test.want)
+			got := history(test.now, history(first, nil))
+			if changed := len(got) == 2; changed != test.want {
+				t.Fatalf("history %+v, want a change: %v", got, test.want)
 			}
 			want := v1alpha1.Change{
 				Time: *microTime(statusNow.Add(time.Second)), Leader: test.now.Leader, Epoch: test.now.Epoch,
-				Phase: v1alpha1.Phase(test.now.Phase), Reason: test.now.Reason,
+				State: v1alpha1.RecordState(test.now.Phase), Reason: test.now.Reason,
 			}
-			if test.want && s.History[0] != want {
-				t.Errorf("the newest change, which comes first, is %+v, want %+v", s.History[0], want)
+			if test.want && got[0] != want {
+				t.Errorf("the newest change, which comes first, is %+v, want %+v", got[0], want)
 			}
 		})
 	}
 }
 
 func TestTheHistoryKeepsTheNewestChanges(t *testing.T) {
-	var s v1alpha1.NamespaceLeaderStatus
+	var past []v1alpha1.Change
 	for epoch := int64(1); epoch <= v1alpha1.MaxHistory+3; epoch++ {
-		fillStatus(shopView(eastLeads(epoch)), election.Decision{Record: eastLeads(epoch)}, nil, &s, statusNow)
-		if n := len(s.History); n != int(min(epoch, v1alpha1.MaxHistory)) || s.History[0].Epoch != epoch {
-			t.Fatalf("after %d changes %d are kept, the newest of epoch %d", epoch, n, s.History[0].Epoch)
+		past = history(eastLeads(epoch), past)
+		if n := len(past); n != int(min(epoch, v1alpha1.MaxHistory)) || past[0].Epoch != epoch {
+			t.Fatalf("after %d changes %d are kept, the newest of epoch %d", epoch, n, past[0].Epoch)
 		}
 	}
 }
@@ -168,18 +156,20 @@ func TestWhenALeaderIsReady(t *testing.T) {
 	draining := eastLeads(20)
 	draining.Phase, draining.Reason = election.Draining, reason.Unreachable
 	for name, test := range map[string]struct {
-		was, now election.Record
-		stood    bool
-		members  []memberView
-		want     bool
+		was, now  election.Record
+		stood     bool
+		explained int64 // the epoch that the status speaks of
+		members   []memberView
+		want      bool
 	}{
-		"its copy is written":                    {eastLeads(20), eastLeads(20), false, []memberView{placed("east", true), placed("west", false)}, true},
-		"its copy is not written yet":            {eastLeads(20), eastLeads(20), false, []memberView{placed("east", false)}, false},
-		"only the copy of another is":            {eastLeads(20), eastLeads(20), false, []memberView{placed("east", false), placed("west", true)}, false},
-		"its copy is late":                       {eastLeads(20), eastLeads(20), true, []memberView{placed("east", false)}, true},
-		"it is granted now":                      {eastLeads(19), eastLeads(20), true, []memberView{placed("east", true)}, false},
-		"it resumes: nobody may act before that": {draining, eastLeads(20), true, []memberView{placed("east", true)}, false},
-		"it is being replaced":                   {eastLeads(20), draining, true, []memberView{placed("east", true)}, false},
+		"its copy is written":                    {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", true), placed("west", false)}, true},
+		"its copy is not written yet":            {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", false)}, false},
+		"only the copy of another is":            {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", false), placed("west", true)}, false},
+		"its copy is late":                       {eastLeads(20), eastLeads(20), true, 20, []memberView{placed("east", false)}, true},
+		"it was ready in an earlier term":        {eastLeads(20), eastLeads(20), true, 19, []memberView{placed("east", false)}, false},
+		"it is granted now":                      {eastLeads(19), eastLeads(20), true, 20, []memberView{placed("east", true)}, false},
+		"it resumes: nobody may act before that": {draining, eastLeads(20), true, 20, []memberView{placed("east", true)}, false},
+		"it is being replaced":                   {eastLeads(20), draining, true, 20, []memberView{placed("east", true)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := shopView(test.was, test.members...)
@@ -189,6 +179,7 @@ func TestWhenALeaderIsReady(t *testing.T) {
 				status = metav1.ConditionTrue
 			}
 			meta.SetStatusCondition(&v.object.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "Elected"})
+			v.object.Status.History = []v1alpha1.Change{{Epoch: test.explained}}
 			got := ready(v, election.Decision{Record: test.now})
 			if (got.Status == metav1.ConditionTrue) != test.want || got.Type != v1alpha1.ConditionReady ||
 				got.Reason != string(test.now.Reason) || got.Message != describe(election.Decision{Record: test.now}) {

@@ -102,7 +102,7 @@ func TestAClusterThatCannotBeWritten(t *testing.T) {
 			}
 			best.refuses(w.spaces[0], refusal)
 			if !w.ledWithin(w.spaces[0], w.settle()) || w.leader(w.spaces[0]).m == best {
-				t.Errorf("nobody leads: %+v", w.hub.records[w.spaces[0]].Status)
+				t.Errorf("nobody leads: %+v", w.hub.records[w.spaces[0]].Spec)
 			}
 		})
 	}
@@ -113,12 +113,12 @@ func leaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 	old.refuses(ns, refusal)
 	w.run(w.now + 2*w.timings.Duration) // the term is over
 	if !w.ledWithin(ns, 2*time.Second) || w.leader(ns).m == old {
-		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
 	}
 	grants := len(w.hub.records[ns].Status.History)
 	w.run(w.now + time.Minute)
 	if w.leader(ns) == nil || len(w.hub.records[ns].Status.History) != grants {
-		t.Errorf("the successor does not stay: %+v", w.hub.records[ns].Status)
+		t.Errorf("the successor does not stay: %+v", w.hub.records[ns].Spec)
 	}
 }
 
@@ -137,7 +137,7 @@ func soleLeaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 	}
 	old.refuses(ns, nil)
 	if !w.ledWithin(ns, 2*time.Second) {
-		t.Errorf("nobody leads: %+v", w.hub.records[ns].Status)
+		t.Errorf("nobody leads: %+v", w.hub.records[ns].Spec)
 	}
 }
 
@@ -146,11 +146,11 @@ func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 		m.refuses(ns, refusal)
 	}
 	w.run(w.now + time.Minute)
-	s, writes := w.hub.records[ns].Status, len(w.hub.history[ns])
-	if s.Phase != v1alpha1.PhaseVacant || s.Reason != reason.NoCandidate {
-		t.Errorf("the record is %s %s, want one that is vacant for want of a candidate", s.Phase, s.Reason)
+	r, writes := w.hub.records[ns], len(w.hub.history[ns])
+	if r.Spec.State != v1alpha1.StateVacant || r.Spec.Reason != reason.NoCandidate {
+		t.Errorf("the record is %s %s, want one that is vacant for want of a candidate", r.Spec.State, r.Spec.Reason)
 	}
-	for _, c := range s.Candidates {
+	for _, c := range r.Status.Candidates {
 		if c.Eligible || c.Message == "" {
 			t.Errorf("the candidate %+v has nothing to say", c)
 		}
@@ -162,7 +162,7 @@ func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 		m.refuses(ns, nil)
 	}
 	if !w.ledWithin(ns, 2*time.Second) {
-		t.Errorf("nobody leads: %+v", w.hub.records[ns].Status)
+		t.Errorf("nobody leads: %+v", w.hub.records[ns].Spec)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
 		w.run(w.now + w.settle())
 		for _, ns := range w.spaces {
 			if l := w.leader(ns); l == nil || l.m != leaders[ns] {
-				t.Errorf("seed %d: %s led %s before: %+v", seed, leaders[ns].name, ns, w.hub.records[ns].Status)
+				t.Errorf("seed %d: %s led %s before: %+v", seed, leaders[ns].name, ns, w.hub.records[ns].Spec)
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
 		old.changes(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "" })
 		w.run(w.now + 2*w.timings.Duration)
 		if !w.ledWithin(ns, w.settle()) || w.leader(ns).m == old {
-			t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+			t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
 		}
 		w.run(w.now + 10*time.Second)
 		version := old.version

@@ -28,8 +28,8 @@ func TestARecordIsWrittenByCompareAndSwap(t *testing.T) {
 	}{
 		"that nobody has written since": {nil, func(err error) bool { return err == nil }},
 		"that somebody has written since": {func(ctx context.Context, c client.Client, o *v1alpha1.NamespaceLeader) error {
-			o.Status.Leader, o.Status.Epoch = "west", 21
-			return c.Status().Update(ctx, o)
+			o.Spec.Leader, o.Spec.Epoch = "west", 21
+			return c.Update(ctx, o)
 		}, apierrors.IsConflict},
 		"that somebody has deleted since": {func(ctx context.Context, c client.Client, o *v1alpha1.NamespaceLeader) error {
 			return c.Delete(ctx, o)
@@ -45,13 +45,13 @@ func TestARecordIsWrittenByCompareAndSwap(t *testing.T) {
 			clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 			c := New(Options{Clock: clock, Tenure: tenure.New(clock, 6*time.Second)})
 			c.client = api
-			v := &view{key: key, object: o.DeepCopy(), found: o.Status.DeepCopy()}
+			v := &view{key: key, object: o.DeepCopy(), found: o.Spec.DeepCopy()}
 			if test.meanwhile != nil {
 				if err := test.meanwhile(t.Context(), api, o); err != nil {
 					t.Fatal(err)
 				}
 			}
-			v.object.Status.Leader, v.object.Status.Epoch = "east", 20
+			v.object.Spec.Leader, v.object.Spec.Epoch = "east", 20
 			if err := c.write(t.Context(), v, v.object); !test.want(err) {
 				t.Errorf("error: %v", err)
 			}
@@ -59,7 +59,7 @@ func TestARecordIsWrittenByCompareAndSwap(t *testing.T) {
 			if err := client.IgnoreNotFound(api.Get(t.Context(), key, stored)); err != nil {
 				t.Fatal(err)
 			}
-			if test.meanwhile != nil && stored.Status.Leader == "east" {
+			if test.meanwhile != nil && stored.Spec.Leader == "east" {
 				t.Error("it was overwritten")
 			}
 		})
@@ -90,20 +90,20 @@ func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
 			if err := api.Get(t.Context(), shop, o); err != nil {
 				t.Fatal(err)
 			}
-			c.recorded[shop] = *o.Status.DeepCopy()
+			c.recorded[shop] = *o.Spec.DeepCopy()
 			c.client = answering{api, test.answer, test.stores}
-			v := &view{key: shop, object: o.DeepCopy(), found: o.Status.DeepCopy()}
-			v.object.Status.Epoch = 21
+			v := &view{key: shop, object: o.DeepCopy(), found: o.Spec.DeepCopy()}
+			v.object.Spec.Epoch = 21
 			if err := c.write(t.Context(), v, v.object); (err == nil) != (test.answer == nil) {
 				t.Fatalf("error: %v", err)
 			}
-			found := &view{key: shop, object: o, found: &o.Status}
+			found := &view{key: shop, object: o, found: &o.Spec}
 			if apierrors.IsNotFound(test.answer) {
 				found.object, found.found = nil, nil
 			} else if err := api.Get(t.Context(), shop, o); err != nil {
 				t.Fatal(err)
 			} else {
-				found.found = o.Status.DeepCopy()
+				found.found = o.Spec.DeepCopy()
 			}
 			c.recall(t.Context(), found, clock.Now())
 			if found.edited != test.edited || found.state.Record.Epoch != test.want {
@@ -113,25 +113,18 @@ func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
 	}
 }
 
-// answering answers an update of a status as it is told, whether or not it carries it out.
+// answering answers an update as it is told, whether or not it carries it out.
 type answering struct {
 	client.Client
 	answer error
 	stores bool
 }
 
-func (a answering) Status() client.SubResourceWriter { return answeringStatus{a.Client.Status(), a} }
-
-type answeringStatus struct {
-	client.SubResourceWriter
-	a answering
-}
-
-func (s answeringStatus) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	if s.a.stores {
-		if err := s.SubResourceWriter.Update(ctx, o, opts...); err != nil {
+func (a answering) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	if a.stores {
+		if err := a.Client.Update(ctx, o, opts...); err != nil {
 			return err
 		}
 	}
-	return s.a.answer
+	return a.answer
 }

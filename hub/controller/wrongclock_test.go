@@ -24,7 +24,7 @@ func TestTheHubsClockIsPutRight(t *testing.T) {
 	}
 	w.run(w.now + 2*w.timings.Duration)
 	if !w.ledWithin(ns, w.settle()) {
-		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
 	}
 	for range 60 {
 		if w.run(w.now + time.Second); w.leader(ns) == nil {
@@ -42,7 +42,7 @@ func TestARecordThatDrainsSinceTomorrow(t *testing.T) {
 	}
 	w.leader(ns).m.down = true
 	record := w.hub.records[ns].DeepCopy()
-	record.Status.Phase, record.Status.Since = v1alpha1.PhaseDraining, &metav1.MicroTime{Time: epoch0.Add(24 * time.Hour)}
+	record.Spec.State, record.Spec.Since = v1alpha1.StateDraining, &metav1.MicroTime{Time: epoch0.Add(24 * time.Hour)}
 	w.hub.putRecord(ns, record)
 	from, before := w.now, map[string]int64{}
 	for _, m := range w.members {
@@ -50,7 +50,7 @@ func TestARecordThatDrainsSinceTomorrow(t *testing.T) {
 	}
 	w.run(w.now + 2*w.timings.Duration)
 	if !w.ledWithin(ns, w.settle()) {
-		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Status)
+		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
 	}
 	for _, m := range w.members {
 		if n := m.version - before[m.name]; n > 2*int64((w.now-from)/time.Second) {

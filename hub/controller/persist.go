@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// persist writes the record of the decision by compare-and-swap, before anything depends on it, and only if it says
+// something new.
+func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) error {
+	if v.object == nil && !d.Persist {
+		return nil
+	}
+	object := v.object
+	if object == nil {
+		object = c.newRecord(v)
+	}
+	if d.Record.Phase == election.Leading && v.policy != nil {
+		// Before a copy can depend on them: an ε may rise where the record says nothing new.
+		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew); err != nil {
+			return err
+		}
+	}
+	store(d.Record, &object.Spec)
+	if !v.moved {
+		object.Spec.Hub = c.HubID // somebody may have emptied the record
+	}
+	if v.policy != nil {
+		object.Spec.Policy = v.policy.object.Name
+	}
+	if v.found != nil && equality.Semantic.DeepEqual(v.found, &object.Spec) {
+		return nil
+	}
+	grants := d.Record.Phase == election.Leading && (d.Record.Epoch != v.state.Record.Epoch || d.Record.Reason == reason.Adopted)
+	if !c.Tenure.Holds() {
+		return fmt.Errorf("record %s: the right to write is lost", v.key)
+	}
+	if v.edited {
+		log.FromContext(ctx).Info("A record that was edited or deleted is put right",
+			"namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", "RecordEdited")
+	}
+	if err := c.write(ctx, v, object); err != nil {
+		return err
+	}
+	c.changed(ctx, v, d, grants)
+	return nil
+}
+
+// write stores a record, and remembers it.
+func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.NamespaceLeader) error {
+	store := func() error { return c.client.Update(ctx, object) }
+	if v.found == nil {
+		store = func() error { return c.client.Create(ctx, object) }
+	}
+	sent := c.Clock.Now()
+	if err := store(); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			c.forget(v.key) // it may have been written all the same
+		}
+		return fmt.Errorf("write record %s: %w", v.key, err)
+	}
+	v.object = object
+	c.remember(v.key, &object.Spec, sent)
+	return nil
+}
+
+// explain writes the status of a record if it says something new.
+func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.NamespaceLeaderStatus) error {
+	if v.object == nil {
+		return nil
+	}
+	status.ObservedGeneration = v.object.Generation
+	for i := range status.Conditions {
+		status.Conditions[i].ObservedGeneration = v.object.Generation
+	}
+	if equality.Semantic.DeepEqual(v.object.Status, status) {
+		return nil
+	}
+	object := v.object.DeepCopy()
+	object.Status = status
+	if !c.Tenure.Holds() {
+		return fmt.Errorf("status of record %s: the right to write is lost", v.key)
+	}
+	switch err := c.client.Status().Update(ctx, object); {
+	case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // the event of the other writer brings it back
+	default:
+		return fmt.Errorf("write status of record %s: %w", v.key, err)
+	}
+}
+
+// newRecord is the record of a namespace that had none.
+func (c *Controller) newRecord(v *view) *v1alpha1.NamespaceLeader {
+	o := &v1alpha1.NamespaceLeader{}
+	o.Namespace, o.Name = v.key.Namespace, v.key.Name
+	o.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.MoveLabel: ""}
+	o.Spec.Hub = c.HubID
+	return o
+}
