@@ -25,6 +25,7 @@ generate-in = (cd $(1) && $(CONTROLLER_GEN) object crd paths=./api/... output:cr
 CONTROLLER_GEN_VERSION := v0.21.0
 GOLANGCI_LINT_VERSION := v2.12.2
 KUSTOMIZE_VERSION := v5.8.2
+KUBE_API_LINTER_VERSION := v0.0.0-20260716143926-092fe0c72997
 
 # Tests, demo and drills find what they run through these.
 export KUBEBUILDER_ASSETS := $(CACHE)/k8s/$(K8S_VERSION)
@@ -33,6 +34,7 @@ TOOLS := $(CACHE)/tools
 export CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 export KUSTOMIZE := $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)
+KUBE_API_LINTER := $(TOOLS)/golangci-lint-kube-api-linter-$(KUBE_API_LINTER_VERSION)
 
 # Built like the programs, so that a fresh machine compiles what they share once.
 RUN := CGO_ENABLED=0 go run -trimpath
@@ -99,8 +101,9 @@ verify: $(CONTROLLER_GEN) ## Check that generated files and go.mod are up to dat
 
 # The linter's cache remembers where a file stood when it was looked at, and rules go by folder: one cache a checkout.
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## Check style, import rules and the ban on wall clocks
+lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) ## Check style, import rules, the ban on wall clocks, and the API's conventions
 	GOLANGCI_LINT_CACHE=$(CACHE)/lint$(CURDIR) $(GOLANGCI_LINT) run
+	GOLANGCI_LINT_CACHE=$(CACHE)/lint-api$(CURDIR) $(KUBE_API_LINTER) run -c .golangci-api.yml ./api/v1alpha1
 
 .PHONY: unit
 unit: k8s $(KUSTOMIZE) ## Run the tests beside the code, some on real API servers, with the race detector
@@ -130,7 +133,7 @@ soak: ## Simulate a million seeds; takes an hour or so on two cores
 
 .PHONY: explore
 explore: ## Look at every state of small worlds of the hub's real code, sound and broken; writes out/explore.json
-	@mkdir -p out
+	@mkdir -p out && rm -f out/explore.json
 	go test -count=1 -timeout 3h ./hub/publish -run '^(TestExploration|TestNothingIsLostByMerging)$$' -v -args -explore.all -explore.out=$(CURDIR)/out/explore.json
 
 # What is handed to the command: MUTANTS=-all tries every generated mutant, MUTANTS="-generated=0" none.
@@ -138,7 +141,7 @@ MUTANTS :=
 
 .PHONY: mutants
 mutants: k8s ## Break the rules one by one, and a sample of all code beside them; tests must notice; writes out/mutants.json
-	@mkdir -p out
+	@mkdir -p out && rm -f out/mutants.json
 	go run ./e2e/mutants $(MUTANTS)
 
 KILLS := 100
@@ -146,12 +149,14 @@ ASLEEP := 60s
 
 .PHONY: pair
 pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a replica ASLEEP, every step of a handover
+	@rm -f out/pair.json
 	go test -v -count=1 -timeout 2h ./e2e/hubfailover -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
 
 N := 10
 
 .PHONY: chaos
 chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, seeds SEED and up; writes out/chaos.json
+	@rm -f out/chaos.json
 	$(RUN) ./e2e/chaos -n $(N) -seed $(or $(SEED),1) $(if $(TIMELINES),-timelines)
 
 ##@ Build what the above need (each does so by itself)
@@ -175,11 +180,12 @@ capi: ## Build the real Cluster API manager and clusterctl into the cache
 TOOL_PROGRAMS := \
 	$(notdir $(CONTROLLER_GEN))=sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION) \
 	$(notdir $(KUSTOMIZE))=sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION) \
-	$(notdir $(GOLANGCI_LINT))=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	$(notdir $(GOLANGCI_LINT))=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION) \
+	$(notdir $(KUBE_API_LINTER))=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter@$(KUBE_API_LINTER_VERSION)
 
 .PHONY: tools
-tools: ## Build controller-gen, kustomize and golangci-lint into the cache
+tools: ## Build controller-gen, kustomize and the linters into the cache
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(TOOL_PROGRAMS)
 
-$(CONTROLLER_GEN) $(KUSTOMIZE) $(GOLANGCI_LINT):
+$(CONTROLLER_GEN) $(KUSTOMIZE) $(GOLANGCI_LINT) $(KUBE_API_LINTER):
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(filter $(@F)=%,$(TOOL_PROGRAMS))

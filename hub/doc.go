@@ -21,7 +21,7 @@
 //
 // clusterctl move pauses the Clusters, makes copies of all objects on the target, without
 // their status, and deletes them on the source, in any order, each with the annotation
-// delete-for-move. From the second step on two hubs see the same members, and only the
+// delete-for-move. A record is a spec, so it arrives whole, and the hub writes its status anew. From the second step on two hubs see the same members, and only the
 // members can tell each of them what the other one does. So the mark of a hub on a copy is
 // the right to write it, and it passes by compare-and-swap:
 //

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -88,7 +89,7 @@ func TestWhatKubectlPrints(t *testing.T) {
 	if err := c.Create(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	policy.Status = v1alpha1.LeadershipPolicyStatus{Namespaces: 3, Clusters: 2, Conditions: []metav1.Condition{{
+	policy.Status = v1alpha1.LeadershipPolicyStatus{Namespaces: ptr.To[int32](3), Clusters: ptr.To[int32](2), Conditions: []metav1.Condition{{
 		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted),
 		LastTransitionTime: metav1.Now(),
 	}}}
@@ -163,7 +164,7 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 		"each state: Draining": {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateDraining }, admitted},
 		"each state: Retired":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateRetired }, admitted},
 		"no state of its own":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = "Resting" }, `Unsupported value: "Resting"`},
-		"no epoch below 0":     {func(o *v1alpha1.NamespaceLeader) { o.Spec.Epoch = -1 }, "epoch in body should be greater than or equal to 0"},
+		"no epoch below 0":     {func(o *v1alpha1.NamespaceLeader) { o.Spec.Epoch = -1 }, "epoch in body should be greater than or equal to 1"},
 		"one priority per Cluster": {func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.ObservedPriorities = []v1alpha1.ObservedPriority{{Name: "a"}, {Name: "a"}}
 		}, "Duplicate value"},

@@ -19,15 +19,17 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 type LeadershipPolicy struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard metadata of an object.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec is what the user asks for.
 	// +required
-	Spec LeadershipPolicySpec `json:"spec"`
+	Spec LeadershipPolicySpec `json:"spec,omitzero"`
 	// status is what the hub makes of it.
 	// +optional
-	Status LeadershipPolicyStatus `json:"status,omitempty"`
+	Status LeadershipPolicyStatus `json:"status,omitempty,omitzero"`
 }
 
 // LeadershipPolicySpec is what the user asks for.
@@ -43,12 +45,12 @@ type LeadershipPolicySpec struct {
 	// namespaces says which member namespaces are managed. A namespace is managed while
 	// it matches in any cluster that takes part. kube-* never matches.
 	// +required
-	Namespaces NamespaceSelection `json:"namespaces"`
+	Namespaces NamespaceSelection `json:"namespaces,omitzero"`
 
 	// leaseName is the name of the Lease that the hub writes into each managed namespace
 	// of each member. It cannot be changed.
 	// +optional
-	// +kubebuilder:default=leasecast
+	// +default="leasecast"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="leaseName must be a DNS subdomain, such as leasecast"
@@ -57,20 +59,20 @@ type LeadershipPolicySpec struct {
 	// timings say how long a leader may act without hearing from the hub, and so how fast
 	// a lost leader is replaced. With the default profile that takes 11 to 16 seconds.
 	// +optional
-	// +kubebuilder:default={}
-	Timings Timings `json:"timings,omitempty,omitzero"`
+	// +default={}
+	Timings Timings `json:"timings,omitempty,omitzero"` //nolint:kubeapilinter // no pointer: the default fills every field
 
 	// health says when a cluster counts as lost.
 	// +optional
-	// +kubebuilder:default={}
-	Health Health `json:"health,omitempty,omitzero"`
+	// +default={}
+	Health Health `json:"health,omitempty,omitzero"` //nolint:kubeapilinter // no pointer: the default fills it
 
 	// initialDelaySeconds is how long the first leader of a namespace waits for better
 	// clusters: those with a higher priority that the hub is still connecting to, or in
 	// which it has not seen the namespace yet. The hub counts from when it first saw the
 	// namespace in any cluster. The wait ends early when no better cluster is missing.
 	// +optional
-	// +kubebuilder:default=10
+	// +default=10
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	InitialDelaySeconds *int32 `json:"initialDelaySeconds,omitempty"`
@@ -86,7 +88,7 @@ type LeadershipPolicySpec struct {
 	// Lease: for it, two clusters would lead for up to the lease duration.
 	// +optional
 	// +kubebuilder:validation:Enum=Expiry;Acknowledged
-	// +kubebuilder:default=Expiry
+	// +default="Expiry"
 	Handover Handover `json:"handover,omitempty"`
 }
 
@@ -101,6 +103,7 @@ const (
 
 // NamespaceSelection selects member namespaces by name or by label.
 //
+// +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="(has(self.names) && size(self.names) > 0) || has(self.selector)",message="name at least one namespace in names, or give a selector"
 type NamespaceSelection struct {
 	// names are namespaces that are managed wherever they exist.
@@ -132,14 +135,14 @@ type Timings struct {
 	// hub's clock sets renewTime just before it sends the Lease. A change counts from the
 	// next renewal on; the hub waits for what it promised before.
 	// +optional
-	// +kubebuilder:default=15
+	// +default=15
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
 
 	// renewIntervalMilliseconds is the time between two renewals of a leader's Lease.
 	// +optional
-	// +kubebuilder:default=5000
+	// +default=5000
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=3600000
 	RenewIntervalMilliseconds int32 `json:"renewIntervalMilliseconds,omitempty"`
@@ -147,7 +150,7 @@ type Timings struct {
 	// requestTimeoutMilliseconds is how long the hub waits for a member's answer to one
 	// request.
 	// +optional
-	// +kubebuilder:default=3000
+	// +default=3000
 	// +kubebuilder:validation:Minimum=50
 	// +kubebuilder:validation:Maximum=3600000
 	RequestTimeoutMilliseconds int32 `json:"requestTimeoutMilliseconds,omitempty"`
@@ -156,7 +159,7 @@ type Timings struct {
 	// hub's and those of the hosts of readers. At most one cluster leads while clocks are
 	// that good. Every change of leader takes this much longer.
 	// +optional
-	// +kubebuilder:default=1000
+	// +default=1000
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600000
 	MaxClockSkewMilliseconds int32 `json:"maxClockSkewMilliseconds,omitempty"`
@@ -173,7 +176,7 @@ type Health struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=3600000
-	UnreachableAfterMilliseconds *int32 `json:"unreachableAfterMilliseconds,omitempty"`
+	UnreachableAfterMilliseconds int32 `json:"unreachableAfterMilliseconds,omitempty"`
 
 	// recoverAfterMilliseconds is how long a lost cluster must answer again before it may be
 	// chosen. The default is renewIntervalMilliseconds. A recovered cluster never takes
@@ -190,7 +193,7 @@ type Health struct {
 	// way at most one cluster leads, and the condition ClustersReachable says so.
 	// +optional
 	// +kubebuilder:validation:Enum=FailOver;Hold
-	// +kubebuilder:default=FailOver
+	// +default="FailOver"
 	WhenMostUnreachable WhenMostUnreachable `json:"whenMostUnreachable,omitempty"`
 }
 
@@ -222,21 +225,26 @@ const (
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
+//
+// +kubebuilder:validation:MinProperties=1
 type LeadershipPolicyStatus struct {
-	// observedGeneration is the generation of the spec that this status speaks of.
-	// +optional
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// namespaces is how many member namespaces this policy manages.
-	// +optional
-	Namespaces int32 `json:"namespaces"`
-	// clusters is how many Clusters it selects.
-	// +optional
-	Clusters int32 `json:"clusters"`
-	// conditions: Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree.
+	// conditions are Accepted, SurvivesHubLoss, ClustersReachable and ClocksAgree.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// namespaces is how many member namespaces this policy manages.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Namespaces *int32 `json:"namespaces,omitempty"`
+	// clusters is how many Clusters it selects.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Clusters *int32 `json:"clusters,omitempty"`
 }
 
 // LeadershipPolicyList is a list of policies.

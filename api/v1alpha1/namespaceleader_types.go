@@ -23,8 +23,10 @@ import (
 // +kubebuilder:printcolumn:name="Policy",type=string,priority=1,JSONPath=`.spec.policy`
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 type NamespaceLeader struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the standard metadata of an object.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
 	// spec is the record. The hub decides by it, so it belongs into every backup. The hub puts
 	// an edit by anybody else right.
@@ -58,26 +60,30 @@ const (
 const NoHub = "none"
 
 // NamespaceLeaderSpec is the record. Only the hub writes it, by compare-and-swap.
+//
+// +kubebuilder:validation:MinProperties=1
 type NamespaceLeaderSpec struct {
 	// leader is the Cluster that leads, or that is being drained. It is absent when nobody leads.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Leader string `json:"leader,omitempty"`
 	// epoch is the fencing token of the term. It rises with every term and never falls.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	Epoch int64 `json:"epoch,omitempty"`
 	// revokedEpoch is the epoch of a leader that the hub told to stop before its deadline. The
 	// epoch is then that of the revocation: nobody leads in it, and the leader never goes on
 	// in its own.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	RevokedEpoch int64 `json:"revokedEpoch,omitempty"`
 	// state is where the namespace is between one leader and the next.
 	// +optional
 	State RecordState `json:"state,omitempty"`
 	// reason says why the record is as it is.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Reason reason.Reason `json:"reason,omitempty"`
 	// since is when leader and state became what they are, by the hub's clock.
@@ -88,10 +94,11 @@ type NamespaceLeaderSpec struct {
 	AcquireTime *metav1.MicroTime `json:"acquireTime,omitempty"`
 	// leaseDurationSeconds is the longest lease duration that the Leases of this term may carry.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
 	// leaseName is the name of this term's Leases.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	LeaseName string `json:"leaseName,omitempty"`
 	// notBefore is the earliest instant of the next term. It is for people: a hub that takes
@@ -100,10 +107,12 @@ type NamespaceLeaderSpec struct {
 	NotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
 	// next is the Cluster that would lead next.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Next string `json:"next,omitempty"`
 	// policy is the LeadershipPolicy that claims the namespace.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Policy string `json:"policy,omitempty"`
 	// observedPriorities are the priorities that decisions have taken into account so far. An
@@ -117,6 +126,7 @@ type NamespaceLeaderSpec struct {
 	// namespace kube-system and the hub's namespace. It is "none" when the Clusters moved to
 	// another management cluster.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Hub string `json:"hub,omitempty"`
 }
@@ -127,10 +137,10 @@ type ObservedPriority struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// priority that decisions have taken into account.
 	// +required
-	Priority int32 `json:"priority"`
+	Priority int32 `json:"priority"` //nolint:kubeapilinter // zero is a priority, and the hub always writes one
 }
 
 // Candidate is one Cluster as the last decision saw it.
@@ -139,23 +149,26 @@ type Candidate struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// priority is its label leasecast.dev/priority. Higher wins, ties by name.
 	// +required
-	Priority int32 `json:"priority"`
+	Priority int32 `json:"priority"` //nolint:kubeapilinter // zero is a priority, and the hub always writes one
 	// eligible says whether it may lead this namespace now.
 	// +required
-	Eligible bool `json:"eligible"`
+	Eligible bool `json:"eligible"` //nolint:kubeapilinter // the hub always writes it, for people to read
 	// reason says why it is, or is not, eligible.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Reason reason.Reason `json:"reason,omitempty"`
 	// message says it in words.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// hint is what Cluster API says about the Cluster. It decides nothing.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Hint string `json:"hint,omitempty"`
 }
@@ -164,20 +177,22 @@ type Candidate struct {
 type Change struct {
 	// time of the change by the hub's clock.
 	// +required
-	Time metav1.MicroTime `json:"time"`
+	Time metav1.MicroTime `json:"time"` //nolint:kubeapilinter // no change is without its time
 	// leader from then on; absent when nobody.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Leader string `json:"leader,omitempty"`
 	// epoch from then on.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	Epoch int64 `json:"epoch,omitempty"`
 	// state from then on.
 	// +optional
 	State RecordState `json:"state,omitempty"`
 	// reason of the change.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Reason reason.Reason `json:"reason,omitempty"`
 }
@@ -195,22 +210,25 @@ const ConditionReady = "Ready"
 const ConditionCopiesInPlace = "CopiesInPlace"
 
 // NamespaceLeaderStatus explains a record to people.
+//
+// +kubebuilder:validation:MinProperties=1
 type NamespaceLeaderStatus struct {
-	// conditions: Ready, CopiesInPlace.
+	// conditions are Ready and CopiesInPlace.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// observedGeneration is the generation of the record that this status explains.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// observedPolicyGeneration is the generation of the policy that the last decision followed.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Minimum=1
 	ObservedPolicyGeneration int64 `json:"observedPolicyGeneration,omitempty"`
 	// message says in words what the record says, and what the hub waits for.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// candidates are the Clusters of the policy, best first.

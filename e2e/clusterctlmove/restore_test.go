@@ -58,6 +58,43 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	pause(t, first, "west", false)
 }
 
+// TestARecordFromABackupIsARecord: a tool for backups writes objects anew, without their status. The record is all that the
+// hub decides by, so every term goes on, for the reason for which it began.
+func TestARecordFromABackupIsARecord(t *testing.T) {
+	first, _ := stage.sites()
+	epochs := stage.led(t, first)
+	v := look(t, stage)
+	hubs := stage.d.Hubs()
+	harness.Must(t, hubs[len(hubs)-1].Kill())
+	var list v1alpha1.NamespaceLeaderList
+	harness.Must(t, first.client.List(t.Context(), &list, client.InNamespace(harness.FleetNamespace)))
+	before := map[string]v1alpha1.NamespaceLeaderSpec{}
+	for i := range list.Items {
+		lost := &list.Items[i]
+		before[lost.Name] = lost.Spec
+		harness.Must(t, first.client.Delete(t.Context(), lost))
+		harness.Must(t, first.client.Create(t.Context(), &v1alpha1.NamespaceLeader{
+			ObjectMeta: metav1.ObjectMeta{Namespace: lost.Namespace, Name: lost.Name, Labels: lost.Labels}, Spec: lost.Spec,
+		}))
+	}
+	_, err := stage.d.StartHub()
+	harness.Must(t, err)
+	v.settled()
+	for namespace, got := range stage.led(t, first) {
+		if got != epochs[namespace] {
+			t.Errorf("%s: epoch %d, was %d", namespace, got, epochs[namespace])
+		}
+	}
+	harness.Must(t, first.client.List(t.Context(), &list, client.InNamespace(harness.FleetNamespace)))
+	for _, r := range list.Items {
+		if was := before[r.Name]; r.Spec.Reason != was.Reason || !r.Spec.Since.Equal(was.Since) || r.Status.Message == "" {
+			t.Errorf("%s: %s since %v (%s), was %s since %v", r.Name, r.Spec.Reason, r.Spec.Since, r.Status.Message, was.Reason, was.Since)
+		}
+	}
+	v.unbroken(epochs)
+	v.undisturbed()
+}
+
 // TestARestoredMemberKeepsItsTerms: a member's etcd goes back to a time when its copies were older, and resourceVersions
 // with it. The leader goes on in its term, and the hub sees what happens there.
 func TestARestoredMemberKeepsItsTerms(t *testing.T) {

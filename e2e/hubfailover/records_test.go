@@ -47,7 +47,7 @@ func (p *pair) records(t *testing.T) map[string]*v1alpha1.NamespaceLeader {
 // TestLostRecordsAreFoundInTheCopies: a replica that takes over without records adopts the terms that the
 // members show. Leaders, epochs and guestbooks notice nothing.
 func TestLostRecordsAreFoundInTheCopies(t *testing.T) {
-	losses := []loss{{"deleted", deleted}, {"without their status", emptied}}
+	losses := []loss{{"deleted", deleted}, {"emptied", emptied}}
 	if !*every {
 		losses = losses[:1]
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -105,7 +104,7 @@ func (w *world) startHub() {
 func (w *world) policy(namespaces ...string) {
 	w.T.Helper()
 	p := w.NewPolicy("steady", namespaces...)
-	p.Spec.Health.UnreachableAfterMilliseconds = ptr.To(int32(unreachableAfter / time.Millisecond))
+	p.Spec.Health.UnreachableAfterMilliseconds = int32(unreachableAfter / time.Millisecond)
 	w.Must(w.Hub.Create(w.T.Context(), p))
 }
 

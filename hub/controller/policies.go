@@ -54,8 +54,8 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 	}
 	renew := p.election.Timings.Renew
 	p.thresholds = health.Thresholds{UnreachableAfter: 2 * renew, RecoverAfter: renew}
-	if d := o.Spec.Health.UnreachableAfterMilliseconds; d != nil {
-		p.thresholds.UnreachableAfter = milliseconds(*d)
+	if d := o.Spec.Health.UnreachableAfterMilliseconds; d != 0 {
+		p.thresholds.UnreachableAfter = milliseconds(d)
 	}
 	if d := o.Spec.Health.RecoverAfterMilliseconds; d != nil {
 		p.thresholds.RecoverAfter = milliseconds(*d)

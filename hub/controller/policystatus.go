@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
@@ -110,20 +111,22 @@ func (c *Controller) fillPolicyStatus(object *v1alpha1.LeadershipPolicy) reconci
 	s := &object.Status
 	s.ObservedGeneration = object.Generation
 	owned, lost := c.claimsOf(client.ObjectKeyFromObject(object))
-	s.Namespaces, s.Clusters = int32(owned), 0
+	s.Namespaces = ptr.To(int32(owned))
+	clusters := int32(0)
 	var result reconcile.Result
 	var members []memberView
 	for _, m := range c.Fleet.Members(object.Namespace) {
 		if m.Gone || m.PriorityReason != "" || !p.selects(m) {
 			continue
 		}
-		s.Clusters++
+		clusters++
 		mv := memberView{Member: m, takesPart: true, verdict: m.Health(p.thresholds), clocks: m.Clocks(p.election.Timings.Skew)}
 		members = append(members, mv)
 		if n := mv.verdict.Next; n > 0 && (result.RequeueAfter == 0 || n < result.RequeueAfter) {
 			result.RequeueAfter = n
 		}
 	}
+	s.Clusters = &clusters
 	for _, cond := range []metav1.Condition{
 		accepted(p, lost),
 		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),

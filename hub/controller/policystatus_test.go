@@ -117,8 +117,8 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 		claimed(m.Controller, "shop", "shops")
 		claimed(m.Controller, "till", "shops")
 		s, _ := m.status()
-		if s.Namespaces != 2 || s.Clusters != 2 || s.ObservedGeneration != 7 {
-			t.Errorf("%d namespaces, %d clusters, generation %d; want 2, 2, 7", s.Namespaces, s.Clusters, s.ObservedGeneration)
+		if *s.Namespaces != 2 || *s.Clusters != 2 || s.ObservedGeneration != 7 {
+			t.Errorf("%d namespaces, %d clusters, generation %d; want 2, 2, 7", *s.Namespaces, *s.Clusters, s.ObservedGeneration)
 		}
 		for kind, want := range map[string]string{
 			v1alpha1.ConditionAccepted: "True Accepted", v1alpha1.ConditionSurvivesHubLoss: "True HubLossInvisible",
@@ -138,8 +138,8 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 		}
 
 		claimed(m.Controller, "shop", "older", "shops")
-		if s, _ = m.status(); s.Namespaces != 1 || judged(s, v1alpha1.ConditionAccepted) != "False Conflict" {
-			t.Errorf("%d namespaces, accepted: %s", s.Namespaces, judged(s, v1alpha1.ConditionAccepted))
+		if s, _ = m.status(); *s.Namespaces != 1 || judged(s, v1alpha1.ConditionAccepted) != "False Conflict" {
+			t.Errorf("%d namespaces, accepted: %s", *s.Namespaces, judged(s, v1alpha1.ConditionAccepted))
 		}
 	})
 }

@@ -34,7 +34,7 @@ type Policy struct {
 	InitialDelay time.Duration
 }
 
-// Record is what is persisted of a namespace: the status of its NamespaceLeader.
+// Record is what is persisted of a namespace: the spec of its NamespaceLeader.
 // The zero Record is a lost one.
 type Record struct {
 	Leader string
@@ -58,7 +58,7 @@ type Record struct {
 }
 
 // Lost reports whether the record says nothing, or not for how long. An empty record is
-// a lost one: a clusterctl move restores objects without their status.
+// a lost one: somebody may have emptied it.
 func (r Record) Lost() bool { return r.Phase == "" || r.Duration <= 0 }
 
 // Fitness is what the hub knows of a cluster's fitness to lead a namespace.
