@@ -220,7 +220,7 @@ func (w *world) hubOf(namespace, member, mark string) {
 		if err != nil {
 			return err
 		}
-		if a, b := r.Annotations[v1alpha1.HubAnnotation], l.Annotations[v1alpha1.HubAnnotation]; a != mark || b != mark {
+		if a, b := r.Spec.Hub, l.Annotations[v1alpha1.HubAnnotation]; a != mark || b != mark {
 			return fmt.Errorf("the record is of %q, the copy of %q", a, b)
 		}
 		return nil
