@@ -88,3 +88,20 @@ func TestLeadEndsWhileItWaits(t *testing.T) {
 		}
 	})
 }
+
+func TestNothingIsLeftOfLeadWhenItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		if grew := heapGrowth(func() {
+			for range 1000 {
+				if err := c.Lead(t.Context(), ns, func(context.Context) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // its listener has been told
+			}
+		}); grew > 100_000 {
+			t.Errorf("1000 calls left %d bytes behind", grew)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -68,6 +69,11 @@ func TestATermIsReleasedWhenItsWorkHasFinished(t *testing.T) {
 			var remove func()
 			remove = r.Listen(member.Listener{Demoted: func(string, error) { remove(); pass(works) }})
 		},
+		"a listener beside one that was removed as it heard of the end": func(_ *testing.T, r *reader) {
+			var remove func()
+			remove = r.Listen(member.Listener{Demoted: func(string, error) { remove() }})
+			r.Listen(member.Listener{Demoted: func(string, error) { pass(works) }})
+		},
 		"a listener that is still being promoted": func(_ *testing.T, r *reader) {
 			r.Listen(member.Listener{Promoted: func(string, member.Term) { pass(works) }})
 		},
@@ -94,6 +100,33 @@ func TestATermIsReleasedWhenItsWorkHasFinished(t *testing.T) {
 				}
 				if !r.released(t) {
 					t.Error("not released although the work has finished")
+				}
+			})
+		})
+	}
+}
+
+func TestAListenerThatIsRemovedHoldsNothingUp(t *testing.T) {
+	for name, listen := range map[string]func(r *reader){
+		"while it leads": func(r *reader) {
+			remove := r.Listen(member.Listener{})
+			synctest.Wait() // it has been told that this cluster leads
+			for range 2 {   // again does no harm
+				remove()
+			}
+		},
+		"as it is promoted": func(r *reader) {
+			var remove func()
+			remove = r.Listen(member.Listener{Promoted: func(string, member.Term) { remove() }})
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registered(t, func(t *testing.T, r *reader) {
+				listen(r)
+				r.say(ns, none, 8)
+				if !r.released(t) {
+					t.Error("not released although nobody listens")
 				}
 			})
 		})
@@ -345,11 +378,14 @@ func TestNothingIsLeftOfAWriteWhenItIsOver(t *testing.T) {
 				short, cancel := context.WithTimeout(ctx, time.Second)
 				defer cancel()
 				var sent context.Context
+				answered := &body{}
 				if err := act(short, t, func(req *http.Request) (*http.Response, error) {
 					sent = req.Context()
 					pass(tc.takes)
-					resp, _ := answering(http.StatusOK)
-					return resp, tc.err
+					if tc.err != nil {
+						return nil, tc.err
+					}
+					return &http.Response{StatusCode: http.StatusOK, Body: answered}, nil
 				}); err == nil {
 					t.Fatal("the write succeeded")
 				}
@@ -358,9 +394,40 @@ func TestNothingIsLeftOfAWriteWhenItIsOver(t *testing.T) {
 				if sent.Err() == nil {
 					t.Error("the request goes on")
 				}
+				if answered.closed != (tc.err == nil) {
+					t.Error("the body of the answer is left open")
+				}
 			})
 		})
 	}
+}
+
+// stuck is a body that cannot be closed.
+type stuck struct{ io.Reader }
+
+func (stuck) Close() error { return errBroken }
+
+func TestWhoClosesTheAnswerOfAWriteHearsOfItsError(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		ctx, done, err := r.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://member/apis/v1/things", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := member.CapWrites(transport(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusCreated, Body: stuck{}}, nil
+		})).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); !errors.Is(err, errBroken) {
+			t.Errorf("Close = %v, want %v", err, errBroken)
+		}
+	})
 }
 
 // So many names fit into a registration, however long they are.
