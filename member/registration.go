@@ -77,8 +77,12 @@ func (r *Registration) complete() error {
 	return nil
 }
 
-// errLost says that a registration is not what this Member last wrote.
-var errLost = errors.New("the registration is lost")
+var (
+	// errLost says that a registration is not what this Member last wrote.
+	errLost = errors.New("the registration is lost")
+	// errLapsed says that a registration was confirmed too late.
+	errLapsed = errors.New("the registration was not confirmed in time")
+)
 
 // registrar keeps the registration of a Member.
 type registrar struct {
@@ -207,15 +211,13 @@ func (r *registrar) write(says lease.Registration, l *coordinationv1.Lease) (lea
 	return says, now, wire.WriteRegistration(says, l)
 }
 
-// take takes in that the API server has stored what this Member says. It fails if that comes too
-// late, or if somebody has deleted the registration.
+// take takes in that the API server has stored what this Member says. It fails if somebody has deleted the
+// registration. If it comes too late it changes nothing, and keep finds that out.
 func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, sent lease.Reading) error {
 	if stored.DeletionTimestamp != nil {
 		return fmt.Errorf("%w: somebody has deleted it", errLost)
 	}
-	if err := r.member.terms.confirmed(says.Permit(sent)); err != nil {
-		return err
-	}
+	r.member.terms.confirmed(says.Permit(sent))
 	r.says, r.stored, r.unsettled = says, stored, nil
 	r.confirmed.Store(int64(sent.Boot))
 	return nil
@@ -239,7 +241,7 @@ func (r *registrar) keep(ctx context.Context) (lost error) {
 		case err == nil:
 			delay = confirmBackoff.DelayFunc()
 		case ctx.Err() != nil:
-		case errors.Is(err, errLost), errors.Is(err, errLapsed):
+		case errors.Is(err, errLost):
 			return err
 		default:
 			r.member.log.V(1).Info("Could not confirm the registration, will try again", "registration", klog.KObj(r.stored), "reason", err.Error())
@@ -252,7 +254,7 @@ func (r *registrar) keep(ctx context.Context) (lost error) {
 // news reports whether there is something to release that was not yet.
 func news(released, before map[string]int64) bool {
 	for namespace, epoch := range released {
-		if had, ok := before[namespace]; !ok || had < epoch {
+		if before[namespace] < epoch {
 			return true
 		}
 	}

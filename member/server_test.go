@@ -35,6 +35,7 @@ type server struct {
 	fate   fate
 	uids   int
 	writes []write
+	held   *write                    // one that is overtaken
 	after  func(write)               // a write was carried out and is about to be answered
 	behind *coordinationv1.LeaseList // what the cache shows to who does not ask for more; nil: all
 }

@@ -124,6 +124,14 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { l := c.write(ns, us, 7); c.Replace("", []coordinationv1.Lease{*l}) }, true},
 		"a list that lacks the copy ends the term": {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace("", nil) }, false},
+		"also beside the copies of many namespaces": {
+			func(c *cluster) {
+				for i := range 50 {
+					c.write(name(i), us, 7)
+				}
+				c.write(ns, us, 7)
+				c.Replace("", nil)
+			}, false},
 		"also a list of its namespace": {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace(ns, nil) }, false},
 		"but not a list of another namespace": {

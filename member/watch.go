@@ -96,10 +96,10 @@ func (w *watched) fresh() {
 	w.alarm.hear(now)
 }
 
-// run follows the Leases until ctx ends. What it learned in an earlier run is forgotten.
+// run follows the Leases until ctx ends. It begins without the hurry of an earlier run.
 func (w *watched) run(ctx context.Context) {
 	defer w.drop()
-	w.version, w.hurry = 0, hurry{}
+	w.hurry = hurry{}
 	delay, failed := backoff.DelayFunc(), false
 	for ctx.Err() == nil {
 		err := w.turn(ctx)

@@ -302,6 +302,20 @@ func TestNothingIsMissedBetweenTwoWatches(t *testing.T) {
 	}
 }
 
+func TestATermShorterThanAnyBeforeHasAnotherConnectionMadeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		before, line := r.asks(), r.Line()
+		l := r.cluster.copyOf(name(1), us, 7)
+		*l.Spec.LeaseDurationSeconds = 3
+		r.put(l)
+		synctest.Wait()
+		if r.asks() != before+1 || r.Line() == line || !r.leads(name(1)) {
+			t.Errorf("%d lists, on another connection = %v, leads = %v", r.asks()-before, r.Line() != line, r.leads(name(1)))
+		}
+	})
+}
+
 func TestAServerThatWasRestoredIsBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 2, never)
