@@ -199,6 +199,21 @@ func TestAFreshListThatHangsLeavesTimeForAnother(t *testing.T) {
 	})
 }
 
+func TestAListThatTakesLongerThanIsLeftIsWaitedForInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		r.strand()
+		r.delay(4 * time.Second) // at least so much longer than its time in a hurry
+		for range 6 {
+			pass(duration / 3)
+			r.renew(1)
+		}
+		if !r.leads(name(0)) {
+			t.Error("gives every list up before it is answered")
+		}
+	})
+}
+
 func TestAReaderThatWakesPastItsTermAsksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
