@@ -95,18 +95,18 @@ func TestATermLastsAsLongAsTheCopiesThatItRestsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := newHandClock()
 		terms := NewTerms(clock, time.Second)
-		for name, l := range map[string]*coordinationv1.Lease{
-			"copy":           clock.copyOf(t, "shop", "us", 7, 10*time.Second),
-			"longer":         clock.copyOf(t, "shop", "us", 7, 12*time.Second),
-			"of another":     clock.copyOf(t, "shop", "them", 7, time.Hour),
-			"of a past term": clock.copyOf(t, "shop", "us", 6, time.Hour),
-		} {
-			l.Name = name
+		const longest = 100
+		for seconds := range longest {
+			l := clock.copyOf(t, "shop", "us", 7, time.Duration(seconds+1)*time.Second)
+			l.Name = fmt.Sprint("copy-", seconds)
 			terms.Observe(l)
 		}
+		past, others := clock.copyOf(t, "shop", "us", 6, time.Hour), clock.copyOf(t, "shop", "them", 7, time.Hour)
+		past.Name, others.Name = "past", "others"
+		terms.Observe(past)
+		terms.Observe(others)
 		n := terms.lookup("shop")
-		for epoch, want := range map[int64]time.Duration{7: 12 * time.Second, 6: time.Hour, 8: 0} {
-			n.copies["of a past term"] = lease.Copy{Term: lease.Term{Holder: "us", Epoch: 6, Duration: time.Hour}, Cluster: "us"}
+		for epoch, want := range map[int64]time.Duration{7: longest * time.Second, 6: time.Hour, 8: 0} {
 			if got := n.duration(epoch); got != want {
 				t.Errorf("a term of epoch %d lasts %v, want %v", epoch, got, want)
 			}

@@ -287,6 +287,26 @@ func TestAMemberWithoutARegistrationHasNoneToTakeBack(t *testing.T) {
 	}
 }
 
+func TestNothingIsLeftOfARequestThatWasAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		stop := r.start(t)
+		pass(confirm)
+		ended := func() {
+			t.Helper()
+			synctest.Wait()
+			for i, ctx := range r.begun {
+				if ctx.Err() == nil {
+					t.Errorf("request %d goes on", i)
+				}
+			}
+		}
+		ended()
+		stop()
+		ended()
+	})
+}
+
 func TestARegistrationThatCannotBeLookedAtIsLeftToTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := told(leavesIt)

@@ -36,7 +36,7 @@ func TestTheShortestStaleAfterIsTenSeconds(t *testing.T) {
 
 func TestNewRefusesAnAddressThatIsNone(t *testing.T) {
 	_, err := member.New(&rest.Config{Host: "http://no such host"}, member.Options{})
-	if err == nil || !strings.Contains(err.Error(), "member: client for leases") {
+	if err == nil || !strings.Contains(err.Error(), "member: clients") {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -86,11 +86,10 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 		}
 		r.Member = m
 		stop := r.start(t)
-		synctest.Wait()
-		pass(time.Minute / 4)
+		pass(10 * time.Minute)
 		r.put(r.cluster.copyOf(ns, us, 7))
-		if !r.leads(ns) || r.asks() != 1 {
-			t.Errorf("leads = %v after %d lists, want one watch that goes on", r.leads(ns), r.asks())
+		if !r.leads(ns) || r.asks() < 10 {
+			t.Errorf("leads = %v after %d lists, want one a minute", r.leads(ns), r.asks())
 		}
 		stop()
 		for i := range agents {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	utilclock "k8s.io/utils/clock"
 
@@ -99,21 +97,19 @@ type registrar struct {
 	confirmed atomic.Int64            // when says was, as in Reading.Boot; at first, when New was called
 }
 
-func newRegistrar(m *Member, cfg *rest.Config, leases coordinationv1client.LeasesGetter, o Options) (*registrar, error) {
-	authentication, err := authenticationv1client.NewForConfigAndClient(cfg, &http.Client{Transport: m.link})
-	if err != nil {
-		return nil, fmt.Errorf("member: client for reviews of itself: %w", err)
-	}
+func newRegistrar(
+	m *Member, leases coordinationv1client.LeasesGetter, reviews authenticationv1client.SelfSubjectReviewsGetter, o Options,
+) *registrar {
 	r := &registrar{
 		member:    m,
 		namespace: o.Registration.Namespace,
 		leases:    leases.Leases(o.Registration.Namespace),
-		reviews:   authentication.SelfSubjectReviews(),
+		reviews:   reviews.SelfSubjectReviews(),
 		changed:   m.terms.register(),
 		follows:   o.Namespaces,
 	}
 	r.confirmed.Store(int64(m.clock.Now().Boot))
-	return r, nil
+	return r
 }
 
 // run has follow called while there is a registration, until ctx ends: first the registration, then the
@@ -189,12 +185,10 @@ func (r *registrar) create(ctx context.Context, l *coordinationv1.Lease) error {
 	}
 	stored, err := r.leases.Create(ctx, l, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		if l, err = r.leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil {
+		if stored, err = r.leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil {
 			return fmt.Errorf("look at registration %s: %w", says.Identity, err)
 		}
-		if says, sent, err = r.write(r.says, l); err != nil {
-			return err
-		}
+		l.UID, l.ResourceVersion = stored.UID, stored.ResourceVersion
 		stored, err = r.leases.Update(ctx, l, metav1.UpdateOptions{})
 	}
 	if err != nil {

@@ -354,6 +354,9 @@ func TestARegistrationThatIsDeletedBeforeItIsKnownIsNotKept(t *testing.T) {
 		if all := r.registered(); !r.leads(ns) || len(all) != 2 {
 			t.Errorf("leads = %v with %d registrations, want another one beside that which is being deleted", r.leads(ns), len(all))
 		}
+		if got := r.listed(); got != 2 { // a list and a watch
+			t.Errorf("copies were asked for %d times, want only after the one that stands", got)
+		}
 	})
 }
 

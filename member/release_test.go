@@ -261,7 +261,7 @@ func TestReleasesThatDoNotFitAreWaitedFor(t *testing.T) {
 		r := newRegistered(t)
 		const fit = 1000
 		name := func(i int) string { return fmt.Sprintf("team-%04d", i) }
-		for i := range fit + 1 {
+		for i := range fit + 2 {
 			r.say(name(i), none, 8)
 		}
 		stop := r.start(t)

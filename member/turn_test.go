@@ -153,6 +153,19 @@ func TestARequestThatIsNotAnsweredInTimeHasTheNextTakeAnotherConnection(t *testi
 	}
 }
 
+func TestNothingIsLeftOfAWatchThatIsRefused(t *testing.T) {
+	turning(t, func(t *testing.T, w *watched, s *scripted, _ *handClock) {
+		var asked context.Context
+		s.watch = func(ctx context.Context) (watch.Interface, error) {
+			asked = ctx
+			return nil, errRefused
+		}
+		if err := w.turn(t.Context()); !errors.Is(err, errRefused) || asked.Err() == nil {
+			t.Errorf("err = %v, the request goes on = %v", err, asked.Err() == nil)
+		}
+	})
+}
+
 func TestAWatchThatIsAnsweredInTheLastMomentIsKept(t *testing.T) {
 	turning(t, func(t *testing.T, w *watched, s *scripted, _ *handClock) {
 		s.watch = func(ctx context.Context) (watch.Interface, error) {
