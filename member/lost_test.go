@@ -290,20 +290,21 @@ func TestAMemberWithoutARegistrationHasNoneToTakeBack(t *testing.T) {
 func TestNothingIsLeftOfARequestThatWasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistered(t)
-		stop := r.start(t)
-		pass(confirm)
-		ended := func() {
+		ended := func(when string) {
 			t.Helper()
 			synctest.Wait()
 			for i, ctx := range r.begun {
 				if ctx.Err() == nil {
-					t.Errorf("request %d goes on", i)
+					t.Errorf("%s: request %d goes on", when, i)
 				}
 			}
 		}
-		ended()
+		stop := r.start(t)
+		ended("registered")
+		pass(confirm)
+		ended("confirmed")
 		stop()
-		ended()
+		ended("taken back")
 	})
 }
 
