@@ -116,8 +116,8 @@ func TestAListenerThatIsRemovedHoldsNothingUp(t *testing.T) {
 			}
 		},
 		"as it is promoted": func(r *reader) {
-			var remove func()
-			remove = r.Listen(member.Listener{Promoted: func(string, member.Term) { remove() }})
+			removes := make(chan func(), 1)
+			removes <- r.Listen(member.Listener{Promoted: func(string, member.Term) { (<-removes)() }})
 			synctest.Wait()
 		},
 	} {

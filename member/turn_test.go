@@ -226,7 +226,7 @@ func TestAListThatIsOlderThanWhatHappenedSinceUndoesNothing(t *testing.T) {
 }
 
 func TestWhatWasWatchedBeforeARestoreIsOver(t *testing.T) {
-	turning(t, func(t *testing.T, w *watched, s *scripted, c *handClock) {
+	turning(t, func(t *testing.T, w *watched, s *scripted, _ *handClock) {
 		if err := w.turn(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -120,7 +120,6 @@ var explained = map[string]string{
 	"member/watch.go watched.follow: statement: defer cancel() dropped":                                                                                         "the context ends with its deadline, a little later",
 	"member/watch.go watched.list: constant: 64 → -1 in strconv.ParseUint(list.ResourceVersion, 10, 64)":                                                        "etcd counts with 63 bits",
 	"member/watch.go watched.pause: statement: defer cancel() dropped":                                                                                          "the context ends with its deadline, a little later",
-	"member/watch.go watched.take: boundary: version > w.version → >=":                                                                                          "observing the same Lease again changes nothing",
 	"member/watch.go watched.take: branch: if e.Type == watch.Error dropped":                                                                                    "a Status is no Lease, which is an error too: only what is logged differs",
 	"member/watch.go watched.take: swapped: err, errDue in errors.Join(err, errDue)":                                                                            "their order only shows in a log",
 	"member/watch.go with: boundary: versionOf(l) <= version → <":                                                                                               "the list shows what happened in its own version",

@@ -140,7 +140,7 @@ func TestRemoveSaysWhatItCouldNotRemove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := answering("delete", tc.resource, tc.answer, inPlace(asBuilt)...)
 			err := guard.Remove(t.Context(), client)
-			if !errors.Is(err, tc.want) || tc.want != guard.ErrForbidden && errors.Is(err, guard.ErrForbidden) {
+			if !errors.Is(err, tc.want) || errors.Is(err, guard.ErrForbidden) != errors.Is(tc.want, guard.ErrForbidden) {
 				t.Errorf("Remove = %v, want one that wraps %v", err, tc.want)
 			}
 		})
