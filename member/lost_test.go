@@ -81,6 +81,33 @@ func TestARegistrationThatCannotBeLookedAtStaysTheOnlyOne(t *testing.T) {
 	})
 }
 
+func TestARegistrationThatIsThereAlreadyIsTakenUpInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		r.say(ns, us, 7)
+		r.meet(unanswered)
+		defer r.start(t)()
+		synctest.Wait()
+		first := r.registration(t).Identity
+		r.watchOver(func(w write) {
+			if w.method == http.MethodGet {
+				r.meet(dropped) // the update that follows
+			}
+		})
+		r.meet(stored)
+		pass(lasts)
+		if r.leads(ns) {
+			t.Fatal("leads without an answer")
+		}
+		r.watchOver(nil)
+		r.meet(stored)
+		pass(5 * time.Second)
+		if now := r.registration(t).Identity; now != first || !r.leads(ns) {
+			t.Errorf("leads = %v, registered as %s, want %s", r.leads(ns), now, first)
+		}
+	})
+}
+
 func TestAnUpdateThatComesInAfterAllIsNoEditOfSomebodyElse(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
 		first := r.registration(t)

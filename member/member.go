@@ -108,9 +108,9 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("member: %w", err)
 	}
-	http := &http.Client{Transport: link}
-	leases, err := coordinationv1client.NewForConfigAndClient(cfg, http)
-	authentication, refused := authenticationv1client.NewForConfigAndClient(cfg, http)
+	client := &http.Client{Transport: link}
+	leases, err := coordinationv1client.NewForConfigAndClient(cfg, client)
+	authentication, refused := authenticationv1client.NewForConfigAndClient(cfg, client)
 	if err := errors.Join(err, refused); err != nil {
 		return nil, fmt.Errorf("member: clients: %w", err)
 	}

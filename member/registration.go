@@ -188,8 +188,9 @@ func (r *registrar) create(ctx context.Context, l *coordinationv1.Lease) error {
 		if stored, err = r.leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil {
 			return fmt.Errorf("look at registration %s: %w", says.Identity, err)
 		}
-		l.UID, l.ResourceVersion = stored.UID, stored.ResourceVersion
-		stored, err = r.leases.Update(ctx, l, metav1.UpdateOptions{})
+		own := l.DeepCopy() // l may have to be created once more
+		own.UID, own.ResourceVersion = stored.UID, stored.ResourceVersion
+		stored, err = r.leases.Update(ctx, own, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("make registration %s/leasecast-reader-%s: %w", r.namespace, says.Identity, err)

@@ -180,6 +180,9 @@ func (s *server) carryOut(w *write) (code int, object any) {
 	case http.MethodGet:
 		return http.StatusOK, have
 	case http.MethodPost:
+		if w.sent.ResourceVersion != "" {
+			return http.StatusBadRequest, status(http.StatusBadRequest, metav1.StatusReasonBadRequest)
+		}
 		if have != nil {
 			return http.StatusConflict, status(http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		}
