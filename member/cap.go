@@ -56,11 +56,9 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // send sends a write and says whether its outcome is known.
 func (c *capped) send(req *http.Request, settled func(known bool)) (*http.Response, error) {
-	known := false
-	defer func() { settled(known) }()
 	resp, err := c.next.RoundTrip(req)
 	// A server error may hide that the write takes effect later: a timeout does, by its nature.
-	known = err == nil && resp.StatusCode < http.StatusInternalServerError
+	settled(err == nil && resp.StatusCode < http.StatusInternalServerError)
 	return resp, err
 }
 

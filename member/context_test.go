@@ -101,6 +101,31 @@ func TestContextOfALateCopyEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
+func TestATermThatBeginsPutsTheEndOfNoOtherOff(t *testing.T) {
+	const soon, sooner = 60 * time.Millisecond, 10 * time.Millisecond
+	for name, left := range map[string]time.Duration{"it lasts long": duration, "it ends soon too": soon - time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				first := c.copyOf(ns, us, 7)
+				pass(duration - soon)
+				c.Observe(first)
+				ctx, cancel := c.context(ns)
+				defer cancel()
+				pass(soon - sooner)
+				next := c.copyOf("other", us, 7)
+				next.Spec.RenewTime.Time = next.Spec.RenewTime.Add(left - duration)
+				c.Observe(next)
+				pass(sooner)
+				synctest.Wait()
+				if ctx.Err() == nil {
+					t.Error("the context outlives its deadline")
+				}
+			})
+		})
+	}
+}
+
 func TestContextEndsWhenItsWorkIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

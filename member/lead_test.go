@@ -68,6 +68,18 @@ func TestLeadReturnsWhatItsFunctionReturns(t *testing.T) {
 	}
 }
 
+func TestAMemberLeadsAsItsTermsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		r.put(r.cluster.copyOf(ns, us, 7))
+		defer r.start(t)()
+		broken := errors.New("broken")
+		if err := r.Lead(t.Context(), ns, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("Lead returned %v, want %v", err, broken)
+		}
+	})
+}
+
 func TestLeadEndsWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -85,6 +97,23 @@ func TestLeadEndsWhileItWaits(t *testing.T) {
 		cancel(stop)
 		if err := <-result; !errors.Is(err, stop) {
 			t.Errorf("Lead returned %v, want %v", err, stop)
+		}
+	})
+}
+
+func TestNothingIsLeftOfLeadWhenItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		if grew := heapGrowth(func() {
+			for range 1000 {
+				if err := c.Lead(t.Context(), ns, func(context.Context) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // its listener has been told
+			}
+		}); grew > 100_000 {
+			t.Errorf("1000 calls left %d bytes behind", grew)
 		}
 	})
 }

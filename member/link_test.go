@@ -1,9 +1,12 @@
 package member
 
 import (
+	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -59,6 +62,47 @@ func TestConnectionsArePingedTheMoreOftenTheShorterTheTermsAre(t *testing.T) {
 		if got := l.current().duration; got != step.want {
 			t.Errorf("the next line is good for %v, want %v", got, step.want)
 		}
+	}
+}
+
+func TestALineIsPingedAsItsTermsNeed(t *testing.T) {
+	l, err := newLink(&rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ seen, want time.Duration }{
+		{time.Hour, 2500 * time.Millisecond}, {6 * time.Second, time.Second}, {3 * time.Second, 500 * time.Millisecond}, {time.Second, leastPatience},
+	} {
+		if _, err := l.suit(step.seen); err != nil {
+			t.Fatal(err)
+		}
+		base := l.current().RoundTripper
+		for wrapper, ok := base.(utilnet.RoundTripperWrapper); ok; wrapper, ok = base.(utilnet.RoundTripperWrapper) {
+			base = wrapper.WrappedRoundTripper()
+		}
+		timing := base.(*http.Transport).HTTP2
+		if timing.SendPingTimeout != step.want || timing.PingTimeout != step.want {
+			t.Errorf("after terms of %v: pinged after %v, dead after %v more; want %v", step.seen, timing.SendPingTimeout, timing.PingTimeout, step.want)
+		}
+	}
+}
+
+func TestALineThatCannotBeMadeLeavesTheOldOne(t *testing.T) {
+	for name, change := range map[string]func(l *link) error{
+		"it may be dead":          func(l *link) error { return l.leave(l.current()) },
+		"it is pinged too seldom": func(l *link) error { _, err := l.suit(time.Second); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := newLink(&rest.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := l.current()
+			l.cfg = &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: filepath.Join(t.TempDir(), "gone")}}
+			if err := change(l); err == nil || l.current() != before {
+				t.Errorf("err = %v, the same line = %v", err, l.current() == before)
+			}
+		})
 	}
 }
 

@@ -111,14 +111,17 @@ func TestListenersHearFirstWhereThingsStand(t *testing.T) {
 
 func TestListenersHearNothingAfterTheirRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, heard := newCluster(t), &calls{}
+		c, heard, other := newCluster(t), &calls{}, &calls{}
 		remove := c.Listen(heard.listener())
+		defer c.Listen(other.listener())()
 		c.write(ns, us, 7)
 		heard.expect(t, "before", "shop promoted in 7")
+		other.expect(t, "before", "shop promoted in 7")
 		remove()
 		remove() // again does no harm
 		c.write(ns, them, 8)
 		heard.expect(t, "after")
+		other.expect(t, "another one was removed", "shop demoted")
 	})
 }
 

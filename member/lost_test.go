@@ -9,6 +9,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/member"
 )
 
 // lose has the registration run out, and stay so.
@@ -31,6 +33,7 @@ func TestWhatIsStoredInsteadOfALostAnswerIsNotTakenForIt(t *testing.T) {
 		"finalizers":  edited(func(l *coordinationv1.Lease) { l.Finalizers = nil }),
 		"owners":      edited(func(l *coordinationv1.Lease) { l.OwnerReferences = []metav1.OwnerReference{{Name: "somebody"}} }),
 		"spec":        edited(func(l *coordinationv1.Lease) { l.Spec.AcquireTime = l.Spec.RenewTime }),
+		"nothing":     func(r *reader, l *coordinationv1.Lease) { r.remove(home, l.Name) },
 		"another object of the same content": func(r *reader, l *coordinationv1.Lease) {
 			r.remove(home, l.Name)
 			l.ResourceVersion = ""
@@ -74,6 +77,61 @@ func TestARegistrationThatCannotBeLookedAtStaysTheOnlyOne(t *testing.T) {
 		pass(5 * time.Second)
 		if got := r.registration(t).Identity; got != first || !r.leads(ns) {
 			t.Errorf("leads = %v, registered as %s, want the first one: %s", r.leads(ns), got, first)
+		}
+	})
+}
+
+func TestARegistrationThatIsThereAlreadyIsTakenUpInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		r.say(ns, us, 7)
+		r.meet(unanswered)
+		defer r.start(t)()
+		synctest.Wait()
+		first := r.registration(t).Identity
+		r.watchOver(func(w write) {
+			if w.method == http.MethodGet {
+				r.meet(dropped) // the update that follows
+			}
+		})
+		r.meet(stored)
+		pass(lasts)
+		if r.leads(ns) {
+			t.Fatal("leads without an answer")
+		}
+		r.watchOver(nil)
+		r.meet(stored)
+		pass(5 * time.Second)
+		if now := r.registration(t).Identity; now != first || !r.leads(ns) {
+			t.Errorf("leads = %v, registered as %s, want %s", r.leads(ns), now, first)
+		}
+	})
+}
+
+func TestAnUpdateThatComesInAfterAllIsNoEditOfSomebodyElse(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		first := r.registration(t)
+		r.meet(overtaken)
+		pass(confirm + time.Millisecond)
+		r.meet(stored)
+		pass(confirm)
+		if now := r.registration(t); now.Identity != first.Identity || !now.Confirmed.After(first.Confirmed) || !r.leads(ns) {
+			t.Errorf("leads = %v, registered %+v, want %s", r.leads(ns), now, first.Identity)
+		}
+	})
+}
+
+func TestAFailureToLookAtARegistrationIsNoLoss(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		first := r.registration(t).Identity
+		r.meet(dropped)
+		pass(confirm + time.Millisecond)
+		r.meet(unseen)
+		pass(confirm)
+		r.meet(stored)
+		pass(confirm / 2)
+		if now := r.registration(t).Identity; now != first || !r.leads(ns) {
+			t.Errorf("leads = %v, registered as %s, want %s", r.leads(ns), now, first)
 		}
 	})
 }
@@ -124,6 +182,27 @@ func TestAConfirmationThatFailedIsTriedAgainSoon(t *testing.T) {
 	})
 }
 
+func TestAConfirmationThatFailsAfterOthersIsTriedAgainAsSoonAsTheFirst(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		for range 3 {
+			r.meet(dropped)
+			var looked time.Time // which it does before a further try
+			r.watchOver(func(w write) {
+				if w.method == http.MethodGet && looked.IsZero() {
+					looked = r.cluster.clock.Now().Wall
+				}
+			})
+			tried := r.registration(t).Confirmed.Add(confirm)
+			pass(tried.Sub(r.cluster.clock.Now().Wall) + 4*time.Second)
+			r.meet(stored)
+			if waited := looked.Sub(tried); waited < 200*time.Millisecond || waited > 300*time.Millisecond {
+				t.Errorf("tried again after %v", waited)
+			}
+			pass(2 * time.Second)
+		}
+	})
+}
+
 // The hub may have taken its reader for stopped.
 func TestARegistrationThatRanOutIsNotConfirmedAnyMore(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
@@ -143,18 +222,50 @@ func TestARegistrationThatRanOutIsNotConfirmedAnyMore(t *testing.T) {
 	})
 }
 
+// Who registers anew lists anew, and has all the time for that.
+func TestANewRegistrationIsInNoHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slowly = never/4 - time.Second // a list may take a quarter
+		r := newReaderWith(t, member.Options{StaleAfter: never, Registration: &member.Registration{Namespace: home}})
+		r.put(r.cluster.copyOf(ns, us, 7))
+		defer r.start(t)()
+		if !r.leads(ns) {
+			t.Fatal("does not lead")
+		}
+		r.become(hangs)
+		pass(duration + confirm) // there was a hurry before the end of the term
+		r.become(answers)
+		r.delay(slowly)
+		before := r.listed()
+		pass(10 * time.Second) // by then it has registered
+		r.say(ns, us, 8)
+		pass(slowly)
+		synctest.Wait()
+		if got := r.listed() - before; got != 2 || !r.leads(ns) {
+			t.Errorf("%d lists and watches, leads = %v; want one list that is waited for, and a watch", got, r.leads(ns))
+		}
+	})
+}
+
 // An edit that would not have ended the term must not begin one when the copy that did is no longer there.
 func TestACopyThatIsNotBelievedBringsNoTermBack(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
-		r.say(ns, none, 6)
-		if !r.leads(ns) {
-			t.Fatal("an edit of no weight has ended the term")
+		namespaces := []string{ns, "ledger", "mail"}
+		for _, name := range namespaces {
+			r.say(name, us, 7)
+			synctest.Wait()
+			r.say(name, none, 6)
+			if !r.leads(name) {
+				t.Fatal("an edit of no weight has ended the term")
+			}
 		}
 		old := r.registered()[0].Name
 		r.remove(home, old)
 		pass(confirm + time.Second)
-		if r.leads(ns) || r.registered()[0].Name == old {
-			t.Error("leads by a copy that was there before its registration, and is gone")
+		for _, name := range namespaces {
+			if r.leads(name) || r.registered()[0].Name == old {
+				t.Error("leads by a copy that was there before its registration, and is gone")
+			}
 		}
 	})
 }
@@ -203,9 +314,31 @@ func TestAMemberWithoutARegistrationHasNoneToTakeBack(t *testing.T) {
 	}
 }
 
-func TestARegistrationThatCannotBeLookedAtIsLeftToTheHub(t *testing.T) {
+func TestNothingIsLeftOfARequestThatWasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistered(t)
+		ended := func(when string) {
+			t.Helper()
+			synctest.Wait()
+			for i, ctx := range r.begun {
+				if ctx.Err() == nil {
+					t.Errorf("%s: request %d goes on", when, i)
+				}
+			}
+		}
+		stop := r.start(t)
+		ended("registered")
+		pass(confirm)
+		ended("confirmed")
+		stop()
+		ended("taken back")
+	})
+}
+
+func TestARegistrationThatCannotBeLookedAtIsLeftToTheHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, all := told(leavesIt)
+		r := newReaderWith(t, member.Options{Registration: &member.Registration{Namespace: home}, Logger: log})
 		stop := r.start(t)
 		synctest.Wait()
 		r.meet(dropped)
@@ -215,6 +348,9 @@ func TestARegistrationThatCannotBeLookedAtIsLeftToTheHub(t *testing.T) {
 		stop()
 		if wrote, left := r.wrote(before), len(r.registered()); len(wrote) > 0 || left != 1 {
 			t.Errorf("%d writes at the end, %d registrations left, want none and 1", len(wrote), left)
+		}
+		if got := all(); len(got) != 1 {
+			t.Errorf("it says %q", got)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -107,9 +108,11 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("member: %w", err)
 	}
-	client, err := coordinationv1client.NewForConfigAndClient(cfg, &http.Client{Transport: link})
-	if err != nil {
-		return nil, fmt.Errorf("member: client for leases: %w", err)
+	client := &http.Client{Transport: link}
+	leases, err := coordinationv1client.NewForConfigAndClient(cfg, client)
+	authentication, refused := authenticationv1client.NewForConfigAndClient(cfg, client)
+	if err := errors.Join(err, refused); err != nil {
+		return nil, fmt.Errorf("member: clients: %w", err)
 	}
 	m := &Member{
 		terms: NewTerms(o.Clock, o.MaxClockSkew),
@@ -123,12 +126,10 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		namespaces = []string{allNamespaces}
 	}
 	for _, ns := range namespaces {
-		m.watches = append(m.watches, newWatched(m, client, ns))
+		m.watches = append(m.watches, newWatched(m, leases, ns))
 	}
 	if o.Registration != nil {
-		if m.registrar, err = newRegistrar(m, cfg, client, o); err != nil {
-			return nil, err
-		}
+		m.registrar = newRegistrar(m, leases, authentication, o)
 	}
 	m.Listen(Listener{
 		Promoted: func(ns string, t Term) {

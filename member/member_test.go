@@ -337,6 +337,17 @@ func TestNewRefusesAConfigurationByWhichNobodyConnects(t *testing.T) {
 	}
 }
 
+func TestListsOfAQuietClusterAreAQuarterToHalfOfStaleAfterApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t)
+		defer r.start(t)()
+		pass(time.Hour)
+		if got, most := r.asks(), int(time.Hour/(staleAfter/4)); got > most || got < most/2 {
+			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
+		}
+	})
+}
+
 // Where a watch does not do, lists must.
 func TestMemberFollowsWithoutAWorkingWatch(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	utilclock "k8s.io/utils/clock"
 
@@ -77,8 +75,12 @@ func (r *Registration) complete() error {
 	return nil
 }
 
-// errLost says that a registration is not what this Member last wrote.
-var errLost = errors.New("the registration is lost")
+var (
+	// errLost says that a registration is not what this Member last wrote.
+	errLost = errors.New("the registration is lost")
+	// errLapsed says that a registration was confirmed too late.
+	errLapsed = errors.New("the registration was not confirmed in time")
+)
 
 // registrar keeps the registration of a Member.
 type registrar struct {
@@ -95,21 +97,19 @@ type registrar struct {
 	confirmed atomic.Int64            // when says was, as in Reading.Boot; at first, when New was called
 }
 
-func newRegistrar(m *Member, cfg *rest.Config, leases coordinationv1client.LeasesGetter, o Options) (*registrar, error) {
-	authentication, err := authenticationv1client.NewForConfigAndClient(cfg, &http.Client{Transport: m.link})
-	if err != nil {
-		return nil, fmt.Errorf("member: client for reviews of itself: %w", err)
-	}
+func newRegistrar(
+	m *Member, leases coordinationv1client.LeasesGetter, reviews authenticationv1client.SelfSubjectReviewsGetter, o Options,
+) *registrar {
 	r := &registrar{
 		member:    m,
 		namespace: o.Registration.Namespace,
 		leases:    leases.Leases(o.Registration.Namespace),
-		reviews:   authentication.SelfSubjectReviews(),
+		reviews:   reviews.SelfSubjectReviews(),
 		changed:   m.terms.register(),
 		follows:   o.Namespaces,
 	}
 	r.confirmed.Store(int64(m.clock.Now().Boot))
-	return r, nil
+	return r
 }
 
 // run has follow called while there is a registration, until ctx ends: first the registration, then the
@@ -185,13 +185,12 @@ func (r *registrar) create(ctx context.Context, l *coordinationv1.Lease) error {
 	}
 	stored, err := r.leases.Create(ctx, l, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		if l, err = r.leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil {
+		if stored, err = r.leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil {
 			return fmt.Errorf("look at registration %s: %w", says.Identity, err)
 		}
-		if says, sent, err = r.write(r.says, l); err != nil {
-			return err
-		}
-		stored, err = r.leases.Update(ctx, l, metav1.UpdateOptions{})
+		own := l.DeepCopy() // l may have to be created once more
+		own.UID, own.ResourceVersion = stored.UID, stored.ResourceVersion
+		stored, err = r.leases.Update(ctx, own, metav1.UpdateOptions{})
 	}
 	if err != nil {
 		return fmt.Errorf("make registration %s/leasecast-reader-%s: %w", r.namespace, says.Identity, err)
@@ -207,15 +206,13 @@ func (r *registrar) write(says lease.Registration, l *coordinationv1.Lease) (lea
 	return says, now, wire.WriteRegistration(says, l)
 }
 
-// take takes in that the API server has stored what this Member says. It fails if that comes too
-// late, or if somebody has deleted the registration.
+// take takes in that the API server has stored what this Member says. It fails if somebody has deleted the
+// registration. If it comes too late it changes nothing, and keep finds that out.
 func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, sent lease.Reading) error {
 	if stored.DeletionTimestamp != nil {
 		return fmt.Errorf("%w: somebody has deleted it", errLost)
 	}
-	if err := r.member.terms.confirmed(says.Permit(sent)); err != nil {
-		return err
-	}
+	r.member.terms.confirmed(says.Permit(sent))
 	r.says, r.stored, r.unsettled = says, stored, nil
 	r.confirmed.Store(int64(sent.Boot))
 	return nil
@@ -239,7 +236,7 @@ func (r *registrar) keep(ctx context.Context) (lost error) {
 		case err == nil:
 			delay = confirmBackoff.DelayFunc()
 		case ctx.Err() != nil:
-		case errors.Is(err, errLost), errors.Is(err, errLapsed):
+		case errors.Is(err, errLost):
 			return err
 		default:
 			r.member.log.V(1).Info("Could not confirm the registration, will try again", "registration", klog.KObj(r.stored), "reason", err.Error())
@@ -252,7 +249,7 @@ func (r *registrar) keep(ctx context.Context) (lost error) {
 // news reports whether there is something to release that was not yet.
 func news(released, before map[string]int64) bool {
 	for namespace, epoch := range released {
-		if had, ok := before[namespace]; !ok || had < epoch {
+		if before[namespace] < epoch {
 			return true
 		}
 	}

@@ -194,6 +194,11 @@ func TestARevocationBeforeTheRegistrationIsSeenAfterIt(t *testing.T) {
 
 func TestARegistrationIsConfirmedInTime(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
+		r.watchOver(func(w write) {
+			if w.method == http.MethodGet {
+				t.Error("looks at what it has written itself")
+			}
+		})
 		for range 100 {
 			pass(time.Second)
 			got := r.registration(t)
@@ -349,6 +354,9 @@ func TestARegistrationThatIsDeletedBeforeItIsKnownIsNotKept(t *testing.T) {
 		if all := r.registered(); !r.leads(ns) || len(all) != 2 {
 			t.Errorf("leads = %v with %d registrations, want another one beside that which is being deleted", r.leads(ns), len(all))
 		}
+		if got := r.listed(); got != 2 { // a list and a watch
+			t.Errorf("copies were asked for %d times, want only after the one that stands", got)
+		}
 	})
 }
 
@@ -430,7 +438,8 @@ func TestAMemberTakesItsRegistrationBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRegistered(t)
+				log, all := told(leavesIt)
+				r := newReaderWith(t, member.Options{Registration: &member.Registration{Namespace: home}, Logger: log})
 				r.say(ns, us, 7)
 				r.say("other", them, 8) // it has never led there, and has nothing to release
 				stop := r.start(t)
@@ -452,8 +461,8 @@ func TestAMemberTakesItsRegistrationBack(t *testing.T) {
 				if took := time.Since(began); took > 5*time.Second+recheck {
 					t.Errorf("Start returned %v after its end", took)
 				}
-				if left := len(r.registered()) > 0; left != tc.left {
-					t.Errorf("a registration is left = %v, want %v", left, tc.left)
+				if left, says := len(r.registered()) > 0, len(all()) > 0; left != tc.left || says != tc.left {
+					t.Errorf("a registration is left = %v, and it says so = %v, want %v", left, says, tc.left)
 				}
 				var released map[string]int64
 				for _, w := range r.writes {

@@ -39,7 +39,8 @@ const (
 	silent          // it never arrives, and the connection does not break
 	unseen          // it is carried out and answered, but nobody can read what is stored
 	forbidden
-	unnamed // it is carried out, but nobody is told who they are
+	overtaken // it is carried out after the connection broke, and after the next look at what is stored
+	unnamed   // it is carried out, but nobody is told who they are
 )
 
 // slow is how long a late or delayed write takes.
@@ -76,9 +77,16 @@ func (s *server) object(req *http.Request) (*http.Response, error) {
 		if f == unseen {
 			return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
 		}
-		return answer(s.do(w)), nil
+		seen := answer(s.do(w))
+		if held := s.release(); held != nil {
+			s.do(held)
+		}
+		return seen, nil
 	}
 	switch f {
+	case overtaken:
+		s.hold(w)
+		return nil, errBroken
 	case late:
 		pass(slow)
 	case delayed:
@@ -100,6 +108,22 @@ func (s *server) object(req *http.Request) (*http.Response, error) {
 		return nil, errBroken
 	}
 	return answer(code, object), nil
+}
+
+// hold keeps a write for later.
+func (s *server) hold(w *write) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held = w
+}
+
+// release returns the write that is kept, once.
+func (s *server) release() *write {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held
+	s.held = nil
+	return held
 }
 
 func decoded(req *http.Request) (*write, error) {
@@ -156,6 +180,9 @@ func (s *server) carryOut(w *write) (code int, object any) {
 	case http.MethodGet:
 		return http.StatusOK, have
 	case http.MethodPost:
+		if w.sent.ResourceVersion != "" {
+			return http.StatusBadRequest, status(http.StatusBadRequest, metav1.StatusReasonBadRequest)
+		}
 		if have != nil {
 			return http.StatusConflict, status(http.StatusConflict, metav1.StatusReasonAlreadyExists)
 		}

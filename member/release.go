@@ -1,7 +1,6 @@
 package member
 
 import (
-	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -77,20 +76,16 @@ func (r *releases) wake() {
 	}
 }
 
-// errLapsed says that a registration was confirmed too late.
-var errLapsed = errors.New("the registration was not confirmed in time")
-
 // confirmed takes in what a confirmation of the registration permits. If the one before has run
-// out, it is too late: errLapsed. The hub may have taken this reader for stopped.
-func (t *Terms) confirmed(p lease.Permit) error {
+// out, it is too late, and nothing changes: the hub may have taken this reader for stopped.
+func (t *Terms) confirmed(p lease.Permit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.releases.open && !t.limit.Load().Holds(t.clock.Now()) {
-		return errLapsed
+		return
 	}
 	t.releases.open = true
 	t.limit.Store(&limit{Permit: p})
-	return nil
 }
 
 // registered reports whether the last confirmation stands.
@@ -123,7 +118,7 @@ func (t *Terms) releasable() map[string]int64 {
 	now := t.clock.Now()
 	released := map[string]int64{}
 	for n := range t.releases.vacant {
-		if epoch, _ := n.reader.Over(); epoch >= 0 && n.finished(now) {
+		if epoch, _ := n.reader.Over(); epoch > 0 && n.finished(now) {
 			released[n.name] = epoch
 		}
 	}
@@ -198,7 +193,7 @@ func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 	defer t.terms.mu.Unlock()
 	p := t.permit.Load()
 	left = t.remaining().Truncate(time.Millisecond)
-	if p == nil || left <= 0 {
+	if left <= 0 {
 		return 0, nil
 	}
 	t.writes++

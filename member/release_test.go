@@ -2,14 +2,15 @@ package member_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
 )
@@ -68,6 +69,11 @@ func TestATermIsReleasedWhenItsWorkHasFinished(t *testing.T) {
 			var remove func()
 			remove = r.Listen(member.Listener{Demoted: func(string, error) { remove(); pass(works) }})
 		},
+		"a listener beside one that was removed as it heard of the end": func(_ *testing.T, r *reader) {
+			var remove func()
+			remove = r.Listen(member.Listener{Demoted: func(string, error) { remove() }})
+			r.Listen(member.Listener{Demoted: func(string, error) { pass(works) }})
+		},
 		"a listener that is still being promoted": func(_ *testing.T, r *reader) {
 			r.Listen(member.Listener{Promoted: func(string, member.Term) { pass(works) }})
 		},
@@ -100,6 +106,33 @@ func TestATermIsReleasedWhenItsWorkHasFinished(t *testing.T) {
 	}
 }
 
+func TestAListenerThatIsRemovedHoldsNothingUp(t *testing.T) {
+	for name, listen := range map[string]func(r *reader){
+		"while it leads": func(r *reader) {
+			remove := r.Listen(member.Listener{})
+			synctest.Wait() // it has been told that this cluster leads
+			for range 2 {   // again does no harm
+				remove()
+			}
+		},
+		"as it is promoted": func(r *reader) {
+			removes := make(chan func(), 1)
+			removes <- r.Listen(member.Listener{Promoted: func(string, member.Term) { (<-removes)() }})
+			synctest.Wait()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registered(t, func(t *testing.T, r *reader) {
+				listen(r)
+				r.say(ns, none, 8)
+				if !r.released(t) {
+					t.Error("not released although nobody listens")
+				}
+			})
+		})
+	}
+}
+
 func TestWhatIsReleasedAndWhatIsNot(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens  func(r *reader)
@@ -116,6 +149,7 @@ func TestWhatIsReleasedAndWhatIsNot(t *testing.T) {
 		"after nobody did":       {func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, them, 9); pass(confirm) }, false},
 		"this one leads anew":    {func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, us, 9); pass(confirm) }, false},
 		"the term has run out":   {func(r *reader) { l := r.cluster.copyOf(ns, us, 7); r.put(l); pass(2 * time.Hour) }, false},
+		"a Lease says nothing":   {func(r *reader) { r.put(blank(ns)); pass(confirm) }, false},
 		"nobody, and it is gone": {func(r *reader) { r.say(ns, none, 8); r.remove(ns, v1alpha1.DefaultLeaseName) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,6 +161,43 @@ func TestWhatIsReleasedAndWhatIsNot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// blank is a Lease with the label of a copy and nothing else, as an editor may leave it.
+func blank(namespace string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Labels: map[string]string{v1alpha1.ManagedLabel: "true"},
+	}}
+}
+
+// Nobody has led before the first epoch.
+func TestWhereNobodyEverLedNothingIsReleased(t *testing.T) {
+	for name, l := range map[string]func(r *reader) *coordinationv1.Lease{
+		"the first epoch":      func(r *reader) *coordinationv1.Lease { return r.cluster.copyOf("other", none, 1) },
+		"a Lease says nothing": func(*reader) *coordinationv1.Lease { return blank("other") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			registered(t, func(t *testing.T, r *reader) {
+				r.put(l(r))
+				pass(2 * lasts)
+				if got := r.registration(t); len(got.Released) > 0 || !r.leads(ns) {
+					t.Errorf("released %v, leads elsewhere = %v", got.Released, r.leads(ns))
+				}
+			})
+		})
+	}
+}
+
+func TestALaterEpochIsReleasedAtOnceToo(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		for epoch := int64(8); epoch < 12; epoch += 2 {
+			r.say(ns, none, epoch)
+			synctest.Wait()
+			if got := r.registration(t); !got.HasReleased(ns, epoch-1) {
+				t.Errorf("released %v, want epoch %d", got.Released, epoch-1)
+			}
+		}
+	})
 }
 
 // A controller that has nothing to do in a namespace is waited for like any other.
@@ -184,195 +255,16 @@ func TestWorkOutlastsARegistration(t *testing.T) {
 	})
 }
 
-// transport is what the writes of a controller pass through.
-type transport func(req *http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-func answering(code int) (*http.Response, error) {
-	return &http.Response{StatusCode: code, Body: http.NoBody}, nil
-}
-
-// act sends a write in the term, and returns its error.
-func act(ctx context.Context, t *testing.T, next transport) error {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://member/apis/v1/things/x", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := member.CapWrites(next).RoundTrip(req)
-	if err == nil {
-		_ = resp.Body.Close()
-	}
-	return err
-}
-
-// A write may take effect until its answer is there, or, without one, for as long as the API server may try.
-func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
-	const leaves = 6 * time.Second // of the term, at the revocation
-	cases := map[string]struct {
-		write    func(req *http.Request) (*http.Response, error)
-		released []time.Duration // since the revocation: not before the first, and by the second
-	}{
-		"it was done before":            {func(*http.Request) (*http.Response, error) { return answering(200) }, []time.Duration{0, 0}},
-		"it was refused":                {func(*http.Request) (*http.Response, error) { return answering(409) }, []time.Duration{0, 0}},
-		"the server failed":             {func(*http.Request) (*http.Response, error) { return answering(500) }, []time.Duration{leaves, leaves + confirm}},
-		"the server timed out":          {func(*http.Request) (*http.Response, error) { return answering(504) }, []time.Duration{leaves, leaves + confirm}},
-		"the connection broke":          {func(*http.Request) (*http.Response, error) { return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
-		"the answer comes in time":      {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(200) }, []time.Duration{2 * time.Second, 2 * time.Second}},
-		"it fails in the end":           {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(503) }, []time.Duration{leaves, leaves + confirm}},
-		"there is no answer":            {func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
-		"it heeds nothing, and is late": {func(*http.Request) (*http.Response, error) { pass(20 * time.Second); return answering(200) }, []time.Duration{19 * time.Second, 19 * time.Second}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRegistered(t)
-				r.put(r.cluster.copyOf(ns, us, 7)) // lasts 15 s
-				defer r.start(t)()
-				synctest.Wait()
-				pass(duration - leaves - time.Second)
-				ctx, done, err := r.Context(t.Context(), ns)
-				if err != nil {
-					t.Fatal(err)
-				}
-				returned := make(chan time.Time, 1)
-				go func() {
-					defer done()
-					_ = act(ctx, t, tc.write)
-					returned <- time.Now()
-				}()
-				pass(time.Second)
-				r.put(r.cluster.copyOf(ns, none, 8))
-				revoked := time.Now()
-				synctest.Wait()
-				select {
-				case <-returned:
-				default:
-					t.Fatal("the caller is not told that its term is over")
-				}
-				if early := tc.released[0] - time.Millisecond; early > 0 {
-					pass(early)
-					if r.released(t) {
-						t.Fatalf("released %v after the revocation", time.Since(revoked))
-					}
-				}
-				pass(tc.released[1] - time.Since(revoked) + time.Millisecond)
-				if !r.released(t) {
-					t.Errorf("not released %v after the revocation", time.Since(revoked))
-				}
-			})
-		})
-	}
-}
-
-// The caller's own patience counts, also where the answer is waited for behind its back.
-func TestAWriteOfARegisteredReaderEndsWithItsCallersContext(t *testing.T) {
-	registered(t, func(t *testing.T, r *reader) {
-		ctx, done, err := r.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer done()
-		short, cancel := context.WithTimeout(ctx, time.Second)
-		defer cancel()
-		began := time.Now()
-		err = act(short, t, func(*http.Request) (*http.Response, error) { pass(time.Minute); return answering(200) })
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
-			t.Errorf("err = %v after %v, want the deadline's after 1s", err, took)
-		}
-		pass(time.Minute)
-	})
-}
-
-// The body of an answer is read under the caller's context, and nothing is left behind when it is closed.
-func TestTheAnswerOfAWriteIsReadUnderItsCallersContext(t *testing.T) {
-	registered(t, func(t *testing.T, r *reader) {
-		ctx, done, err := r.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer done()
-		var sent context.Context
-		send := func(ctx context.Context) *http.Response {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://member/apis/v1/things", http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := member.CapWrites(transport(func(req *http.Request) (*http.Response, error) {
-				sent = req.Context()
-				return answering(201)
-			})).RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return resp
-		}
-		_ = send(ctx).Body.Close()
-		if sent.Err() == nil {
-			t.Error("the request goes on after its body was closed")
-		}
-		short, cancel := context.WithCancel(ctx)
-		resp := send(short)
-		if sent.Err() != nil {
-			t.Error("the body cannot be read")
-		}
-		cancel()
-		synctest.Wait()
-		if sent.Err() == nil {
-			t.Error("the body is read on although the caller has given up")
-		}
-		_ = resp.Body.Close()
-	})
-}
-
-func TestNothingIsLeftOfAWriteWhenItIsOver(t *testing.T) {
-	for name, tc := range map[string]struct {
-		takes time.Duration // until the answer; the caller waits for a second
-		err   error
-	}{
-		"it failed":                             {0, errBroken},
-		"its caller had left before the answer": {2 * time.Second, nil},
-		"its caller had left before it failed":  {2 * time.Second, errBroken},
-	} {
-		t.Run(name, func(t *testing.T) {
-			registered(t, func(t *testing.T, r *reader) {
-				ctx, done, err := r.Context(t.Context(), ns)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer done()
-				short, cancel := context.WithTimeout(ctx, time.Second)
-				defer cancel()
-				var sent context.Context
-				if err := act(short, t, func(req *http.Request) (*http.Response, error) {
-					sent = req.Context()
-					pass(tc.takes)
-					resp, _ := answering(http.StatusOK)
-					return resp, tc.err
-				}); err == nil {
-					t.Fatal("the write succeeded")
-				}
-				pass(tc.takes)
-				synctest.Wait()
-				if sent.Err() == nil {
-					t.Error("the request goes on")
-				}
-			})
-		})
-	}
-}
-
 // So many names fit into a registration, however long they are.
 func TestReleasesThatDoNotFitAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistered(t)
 		const fit = 1000
 		name := func(i int) string { return fmt.Sprintf("team-%04d", i) }
-		for i := range fit + 1 {
+		for i := range fit + 2 {
 			r.say(name(i), none, 8)
 		}
-		defer r.start(t)()
+		stop := r.start(t)
 		synctest.Wait()
 		if got := r.registration(t); len(got.Released) != fit || got.HasReleased(name(fit), 7) {
 			t.Errorf("%d releases, want the first %d", len(got.Released), fit)
@@ -382,6 +274,12 @@ func TestReleasesThatDoNotFitAreWaitedFor(t *testing.T) {
 		synctest.Wait()
 		if got := r.registration(t); len(got.Released) != fit || !got.HasReleased(name(fit), 7) {
 			t.Errorf("%d releases when there is room for the last, want %d", len(got.Released), fit)
+		}
+		before := r.written()
+		stop()
+		last, err := wire.ReadRegistration(r.wrote(before)[0].sent)
+		if err != nil || len(last.Released) != fit {
+			t.Errorf("%d releases at the end, want %d: %v", len(last.Released), fit, err)
 		}
 	})
 }

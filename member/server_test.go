@@ -2,6 +2,7 @@ package member_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"maps"
@@ -35,6 +36,8 @@ type server struct {
 	fate   fate
 	uids   int
 	writes []write
+	held   *write                    // one that is overtaken
+	begun  []context.Context         // of all requests but watches
 	after  func(write)               // a write was carried out and is about to be answered
 	behind *coordinationv1.LeaseList // what the cache shows to who does not ask for more; nil: all
 }
@@ -179,6 +182,7 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	m, lag, watches := s.mode, s.lag, query.Get("watch") != ""
 	if !watches {
 		s.lists++
+		s.begun = append(s.begun, req.Context())
 	}
 	s.mu.Unlock()
 	switch {

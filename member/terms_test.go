@@ -124,6 +124,10 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { l := c.write(ns, us, 7); c.Replace("", []coordinationv1.Lease{*l}) }, true},
 		"a list that lacks the copy ends the term": {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace("", nil) }, false},
+		"also beside the copies of many namespaces": {
+			func(c *cluster) { c.writeMany(); c.write(ns, us, 7); c.Replace("", nil) }, false},
+		"also a list of its namespace beside many": {
+			func(c *cluster) { c.writeMany(); c.write(ns, us, 7); c.Replace(ns, nil) }, false},
 		"also a list of its namespace": {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace(ns, nil) }, false},
 		"but not a list of another namespace": {
@@ -164,6 +168,14 @@ func TestWhoLeads(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// writeMany lets the cluster lead in many namespaces.
+func (c *cluster) writeMany() {
+	c.t.Helper()
+	for i := range 50 {
+		c.write(name(i), us, 7)
 	}
 }
 

@@ -96,10 +96,10 @@ func (w *watched) fresh() {
 	w.alarm.hear(now)
 }
 
-// run follows the Leases until ctx ends. What it learned in an earlier run is forgotten.
+// run follows the Leases until ctx ends. It begins without the hurry of an earlier run.
 func (w *watched) run(ctx context.Context) {
 	defer w.drop()
-	w.version, w.hurry = 0, hurry{}
+	w.hurry = hurry{}
 	delay, failed := backoff.DelayFunc(), false
 	for ctx.Err() == nil {
 		err := w.turn(ctx)
@@ -219,7 +219,11 @@ func (w *watched) watch(ctx context.Context) error {
 	version := strconv.FormatUint(w.version, 10)
 	opened, err := meanwhile(ctx, w, func(ctx context.Context) (watch.Interface, error) {
 		defer context.AfterFunc(ctx, end)()
-		return w.client.Watch(lasting, metav1.ListOptions{LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds})
+		opened, err := w.client.Watch(lasting, metav1.ListOptions{LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds})
+		if err != nil && ctx.Err() != nil {
+			err = ctx.Err() // what it ended with is the end of lasting, and hides that it took too long
+		}
+		return opened, err
 	})
 	if err != nil {
 		end()
@@ -350,7 +354,7 @@ func (w *watched) take(e watch.Event, open bool) error {
 	if w.listing {
 		w.since = append(w.since, e)
 	}
-	if shorter, err := w.suit(l); err != nil || shorter {
+	if shorter, err := w.suit(l); shorter {
 		return errors.Join(err, errDue)
 	}
 	return nil

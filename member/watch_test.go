@@ -199,6 +199,21 @@ func TestAFreshListThatHangsLeavesTimeForAnother(t *testing.T) {
 	})
 }
 
+func TestAListThatTakesLongerThanIsLeftIsWaitedForInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		r.strand()
+		r.delay(4 * time.Second) // at least so much longer than its time in a hurry
+		for range 6 {
+			pass(duration / 3)
+			r.renew(1)
+		}
+		if !r.leads(name(0)) {
+			t.Error("gives every list up before it is answered")
+		}
+	})
+}
+
 func TestAReaderThatWakesPastItsTermAsksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
@@ -300,6 +315,20 @@ func TestNothingIsMissedBetweenTwoWatches(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestATermShorterThanAnyBeforeHasAnotherConnectionMadeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1, never)
+		before, line := r.asks(), r.Line()
+		l := r.cluster.copyOf(name(1), us, 7)
+		*l.Spec.LeaseDurationSeconds = 3
+		r.put(l)
+		synctest.Wait()
+		if r.asks() != before+1 || r.Line() == line || !r.leads(name(1)) {
+			t.Errorf("%d lists, on another connection = %v, leads = %v", r.asks()-before, r.Line() != line, r.leads(name(1)))
+		}
+	})
 }
 
 func TestAServerThatWasRestoredIsBelieved(t *testing.T) {

@@ -40,7 +40,7 @@ var registered = []mutant{
 	{"registered: its end by the wall clock alone", reader, []edit{{sayGo, "boot: sent.Boot + r.Duration", "boot: sent.Boot + 1<<60"}}},
 	{"registered: its end by the monotonic clock alone", reader, []edit{{sayGo, "wall: r.Until()", "wall: r.Until().Add(1 << 60)"}}},
 	{"registered: Confirmed counted from the answer", reader, []edit{{registrationGo,
-		"	if err := r.member.terms.confirmed(", "	sent = r.member.clock.Now()\n	says.Confirmed = sent.Wall\n	if err := r.member.terms.confirmed("}}},
+		"	r.member.terms.confirmed(", "	sent = r.member.clock.Now()\n	says.Confirmed = sent.Wall\n	r.member.terms.confirmed("}}},
 	{"registered: a late confirmation revives", reader, []edit{
 		{releaseGo, "	if t.releases.open && !t.limit", "	if false && !t.limit"}}},
 	{"registered: goes on when its registration is deleted", reader, []edit{{registrationGo,
@@ -50,12 +50,12 @@ var registered = []mutant{
 		{registrationGo, "|| !slices.ContainsFunc(", "|| false && !slices.ContainsFunc("}}},
 
 	// Release.
-	{"registered: release before stop", reader, []edit{{releaseGo, "epoch >= 0 && n.finished(now)", "epoch >= 0 && (n.finished(now) || true)"}}},
+	{"registered: release before stop", reader, []edit{{releaseGo, "epoch > 0 && n.finished(now)", "epoch > 0 && (n.finished(now) || true)"}}},
 	{"registered: release before work has returned", reader, []edit{{releaseGo, "return len(t.open) == 0 && ", "return "}}},
 	{"registered: release before listeners have returned", reader, []edit{{releaseGo, "t.told == 0 && ", ""}}},
 	{"registered: release before writes are answered", reader, []edit{{releaseGo, "t.writes == 0 && ", ""}}},
 	{"registered: ambiguous write counted as finished", reader, []edit{{releaseGo, "if !known && ", "if false && "}}},
-	{"registered: a server error counts as an answer", reader, []edit{{capGo, "known = err == nil && resp.StatusCode < http.StatusInternalServerError", "known = err == nil"}}},
+	{"registered: a server error counts as an answer", reader, []edit{{capGo, "settled(err == nil && resp.StatusCode < http.StatusInternalServerError)", "settled(err == nil)"}}},
 	{"registered: a write is cut off as its term ends", reader, []edit{{capGo, "	if t.t.terms.waited() {", "	if false {"}}},
 	{"registered: trusts an epoch that it has released", reader, []edit{{readerGo, "	case c.Epoch < r.highest, ", "	case "}}},
 	{"registered: releases what nobody took back", reader, []edit{{readerGo, "return r.highest - 1, r.vacant", "return r.highest, r.highest > 0"}}},

@@ -1,0 +1,70 @@
+package member
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// slowClock has something happen while it is read, once.
+type slowClock struct {
+	*handClock
+	meanwhile func()
+}
+
+func (c *slowClock) Now() lease.Reading {
+	if f := c.meanwhile; f != nil {
+		c.meanwhile = nil
+		f()
+	}
+	return c.handClock.Now()
+}
+
+func TestARenewalInTheInstantInWhichATermIsAskedForCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lasts = 15 * time.Second
+		clock := &slowClock{handClock: newHandClock()}
+		terms := NewTerms(clock, time.Second)
+		terms.Observe(clock.copyOf(t, "shop", "us", 7, lasts))
+		term, _ := terms.Term("shop")
+		clock.pass(lasts / 2)
+		clock.meanwhile = func() {
+			terms.Observe(clock.copyOf(t, "shop", "us", 7, lasts))
+			clock.pass(lasts / 2)
+		}
+		if !term.Holds() || term.Remaining() != lasts/2 {
+			t.Errorf("the renewed term holds = %v, for %v", term.Holds(), term.Remaining())
+		}
+	})
+}
+
+// What is seen without a registration may be the past by the time there is one.
+func TestWithoutARegistrationNothingThatIsSeenIsRemembered(t *testing.T) {
+	for name, seen := range map[string]func(t *testing.T, c *handClock) *coordinationv1.Lease{
+		"it leads":     func(t *testing.T, c *handClock) *coordinationv1.Lease { return c.copyOf(t, "shop", "us", 7, time.Hour) },
+		"nobody leads": func(t *testing.T, c *handClock) *coordinationv1.Lease { return c.copyOf(t, "shop", "", 8, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock := newHandClock()
+				terms := NewTerms(clock, time.Second)
+				terms.register()
+				terms.Observe(seen(t, clock))
+				says := lease.Registration{Confirmed: clock.now.Wall, Duration: math.MaxInt32 * time.Second}
+				terms.confirmed(says.Permit(clock.now))
+				if released := terms.releasable(); len(released) > 0 {
+					t.Errorf("released %v", released)
+				}
+				terms.Observe(clock.copyOf(t, "shop", "", 6, time.Hour)) // a copy that is older, but the first
+				if _, leads := terms.Term("shop"); leads {
+					t.Error("leads")
+				}
+			})
+		})
+	}
+}

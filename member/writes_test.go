@@ -1,0 +1,227 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+// transport is what the writes of a controller pass through.
+type transport func(req *http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+func answering(code int) (*http.Response, error) {
+	return &http.Response{StatusCode: code, Body: http.NoBody}, nil
+}
+
+// act sends a write in the term, and returns its error.
+func act(ctx context.Context, t *testing.T, next transport) error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://member/apis/v1/things/x", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := member.CapWrites(next).RoundTrip(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	return err
+}
+
+// A write may take effect until its answer is there, or, without one, for as long as the API server may try.
+func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
+	const leaves = 6 * time.Second // of the term, at the revocation
+	cases := map[string]struct {
+		write    func(req *http.Request) (*http.Response, error)
+		released []time.Duration // since the revocation: not before the first, and by the second
+	}{
+		"it was done before":            {func(*http.Request) (*http.Response, error) { return answering(200) }, []time.Duration{0, 0}},
+		"it was refused":                {func(*http.Request) (*http.Response, error) { return answering(409) }, []time.Duration{0, 0}},
+		"the server failed":             {func(*http.Request) (*http.Response, error) { return answering(500) }, []time.Duration{leaves, leaves + confirm}},
+		"the server timed out":          {func(*http.Request) (*http.Response, error) { return answering(504) }, []time.Duration{leaves, leaves + confirm}},
+		"the connection broke":          {func(*http.Request) (*http.Response, error) { return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
+		"the answer comes in time":      {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(200) }, []time.Duration{2 * time.Second, 2 * time.Second}},
+		"it fails in the end":           {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(503) }, []time.Duration{leaves, leaves + confirm}},
+		"there is no answer":            {func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
+		"it heeds nothing, and is late": {func(*http.Request) (*http.Response, error) { pass(20 * time.Second); return answering(200) }, []time.Duration{19 * time.Second, 19 * time.Second}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistered(t)
+				r.put(r.cluster.copyOf(ns, us, 7)) // lasts 15 s
+				defer r.start(t)()
+				synctest.Wait()
+				pass(duration - leaves - time.Second)
+				ctx, done, err := r.Context(t.Context(), ns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				returned := make(chan time.Time, 1)
+				go func() {
+					defer done()
+					_ = act(ctx, t, tc.write)
+					returned <- time.Now()
+				}()
+				pass(time.Second)
+				r.put(r.cluster.copyOf(ns, none, 8))
+				revoked := time.Now()
+				synctest.Wait()
+				select {
+				case <-returned:
+				default:
+					t.Fatal("the caller is not told that its term is over")
+				}
+				if early := tc.released[0] - time.Millisecond; early > 0 {
+					pass(early)
+					if r.released(t) {
+						t.Fatalf("released %v after the revocation", time.Since(revoked))
+					}
+				}
+				pass(tc.released[1] - time.Since(revoked) + time.Millisecond)
+				if !r.released(t) {
+					t.Errorf("not released %v after the revocation", time.Since(revoked))
+				}
+			})
+		})
+	}
+}
+
+// The caller's own patience counts, also where the answer is waited for behind its back.
+func TestAWriteOfARegisteredReaderEndsWithItsCallersContext(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		ctx, done, err := r.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		began := time.Now()
+		err = act(short, t, func(*http.Request) (*http.Response, error) { pass(time.Minute); return answering(200) })
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			t.Errorf("err = %v after %v, want the deadline's after 1s", err, took)
+		}
+		pass(time.Minute)
+	})
+}
+
+// The body of an answer is read under the caller's context, and nothing is left behind when it is closed.
+func TestTheAnswerOfAWriteIsReadUnderItsCallersContext(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		ctx, done, err := r.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		var sent context.Context
+		send := func(ctx context.Context) *http.Response {
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://member/apis/v1/things", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := member.CapWrites(transport(func(req *http.Request) (*http.Response, error) {
+				sent = req.Context()
+				return answering(201)
+			})).RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp
+		}
+		_ = send(ctx).Body.Close()
+		if sent.Err() == nil {
+			t.Error("the request goes on after its body was closed")
+		}
+		short, cancel := context.WithCancel(ctx)
+		resp := send(short)
+		if sent.Err() != nil {
+			t.Error("the body cannot be read")
+		}
+		cancel()
+		synctest.Wait()
+		if sent.Err() == nil {
+			t.Error("the body is read on although the caller has given up")
+		}
+		_ = resp.Body.Close()
+	})
+}
+
+func TestNothingIsLeftOfAWriteWhenItIsOver(t *testing.T) {
+	for name, tc := range map[string]struct {
+		takes time.Duration // until the answer; the caller waits for a second
+		err   error
+	}{
+		"it failed":                             {0, errBroken},
+		"its caller had left before the answer": {2 * time.Second, nil},
+		"its caller had left before it failed":  {2 * time.Second, errBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registered(t, func(t *testing.T, r *reader) {
+				ctx, done, err := r.Context(t.Context(), ns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer done()
+				short, cancel := context.WithTimeout(ctx, time.Second)
+				defer cancel()
+				var sent context.Context
+				answered := &body{}
+				if err := act(short, t, func(req *http.Request) (*http.Response, error) {
+					sent = req.Context()
+					pass(tc.takes)
+					if tc.err != nil {
+						return nil, tc.err
+					}
+					return &http.Response{StatusCode: http.StatusOK, Body: answered}, nil
+				}); err == nil {
+					t.Fatal("the write succeeded")
+				}
+				pass(tc.takes)
+				synctest.Wait()
+				if sent.Err() == nil {
+					t.Error("the request goes on")
+				}
+				if answered.closed != (tc.err == nil) {
+					t.Error("the body of the answer is left open")
+				}
+			})
+		})
+	}
+}
+
+// stuck is a body that cannot be closed.
+type stuck struct{ io.Reader }
+
+func (stuck) Close() error { return errBroken }
+
+func TestWhoClosesTheAnswerOfAWriteHearsOfItsError(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		ctx, done, err := r.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://member/apis/v1/things", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := member.CapWrites(transport(func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusCreated, Body: stuck{}}, nil
+		})).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := resp.Body.Close(); !errors.Is(err, errBroken) {
+			t.Errorf("Close = %v, want %v", err, errBroken)
+		}
+	})
+}
