@@ -1,0 +1,161 @@
+package controller
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// warden is a hub that guards cluster east, whose API server notes when its guard is looked at and tried.
+type warden struct {
+	*muster
+	east  *memberAPI
+	a     *attachment
+	start time.Time
+
+	mu            sync.Mutex
+	looked, tried []time.Duration
+	look, try     *metav1.Status // what looking and trying are answered with; nil: as by a member whose guard stands
+	by            string         // who serves the fleet
+}
+
+// wardensSight lets somebody serve the fleet.
+type wardensSight struct {
+	fleetSight
+	w *warden
+}
+
+func (s wardensSight) servedBy(string) string {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return s.w.by
+}
+
+// pinned is a Cluster that takes part, of which the hub knows who it is.
+func pinned(name string) *clusterv1.Cluster {
+	c := clusterOf("fleet", name, "5")
+	c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "uid"}
+	return c
+}
+
+// newWarden is to be called in a bubble of synctest.
+func newWarden(t *testing.T) *warden {
+	t.Helper()
+	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}}
+	w := &warden{
+		muster: newMuster(t, pinned("east"), record), east: newMemberAPI(), start: time.Now(),
+		a: &attachment{guard: errUnchecked, wake: make(chan struct{}, 1)},
+	}
+	w.Clock, w.by, w.sight = bubbleClock{w.start}, w.HubID, wardensSight{fleetSight{w.Fleet}, w}
+	member := w.east.client(t)
+	w.Controller.writer = func(fleet.Member) kubernetes.Interface { return member }
+	w.east.refuses(w.answer)
+	t.Cleanup(w.east.end)
+	asked(&w.records)
+	return w
+}
+
+// letThrough is how a write is answered that nothing refuses.
+var letThrough = &metav1.Status{}
+
+// answer notes what is asked of the guard.
+func (w *warden) answer(req *http.Request) *metav1.Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	note := func(in *[]time.Duration) {
+		now := time.Since(w.start)
+		if n := len(*in); n == 0 || (*in)[n-1] != now {
+			*in = append(*in, now)
+		}
+	}
+	switch {
+	case strings.Contains(req.URL.Path, "admissionregistration"):
+		if req.Method == http.MethodGet {
+			note(&w.looked)
+		}
+		return w.look
+	case req.URL.Query().Get("dryRun") == "":
+		return nil
+	case w.try == letThrough:
+		note(&w.tried)
+		return nil
+	case w.try != nil:
+		note(&w.tried)
+		return w.try
+	}
+	note(&w.tried)
+	s := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	for _, p := range guard.Policies() {
+		for _, v := range p.Policy.Spec.Validations {
+			s.Message += v.Message
+		}
+	}
+	return s
+}
+
+// will changes what the member answers from now on, or who serves the fleet.
+func (w *warden) will(change func(*warden)) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(w)
+}
+
+// since forgets what was asked, and returns it.
+func (w *warden) since() (looked, tried []time.Duration) {
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	looked, tried = w.looked, w.tried
+	w.looked, w.tried = nil, nil
+	return looked, tried
+}
+
+// keeps has the guard kept until the returned function is called.
+func (w *warden) keeps() (end func()) {
+	w.t.Helper()
+	if w.a.publisher == nil {
+		w.a.publisher = publisherThatRead(w.t, musterStart.Wall, testKey, eastCopy(20))
+	}
+	w.Controller.mu.Lock()
+	w.attached[eastKey] = w.a
+	w.Controller.mu.Unlock()
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan struct{})
+	m := w.member("east")
+	go func() {
+		defer close(ended)
+		w.keepGuard(ctx, m, w.a, logr.Discard())
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// stands reports what is known of the guard.
+func (w *warden) stands() error {
+	synctest.Wait()
+	w.Controller.mu.Lock()
+	defer w.Controller.mu.Unlock()
+	return w.a.guard
+}
