@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -40,7 +41,7 @@ type memberAPI struct {
 	mu      sync.Mutex
 	stored  map[string]*unstructured.Unstructured
 	version int
-	watches []*io.PipeWriter
+	watches int
 	// refuse answers a request instead, unless it returns nil.
 	refuse func(*http.Request) *metav1.Status
 }
@@ -122,7 +123,8 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return say(http.StatusUnprocessableEntity, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
 	case query.Get("watch") != "":
 		body, w := io.Pipe()
-		a.watches = append(a.watches, w)
+		a.watches++
+		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
 		return answer(http.StatusOK, body)
 	case req.Method == http.MethodGet && path.Base(p) == "leases":
 		return say(http.StatusOK, a.list(query.Get("labelSelector")))
@@ -155,14 +157,5 @@ func (a *memberAPI) list(selector string) map[string]any {
 	return map[string]any{
 		"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList",
 		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
-	}
-}
-
-// end closes the watches that are open.
-func (a *memberAPI) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, w := range a.watches {
-		_ = w.Close()
 	}
 }

@@ -2,7 +2,10 @@ package controller
 
 import (
 	"context"
+	"encoding/pem"
 	"net/http"
+	"net/http/httptest"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -10,9 +13,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -51,19 +58,49 @@ func pinned(name string) *clusterv1.Cluster {
 	return c
 }
 
+// reached has a kubeconfig lead to a server that tells who it is, and nothing else. Each connection ends with its
+// answer, or time would never pass in a bubble. To be called outside of it.
+func reached(t *testing.T, name string) *corev1.Secret {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if path.Base(r.URL.Path) != metav1.NamespaceSystem {
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write(encoded(failure(http.StatusForbidden, metav1.StatusReasonForbidden)))
+			return
+		}
+		_, _ = w.Write(encoded(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "uid"}}))
+	}))
+	s.Config.SetKeepAlivesEnabled(false)
+	s.Config.ReadHeaderTimeout = 200 * time.Millisecond // one that nothing was asked on ends, too
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{
+		Server: s.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+	}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "token"}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": text}}
+}
+
 // newWarden is to be called in a bubble of synctest.
-func newWarden(t *testing.T) *warden {
+func newWarden(t *testing.T, objects ...client.Object) *warden {
 	t.Helper()
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}}
 	w := &warden{
-		muster: newMuster(t, pinned("east"), record), east: newMemberAPI(), start: time.Now(),
+		muster: newMuster(t, append(objects, pinned("east"), record)...), east: newMemberAPI(), start: time.Now(),
 		a: &attachment{guard: errUnchecked, wake: make(chan struct{}, 1)},
 	}
 	w.Clock, w.by, w.sight = bubbleClock{w.start}, w.HubID, wardensSight{fleetSight{w.Fleet}, w}
 	member := w.east.client(t)
 	w.Controller.writer = func(fleet.Member) kubernetes.Interface { return member }
 	w.east.refuses(w.answer)
-	t.Cleanup(w.east.end)
 	asked(&w.records)
 	return w
 }
