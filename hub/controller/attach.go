@@ -72,7 +72,7 @@ func (c *Controller) attach(key fleet.Key, e engagement) {
 		c.work(ctx, key, e, a)
 		c.mu.Lock()
 		delete(c.attached, key)
-		if c.engaged[key].ctx == e.ctx && e.ctx.Err() != nil {
+		if c.engaged[key].ctx == e.ctx {
 			delete(c.engaged, key)
 		}
 		c.mu.Unlock()
@@ -100,6 +100,7 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 	}
 	detach, err := watchCopies(ctx, e, p)
 	if err != nil {
+		p.Queue.ShutDown() // which Run would have done
 		logger.Error(err, "The copies in the cluster cannot be watched", "reason", reason.Unreachable)
 		return
 	}
