@@ -60,7 +60,10 @@ func pinned(name string) *clusterv1.Cluster {
 
 // reached has a kubeconfig lead to a server that tells who it is, and nothing else. Each connection ends with its
 // answer, or time would never pass in a bubble. To be called outside of it.
-func reached(t *testing.T, name string) *corev1.Secret {
+func reached(t *testing.T, name string) *corev1.Secret { return reachedBy(t, name, &counter{}) }
+
+// reachedBy also counts how often it was asked that.
+func reachedBy(t *testing.T, name string, asked *counter) *corev1.Secret {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -69,6 +72,9 @@ func reached(t *testing.T, name string) *corev1.Secret {
 			_, _ = w.Write(encoded(failure(http.StatusForbidden, metav1.StatusReasonForbidden)))
 			return
 		}
+		asked.mu.Lock()
+		asked.n++
+		asked.mu.Unlock()
 		_, _ = w.Write(encoded(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "uid"}}))
 	}))
 	s.Config.SetKeepAlivesEnabled(false)
