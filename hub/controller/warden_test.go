@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"encoding/pem"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -58,25 +60,64 @@ func pinned(name string) *clusterv1.Cluster {
 	return c
 }
 
-// reached has a kubeconfig lead to a server that tells who it is, and nothing else. Each connection ends with its
-// answer, or time would never pass in a bubble. To be called outside of it.
-func reached(t *testing.T, name string) *corev1.Secret { return reachedBy(t, name, &counter{}) }
+// outpost is a server that tells who it is, and which namespaces there are, unless it refuses that.
+type outpost struct {
+	spaces []corev1.Namespace
 
-// reachedBy also counts how often it was asked that.
-func reachedBy(t *testing.T, name string, asked *counter) *corev1.Secret {
-	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if path.Base(r.URL.Path) != metav1.NamespaceSystem {
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write(encoded(failure(http.StatusForbidden, metav1.StatusReasonForbidden)))
-			return
-		}
-		asked.mu.Lock()
-		asked.n++
-		asked.mu.Unlock()
+	mu    sync.Mutex
+	asked int // how often it told who it is
+}
+
+func (o *outpost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	switch query := r.URL.Query(); {
+	case path.Base(r.URL.Path) == metav1.NamespaceSystem:
+		o.mu.Lock()
+		o.asked++
+		o.mu.Unlock()
 		_, _ = w.Write(encoded(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "uid"}}))
-	}))
+	case o.spaces != nil && r.Method != http.MethodGet: // it is stored as it was sent
+		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+		_, _ = io.Copy(w, r.Body)
+	case o.spaces != nil && strings.HasSuffix(r.URL.Path, "-probe"):
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write(encoded(failure(http.StatusNotFound, metav1.StatusReasonNotFound)))
+	case o.spaces == nil:
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write(encoded(failure(http.StatusForbidden, metav1.StatusReasonForbidden)))
+	case query.Get("sendInitialEvents") != "":
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write(encoded(failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)))
+	case query.Get("watch") != "": // which ends at once
+	case path.Base(r.URL.Path) == "leases":
+		_, _ = w.Write(encoded(&coordinationv1.LeaseList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		}))
+	default:
+		_, _ = w.Write(encoded(&corev1.NamespaceList{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: o.spaces,
+		}))
+	}
+}
+
+// read is how often it told who it is.
+func (o *outpost) read() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked
+}
+
+// reached is the kubeconfig of a cluster that only tells who it is.
+func reached(t *testing.T, name string) *corev1.Secret {
+	t.Helper()
+	return (&outpost{}).reached(t, name)
+}
+
+// reached is a kubeconfig that leads there. Each connection ends with its answer, or time would never pass in a bubble.
+// To be called outside of it.
+func (o *outpost) reached(t *testing.T, name string) *corev1.Secret {
+	t.Helper()
+	s := httptest.NewUnstartedServer(o)
 	s.Config.SetKeepAlivesEnabled(false)
 	s.Config.ReadHeaderTimeout = 200 * time.Millisecond // one that nothing was asked on ends, too
 	s.StartTLS()
