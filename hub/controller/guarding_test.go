@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -237,7 +239,22 @@ func TestWhenAGuardIsTakenOut(t *testing.T) {
 			cp.Hub = "another"
 			a.publisher = publisherThatRead(w.t, musterStart.Wall, testKey, cp)
 		}, false, false, false},
-		"it moved to another hub": {func(w *warden, _ *attachment) { w.changes("east", moves) }, false, false, false},
+		"it moved to another hub": {func(w *warden, _ *attachment) {
+			w.changes("east", moves)
+			w.client = bounded{w.api}
+		}, false, false, false},
+		"copies of this hub and of another are left": {func(w *warden, a *attachment) {
+			s := newStage(w.t)
+			for name, hub := range map[string]string{"leasecast": "this", "other": "another"} {
+				cp, l := eastCopy(20), &coordinationv1.Lease{}
+				cp.Name, cp.Hub = name, hub
+				if err := wire.Write(testKey, cp, l); err != nil {
+					w.t.Fatal(err)
+				}
+				s.east.put(l)
+			}
+			a.publisher = s.publisher()
+		}, false, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -261,6 +278,20 @@ func TestWhenAGuardIsTakenOut(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Of a member that is not known nothing is left that could be let go of.
+func TestAGuardStaysWhereTheMemberIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWarden(t)
+		if _, err := w.checkGuard(t.Context(), w.member("east"), true); err != nil {
+			t.Fatal(err)
+		}
+		w.leave(t.Context(), fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "north"}}, &attachment{publisher: newStage(t).publisher()})
+		if len(w.east.holds("admission")) == 0 {
+			t.Error("it was taken out")
+		}
+	})
 }
 
 func TestWhatACheckOfAGuardFinds(t *testing.T) {

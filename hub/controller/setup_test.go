@@ -106,18 +106,25 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 		if len(w.muster.events.events) == 0 {
 			t.Error("nobody is told of what was found out before")
 		}
+		last := make(chan struct{})
+		w.wg.Go(func() { <-last })
 		stop()
 		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("Start returned before all work had ended")
+		}
+		close(last)
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 		if !p.Queue.ShuttingDown() || w.published() != nil {
 			t.Error("it had not ended when Start returned")
 		}
+		begun := w.ends[eastKey]
 		if err := w.Engage(engaged, eastKey.ClusterName(), w.east); err != nil {
 			t.Fatal(err)
 		}
-		if w.published() != nil {
+		if w.ends[eastKey] != begun {
 			t.Error("it is worked on after the end")
 		}
 	})

@@ -39,6 +39,7 @@ type warden struct {
 	looked, tried []time.Duration
 	look, try     *metav1.Status // what looking and trying are answered with; nil: as by a member whose guard stands
 	by            string         // who serves the fleet
+	unselected    []string       // questions for all Leases, whatever their labels
 }
 
 // wardensSight lets somebody serve the fleet.
@@ -172,6 +173,9 @@ func (w *warden) answer(req *http.Request) *metav1.Status {
 		}
 		return w.look
 	case req.URL.Query().Get("dryRun") == "":
+		if path.Base(req.URL.Path) == "leases" && req.Method == http.MethodGet && req.URL.Query().Get("labelSelector") == "" {
+			w.unselected = append(w.unselected, req.URL.String())
+		}
 		return nil
 	case w.try == letThrough:
 		note(&w.tried)

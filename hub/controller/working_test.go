@@ -145,10 +145,13 @@ func TestWhatThePublisherOfAMemberIsGiven(t *testing.T) {
 			synctest.Wait()
 		}
 		written := func(ns string) bool { return len(w.east.holds("/namespaces/"+ns+"/leases")) > 0 }
+		th := health.Thresholds{UnreachableAfter: time.Second, RecoverAfter: time.Second}
+		if v := w.member("east").Health(th); v.State != health.Unknown {
+			t.Errorf("its health is known before anything was written: %+v", v)
+		}
 		if leads("shop"); !written("shop") {
 			t.Error("a first copy was not written")
 		}
-		th := health.Thresholds{UnreachableAfter: time.Second, RecoverAfter: time.Second}
 		if v := w.member("east").Health(th); v.State == health.Unknown {
 			t.Errorf("its health does not know of the requests: %+v", v)
 		}
@@ -265,6 +268,9 @@ func TestTheEndOfTheWorkInAMember(t *testing.T) {
 		w.east.mu.Unlock()
 		if watched == 0 {
 			t.Error("readers are not watched")
+		}
+		if len(w.unselected) > 0 {
+			t.Errorf("all Leases are asked for: %q", w.unselected)
 		}
 		cancel()
 		w.wg.Wait()
