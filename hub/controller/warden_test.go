@@ -120,7 +120,7 @@ func (o *outpost) reached(t *testing.T, name string) *corev1.Secret {
 	t.Helper()
 	s := httptest.NewUnstartedServer(o)
 	s.Config.SetKeepAlivesEnabled(false)
-	s.Config.ReadHeaderTimeout = 200 * time.Millisecond // one that nothing was asked on ends, too
+	s.Config.ReadHeaderTimeout = 500 * time.Millisecond // one that nothing was asked on ends, too
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	config := clientcmdapi.NewConfig()
