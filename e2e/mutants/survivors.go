@@ -47,7 +47,7 @@ var survivors = []mutant{
 
 	// The work in a member.
 	{"survivor: a new publisher does not wait for the old one of its member", attaching, []edit{{attachGo, "			<-before\n", "			_ = before\n"}}},
-	{"survivor: the end of an old engagement forgets the new one", attaching, []edit{{attachGo, "if c.engaged[key].ctx == e.ctx && e.ctx.Err() != nil {", "if e.ctx.Err() != nil {"}}},
+	{"survivor: the end of an old engagement forgets the new one", attaching, []edit{{attachGo, "if c.engaged[key].ctx == e.ctx {", "if e.ctx.Err() != nil {"}}},
 	{"survivor: silence takes the guard away", guarding, []edit{{attachGo, "		return false\n	}\n	return c.noteGuard(a, err)", "		c.noteGuard(a, err)\n	}\n	return c.noteGuard(a, err)"}}},
 	{"survivor: a registration that a new list lacks counts as released", relisting, []edit{{watchReadersGo,
 		"				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone",

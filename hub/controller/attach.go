@@ -72,7 +72,7 @@ func (c *Controller) attach(key fleet.Key, e engagement) {
 		c.work(ctx, key, e, a)
 		c.mu.Lock()
 		delete(c.attached, key)
-		if c.engaged[key].ctx == e.ctx && e.ctx.Err() != nil {
+		if c.engaged[key].ctx == e.ctx {
 			delete(c.engaged, key)
 		}
 		c.mu.Unlock()
@@ -100,6 +100,7 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 	}
 	detach, err := watchCopies(ctx, e, p)
 	if err != nil {
+		p.Queue.ShutDown() // which Run would have done
 		logger.Error(err, "The copies in the cluster cannot be watched", "reason", reason.Unreachable)
 		return
 	}
@@ -121,7 +122,7 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 // publisher makes the publisher of a member.
 func (c *Controller) publisher(m fleet.Member, key lease.Key, logger logr.Logger) *publish.Publisher {
 	return publish.New(publish.Options{
-		Client:     m.Writer().CoordinationV1(),
+		Client:     c.writer(m).CoordinationV1(),
 		Fleet:      m.Fleet,
 		Cluster:    m.Identity(),
 		ClusterUID: m.UID,
@@ -290,11 +291,11 @@ func (c *Controller) checkGuard(ctx context.Context, m fleet.Member, due bool) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	changed, err := guard.Ensure(ctx, m.Writer())
+	changed, err := guard.Ensure(ctx, c.writer(m))
 	if err != nil || !changed && !due {
 		return false, err
 	}
-	return true, guard.Verify(ctx, m.Writer())
+	return true, guard.Verify(ctx, c.writer(m))
 }
 
 // leave takes the guard out of a member that takes no part any more and lets go of it,
@@ -324,7 +325,7 @@ func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) {
 	c.noteGuard(a, errUnchecked)
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	if guard.Remove(ctx, m.Writer()) == nil {
+	if guard.Remove(ctx, c.writer(m)) == nil {
 		c.Fleet.Forget(m.Key)
 	}
 }

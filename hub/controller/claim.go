@@ -54,7 +54,6 @@ func (v *view) own(policies []*policy, recorded string) {
 // that the policy speaks of. A member that was never reached keeps its last answer,
 // which is the record; and an empty list of members decides nothing.
 func (v *view) claimedBy(p *policy, recorded string) bool {
-	asked := 0
 	for i := range v.members {
 		m := &v.members[i]
 		if !p.speaksOf(m) {
@@ -66,12 +65,11 @@ func (v *view) claimedBy(p *policy, recorded string) bool {
 			}
 			continue
 		}
-		asked++
 		if m.namespace != nil && p.matches(v.key.Name, m.namespace.Labels) {
 			return true
 		}
 	}
-	return asked == 0 && len(v.members) == 0 && p.object.Name == recorded
+	return len(v.members) == 0 && p.object.Name == recorded
 }
 
 // unread reports whether a member that one of the policies speaks of was not read yet.

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -61,6 +62,7 @@ type Controller struct {
 	events events.EventRecorder
 	ledger *publish.Ledger
 	sight  sight
+	writer func(fleet.Member) kubernetes.Interface // reaches a member
 
 	records  queue
 	policies queue
@@ -101,6 +103,7 @@ func New(o Options) *Controller {
 		Options:  o,
 		ledger:   publish.NewLedger(),
 		sight:    fleetSight{o.Fleet},
+		writer:   fleet.Member.Writer,
 		engaged:  map[fleet.Key]engagement{},
 		attached: map[fleet.Key]*attachment{},
 		ends:     map[fleet.Key]chan struct{}{},

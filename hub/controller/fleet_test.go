@@ -73,15 +73,21 @@ type muster struct {
 	*Controller
 	t      *testing.T
 	api    client.WithWatch
-	clock  fixedClock
+	clock  lease.Clock
 	events *said
 	seen   *controllertest.FakeInformer // of Clusters
 }
 
 var musterStart = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 
-// newMuster is to be called in a bubble of synctest.
+// newMuster is to be called in a bubble of synctest. Its clock stands still.
 func newMuster(t *testing.T, objects ...client.Object) *muster {
+	t.Helper()
+	return newMusterBy(t, fixedClock(musterStart), objects...)
+}
+
+// newMusterBy goes by a clock.
+func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *muster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, clusterv1.AddToScheme} {
@@ -89,7 +95,7 @@ func newMuster(t *testing.T, objects ...client.Object) *muster {
 			t.Fatal(err)
 		}
 	}
-	m := &muster{t: t, clock: fixedClock(musterStart), events: &said{}}
+	m := &muster{t: t, clock: clock, events: &said{}}
 	m.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}).Build()
 	informers := &informertest.FakeInformers{Scheme: scheme}

@@ -213,16 +213,21 @@ func (c *Controller) setProbing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	interval, timeout := defaultProbeInterval, defaultProbeTimeout
-	var eps []time.Duration
+	interval, timeout, eps := demanded(timings)
+	c.Fleet.SetSkews(eps)
+	c.Fleet.SetProbing(interval, timeout)
+	return nil
+}
+
+// demanded is how often members are probed, how long that may take, and each ε that their clocks are judged under.
+func demanded(timings []lease.Timings) (interval, timeout time.Duration, eps []time.Duration) {
+	interval, timeout = defaultProbeInterval, defaultProbeTimeout
 	for _, t := range timings {
 		interval, timeout = min(interval, t.Renew), min(timeout, t.Timeout)
 		eps = append(eps, t.Skew)
 	}
 	slices.Sort(eps)
-	c.Fleet.SetSkews(slices.Compact(eps))
-	c.Fleet.SetProbing(interval, timeout)
-	return nil
+	return interval, timeout, slices.Compact(eps)
 }
 
 // timings are those of all valid policies, by a cache.

@@ -35,8 +35,6 @@ func (c *Controller) recall(ctx context.Context, v *view, asked lease.Reading) {
 	case ok:
 	case v.found != nil:
 		c.remember(v.key, v.found, asked)
-	default:
-		c.forget(v.key)
 	}
 	v.moved = c.fromElsewhere(v.object)
 	if v.object != nil {

@@ -1,0 +1,180 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+var aboutShop = mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}}
+
+// restated has the stored record of shop say something else.
+func restated(t *testing.T, api client.Client, change func(*v1alpha1.NamespaceLeader)) {
+	t.Helper()
+	o := &v1alpha1.NamespaceLeader{}
+	if err := api.Get(t.Context(), shop, o); err != nil {
+		t.Fatal(err)
+	}
+	change(o)
+	status := o.Status
+	if err := api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	o.Status = status
+	if err := api.Status().Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The next look is at the first instant at which anything may change by time alone.
+func TestWhichInstantIsTheNext(t *testing.T) {
+	// The bound of what the last tenure may have promised passes soon after this one began.
+	soon := func(t *testing.T) (*Controller, *scene) {
+		c, s, api := onScene(t)
+		c.Tenure = succeeding(t, musterStart, 6*time.Second, -66*time.Second)
+		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+			o.Status.Phase, o.Status.Reason = v1alpha1.PhaseDraining, "PriorityChanged"
+		})
+		s.shown[0].Priority, s.verdict.Answering = 5, true
+		return c, s
+	}
+	c, _ := soon(t)
+	v, err := c.gather(t.Context(), shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs, _ := v.candidates()
+	bound := c.decide(v, cs).After
+	if bound <= time.Second || bound >= 6*time.Second {
+		t.Fatalf("the bound passes in %v", bound)
+	}
+	for name, test := range map[string]struct{ health, want time.Duration }{
+		"a bound":                 {0, bound},
+		"a bound before a health": {bound + time.Second, bound},
+		"a health before a bound": {time.Second, time.Second},
+	} {
+		c, s := soon(t)
+		s.verdict.Next = test.health
+		got, err := c.reconcileNamespace(t.Context(), aboutShop)
+		if err != nil || got.RequeueAfter != test.want {
+			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
+		}
+	}
+}
+
+// undeleted refuses to delete.
+type undeleted struct{ client.Client }
+
+func (undeleted) Delete(context.Context, client.Object, ...client.DeleteOption) error {
+	return errRefused
+}
+
+// Rule 7: a record outlives its policy until all that it promised has passed.
+func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
+	for name, refused := range map[string]bool{"it goes": false, "and a failure is told": true} {
+		c, _, api := onScene(t)
+		if err := api.Delete(t.Context(), policyOf("fleet", "shops", "shop")); err != nil {
+			t.Fatal(err)
+		}
+		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+			o.Status.Phase, o.Status.Reason, o.Status.Leader = v1alpha1.PhaseRetired, "PolicyGone", ""
+		})
+		c.attached = map[fleet.Key]*attachment{}
+		if refused {
+			c.client = undeleted{api}
+		}
+		_, err := c.reconcileNamespace(t.Context(), aboutShop)
+		if (err != nil) != refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		if gone := apierrors.IsNotFound(api.Get(t.Context(), shop, &v1alpha1.NamespaceLeader{})); gone == refused {
+			t.Errorf("%s: it is gone: %v", name, gone)
+		}
+	}
+}
+
+// Rule 6: the largest D counts for a record without a policy, too.
+func TestTheLargestDCountsWithoutAPolicy(t *testing.T) {
+	c, _, api := onScene(t)
+	if err := api.Delete(t.Context(), policyOf("fleet", "shops", "shop")); err != nil {
+		t.Fatal(err)
+	}
+	v, err := c.gather(t.Context(), shop)
+	if err != nil || v.policy != nil || v.state.LargestDuration != time.Minute {
+		t.Errorf("%v, %v (%v)", v.policy, v.state.LargestDuration, err)
+	}
+}
+
+// oneAfterTheOther has members be lost at different times.
+type oneAfterTheOther struct{ *scene }
+
+func (oneAfterTheOther) health(m fleet.Member, _ health.Thresholds) health.Verdict {
+	since := musterStart
+	if m.Name == "east" {
+		since.Boot -= 5 * time.Second
+	}
+	return health.Verdict{State: health.Unhealthy, Since: since}
+}
+
+func TestADecisionCountsWhatWasLostWithinOneWindow(t *testing.T) {
+	for window, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false} {
+		c, s, _ := onScene(t)
+		c.sight = oneAfterTheOther{s}
+		v := shopView(election.Record{Phase: election.Vacant, Epoch: 1}, measured("east", agrees), measured("west", agrees))
+		for i := range v.members {
+			v.members[i].publisher = nil
+		}
+		v.policy.thresholds.UnreachableAfter = window
+		if c.fold(v); v.state.MostUnreachable != want {
+			t.Errorf("within %v: most are lost: %v, want %v", window, v.state.MostUnreachable, want)
+		}
+	}
+}
+
+// Only what was measured proves that it is the hub's clock that is off.
+func TestAClockThatWasNotMeasuredProvesNothing(t *testing.T) {
+	if allSkewed([]memberView{measured("east", vague)}) || allSkewed(nil) {
+		t.Error("without a measurement the hub's clock is off")
+	}
+	cs, _ := shopView(election.Record{Epoch: 20, Leader: "west"}, measured("east", twoAhead), measured("west", vague)).candidates()
+	if cs[0].Fitness != election.KeepsOnly || cs[1].Fitness != election.Fit {
+		t.Errorf("off: %v, not measured: %v", cs[0].Fitness, cs[1].Fitness)
+	}
+}
+
+// A record of another hub whose copies are this one's becomes this one's, and a failure of that is told.
+func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
+	s, p := leads(t)
+	s.c.Tenure = succeeding(t, lease.Reading{Wall: s.clock.now.Wall, Boot: s.clock.now.Boot}, 6*time.Second, -time.Hour)
+	api := hubOf(t, s.c)
+	restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.HubAnnotation, "another")
+	})
+	scene := &scene{verdict: health.Verdict{State: health.Healthy, Answering: true}}
+	scene.shown = []fleet.Member{{Key: eastKey, Connected: true, Priority: 5}}
+	scene.space = measured("east", agrees).namespace
+	s.c.sight = scene
+	s.c.client = updates{api, errRefused}
+	var err error
+	for range 4 {
+		if _, err = s.c.reconcileNamespace(t.Context(), aboutShop); err != nil {
+			break
+		}
+		s.work(p)
+	}
+	if err == nil {
+		t.Error("nobody is told")
+	}
+}

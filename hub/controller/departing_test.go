@@ -1,0 +1,184 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// unpatched refuses patches.
+type unpatched struct{ client.Client }
+
+func (unpatched) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return errRefused
+}
+
+func TestARecordThatCannotBeLetGoOfIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}})
+		m.client = unpatched{m.api}
+		if err := m.disown(t.Context(), "fleet"); err == nil {
+			t.Error("no error")
+		}
+	})
+}
+
+// A Cluster that clusterctl deletes for a move is paused, but who looks need not have seen that.
+func TestAClusterThatIsDeletedForAMoveDepartsPausedOrNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, pinned("east"))
+		m.changes("east", func(c *clusterv1.Cluster) { c.Annotations[moveAnnotation] = "" })
+		if east := m.member("east"); east.Paused || !m.departing(east) {
+			t.Errorf("it departs: %v", m.departing(east))
+		}
+	})
+}
+
+func TestAMovedClusterIsKnownUntilItsCopiesAreLetGoOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, pinned("east"))
+		p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
+		m.changes("east", moves)
+		m.loses("east")
+		m.depart(t.Context(), m.member("east"), p)
+		synctest.Wait()
+		m.member("east")
+	})
+}
+
+// Rule 8: what stands of another hub is seen whichever cluster is looked at last.
+func TestATermOfAnotherHubCountsWhereverItStands(t *testing.T) {
+	live, lapsed := eastCopy(20), eastCopy(20)
+	live.Hub, lapsed.Hub = "another", "another"
+	lapsed.Acquired, lapsed.Renewed = lapsed.Acquired.Add(-time.Hour), lapsed.Renewed.Add(-time.Hour)
+	v := &view{key: shop}
+	for _, cp := range []struct{ lapsed bool }{{false}, {true}} {
+		c := live
+		if cp.lapsed {
+			c = lapsed
+		}
+		v.members = append(v.members, memberView{Member: fleet.Member{Key: eastKey}, publisher: publisherThatRead(t, musterStart.Wall, testKey, c)})
+	}
+	c, _, _ := onScene(t)
+	if c.foldMove(v); !v.state.OtherHub {
+		t.Error("it is not seen")
+	}
+}
+
+// Rule 7: the next epoch is above those of copies that another hub has let go of, unless no hub can have given them.
+func TestTheEpochsOfCopiesThatWereLetGoOfCount(t *testing.T) {
+	for name, test := range map[string]struct{ epoch, want int64 }{"one as any": {20, 20}, "one that no hub can have given": {1 << 30, 0}} {
+		cp := eastCopy(test.epoch)
+		cp.Hub = ""
+		v := finds(t, musterStart.Wall, true, testKey, cp)
+		if v.state.Highest != test.want || (v.state.Standing != nil) != (test.want != 0) {
+			t.Errorf("%s: the highest is %d, standing %+v", name, v.state.Highest, v.state.Standing)
+		}
+	}
+}
+
+func TestWhatIsNotTakenOver(t *testing.T) {
+	v := &view{}
+	v.state.Record = election.Record{Phase: election.Vacant, Reason: reason.Moved}
+	if v.takenIn(&memberView{isRead: true}) {
+		t.Error("a cluster in which nobody works")
+	}
+	v = &view{members: []memberView{{takesPart: true, isRead: true, publisher: publish.New(publish.Options{})}}}
+	v.state.Record = election.Record{Phase: election.Draining, Reason: reason.Moved, Epoch: 20, Leader: "east"}
+	if v.taken() {
+		t.Error("a term that ends")
+	}
+	c, _, _ := onScene(t)
+	v = &view{key: shop}
+	v.state.Record = eastLeads(20)
+	if c.managed(v) {
+		t.Error("a record that this tenure never saw")
+	}
+}
+
+// The seal of a fleet is claimed by the installation that serves it, while it has the right to write.
+func TestWhenAFleetIsClaimed(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*muster)
+		serves bool
+		marked bool
+	}{
+		"nobody serves it":              {func(*muster) {}, true, true},
+		"another installation does":     {func(m *muster) { m.sight = served{fleetSight{m.Fleet}, besideMark} }, false, false},
+		"this replica is a standby":     {func(m *muster) { m.standby() }, false, false},
+		"its Clusters cannot be listed": {func(m *muster) { m.sight = &scene{unmoved: errRefused} }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMuster(t, clusterOf("fleet", "east", "5"))
+				test.change(m)
+				s, serves := m.serve(t.Context(), "fleet")
+				if serves != test.serves || (len(s.Key) > 0) != test.serves {
+					t.Errorf("serves %v", serves)
+				}
+				secret := sealOf("fleet")
+				_ = m.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
+				if marked := secret.Annotations[v1alpha1.HubAnnotation] == m.HubID; marked != test.marked {
+					t.Errorf("marked %q", secret.Annotations)
+				}
+			})
+		})
+	}
+}
+
+// A seal that a move took away belongs to the hub that the fleet has moved to.
+func TestASealThatAMoveTookIsNotMadeAgain(t *testing.T) {
+	for moving, again := range map[fleet.Move]bool{fleet.Stays: true, fleet.Moving: false, fleet.MovedAway: false} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMuster(t, clusterOf("fleet", "east", "5"))
+			if _, serves := m.serve(t.Context(), "fleet"); !serves {
+				t.Fatal("it is not served")
+			}
+			secret := sealOf("fleet")
+			if err := m.api.Delete(t.Context(), secret); err != nil {
+				t.Fatal(err)
+			}
+			m.sight = &scene{moves: moving}
+			if _, serves := m.serve(t.Context(), "fleet"); !serves {
+				t.Error("it is not served any more")
+			}
+			err := m.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
+			if made := err == nil; made != again {
+				t.Errorf("move %v: made again: %v", moving, made)
+			}
+		})
+	}
+}
+
+func TestWhoIsToldThatAHubStandsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, clusterOf("fleet", "east", "5"))
+		m.Clock = fixedClock{Wall: musterStart.Wall, Boot: time.Second} // the machine has just started
+		p := policyOf("fleet", "shops", "shop")
+		if m.sayStandsBack(t.Context(), p); len(m.events.events) > 0 {
+			t.Errorf("nobody else serves it, and told is %q", m.events.events)
+		}
+		clear(m.said)
+		m.sight = served{fleetSight{m.Fleet}, besideMark}
+		m.sayStandsBack(t.Context(), p)
+		m.sayStandsBack(t.Context(), p)
+		other, _ := seal.Neighbour(m.HubID, besideMark)
+		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + standsBackBecause("fleet", other, "leasecast-system")
+		if !slices.Equal(m.events.events, []string{want}) {
+			t.Errorf("told %q, want %q once", m.events.events, want)
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+// What the leader's copy shows counts for its term; what another one shows for the next.
+func TestWhatADecisionTakesFromTheCopies(t *testing.T) {
+	leads := election.Record{Phase: election.Leading, Leader: "east", Epoch: 20}
+	revoked := election.Record{Phase: election.Draining, Leader: "east", Epoch: 21, Revoked: 20}
+	drains := election.Record{Phase: election.Draining, Leader: "east", Epoch: 20}
+	for name, test := range map[string]struct {
+		record election.Record
+		member string
+		facts  publish.Facts
+		want   election.State
+	}{
+		"nothing":                                             {leads, "east", publish.Facts{}, election.State{}},
+		"the leader's is lost":                                {leads, "east", publish.Facts{Lost: true}, election.State{CopyLost: true}},
+		"another one's is lost":                               {leads, "west", publish.Facts{Lost: true}, election.State{}},
+		"the leader's epoch is burnt":                         {leads, "east", publish.Facts{Burnt: 20}, election.State{CopyLost: true, Highest: 20}},
+		"an earlier epoch of the leader is burnt":             {leads, "east", publish.Facts{Burnt: 19}, election.State{Highest: 19}},
+		"another one's is burnt, while one leads":             {leads, "west", publish.Facts{Burnt: 30}, election.State{}},
+		"another one's is burnt, while nobody leads":          {drains, "west", publish.Facts{Burnt: 30}, election.State{Highest: 30}},
+		"another one's is newer, while nobody leads":          {drains, "west", publish.Facts{Newer: 31}, election.State{Highest: 31}},
+		"the leader's is newer":                               {leads, "east", publish.Facts{Newer: 31}, election.State{Highest: 31}},
+		"all readers have released the term":                  {revoked, "east", publish.Facts{Released: 20}, election.State{Released: true}},
+		"all have released another term":                      {revoked, "east", publish.Facts{Released: 19}, election.State{}},
+		"the readers of another cluster have":                 {revoked, "west", publish.Facts{Released: 20}, election.State{}},
+		"nothing is revoked, and nothing was released":        {drains, "east", publish.Facts{}, election.State{}},
+		"the term that is revoked is the first that there is": {election.Record{Phase: election.Draining, Leader: "east", Epoch: 2, Revoked: 1}, "east", publish.Facts{Released: 1}, election.State{Released: true}},
+		"another hub's copy":                                  {leads, "west", publish.Facts{Problem: reason.OtherHub}, election.State{OtherHub: true}},
+		"another problem":                                     {leads, "west", publish.Facts{Problem: reason.Unwritable}, election.State{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &view{}
+			v.state.Record = test.record
+			v.foldFacts(&memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: test.member}}, facts: test.facts})
+			s := v.state
+			if s.CopyLost != test.want.CopyLost || s.Released != test.want.Released || s.Highest != test.want.Highest || s.OtherHub != test.want.OtherHub {
+				t.Errorf("lost %v, released %v, highest %d, other hub %v", s.CopyLost, s.Released, s.Highest, s.OtherHub)
+			}
+		})
+	}
+}
+
+// Those that were lost within one window of the last one count, of those that take part.
+func TestWhichLostClustersCountTogether(t *testing.T) {
+	const window = 10 * time.Second
+	at := func(state health.State, since time.Duration) memberView {
+		return memberView{takesPart: true, verdict: health.Verdict{State: state, Since: lease.Reading{Boot: time.Hour + since}}}
+	}
+	outside := func(m memberView) memberView {
+		m.takesPart = false
+		return m
+	}
+	for name, test := range map[string]struct {
+		members []memberView
+		want    bool
+	}{
+		"one that came back since is no end of the window": {[]memberView{at(health.Unhealthy, 0), at(health.Unhealthy, 0), at(health.Healthy, time.Hour)}, true},
+		"the only one that takes part":                     {[]memberView{at(health.Unhealthy, 0), outside(at(health.Healthy, 0))}, true},
+		"the last one comes first":                         {[]memberView{at(health.Unhealthy, window+1), at(health.Unhealthy, 0), at(health.Healthy, 0)}, false},
+		"one that takes no part was lost last":             {[]memberView{at(health.Unhealthy, 0), outside(at(health.Unhealthy, time.Hour))}, true},
+	} {
+		if got := mostUnreachable(test.members, window); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// strict is a sight that asks for what a policy says.
+type strict struct {
+	scene
+	th  health.Thresholds
+	eps time.Duration
+}
+
+func (s *strict) health(_ fleet.Member, th health.Thresholds) health.Verdict {
+	s.th = th
+	return health.Verdict{State: health.Healthy}
+}
+
+func (s *strict) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
+	s.eps = eps
+	return twoAhead
+}
+
+func TestAMemberIsJudgedByThePolicy(t *testing.T) {
+	c, _, _ := onScene(t)
+	s := &strict{}
+	c.sight = s
+	v := shopView(eastLeads(20), measured("east", agrees), measured("west", agrees))
+	v.policy.thresholds = health.Thresholds{UnreachableAfter: 7 * time.Second, RecoverAfter: 9 * time.Second}
+	c.judge(v, &v.members[1])
+	if v.state.Behind != 0 {
+		t.Errorf("the leader is behind by %v, although another one was judged", v.state.Behind)
+	}
+	v.state.Behind = -1
+	c.judge(v, &v.members[0])
+	if s.th != v.policy.thresholds || s.eps != time.Second {
+		t.Errorf("judged by %+v and %v", s.th, s.eps)
+	}
+	if v.state.Behind != twoAhead.Behind() || v.members[0].clocks.State != skew.Beyond {
+		t.Errorf("behind by %v, clocks %v", v.state.Behind, v.members[0].clocks)
+	}
+	v.policy, v.members[0].verdict = nil, health.Verdict{}
+	if c.judge(v, &v.members[0]); v.members[0].verdict.State == health.Healthy {
+		t.Error("judged without a policy")
+	}
+}
+
+// A copy keeps its name until its record says otherwise, whatever the policy says by then.
+func TestHowACopyIsNamed(t *testing.T) {
+	v := shopView(election.Record{LeaseName: "old"})
+	v.policy.election.LeaseName = "new"
+	if key := v.copyKey(); key.Namespace != "shop" || key.Name != "old" {
+		t.Errorf("%v", key)
+	}
+	v.state.Record.LeaseName = ""
+	if key := v.copyKey(); key.Name != "new" {
+		t.Errorf("without a record: %v", key)
+	}
+	v.policy = nil
+	if key := v.copyKey(); key.Name != "" {
+		t.Errorf("without both: %v", key)
+	}
+}

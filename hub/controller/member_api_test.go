@@ -1,0 +1,161 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// bubbleClock shows the time of a bubble of synctest.
+type bubbleClock struct{ start time.Time }
+
+func (c bubbleClock) Now() lease.Reading {
+	return lease.Reading{Wall: musterStart.Wall.Add(time.Since(c.start)), Boot: musterStart.Boot + time.Since(c.start)}
+}
+
+// memberAPI is as much of a member's API server as a hub writes to. It answers at once, and keeps objects by their paths.
+type memberAPI struct {
+	cluster.Cluster
+	informers *informertest.FakeInformers
+
+	mu      sync.Mutex
+	stored  map[string]*unstructured.Unstructured
+	version int
+	watches int
+	// refuse answers a request instead, unless it returns nil.
+	refuse func(*http.Request) *metav1.Status
+}
+
+func newMemberAPI() *memberAPI {
+	return &memberAPI{informers: &informertest.FakeInformers{}, stored: map[string]*unstructured.Unstructured{}}
+}
+
+func (a *memberAPI) GetConfig() *rest.Config {
+	return &rest.Config{Host: "http://east", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+}
+
+func (a *memberAPI) GetHTTPClient() *http.Client { return &http.Client{Transport: a} }
+func (a *memberAPI) GetCache() cache.Cache       { return a.informers }
+
+// client reaches the member.
+func (a *memberAPI) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfigAndClient(a.GetConfig(), a.GetHTTPClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// refuses changes what is refused.
+func (a *memberAPI) refuses(refuse func(*http.Request) *metav1.Status) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refuse = refuse
+}
+
+// holds are the paths of what is stored whose names contain a text.
+func (a *memberAPI) holds(text string) (paths []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for p := range a.stored {
+		if strings.Contains(p, text) {
+			paths = append(paths, p)
+		}
+	}
+	return paths
+}
+
+func (a *memberAPI) put(p string, o *unstructured.Unstructured) *unstructured.Unstructured {
+	a.version++
+	o.SetResourceVersion(strconv.Itoa(a.version))
+	a.stored[p] = o
+	return o
+}
+
+// RoundTrip answers a request, unless nobody waits for that any more.
+func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	answer := func(code int, body io.ReadCloser) (*http.Response, error) {
+		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: req}, nil
+	}
+	say := func(code int, object any) (*http.Response, error) {
+		return answer(code, io.NopCloser(bytes.NewReader(encoded(object))))
+	}
+	if a.refuse != nil {
+		if s := a.refuse(req); s != nil {
+			return say(int(s.Code), s)
+		}
+	}
+	query, p := req.URL.Query(), req.URL.Path
+	object := &unstructured.Unstructured{}
+	if req.Method == http.MethodPost || req.Method == http.MethodPut {
+		if err := json.NewDecoder(req.Body).Decode(&object.Object); err != nil {
+			return nil, err
+		}
+	}
+	switch have := a.stored[p]; {
+	case query.Get("sendInitialEvents") != "":
+		return say(http.StatusUnprocessableEntity, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
+	case query.Get("watch") != "":
+		body, w := io.Pipe()
+		a.watches++
+		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
+		return answer(http.StatusOK, body)
+	case req.Method == http.MethodGet && path.Base(p) == "leases":
+		return say(http.StatusOK, a.list(query.Get("labelSelector")))
+	case req.Method == http.MethodPost:
+		object.SetUID("uid-of-it")
+		return say(http.StatusCreated, a.put(p+"/"+object.GetName(), object))
+	case have == nil:
+		return say(http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound))
+	case req.Method == http.MethodPut:
+		return say(http.StatusOK, a.put(p, object))
+	case req.Method == http.MethodDelete:
+		delete(a.stored, p)
+		return say(http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess})
+	default:
+		return say(http.StatusOK, have)
+	}
+}
+
+func (a *memberAPI) list(selector string) map[string]any {
+	items := []any{}
+	chosen, err := labels.Parse(selector)
+	if err != nil {
+		panic(err)
+	}
+	for p, o := range a.stored {
+		if strings.Contains(p, "/leases/") && chosen.Matches(labels.Set(o.GetLabels())) {
+			items = append(items, o.Object)
+		}
+	}
+	return map[string]any{
+		"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList",
+		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
+	}
+}

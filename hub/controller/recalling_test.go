@@ -1,0 +1,136 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// said20 is what a record says of a term of east.
+func said20() v1alpha1.NamespaceLeaderStatus {
+	var s v1alpha1.NamespaceLeaderStatus
+	store(eastLeads(20), &s)
+	return s
+}
+
+func ofStatus(s v1alpha1.NamespaceLeaderStatus) *v1alpha1.NamespaceLeader {
+	return &v1alpha1.NamespaceLeader{Status: s}
+}
+
+// What this tenure wrote last counts against the edit of anybody who is no hub.
+func TestWhoseWordARecordIs(t *testing.T) {
+	another := said20()
+	another.Leader = "west"
+	for name, test := range map[string]struct {
+		known, found *v1alpha1.NamespaceLeaderStatus
+		deposed      bool
+		leader       string
+		edited       bool
+		vanished     bool
+		stops        bool
+	}{
+		"as it was written":                          {new(said20()), new(said20()), false, "east", false, false, false},
+		"edited":                                     {new(said20()), &another, false, "east", true, false, false},
+		"edited, or written by a later tenure":       {new(said20()), &another, true, "west", false, false, true},
+		"deleted":                                    {new(said20()), nil, false, "east", true, true, false},
+		"deleted, or by a later tenure":              {new(said20()), nil, true, "", false, false, true},
+		"found for the first time":                   {nil, &another, false, "west", false, false, false},
+		"found for the first time, elected or not":   {nil, &another, true, "west", false, false, false},
+		"as it was written, elected or not any more": {new(said20()), new(said20()), true, "east", false, false, false},
+		"there never was one":                        {nil, nil, false, "", false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, _ := onScene(t)
+			c.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second) // nothing of an earlier one is left to settle
+			c.Elected = func(context.Context) bool { return !test.deposed }
+			if test.known != nil {
+				c.recorded[shop] = *test.known
+			}
+			v := &view{key: shop}
+			if test.found != nil {
+				v.object, v.found = ofStatus(*test.found), test.found.DeepCopy()
+			}
+			c.recall(t.Context(), v, musterStart)
+			if v.state.Record.Leader != test.leader || v.edited != test.edited || v.vanished != test.vanished {
+				t.Errorf("led by %q, edited %v, vanished %v", v.state.Record.Leader, v.edited, v.vanished)
+			}
+			if (v.stop != "") != test.stops || v.standing != test.stops {
+				t.Errorf("stops %q, standing %v; want %v", v.stop, v.standing, test.stops)
+			}
+			if _, known := c.recorded[shop]; known != (test.known != nil || test.found != nil) {
+				t.Errorf("it is known: %v", known)
+			}
+			if test.vanished && (v.object.Name != "shop" || v.object.Annotations[v1alpha1.HubAnnotation] != "this") {
+				t.Errorf("the record in its place: %+v", v.object)
+			}
+		})
+	}
+}
+
+func TestARecordOfAnotherHubIsSeen(t *testing.T) {
+	c, _, _ := onScene(t)
+	o := ofStatus(said20())
+	o.Annotations = map[string]string{v1alpha1.HubAnnotation: "another"}
+	v := &view{key: shop, object: o, found: o.Status.DeepCopy()}
+	if c.recall(t.Context(), v, musterStart); !v.moved {
+		t.Error("it is taken for this hub's")
+	}
+}
+
+// What earlier tenures may still change is not worth noting: a change of theirs would look like an edit.
+func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
+	c, _, _ := onScene(t)
+	settles := c.Tenure.Settles(musterStart)
+	if settles <= 0 {
+		t.Fatal("there is nothing to settle")
+	}
+	c.recorded[shop] = said20()
+	at := musterStart
+	at.Boot += settles - 1
+	if c.remember(shop, new(said20()), at); len(c.recorded) > 0 {
+		t.Error("it is known too early")
+	}
+	at.Boot++
+	if c.remember(shop, new(said20()), at); len(c.recorded) != 1 {
+		t.Error("it is not known")
+	}
+}
+
+// A record is the same before and after it was stored.
+func TestARecordIsStoredAndReadAsItWas(t *testing.T) {
+	at := musterStart.Wall.Add(123456 * time.Microsecond)
+	want := election.Record{
+		Leader: "east", Epoch: 20, Revoked: 19, Phase: election.Draining, Reason: reason.Unreachable, Since: at, Acquired: at.Add(1e9),
+		Duration: 15 * time.Second, LeaseName: "leasecast", NotBefore: at.Add(2e9), Next: "west", Heeded: map[string]int32{"east": 9},
+	}
+	s := v1alpha1.NamespaceLeaderStatus{Candidates: []v1alpha1.Candidate{{Name: "east"}, {Name: "west", Heeded: new(int32(7))}}}
+	odd := want
+	odd.Since, odd.Acquired = at.Add(789), want.Acquired.Add(789)
+	store(odd, &s)
+	if s.Candidates[1].Heeded != nil {
+		t.Error("what was heeded before is still stored")
+	}
+	got := recordOf(&s)
+	if len(got.Heeded) != 1 || got.Heeded["east"] != 9 {
+		t.Errorf("heeded: %v", got.Heeded)
+	}
+	if !got.Since.Equal(want.Since) || !got.Acquired.Equal(want.Acquired) || !got.NotBefore.Equal(want.NotBefore) {
+		t.Errorf("times %v, %v, %v; a record takes microseconds", got.Since, got.Acquired, got.NotBefore)
+	}
+	for _, r := range []*election.Record{&got, &want} {
+		r.Since, r.Acquired, r.NotBefore, r.Heeded = time.Time{}, time.Time{}, time.Time{}, nil
+	}
+	if got.Leader != want.Leader || got.Epoch != want.Epoch || got.Revoked != want.Revoked || got.Phase != want.Phase || got.Reason != want.Reason ||
+		got.Duration != want.Duration || got.LeaseName != want.LeaseName || got.Next != want.Next {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	store(election.Record{}, &s)
+	if s.Since != nil || s.AcquireTime != nil || s.NotBefore != nil {
+		t.Errorf("times that are none: %+v", s)
+	}
+}

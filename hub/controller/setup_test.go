@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+// plainManager is one with options of its own.
+type plainManager struct{ manager.Manager }
+
+func (plainManager) GetLogger() logr.Logger { return logr.Discard() }
+func (plainManager) GetControllerOptions() config.Controller {
+	return config.Controller{CacheSyncTimeout: time.Minute}
+}
+
+// The priority queue of the manager's defaults may never shut down, and a process may hold several hubs.
+func TestTheOptionsOfAController(t *testing.T) {
+	o := controllerOptions(plainManager{}, nil, 7)
+	if o.MaxConcurrentReconciles != 7 || o.UsePriorityQueue == nil || *o.UsePriorityQueue || o.SkipNameValidation == nil || !*o.SkipNameValidation {
+		t.Errorf("%+v", o)
+	}
+	if o.CacheSyncTimeout != time.Minute {
+		t.Error("the options of the manager do not count")
+	}
+}
+
+// Before a controller has started, nothing needs asking for.
+func TestDecisionsAreAskedForOnceAControllerHasStarted(t *testing.T) {
+	var w queue
+	w.add(shop)
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	defer q.ShutDown()
+	if err := w.source().Start(t.Context(), q); err != nil {
+		t.Fatal(err)
+	}
+	if q.Len() != 0 {
+		t.Error("something is asked for that came before")
+	}
+	w.add(shop)
+	if got := asked(&w); !slices.Equal(got, []string{"fleet/shop"}) {
+		t.Errorf("asked for %q", got)
+	}
+}
+
+func TestANamespaceThatAMemberShowsIsDecidedOn(t *testing.T) {
+	for name, want := range map[string]int{"fleet/east": 1, "no-member": 0} {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+		defer q.ShutDown()
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+		h := mcNamespaces(multicluster.ClusterName(name), nil)
+		h.Create(t.Context(), ctrlevent.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
+		got := asked(&queue{q: q})
+		if len(got) != want || want == 1 && got[0] != "fleet/shop" {
+			t.Errorf("%s: asked for %q", name, got)
+		}
+	}
+}
+
+func TestWhatIsNoMemberIsNotEngaged(t *testing.T) {
+	c := New(Options{Fleet: fleet.New(fleet.Options{})})
+	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.engaged) > 0 {
+		t.Errorf("%v, engaged %v", err, c.engaged)
+	}
+}
+
+// What was engaged before this replica is elected is worked on from then on, and until the end.
+func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
+	kubeconfig := reached(t, "east")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWarden(t, kubeconfig)
+		w.Tenure, w.muster.events.events = succeeding(t, musterStart, 6*time.Second, -time.Hour), nil
+		w.by = ""
+		engaged, disengage := context.WithCancel(t.Context())
+		defer disengage()
+		if err := w.Engage(engaged, eastKey.ClusterName(), w.east); err != nil {
+			t.Fatal(err)
+		}
+		w.problems[eastKey] = fleet.Problem{}
+		pass(time.Second)
+		if w.published() != nil {
+			t.Error("it is worked on before the election")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Controller.Start(ctx) }()
+		pass(time.Second)
+		p := w.published()
+		if p == nil {
+			t.Fatal("it is not worked on")
+		}
+		if len(w.muster.events.events) == 0 {
+			t.Error("nobody is told of what was found out before")
+		}
+		last := make(chan struct{})
+		w.wg.Go(func() { <-last })
+		stop()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("Start returned before all work had ended")
+		}
+		close(last)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !p.Queue.ShuttingDown() || w.published() != nil {
+			t.Error("it had not ended when Start returned")
+		}
+		begun := w.ends[eastKey]
+		if err := w.Engage(engaged, eastKey.ClusterName(), w.east); err != nil {
+			t.Fatal(err)
+		}
+		if w.ends[eastKey] != begun {
+			t.Error("it is worked on after the end")
+		}
+	})
+}
+
+// A replica that is stopped before all Clusters are known does nothing.
+func TestAReplicaThatIsStoppedEarly(t *testing.T) {
+	c := New(Options{Fleet: fleet.New(fleet.Options{})})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := c.Start(ctx); err != nil || c.running != nil {
+		t.Errorf("%v, running %v", err, c.running)
+	}
+}
