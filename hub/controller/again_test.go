@@ -6,7 +6,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
@@ -28,12 +27,7 @@ func restated(t *testing.T, api client.Client, change func(*v1alpha1.NamespaceLe
 		t.Fatal(err)
 	}
 	change(o)
-	status := o.Status
 	if err := api.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	o.Status = status
-	if err := api.Status().Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -45,7 +39,7 @@ func TestWhichInstantIsTheNext(t *testing.T) {
 		c, s, api := onScene(t)
 		c.Tenure = succeeding(t, musterStart, 6*time.Second, -66*time.Second)
 		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
-			o.Status.Phase, o.Status.Reason = v1alpha1.PhaseDraining, "PriorityChanged"
+			o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "PriorityChanged"
 		})
 		s.shown[0].Priority, s.verdict.Answering = 5, true
 		return c, s
@@ -89,7 +83,7 @@ func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 			t.Fatal(err)
 		}
 		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
-			o.Status.Phase, o.Status.Reason, o.Status.Leader = v1alpha1.PhaseRetired, "PolicyGone", ""
+			o.Spec.State, o.Spec.Reason, o.Spec.Leader = v1alpha1.StateRetired, "PolicyGone", ""
 		})
 		c.attached = map[fleet.Key]*attachment{}
 		if refused {
@@ -160,7 +154,7 @@ func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
 	s.c.Tenure = succeeding(t, lease.Reading{Wall: s.clock.now.Wall, Boot: s.clock.now.Boot}, 6*time.Second, -time.Hour)
 	api := hubOf(t, s.c)
 	restated(t, api, func(o *v1alpha1.NamespaceLeader) {
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.HubAnnotation, "another")
+		o.Spec.Hub = "another"
 	})
 	scene := &scene{verdict: health.Verdict{State: health.Healthy, Answering: true}}
 	scene.shown = []fleet.Member{{Key: eastKey, Connected: true, Priority: 5}}

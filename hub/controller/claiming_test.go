@@ -16,7 +16,7 @@ import (
 // owned is a record that names the policy that owned the namespace last.
 func owned(by string) *v1alpha1.NamespaceLeader {
 	o := &v1alpha1.NamespaceLeader{}
-	o.Status.Policy = by
+	o.Spec.Policy = by
 	return o
 }
 

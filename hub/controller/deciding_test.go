@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -98,7 +97,7 @@ func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
 	}{
 		"the Clusters are not known": {func(s *stage) { s.c.sight = &scene{unsynced: true} }, false},
 		"this replica may not be the elected one any more": {func(s *stage) {
-			s.c.recorded[shop] = v1alpha1.NamespaceLeaderStatus{Leader: "west"}
+			s.c.recorded[shop] = v1alpha1.NamespaceLeaderSpec{Leader: "west"}
 			s.c.Elected = func(context.Context) bool { return false }
 		}, true},
 		"another installation serves the fleet": {func(s *stage) {
@@ -167,44 +166,26 @@ func TestADecisionReadsAClockAsARecordStoresIt(t *testing.T) {
 	}
 }
 
-// stripping is an API server: what is created has no status yet.
-type stripping struct {
-	client.Client
-	refuses error
-}
-
-func (s stripping) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	if s.refuses != nil {
-		return s.refuses
-	}
-	err := s.Client.Create(ctx, o, opts...)
-	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
-		record.Status = v1alpha1.NamespaceLeaderStatus{}
-	}
-	return err
-}
-
 func TestANewRecordIsMadeWithWhatItSays(t *testing.T) {
 	for name, refuses := range map[string]error{"it is made": nil, "it is not": errRefused} {
 		c, _, api := onScene(t)
-		w := &writes{Client: api}
-		c.client = stripping{w, refuses}
+		c.client = &writes{Client: api, answer: refuses}
 		v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "till"}}
 		o := c.newRecord(v)
-		o.Status = said20()
+		o.Spec = said20()
 		err := c.write(t.Context(), v, o)
 		if (err != nil) != (refuses != nil) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if refuses != nil {
-			if w.n > 0 || v.object != nil {
-				t.Errorf("%s, and its status is written", name)
+			if v.object != nil {
+				t.Errorf("%s, and it is known", name)
 			}
 			continue
 		}
 		stored := &v1alpha1.NamespaceLeader{}
-		if err := api.Get(t.Context(), v.key, stored); err != nil || stored.Status.Leader != "east" || v.object == nil {
-			t.Errorf("%s: %+v, %v; of the view: %+v", name, stored.Status, err, v.object)
+		if err := api.Get(t.Context(), v.key, stored); err != nil || stored.Spec.Leader != "east" || v.object == nil {
+			t.Errorf("%s: %+v, %v; of the view: %+v", name, stored.Spec, err, v.object)
 		}
 	}
 }
@@ -231,7 +212,7 @@ func TestWhatCountsAsAGrant(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.persist(t.Context(), v, election.Decision{Record: test.now, Persist: true}, nil); err != nil {
+		if err := c.persist(t.Context(), v, election.Decision{Record: test.now, Persist: true}); err != nil {
 			t.Fatal(err)
 		}
 		if c.granted[shop] != test.granted || c.adopted[shop] != test.adopted {
@@ -268,7 +249,7 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 		}
 		r := eastLeads(20)
 		r.Phase, r.Duration = test.phase, 2*time.Minute
-		err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}, nil)
+		err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true})
 		getErr := api.Get(t.Context(), till, &v1alpha1.NamespaceLeader{})
 		if (err == nil) != test.persists || apierrors.IsNotFound(getErr) == test.persists {
 			t.Errorf("%s: %v, stored: %v", name, err, getErr)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -35,8 +36,8 @@ func TestWhatAPolicyLeavesOpen(t *testing.T) {
 func TestWhatAPolicySays(t *testing.T) {
 	o := policyOf("fleet", "shops", "shop")
 	o.Spec.LeaseName, o.Spec.Handover, o.Spec.Health.WhenMostUnreachable = "active", v1alpha1.HandoverAcknowledged, v1alpha1.HoldWhenMostUnreachable
-	o.Spec.Health.UnreachableAfter = &metav1.Duration{Duration: 7 * time.Second}
-	o.Spec.Health.RecoverAfter = &metav1.Duration{Duration: 9 * time.Second}
+	o.Spec.Health.UnreachableAfterMilliseconds = 7000
+	o.Spec.Health.RecoverAfterMilliseconds = ptr.To[int32](9000)
 	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"region": "here"}}
 	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shops"}}
 	p := parsePolicy(o)

@@ -48,8 +48,8 @@ func TestAClusterThatIsGoneIsNotCounted(t *testing.T) {
 		if east := m.member("east"); !east.Gone || east.PriorityReason != "" {
 			t.Fatalf("%+v", east)
 		}
-		if s, _ := m.status(); s.Clusters != 1 {
-			t.Errorf("%d clusters", s.Clusters)
+		if s, _ := m.status(); *s.Clusters != 1 {
+			t.Errorf("%d clusters", *s.Clusters)
 		}
 	})
 }

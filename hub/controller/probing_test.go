@@ -69,7 +69,7 @@ func TestAPolicyHasItsMembersProbed(t *testing.T) {
 	kubeconfig := asked.reached(t, "east")
 	synctest.Test(t, func(t *testing.T) {
 		p := policyOf("fleet", "shops", "shop")
-		p.Spec.Timings.RenewInterval.Duration, p.Spec.Timings.RequestTimeout.Duration = 2*time.Second, 500*time.Millisecond
+		p.Spec.Timings.RenewIntervalMilliseconds, p.Spec.Timings.RequestTimeoutMilliseconds = 2000, 500
 		m := newMusterBy(t, bubbleClock{time.Now()}, kubeconfig, pinned("east"), p)
 		pass(3 * time.Second)
 		m.status()

@@ -12,14 +12,14 @@ import (
 )
 
 // said20 is what a record says of a term of east.
-func said20() v1alpha1.NamespaceLeaderStatus {
-	var s v1alpha1.NamespaceLeaderStatus
+func said20() v1alpha1.NamespaceLeaderSpec {
+	var s v1alpha1.NamespaceLeaderSpec
 	store(eastLeads(20), &s)
 	return s
 }
 
-func ofStatus(s v1alpha1.NamespaceLeaderStatus) *v1alpha1.NamespaceLeader {
-	return &v1alpha1.NamespaceLeader{Status: s}
+func ofSpec(s v1alpha1.NamespaceLeaderSpec) *v1alpha1.NamespaceLeader {
+	return &v1alpha1.NamespaceLeader{Spec: s}
 }
 
 // What this tenure wrote last counts against the edit of anybody who is no hub.
@@ -27,7 +27,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 	another := said20()
 	another.Leader = "west"
 	for name, test := range map[string]struct {
-		known, found *v1alpha1.NamespaceLeaderStatus
+		known, found *v1alpha1.NamespaceLeaderSpec
 		deposed      bool
 		leader       string
 		edited       bool
@@ -53,7 +53,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			}
 			v := &view{key: shop}
 			if test.found != nil {
-				v.object, v.found = ofStatus(*test.found), test.found.DeepCopy()
+				v.object, v.found = ofSpec(*test.found), test.found.DeepCopy()
 			}
 			c.recall(t.Context(), v, musterStart)
 			if v.state.Record.Leader != test.leader || v.edited != test.edited || v.vanished != test.vanished {
@@ -65,7 +65,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			if _, known := c.recorded[shop]; known != (test.known != nil || test.found != nil) {
 				t.Errorf("it is known: %v", known)
 			}
-			if test.vanished && (v.object.Name != "shop" || v.object.Annotations[v1alpha1.HubAnnotation] != "this") {
+			if test.vanished && (v.object.Name != "shop" || v.object.Spec.Leader != "east") {
 				t.Errorf("the record in its place: %+v", v.object)
 			}
 		})
@@ -74,9 +74,9 @@ func TestWhoseWordARecordIs(t *testing.T) {
 
 func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 	c, _, _ := onScene(t)
-	o := ofStatus(said20())
-	o.Annotations = map[string]string{v1alpha1.HubAnnotation: "another"}
-	v := &view{key: shop, object: o, found: o.Status.DeepCopy()}
+	o := ofSpec(said20())
+	o.Spec.Hub = "another"
+	v := &view{key: shop, object: o, found: o.Spec.DeepCopy()}
 	if c.recall(t.Context(), v, musterStart); !v.moved {
 		t.Error("it is taken for this hub's")
 	}
@@ -108,13 +108,10 @@ func TestARecordIsStoredAndReadAsItWas(t *testing.T) {
 		Leader: "east", Epoch: 20, Revoked: 19, Phase: election.Draining, Reason: reason.Unreachable, Since: at, Acquired: at.Add(1e9),
 		Duration: 15 * time.Second, LeaseName: "leasecast", NotBefore: at.Add(2e9), Next: "west", Heeded: map[string]int32{"east": 9},
 	}
-	s := v1alpha1.NamespaceLeaderStatus{Candidates: []v1alpha1.Candidate{{Name: "east"}, {Name: "west", Heeded: new(int32(7))}}}
+	s := v1alpha1.NamespaceLeaderSpec{ObservedPriorities: []v1alpha1.ObservedPriority{{Name: "east", Priority: 8}, {Name: "west", Priority: 7}}}
 	odd := want
 	odd.Since, odd.Acquired = at.Add(789), want.Acquired.Add(789)
 	store(odd, &s)
-	if s.Candidates[1].Heeded != nil {
-		t.Error("what was heeded before is still stored")
-	}
 	got := recordOf(&s)
 	if len(got.Heeded) != 1 || got.Heeded["east"] != 9 {
 		t.Errorf("heeded: %v", got.Heeded)
