@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/pem"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -120,7 +121,8 @@ func (o *outpost) reached(t *testing.T, name string) *corev1.Secret {
 	t.Helper()
 	s := httptest.NewUnstartedServer(o)
 	s.Config.SetKeepAlivesEnabled(false)
-	s.Config.ReadHeaderTimeout = 500 * time.Millisecond // one that nothing was asked on ends, too
+	s.Config.ReadHeaderTimeout = time.Second // one that nothing was asked on ends, too
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	config := clientcmdapi.NewConfig()
