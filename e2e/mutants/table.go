@@ -78,7 +78,7 @@ var expiry = []mutant{
 		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
 		"	r := s.Record\n	if !s.Mine && !r.NotBefore.IsZero() {\n		b = bound{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
 	{"4: a stamp is in no ledger", simulation, []edit{{publishGo, "	if s.promis > 0 {", "	if s.promis > time.Hour {"}}},
-	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{ledgerGo, "	if p.Settled {\n		p.Until = until\n	}", "	p.Until = until"}, {ledgerGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
+	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{ledgerGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {ledgerGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
 
 	// Rule 5.
 	{"5: no ε after this tenure's stamps", simulation, []edit{

@@ -257,7 +257,7 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
 	p := c.ledger.Promise(key)
 	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Settled: p.Settled, Closed: closed,
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Closed: closed,
 	}
 }
 

@@ -341,7 +341,7 @@ func TestATakeoverAfterAShortenedDWaitsLongEnough(t *testing.T) {
 	s := election.State{Record: record(election.Leading, "east", lasting(60*second)), Tenure: settled()}
 	stamp := func(now float64, d time.Duration) {
 		s.Sent = election.Sent{
-			Until: maxTime(s.Sent.Until, wall(now).Add(d)), BootUntil: max(s.Sent.BootUntil, boot(now)+d), Settled: true,
+			Until: maxTime(s.Sent.Until, wall(now).Add(d)), BootUntil: max(s.Sent.BootUntil, boot(now)+d),
 		}
 	}
 	stamp(0, 60*second)

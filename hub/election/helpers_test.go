@@ -65,7 +65,7 @@ func afterOutage() election.Tenure {
 
 // sent is what this tenure promised by a stamp of that second under a D of 15 s.
 func sent(seconds float64) election.Sent {
-	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Settled: true, Closed: true}
+	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Closed: true}
 }
 
 // under is what was sent under a policy of that ε.

@@ -18,7 +18,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 	names := []string{"east", "west", "south"}
 	s := election.State{
 		Tenure:   election.Tenure{Started: at(-float64(r.IntN(40))), Inherited: wall(-float64(r.IntN(60)))},
-		Sent:     election.Sent{Closed: r.IntN(4) > 0, Settled: r.IntN(2) > 0},
+		Sent:     election.Sent{Closed: r.IntN(4) > 0},
 		CopyLost: r.IntN(4) == 0, Highest: int64(18 + r.IntN(4)), LargestDuration: time.Duration(15*(1+r.IntN(4))) * second,
 		OtherHub: r.IntN(10) == 0, MostUnreachable: r.IntN(4) == 0,
 	}

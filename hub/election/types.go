@@ -104,8 +104,6 @@ type Sent struct {
 	// Skew is the ε that has to pass after Until and BootUntil because of what was sent: that of the
 	// policy then, whatever a policy says now.
 	Skew time.Duration
-	// Settled says that no promise longer than the last one sent is open.
-	Settled bool
 	// Closed says that no further stamp can be drawn for the term, so that the rest
 	// of this struct is final.
 	Closed bool

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -436,12 +435,5 @@ func TestWriterSpeaksProtobufAndFallsBack(t *testing.T) {
 	}
 	if got := accept.Load(); got != "application/vnd.kubernetes.protobuf,application/json" {
 		t.Errorf("Accept: %v", got)
-	}
-	other, err := kubernetes.NewForConfig(Member{live: m}.WriterConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{}); err != nil {
-		t.Errorf("a client made from WriterConfig: %v", err)
 	}
 }

@@ -26,7 +26,6 @@ type member struct {
 
 	// The clients never change; what is below their lanes does.
 	caches, renewals *lane
-	writerConfig     *rest.Config
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
 	direct, informer *http.Client
@@ -78,13 +77,13 @@ func newMember(p *Provider, k Key) (*member, error) {
 		wakeProbe: make(chan struct{}, 1),
 	}
 	m.caches.asked, m.renewals.asked = m.asked, m.asked
-	m.writerConfig = m.renewals.config(m.renewals)
+	writerConfig := m.renewals.config(m.renewals)
 	m.cachesConfig = m.caches.config(m.caches)
-	writer, err := httpClient(m.writerConfig)
+	writer, err := httpClient(writerConfig)
 	if err != nil {
 		return nil, err
 	}
-	if m.writer, err = kubernetes.NewForConfigAndClient(protobuf(m.writerConfig), writer); err != nil {
+	if m.writer, err = kubernetes.NewForConfigAndClient(protobuf(writerConfig), writer); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	if m.direct, err = httpClient(m.cachesConfig); err != nil {

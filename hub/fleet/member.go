@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -102,10 +101,6 @@ func (m Member) Cluster() cluster.Cluster { return m.live.cluster() }
 // cache, knows no rate limit, and every kind that client-go knows. Bound each request
 // with a context. It may be used while not Connected; then requests fail.
 func (m Member) Writer() kubernetes.Interface { return m.live.writer }
-
-// WriterConfig is the configuration of [Member.Writer], for clients of other kinds. Its host is
-// a placeholder: transport and credentials are swapped in below it.
-func (m Member) WriterConfig() *rest.Config { return rest.CopyConfig(m.live.writerConfig) }
 
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }

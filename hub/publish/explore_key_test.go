@@ -201,7 +201,6 @@ func (w *writer) replica(e *explorer, x int) {
 	}
 	w.time(stamp, exploredH)
 	w.time(r.promise.Until, e.skew)
-	w.bool(r.promise.Settled)
 	w.epoch(r.promise.Epoch)
 	w.epoch(r.granted)
 	w.int(max(r.highest, r.granted, w.s.record.Epoch))

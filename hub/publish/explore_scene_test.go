@@ -207,9 +207,9 @@ func (e *explorer) mayStamp(s *scene, r *replica) bool {
 func (e *explorer) sent(r *replica, closed bool) election.Sent {
 	p := r.promise
 	if e.broken.stampsNotCounted {
-		p = Promise{Settled: true}
+		p = Promise{}
 	}
 	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Settled: p.Settled, Closed: closed,
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Closed: closed,
 	}
 }

@@ -21,8 +21,6 @@ type Promise struct {
 	Skew time.Duration
 	// Epoch is that of the last stamp sent.
 	Epoch int64
-	// Settled says that no promise is open that ends later than the last one sent.
-	Settled bool
 }
 
 // Ledger remembers every promise of a tenure. It is safe for concurrent use.
@@ -45,8 +43,7 @@ func (l *Ledger) enter(key types.NamespacedName, epoch int64, stamp lease.Readin
 	if skew > p.Skew || !until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp.Boot+d+skew >= p.BootUntil+p.Skew {
 		p.Skew = skew // a smaller one once this outlasts all that was sent under the larger
 	}
-	p.Settled = !until.Before(p.Until)
-	if p.Settled {
+	if until.After(p.Until) {
 		p.Until = until
 	}
 	p.Epoch = epoch
