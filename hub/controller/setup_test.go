@@ -83,7 +83,7 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 	kubeconfig := reached(t, "east")
 	synctest.Test(t, func(t *testing.T) {
 		w := newWarden(t, kubeconfig)
-		w.Tenure, w.muster.events.events = succeeding(t, musterStart, 6*time.Second, -time.Hour), nil
+		w.Tenure, w.events.events = succeeding(t, musterStart, 6*time.Second, -time.Hour), nil
 		w.by = ""
 		engaged, disengage := context.WithCancel(t.Context())
 		defer disengage()
@@ -97,13 +97,13 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- w.Controller.Start(ctx) }()
+		go func() { ended <- w.Start(ctx) }()
 		pass(time.Second)
 		p := w.published()
 		if p == nil {
 			t.Fatal("it is not worked on")
 		}
-		if len(w.muster.events.events) == 0 {
+		if len(w.events.events) == 0 {
 			t.Error("nobody is told of what was found out before")
 		}
 		last := make(chan struct{})

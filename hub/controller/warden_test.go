@@ -149,7 +149,7 @@ func newWarden(t *testing.T, objects ...client.Object) *warden {
 	}
 	w.Clock, w.by, w.sight = bubbleClock{w.start}, w.HubID, wardensSight{fleetSight{w.Fleet}, w}
 	member := w.east.client(t)
-	w.Controller.writer = func(fleet.Member) kubernetes.Interface { return member }
+	w.writer = func(fleet.Member) kubernetes.Interface { return member }
 	w.east.refuses(w.answer)
 	asked(&w.records)
 	return w
