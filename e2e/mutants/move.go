@@ -27,7 +27,7 @@ var move = []mutant{
 	{"8: the largest D of the other hub is forgotten", arrivals, []edit{{movedGo, "max(longest(s), p.Timings.Duration)", "p.Timings.Duration"}}},
 	{"8: a leader counts as taken before its copy is", takeovers, []edit{{takeGo, "m.Name == r.Leader && m.facts.Marked && m.facts.InPlace", "m.Name == r.Leader"}}},
 	{"8: copies of clusters that were not read count as taken", takeovers, []edit{{takeGo, "	case !m.isRead || m.publisher == nil:\n		return false\n", ""}}},
-	{"8: what this hub has let go of is its own", takeovers, []edit{{takeGo, "return ok && mark != c.HubID", "return ok && mark != \"\" && mark != c.HubID"}}},
+	{"8: what this hub has let go of is its own", takeovers, []edit{{takeGo, "o.Spec.Hub != \"\" && o.Spec.Hub != c.HubID", "o.Spec.Hub != \"\" && o.Spec.Hub != v1alpha1.NoHub && o.Spec.Hub != c.HubID"}}},
 	{"8: whose the copies are is not asked before nothing stands", takeovers, []edit{{takeGo, "s.OtherHub || v.moved || cp.LeadsHere()", "s.OtherHub || cp.LeadsHere()"}}},
 	{"8: a copy with a seal of somebody else is the standing term", takeovers, []edit{{takeGo, "			case sealed && v.moved && lease", "			case (sealed || true) && v.moved && lease"}}},
 	{"8: that another hub's copy has gone is not found out", tests{"./hub/publish", "^TestInitial$"}, []edit{{laneGo, "	case may:\n		return step{action: read}\n", "	case may && false:\n"}}},

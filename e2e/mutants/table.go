@@ -15,6 +15,7 @@ const (
 	candidatesGo = "hub/controller/candidates.go"
 	claimGo      = "hub/controller/claim.go"
 	decideGo     = "hub/controller/reconcile.go"
+	persistGo    = "hub/controller/persist.go"
 	recallGo     = "hub/controller/recall.go"
 	tenureGo     = "hub/tenure/tenure.go"
 )
@@ -50,11 +51,12 @@ var expiry = []mutant{
 
 	// Rule 2.
 	{"2: member write before record", simulation, []edit{{decideGo,
-		"	switch err := c.persist(ctx, v, d, cs); {", "	if d.Persist {\n		c.granted[v.key] = d.Record.Epoch\n	}\n	c.assign(v, d)\n	switch err := c.persist(ctx, v, d, cs); {"}}},
-	{"2: no record compare-and-swap", tests{"./hub/controller", "^TestARecordIsWritten"}, []edit{{decideGo,
-		"	if err := c.client.Status().Update(ctx, object); err != nil {", "	object.ResourceVersion = \"\"\n	if err := c.client.Status().Update(ctx, object); err != nil {"}}},
+		"	switch err := c.persist(ctx, v, d); {", "	if d.Persist {\n		c.granted[v.key] = d.Record.Epoch\n	}\n	c.assign(v, d)\n	switch err := c.persist(ctx, v, d); {"}}},
+	{"2: no record compare-and-swap", tests{"./hub/controller", "^TestARecordIsWritten"}, []edit{{persistGo,
+		"	store := func() error { return c.client.Update(ctx, object) }",
+		"	store := func() error { object.ResourceVersion = \"\"; return c.client.Update(ctx, object) }"}}},
 	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.Tenure.Settles(asked) > 0 {", "	if false {"}}},
-	{"2: a longer D is promised before the seal remembers it", stories, []edit{{decideGo, "	if d.Record.Phase == election.Leading && v.policy != nil {", "	if false {"}}},
+	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.Phase == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
 		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},
@@ -107,7 +109,7 @@ var expiry = []mutant{
 		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // stays", "p.Timings.Duration // stays"}}},
 	{"6: an edit of the record shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{boundGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"}}},
 	{"6: a smaller ε shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{boundGo, "	skew = max(skew, s.LargestSkew)\n", ""}}},
-	{"6: the largest ε is not remembered", simulation, []edit{{decideGo, "d.Record.Duration, v.policy.election.Timings.Skew)", "d.Record.Duration, 0)"}}},
+	{"6: the largest ε is not remembered", simulation, []edit{{persistGo, "d.Record.Duration, v.policy.election.Timings.Skew)", "d.Record.Duration, 0)"}}},
 	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
 		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
