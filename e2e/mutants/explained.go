@@ -46,8 +46,6 @@ var explained = map[string]string{
 	"hub/controller/policystatus.go Controller.reconcilePolicy: statement: defer cancel() dropped":                                                              "the context ends with its deadline, a little later",
 	"hub/controller/readers.go watchReaders: statement: wg.Wait() dropped":                                                                                      "the watch ends a little later, and tells a publisher that has ended",
 	"hub/controller/recall.go Controller.recall: branch: case ok dropped":                                                                                       "what is remembered once more is the same",
-	"hub/controller/recall.go Controller.recall: swapped: v.found, &known in equality.Semantic.DeepEqual(v.found, &known)":                                      "differs does not tell its arguments apart",
-	"hub/controller/persist.go Controller.persist: swapped: v.found, &object.Spec in equality.Semantic.DeepEqual(v.found, &object.Spec)":                        "differs does not tell its arguments apart",
 	"hub/controller/reconcile.go Controller.reconcileNamespace: boundary: d.After < after → <=":                                                                 "equal times are the same",
 	"hub/controller/reconcile.go Controller.reconcileNamespace: boundary: rest < after → <=":                                                                    "equal times are the same",
 	"hub/controller/reconcile.go Controller.reconcileNamespace: statement: defer cancel() dropped":                                                              "the context ends with its deadline, a little later",
