@@ -15,7 +15,7 @@
 //
 // Informers and caches run in every cluster, so that a promotion finds them warm;
 // only acting is gated. Programs built on controller-runtime gate a reconciler with
-// one line, see package member/reconcile; others use [Member.Lead]. Package
+// one line, see package member/gate; others use [Member.Lead]. Package
 // member/membertest has a fake for tests.
 //
 // # Terms

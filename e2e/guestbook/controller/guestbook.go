@@ -12,7 +12,7 @@ import (
 
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/member"
-	gate "github.com/leasecast/leasecast/member/reconcile"
+	"github.com/leasecast/leasecast/member/gate"
 )
 
 // workers is how many guestbooks are worked on at once: a write that hangs in one

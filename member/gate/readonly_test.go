@@ -1,4 +1,4 @@
-package reconcile_test
+package gate_test
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	gate "github.com/leasecast/leasecast/member/reconcile"
+	"github.com/leasecast/leasecast/member/gate"
 )
 
 func TestReadOnlyReadsAndRefusesEveryWrite(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package reconcile gates controller-runtime reconcilers by the leadership of
+// Package gate gates controller-runtime reconcilers by the leadership of
 // clusters: a reconciler acts only where its cluster leads the namespace of the
 // request.
 //
@@ -45,4 +45,4 @@
 // member.EpochFrom. Hand the epoch to external systems that can refuse a lower one
 // than they have seen. For requests to Kubernetes, wrap the manager's configuration
 // before the manager is made: cfg.Wrap(member.CapWrites).
-package reconcile
+package gate

@@ -1,4 +1,4 @@
-package reconcile_test
+package gate_test
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/membertest"
-	gate "github.com/leasecast/leasecast/member/reconcile"
+	"github.com/leasecast/leasecast/member/gate"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
