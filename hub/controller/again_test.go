@@ -126,12 +126,12 @@ func TestADecisionCountsWhatWasLostWithinOneWindow(t *testing.T) {
 	for window, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false} {
 		c, s, _ := onScene(t)
 		c.sight = oneAfterTheOther{s}
-		v := shopView(election.Record{Phase: election.Vacant, Epoch: 1}, measured("east", agrees), measured("west", agrees))
+		v := shopView(election.Record{State: election.Vacant, Epoch: 1}, measured("east", agrees), measured("west", agrees))
 		for i := range v.members {
 			v.members[i].publisher = nil
 		}
 		v.policy.thresholds.UnreachableAfter = window
-		if c.fold(v); v.state.MostUnreachable != want {
+		if c.buildState(v); v.state.MostUnreachable != want {
 			t.Errorf("within %v: most are lost: %v, want %v", window, v.state.MostUnreachable, want)
 		}
 	}
@@ -143,7 +143,7 @@ func TestAClockThatWasNotMeasuredProvesNothing(t *testing.T) {
 		t.Error("without a measurement the hub's clock is off")
 	}
 	cs, _ := shopView(election.Record{Epoch: 20, Leader: "west"}, measured("east", twoAhead), measured("west", vague)).candidates()
-	if cs[0].Fitness != election.KeepsOnly || cs[1].Fitness != election.Fit {
+	if cs[0].Fitness != election.RetainOnly || cs[1].Fitness != election.Fit {
 		t.Errorf("off: %v, not measured: %v", cs[0].Fitness, cs[1].Fitness)
 	}
 }

@@ -113,7 +113,7 @@ func TestTheLeadersClusterIsToldFirst(t *testing.T) {
 }
 
 func TestWhatPeopleAreToldOfAChange(t *testing.T) {
-	leads := election.Record{Phase: election.Leading, Reason: reason.Elected, Leader: "east", Epoch: 20}
+	leads := election.Record{State: election.Leading, Reason: reason.Elected, Leader: "east", Epoch: 20}
 	with := func(change func(*election.Record)) election.Record {
 		r := leads
 		change(&r)
@@ -127,9 +127,9 @@ func TestWhatPeopleAreToldOfAChange(t *testing.T) {
 		"another reason":     {leads, with(func(r *election.Record) { r.Reason = reason.Resumed }), ""},
 		"another leader":     {with(func(r *election.Record) { r.Leader = "west" }), leads, "Normal Elected: east leads in epoch 20"},
 		"another epoch":      {with(func(r *election.Record) { r.Epoch = 19 }), leads, "Normal Elected: east leads in epoch 20"},
-		"nobody leads":       {leads, election.Record{Phase: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, "Warning NoCandidate: no cluster is eligible; see candidates for the reasons"},
-		"one is replaced":    {leads, with(func(r *election.Record) { r.Phase, r.Reason = election.Draining, reason.Unreachable }), "Warning Unreachable: east is being replaced (Unreachable); next is nobody yet, not before 00:00:00.000Z"},
-		"the policy is gone": {leads, election.Record{Phase: election.Retired, Reason: reason.PolicyGone, Epoch: 20}, "Normal PolicyGone: no policy claims the namespace; the record stays until everything promised has passed"},
+		"nobody leads":       {leads, election.Record{State: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, "Warning NoCandidate: no cluster is eligible; see candidates for the reasons"},
+		"one is replaced":    {leads, with(func(r *election.Record) { r.State, r.Reason = election.Draining, reason.Unreachable }), "Warning Unreachable: east is being replaced (Unreachable); next is nobody yet, not before 00:00:00.000Z"},
+		"the policy is gone": {leads, election.Record{State: election.Retired, Reason: reason.PolicyGone, Epoch: 20}, "Normal PolicyGone: no policy claims the namespace; the record stays until everything promised has passed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, told := newStage(t), &said{}
@@ -169,7 +169,7 @@ func TestARecordIsNotWrittenWithoutTheRight(t *testing.T) {
 	c.client = w
 	c.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second)
 	r := v.state.Record
-	r.Phase, r.Since = election.Draining, musterStart.Wall
+	r.State, r.Since = election.Draining, musterStart.Wall
 	if err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true}); err == nil || w.records > 0 {
 		t.Errorf("error %v, %d writes", err, w.records)
 	}
@@ -202,7 +202,7 @@ func TestARecordIsWrittenOnlyIfItSaysSomethingNew(t *testing.T) {
 	if err := c.persist(t.Context(), gone, election.Decision{}); err != nil || w.records != 1 {
 		t.Errorf("a namespace that nobody manages: %v, %d writes", err, w.records)
 	}
-	if err := c.persist(t.Context(), gone, election.Decision{Persist: true, Record: election.Record{Phase: election.Vacant, Epoch: 5}}); err != nil {
+	if err := c.persist(t.Context(), gone, election.Decision{Persist: true, Record: election.Record{State: election.Vacant, Epoch: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	o := &v1alpha1.NamespaceLeader{}

@@ -71,7 +71,7 @@ func TestCopiesWithoutANameAreNotWritten(t *testing.T) {
 	m.publisher = p
 	v := shopView(election.Record{}, m)
 	v.policy = nil
-	s.c.assign(v, election.Decision{Record: election.Record{Phase: election.Vacant, Leader: "east"}})
+	s.c.assign(v, election.Decision{Record: election.Record{State: election.Vacant, Leader: "east"}})
 	if n := p.Queue.Len(); n > 0 {
 		t.Errorf("%d copies are worked on", n)
 	}

@@ -43,11 +43,11 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 		}
 		c.Fitness, c.Reason, c.message = v.fitness(m)
 		if c.Reason == reason.ClockSkewed && hubIsOff {
-			c.Fitness = election.KeepsOnly
+			c.Fitness = election.RetainOnly
 		}
 		c.message = advise(c.Reason, c.message)
 		if m.PriorityReason == reason.InvalidPriority {
-			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Heeded)
+			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Observed)
 		}
 		c.Answering = m.verdict.Answering
 		c.Refused = m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)
@@ -81,7 +81,7 @@ func (c *candidate) illegible(label string, heeded map[string]int32) {
 		return
 	}
 	if c.Fitness == election.Fit {
-		c.Fitness = election.KeepsOnly
+		c.Fitness = election.RetainOnly
 	}
 	c.Reason = reason.InvalidPriority
 	c.message = invalidPriority(label) + "; until then it keeps what it leads, and is never newly chosen"
@@ -116,9 +116,9 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 		f.Problem == reason.Forbidden, f.Problem == reason.Unwritable:
 		return election.Unfit, f.Problem, f.Message
 	case m.unguarded != nil:
-		return election.KeepsOnly, reason.Unguarded, unguardedMessage(m.unguarded)
+		return election.RetainOnly, reason.Unguarded, unguardedMessage(m.unguarded)
 	case m.Paused:
-		return election.KeepsOnly, reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
+		return election.RetainOnly, reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
 	case v.failing(m):
 		return election.Unfit, f.Failing, "the last copy could not be written: " + f.Failure
 	}
@@ -139,7 +139,7 @@ func (v *view) failing(m *memberView) bool {
 	}
 	switch r.Reason {
 	case reason.CopyLost, reason.Forbidden, reason.Unwritable:
-		return r.Phase != election.Leading
+		return r.State != election.Leading
 	default:
 		return false
 	}
@@ -227,7 +227,7 @@ func describe(d election.Decision) string {
 	if successor == "" {
 		successor = "nobody yet"
 	}
-	switch r.Phase {
+	switch r.State {
 	case election.Leading:
 		return fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
 	case election.Draining:

@@ -44,7 +44,7 @@ func TestWhoMayLead(t *testing.T) {
 		return func(m *memberView) { m.Problem = fleet.Problem{Reason: r, Message: "the trouble"} }
 	}
 	copyTroubled := func(r reason.Reason) func(*memberView) {
-		return func(m *memberView) { m.facts = publish.Facts{Problem: r, Message: "the copy"} }
+		return func(m *memberView) { m.facts = publish.SyncStatus{Problem: r, Message: "the copy"} }
 	}
 	deleting := func(m *memberView) { m.Deleting = true }
 	apart := func(m *memberView) { m.Connected = false }
@@ -58,10 +58,10 @@ func TestWhoMayLead(t *testing.T) {
 	paused := func(m *memberView) { m.Paused = true }
 	unguarded := func(m *memberView) { m.unguarded = guard.ErrNotStanding }
 	failing := func(m *memberView) { m.facts.Failing, m.facts.Failure = reason.Unwritable, "a quota" }
-	leads := func(phase election.Phase, why reason.Reason) election.Record {
-		return election.Record{Phase: phase, Reason: why, Leader: "east", Epoch: 20}
+	leads := func(phase election.RecordState, why reason.Reason) election.Record {
+		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20}
 	}
-	anotherLeads := election.Record{Phase: election.Leading, Leader: "west", Epoch: 20}
+	anotherLeads := election.Record{State: election.Leading, Leader: "west", Epoch: 20}
 	const notYet, gone = "the hub has not reached the cluster yet", "the namespace is going away there"
 	const missing = "the namespace does not exist there, or does not match the policy"
 	const stays = "the Cluster is paused: it keeps what it has, and is never newly chosen"
@@ -95,10 +95,10 @@ func TestWhoMayLead(t *testing.T) {
 		"one that forbids copies":                               {anotherLeads, east(copyTroubled(reason.Forbidden)), election.Unfit, reason.Forbidden, "the copy; grant the hub's user there the rules of config/member"},
 		"one where no copy can be written":                      {anotherLeads, east(copyTroubled(reason.Unwritable), unguarded), election.Unfit, reason.Unwritable, "the copy"},
 		"a copy that is not there yet is no problem":            {anotherLeads, east(copyTroubled(reason.CopyLost)), election.Fit, reason.Eligible, ""},
-		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.KeepsOnly, reason.Unguarded, unguardedMessage(guard.ErrNotStanding)},
-		"one that is paused":                                    {anotherLeads, east(paused, failing), election.KeepsOnly, reason.Paused, stays},
+		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotStanding)},
+		"one that is paused":                                    {anotherLeads, east(paused, failing), election.RetainOnly, reason.Paused, stays},
 		"one that cannot be written while another leads":        {anotherLeads, east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
-		"one that could not be written, where nobody ever led":  {election.Record{Phase: election.Vacant}, east(failing), election.Fit, reason.Eligible, ""},
+		"one that could not be written, where nobody ever led":  {election.Record{State: election.Vacant}, east(failing), election.Fit, reason.Eligible, ""},
 		"a leader that cannot be written, while its term lasts": {leads(election.Leading, reason.Unwritable), east(failing), election.Fit, reason.Eligible, ""},
 		"a leader that is replaced for its lost copy":           {leads(election.Draining, reason.CopyLost), east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
 		"a leader that is replaced because it forbids copies":   {leads(election.Draining, reason.Forbidden), east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
@@ -144,7 +144,7 @@ func TestALeaderThatTakesNoPartIsACandidateThatMustNotLead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.member.Priority, test.member.Hint = 5, "Provisioned"
-			v := shopView(election.Record{Phase: election.Leading, Leader: "east", Epoch: 20}, test.member, measured("west", agrees))
+			v := shopView(election.Record{State: election.Leading, Leader: "east", Epoch: 20}, test.member, measured("west", agrees))
 			cs, _ := v.candidates()
 			if len(cs) != 2 {
 				t.Fatalf("%d candidates, want 2", len(cs))
@@ -159,7 +159,7 @@ func TestALeaderThatTakesNoPartIsACandidateThatMustNotLead(t *testing.T) {
 			if cs, _ := v.candidates(); len(cs) != 0 {
 				t.Errorf("without a policy there are %+v", cs)
 			}
-			v = shopView(election.Record{Phase: election.Leading, Leader: "west", Epoch: 20}, test.member, measured("west", agrees))
+			v = shopView(election.Record{State: election.Leading, Leader: "west", Epoch: 20}, test.member, measured("west", agrees))
 			if cs, _ := v.candidates(); len(cs) != 1 || cs[0].Name != "west" {
 				t.Errorf("of others: %+v", cs)
 			}
@@ -180,15 +180,15 @@ func TestAPriorityThatCannotBeRead(t *testing.T) {
 		why    reason.Reason
 		words  string
 	}{
-		"of one that may lead":         {func(*memberView) {}, election.KeepsOnly, reason.InvalidPriority, explained},
-		"of one that keeps what it is": {func(m *memberView) { m.Paused = true }, election.KeepsOnly, reason.InvalidPriority, explained},
+		"of one that may lead":         {func(*memberView) {}, election.RetainOnly, reason.InvalidPriority, explained},
+		"of one that keeps what it is": {func(m *memberView) { m.Paused = true }, election.RetainOnly, reason.InvalidPriority, explained},
 		"of one that is not known":     {func(m *memberView) { m.isRead = false }, election.Unknown, reason.InvalidPriority, explained},
 		"of one that must not lead":    {sick, election.Unfit, reason.Recovering, "it recovers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := changed(measured("east", agrees), test.change)
 			m.PriorityReason, m.Labels = reason.InvalidPriority, map[string]string{v1alpha1.PriorityLabel: "high"}
-			cs, _ := shopView(election.Record{Epoch: 20, Heeded: map[string]int32{"east": 9}}, m).candidates()
+			cs, _ := shopView(election.Record{Epoch: 20, Observed: map[string]int32{"east": 9}}, m).candidates()
 			if got := cs[0]; got.Fitness != test.want || got.Reason != test.why || got.message != test.words || got.Priority != 9 {
 				t.Errorf("%+v, want %v, %s (%s) and the priority that counted last, 9", got, test.want, test.why, test.words)
 			}
@@ -240,8 +240,8 @@ func TestWhatAnUnguardedClusterIsToldToDo(t *testing.T) {
 
 func TestTheRecordInWords(t *testing.T) {
 	at := time.Date(2026, 1, 1, 12, 0, 0, int(250*time.Millisecond), time.FixedZone("", 3600))
-	r := func(phase election.Phase, why reason.Reason, next string) election.Record {
-		return election.Record{Phase: phase, Reason: why, Leader: "east", Epoch: 20, Next: next, NotBefore: at}
+	r := func(phase election.RecordState, why reason.Reason, next string) election.Record {
+		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20, Next: next, NotBefore: at}
 	}
 	for name, test := range map[string]struct {
 		record  election.Record

@@ -12,7 +12,7 @@ import (
 )
 
 // knowing is a sight of the Clusters that has seen them all.
-type knowing struct{ sight }
+type knowing struct{ memberSource }
 
 func (knowing) synced() bool { return true }
 

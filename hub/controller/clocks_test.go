@@ -50,10 +50,10 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 		"what is not known harms nobody":   {[]memberView{measured("east", vague), measured("west", agrees)}, election.Fit, reason.Eligible},
 		"a clock that is off":              {[]memberView{measured("east", twoAhead), measured("west", agrees)}, election.Unfit, reason.ClockSkewed},
 		"most clocks are off, but not all": {[]memberView{measured("east", twoAhead), measured("west", twoAhead), measured("south", agrees)}, election.Unfit, reason.ClockSkewed},
-		"all clocks are off: the hub's is": {[]memberView{measured("east", twoAhead), measured("west", twoAhead)}, election.KeepsOnly, reason.ClockSkewed},
-		"all that were measured are off":   {[]memberView{measured("east", twoAhead), measured("west", vague)}, election.KeepsOnly, reason.ClockSkewed},
+		"all clocks are off: the hub's is": {[]memberView{measured("east", twoAhead), measured("west", twoAhead)}, election.RetainOnly, reason.ClockSkewed},
+		"all that were measured are off":   {[]memberView{measured("east", twoAhead), measured("west", vague)}, election.RetainOnly, reason.ClockSkewed},
 		"one that takes no part has no say": {[]memberView{measured("east", twoAhead), changed(measured("west", agrees), func(m *memberView) { m.takesPart = false })},
-			election.KeepsOnly, reason.ClockSkewed},
+			election.RetainOnly, reason.ClockSkewed},
 		"silence is the graver word": {[]memberView{changed(measured("east", twoAhead), func(m *memberView) {
 			m.verdict = health.Verdict{State: health.Unhealthy, Reason: reason.Unreachable}
 		}), measured("west", agrees)}, election.Unfit, reason.Unreachable},
@@ -77,7 +77,7 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 
 // lateClocks sees members whose clocks are behind.
 type lateClocks struct {
-	sight
+	memberSource
 	behind map[string]time.Duration
 }
 

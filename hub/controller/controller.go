@@ -61,7 +61,7 @@ type Controller struct {
 	live   client.Reader // reads records: a decision never rests on a stale one
 	events events.EventRecorder
 	ledger *publish.Ledger
-	sight  sight
+	sight  memberSource
 	writer func(fleet.Member) kubernetes.Interface // reaches a member
 
 	records  queue
@@ -74,11 +74,12 @@ type Controller struct {
 	wg       sync.WaitGroup
 	engaged  map[fleet.Key]engagement
 	attached map[fleet.Key]*attachment
-	ends     map[fleet.Key]chan struct{}                           // closed when the latest attachment has ended
-	granted  map[types.NamespacedName]int64                        // the epochs that this tenure granted
-	adopted  map[types.NamespacedName]int64                        // the epochs that it took over from copies
-	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderSpec // the records as this tenure knows them
-	highest  map[types.NamespacedName]int64                        // the highest epochs that it saw in records
+	ends     map[fleet.Key]chan struct{}                             // closed when the latest attachment has ended
+	granted  map[types.NamespacedName]int64                          // the epochs that this tenure granted
+	adopted  map[types.NamespacedName]int64                          // the epochs that it took over from copies
+	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderSpec   // the records as this tenure knows them
+	pending  map[types.NamespacedName][]v1alpha1.NamespaceLeaderSpec // the writes of records that got no answer
+	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
 	claims   map[types.NamespacedName]claim
 	moved    map[types.NamespacedName]time.Time     // when a record was last seen to be another hub's
 	problems map[fleet.Key]fleet.Problem            // of each Cluster, the one that an event told of
@@ -110,6 +111,7 @@ func New(o Options) *Controller {
 		granted:  map[types.NamespacedName]int64{},
 		adopted:  map[types.NamespacedName]int64{},
 		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderSpec{},
+		pending:  map[types.NamespacedName][]v1alpha1.NamespaceLeaderSpec{},
 		highest:  map[types.NamespacedName]int64{},
 		claims:   map[types.NamespacedName]claim{},
 		moved:    map[types.NamespacedName]time.Time{},

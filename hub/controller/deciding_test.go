@@ -55,7 +55,7 @@ func (s *stage) renews(p *publish.Publisher) bool {
 // Rule 4: the source of stamps is closed before what was sent is counted.
 func TestStampsEndBeforeTheyAreCounted(t *testing.T) {
 	for name, test := range map[string]struct {
-		phase  election.Phase
+		phase  election.RecordState
 		change func(*memberView)
 		closed bool
 	}{
@@ -69,7 +69,7 @@ func TestStampsEndBeforeTheyAreCounted(t *testing.T) {
 			m := changed(measured("east", agrees), test.change)
 			m.publisher = p
 			r := s.leading(reason.Elected)
-			r.Phase = test.phase
+			r.State = test.phase
 			v := shopView(r, m)
 			v.policy = s.policy
 			cs, _ := v.candidates()
@@ -192,9 +192,9 @@ func TestANewRecordIsMadeWithWhatItSays(t *testing.T) {
 
 // A grant is what begins a term, whoever wrote it first.
 func TestWhatCountsAsAGrant(t *testing.T) {
-	with := func(epoch int64, phase election.Phase, why reason.Reason) election.Record {
+	with := func(epoch int64, phase election.RecordState, why reason.Reason) election.Record {
 		r := eastLeads(epoch)
-		r.Phase, r.Reason = phase, why
+		r.State, r.Reason = phase, why
 		return r
 	}
 	for name, test := range map[string]struct {
@@ -225,7 +225,7 @@ func TestWhatCountsAsAGrant(t *testing.T) {
 func TestWhatTheSealIsToldOf(t *testing.T) {
 	till := types.NamespacedName{Namespace: "fleet", Name: "till"}
 	for name, test := range map[string]struct {
-		phase    election.Phase
+		phase    election.RecordState
 		unowned  bool
 		broken   bool
 		raised   bool
@@ -248,7 +248,7 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 			v.policy = nil
 		}
 		r := eastLeads(20)
-		r.Phase, r.Duration = test.phase, 2*time.Minute
+		r.State, r.Duration = test.phase, 2*time.Minute
 		err := c.persist(t.Context(), v, election.Decision{Record: r, Persist: true})
 		getErr := api.Get(t.Context(), till, &v1alpha1.NamespaceLeader{})
 		if (err == nil) != test.persists || apierrors.IsNotFound(getErr) == test.persists {

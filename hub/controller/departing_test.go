@@ -73,7 +73,7 @@ func TestATermOfAnotherHubCountsWhereverItStands(t *testing.T) {
 		v.members = append(v.members, memberView{Member: fleet.Member{Key: eastKey}, publisher: publisherThatRead(t, musterStart.Wall, testKey, c)})
 	}
 	c, _, _ := onScene(t)
-	if c.foldMove(v); !v.state.OtherHub {
+	if c.addMove(v); !v.state.OtherHub {
 		t.Error("it is not seen")
 	}
 }
@@ -92,12 +92,12 @@ func TestTheEpochsOfCopiesThatWereLetGoOfCount(t *testing.T) {
 
 func TestWhatIsNotTakenOver(t *testing.T) {
 	v := &view{}
-	v.state.Record = election.Record{Phase: election.Vacant, Reason: reason.Moved}
+	v.state.Record = election.Record{State: election.Vacant, Reason: reason.Moved}
 	if v.takenIn(&memberView{isRead: true}) {
 		t.Error("a cluster in which nobody works")
 	}
 	v = &view{members: []memberView{{takesPart: true, isRead: true, publisher: publish.New(publish.Options{})}}}
-	v.state.Record = election.Record{Phase: election.Draining, Reason: reason.Moved, Epoch: 20, Leader: "east"}
+	v.state.Record = election.Record{State: election.Draining, Reason: reason.Moved, Epoch: 20, Leader: "east"}
 	if v.taken() {
 		t.Error("a term that ends")
 	}

@@ -15,36 +15,36 @@ import (
 
 // What the leader's copy shows counts for its term; what another one shows for the next.
 func TestWhatADecisionTakesFromTheCopies(t *testing.T) {
-	leads := election.Record{Phase: election.Leading, Leader: "east", Epoch: 20}
-	revoked := election.Record{Phase: election.Draining, Leader: "east", Epoch: 21, Revoked: 20}
-	drains := election.Record{Phase: election.Draining, Leader: "east", Epoch: 20}
+	leads := election.Record{State: election.Leading, Leader: "east", Epoch: 20}
+	revoked := election.Record{State: election.Draining, Leader: "east", Epoch: 21, Revoked: 20}
+	drains := election.Record{State: election.Draining, Leader: "east", Epoch: 20}
 	for name, test := range map[string]struct {
 		record election.Record
 		member string
-		facts  publish.Facts
+		facts  publish.SyncStatus
 		want   election.State
 	}{
-		"nothing":                                             {leads, "east", publish.Facts{}, election.State{}},
-		"the leader's is lost":                                {leads, "east", publish.Facts{Lost: true}, election.State{CopyLost: true}},
-		"another one's is lost":                               {leads, "west", publish.Facts{Lost: true}, election.State{}},
-		"the leader's epoch is burnt":                         {leads, "east", publish.Facts{Burnt: 20}, election.State{CopyLost: true, Highest: 20}},
-		"an earlier epoch of the leader is burnt":             {leads, "east", publish.Facts{Burnt: 19}, election.State{Highest: 19}},
-		"another one's is burnt, while one leads":             {leads, "west", publish.Facts{Burnt: 30}, election.State{}},
-		"another one's is burnt, while nobody leads":          {drains, "west", publish.Facts{Burnt: 30}, election.State{Highest: 30}},
-		"another one's is newer, while nobody leads":          {drains, "west", publish.Facts{Newer: 31}, election.State{Highest: 31}},
-		"the leader's is newer":                               {leads, "east", publish.Facts{Newer: 31}, election.State{Highest: 31}},
-		"all readers have released the term":                  {revoked, "east", publish.Facts{Released: 20}, election.State{Released: true}},
-		"all have released another term":                      {revoked, "east", publish.Facts{Released: 19}, election.State{}},
-		"the readers of another cluster have":                 {revoked, "west", publish.Facts{Released: 20}, election.State{}},
-		"nothing is revoked, and nothing was released":        {drains, "east", publish.Facts{}, election.State{}},
-		"the term that is revoked is the first that there is": {election.Record{Phase: election.Draining, Leader: "east", Epoch: 2, Revoked: 1}, "east", publish.Facts{Released: 1}, election.State{Released: true}},
-		"another hub's copy":                                  {leads, "west", publish.Facts{Problem: reason.OtherHub}, election.State{OtherHub: true}},
-		"another problem":                                     {leads, "west", publish.Facts{Problem: reason.Unwritable}, election.State{}},
+		"nothing":                                             {leads, "east", publish.SyncStatus{}, election.State{}},
+		"the leader's is lost":                                {leads, "east", publish.SyncStatus{Lost: true}, election.State{CopyLost: true}},
+		"another one's is lost":                               {leads, "west", publish.SyncStatus{Lost: true}, election.State{}},
+		"the leader's epoch is burnt":                         {leads, "east", publish.SyncStatus{PoisonedEpoch: 20}, election.State{CopyLost: true, Highest: 20}},
+		"an earlier epoch of the leader is burnt":             {leads, "east", publish.SyncStatus{PoisonedEpoch: 19}, election.State{Highest: 19}},
+		"another one's is burnt, while one leads":             {leads, "west", publish.SyncStatus{PoisonedEpoch: 30}, election.State{}},
+		"another one's is burnt, while nobody leads":          {drains, "west", publish.SyncStatus{PoisonedEpoch: 30}, election.State{Highest: 30}},
+		"another one's is newer, while nobody leads":          {drains, "west", publish.SyncStatus{Newer: 31}, election.State{Highest: 31}},
+		"the leader's is newer":                               {leads, "east", publish.SyncStatus{Newer: 31}, election.State{Highest: 31}},
+		"all readers have released the term":                  {revoked, "east", publish.SyncStatus{Released: 20}, election.State{Released: true}},
+		"all have released another term":                      {revoked, "east", publish.SyncStatus{Released: 19}, election.State{}},
+		"the readers of another cluster have":                 {revoked, "west", publish.SyncStatus{Released: 20}, election.State{}},
+		"nothing is revoked, and nothing was released":        {drains, "east", publish.SyncStatus{}, election.State{}},
+		"the term that is revoked is the first that there is": {election.Record{State: election.Draining, Leader: "east", Epoch: 2, Revoked: 1}, "east", publish.SyncStatus{Released: 1}, election.State{Released: true}},
+		"another hub's copy":                                  {leads, "west", publish.SyncStatus{Problem: reason.OtherHub}, election.State{OtherHub: true}},
+		"another problem":                                     {leads, "west", publish.SyncStatus{Problem: reason.Unwritable}, election.State{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &view{}
 			v.state.Record = test.record
-			v.foldFacts(&memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: test.member}}, facts: test.facts})
+			v.addStatus(&memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: test.member}}, facts: test.facts})
 			s := v.state
 			if s.CopyLost != test.want.CopyLost || s.Released != test.want.Released || s.Highest != test.want.Highest || s.OtherHub != test.want.OtherHub {
 				t.Errorf("lost %v, released %v, highest %d, other hub %v", s.CopyLost, s.Released, s.Highest, s.OtherHub)

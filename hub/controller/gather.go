@@ -49,7 +49,7 @@ type memberView struct {
 	isRead    bool              // false: nothing is known of the member's namespaces
 	verdict   health.Verdict
 	clocks    skew.Verdict
-	facts     publish.Facts
+	facts     publish.SyncStatus
 	initial   publish.Initial
 }
 
@@ -73,7 +73,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("record %s: %w", key, err)
 	}
-	c.recall(ctx, v, asked)
+	c.detectEdit(ctx, v, asked)
 	policies, err := listPolicies(ctx, c.client, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
@@ -108,7 +108,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.policy != nil {
 		v.state.LargestDuration = max(seal.Largest, v.policy.election.Timings.Duration)
 	}
-	c.fold(v)
+	c.buildState(v)
 	return v, nil
 }
 
@@ -136,11 +136,11 @@ func (c *Controller) member(ctx context.Context, m fleet.Member, namespace strin
 	return mv, nil
 }
 
-// fold puts together what the tenure, the ledger and the members say.
-func (c *Controller) fold(v *view) {
+// buildState puts together what the tenure, the ledger and the members say.
+func (c *Controller) buildState(v *view) {
 	s := &v.state
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
-	now, adopted := c.now().Wall, c.foldMemory(v)
+	now, adopted := c.now().Wall, c.addMemory(v)
 	if !lease.PlausibleEpoch(now, s.Highest) {
 		s.Highest = 0 // given by a clock that was ahead, and believed by no reader
 	}
@@ -150,11 +150,11 @@ func (c *Controller) fold(v *view) {
 		c.judge(v, m)
 		if m.publisher != nil {
 			m.facts = m.publisher.Facts(name)
-			c.foldInitial(v, m, now)
-			v.foldFacts(m)
+			c.addInitial(v, m, now)
+			v.addStatus(m)
 		}
 	}
-	c.foldMove(v)
+	c.addMove(v)
 	if s.Standing != nil && s.Standing.Term.Epoch <= adopted {
 		s.Standing = nil // what became of it since is in the record
 	}
@@ -166,8 +166,8 @@ func (c *Controller) fold(v *view) {
 	}
 }
 
-// foldMemory puts in what this tenure remembers, and returns the last epoch that it took over from a copy.
-func (c *Controller) foldMemory(v *view) (adopted int64) {
+// addMemory puts in what this tenure remembers, and returns the last epoch that it took over from a copy.
+func (c *Controller) addMemory(v *view) (adopted int64) {
 	s := &v.state
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,8 +179,8 @@ func (c *Controller) foldMemory(v *view) (adopted int64) {
 	return c.adopted[v.key]
 }
 
-// foldInitial puts in what was found in a member at the start.
-func (c *Controller) foldInitial(v *view, m *memberView, now time.Time) {
+// addInitial puts in what was found in a member at the start.
+func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 	s := &v.state
 	for _, cp := range m.initial.Copies {
 		c.Tenure.Doubt(cp.Renewed)
@@ -194,16 +194,16 @@ func (c *Controller) foldInitial(v *view, m *memberView, now time.Time) {
 	}
 }
 
-// foldFacts puts in what a member shows now.
-func (v *view) foldFacts(m *memberView) {
+// addStatus puts in what a member shows now.
+func (v *view) addStatus(m *memberView) {
 	s := &v.state
 	leads := m.Name == s.Record.Leader
 	if leads {
-		s.CopyLost = m.facts.Lost || m.facts.Burnt >= s.Record.Epoch
+		s.CopyLost = m.facts.Lost || m.facts.PoisonedEpoch >= s.Record.Epoch
 		s.Released = s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked
 	}
-	if leads || s.Record.Phase != election.Leading {
-		s.Highest = max(s.Highest, m.facts.Burnt, m.facts.Newer) // the next term has to be above it
+	if leads || s.Record.State != election.Leading {
+		s.Highest = max(s.Highest, m.facts.PoisonedEpoch, m.facts.Newer) // the next term has to be above it
 	}
 	if m.facts.Problem == reason.OtherHub {
 		s.OtherHub = true

@@ -24,7 +24,7 @@ import (
 )
 
 // nobody is a sight of a fleet in which there is no Cluster.
-type nobody struct{ sight }
+type nobody struct{ memberSource }
 
 func (nobody) synced() bool { return true }
 

@@ -22,7 +22,7 @@ import (
 
 // scene is what a decision sees of the fleet.
 type scene struct {
-	sight
+	memberSource
 	shown    []fleet.Member
 	space    *corev1.Namespace
 	refuses  error // of namespaces
@@ -202,7 +202,7 @@ func folded(t *testing.T, c *Controller, r election.Record, cp lease.Copy, chang
 	for _, change := range changes {
 		change(v)
 	}
-	c.fold(v)
+	c.buildState(v)
 	return v
 }
 
@@ -226,7 +226,7 @@ func TestTheHighestEpochThatIsKnown(t *testing.T) {
 			if test.seen != 0 {
 				c.highest[shop] = test.seen
 			}
-			v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}, eastCopy(test.copied))
+			v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}, eastCopy(test.copied))
 			if v.state.Highest != test.want {
 				t.Errorf("%d, want %d", v.state.Highest, test.want)
 			}
@@ -252,7 +252,7 @@ func TestWhoseGrantARecordIs(t *testing.T) {
 	} {
 		c, _, _ := onScene(t)
 		c.granted[shop] = test.granted
-		if v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: test.recorded}, eastCopy(1)); v.state.Mine != test.mine {
+		if v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded}, eastCopy(1)); v.state.Mine != test.mine {
 			t.Errorf("%s: mine %v", name, v.state.Mine)
 		}
 	}
@@ -279,7 +279,7 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 			c, _, _ := onScene(t)
 			c.adopted[shop] = test.adopted
 			cp := eastCopy(min(test.epoch, 20))
-			v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
+			v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
 				v.members[0].initial.Copies = slices.Clone(v.members[0].initial.Copies)
 				v.members[0].initial.Copies[0].Epoch = test.epoch
 				test.change(v)
@@ -296,7 +296,7 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 // An election's Lease that told an untruth is found out by the stamps of the copies.
 func TestAStampThatIsLaterThanWhatWasInheritedCastsDoubt(t *testing.T) {
 	c, _, _ := onScene(t)
-	v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1}, eastCopy(20))
+	v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastCopy(20))
 	if want := musterStart.Wall.Add(6 * time.Second); !c.inherits().Equal(want) {
 		t.Errorf("inherited %v, want %v", c.inherits(), want)
 	}
@@ -314,13 +314,13 @@ func TestAnotherHubsCopyIsSeen(t *testing.T) {
 	cp := eastCopy(20)
 	cp.Hub = "another"
 	c, _, _ := onScene(t)
-	v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(*view) {
+	v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(*view) {
 		cp.Holder = "" // and what leads is judged elsewhere
 	})
 	if !v.state.OtherHub || v.members[0].facts.Problem != reason.OtherHub {
 		t.Errorf("other hub %v, facts %+v", v.state.OtherHub, v.members[0].facts)
 	}
-	if v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, eastCopy(20)); v.state.OtherHub {
+	if v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, eastCopy(20)); v.state.OtherHub {
 		t.Error("this hub's copy is another's")
 	}
 }
@@ -338,7 +338,7 @@ func TestAnAbsurdRecordBesideAWrongClock(t *testing.T) {
 	} {
 		c, s, _ := onScene(t)
 		s.offset = test.clocks
-		v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1}, eastCopy(20), func(v *view) { v.absurd = test.absurd })
+		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastCopy(20), func(v *view) { v.absurd = test.absurd })
 		if stops := v.stop != ""; stops != test.stops {
 			t.Errorf("%s: stops %v", name, v.stop)
 		}
@@ -349,7 +349,7 @@ func TestADecisionKnowsThatMostClustersAreLost(t *testing.T) {
 	for state, want := range map[health.State]bool{health.Unhealthy: true, health.Healthy: false} {
 		c, s, _ := onScene(t)
 		s.verdict.State = state
-		v := folded(t, c, election.Record{Phase: election.Vacant, Epoch: 1}, eastCopy(20))
+		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastCopy(20))
 		if v.state.MostUnreachable != want || v.members[0].verdict.State != state {
 			t.Errorf("most unreachable: %v of %+v", v.state.MostUnreachable, v.members[0].verdict)
 		}

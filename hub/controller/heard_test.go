@@ -52,7 +52,7 @@ func TestAReaderThatIsSeenToReleaseATermIsHeard(t *testing.T) {
 				}
 				reader = s.east.put(reader)
 				r := s.leading(reason.PriorityChanged)
-				r.Phase, r.Epoch, r.Revoked, r.Acquired = election.Draining, 21, 20, c.Acquired
+				r.State, r.Epoch, r.Revoked, r.Acquired = election.Draining, 21, 20, c.Acquired
 				s.decided(p, r, false)
 
 				shown := &registry{version: s.east.version}

@@ -23,7 +23,7 @@ import (
 
 // ahead are two clusters whose clocks are that far ahead of the hub's.
 type ahead struct {
-	sight
+	memberSource
 	by atomic.Int64
 }
 

@@ -62,15 +62,15 @@ func (v *view) allPaused() bool {
 func (c *Controller) managed(v *view) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return v.found == nil && c.highest[v.key] > 0 || v.found != nil && v.state.Record.Phase != "" && v.state.Record.Phase != election.Retired
+	return v.found == nil && c.highest[v.key] > 0 || v.found != nil && v.state.Record.State != "" && v.state.Record.State != election.Retired
 }
 
-// foldMove puts together what is known of other hubs: of the one that a namespace came from, and of
+// addMove puts together what is known of other hubs: of the one that a namespace came from, and of
 // one that leads it now, by Leases of any name.
 //
 // The former can have stamped until now, as long as it has not let go of the copies, and that this
 // hub has not seen all of them.
-func (c *Controller) foldMove(v *view) {
+func (c *Controller) addMove(v *view) {
 	at := c.now()
 	now := at.Wall
 	c.mu.Lock()
@@ -127,9 +127,9 @@ func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision)
 func (v *view) taken() bool {
 	r := v.state.Record
 	switch {
-	case r.Phase == election.Leading:
+	case r.State == election.Leading:
 		return slices.ContainsFunc(v.members, func(m memberView) bool { return m.Name == r.Leader && m.facts.Marked && m.facts.InPlace })
-	case r.Phase != election.Vacant || r.Reason != reason.Moved:
+	case r.State != election.Vacant || r.Reason != reason.Moved:
 		return false
 	}
 	return !slices.ContainsFunc(v.members, func(m memberView) bool { return m.takesPart && !v.takenIn(&m) })
@@ -166,7 +166,7 @@ func (c *Controller) depart(ctx context.Context, m fleet.Member, p *publish.Publ
 		return
 	}
 	stays := func(m fleet.Member) bool { return !m.Gone }
-	if p.Depart() && !slices.ContainsFunc(c.Fleet.Members(m.Fleet), stays) {
+	if p.Relinquish() && !slices.ContainsFunc(c.Fleet.Members(m.Fleet), stays) {
 		c.Fleet.Forget(m.Key)
 	}
 }

@@ -50,7 +50,7 @@ func TestTaken(t *testing.T) {
 		m := memberView{
 			Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: name}}, takesPart: true, isRead: true,
 			publisher: publish.New(publish.Options{}), namespace: &corev1.Namespace{},
-			facts: publish.Facts{Marked: true, InPlace: true},
+			facts: publish.SyncStatus{Marked: true, InPlace: true},
 		}
 		for _, change := range changes {
 			change(&m)
@@ -63,8 +63,8 @@ func TestTaken(t *testing.T) {
 	outside := func(m *memberView) { m.takesPart = false }
 	bare := func(m *memberView) { m.namespace = nil }
 	going := func(m *memberView) { m.namespace.Status.Phase = corev1.NamespaceTerminating }
-	leading := election.Record{Leader: "east", Phase: election.Leading, Epoch: 20}
-	vacant := election.Record{Phase: election.Vacant, Reason: reason.Moved, Epoch: 20}
+	leading := election.Record{Leader: "east", State: election.Leading, Epoch: 20}
+	vacant := election.Record{State: election.Vacant, Reason: reason.Moved, Epoch: 20}
 	for name, test := range map[string]struct {
 		record  election.Record
 		members []memberView
@@ -82,10 +82,10 @@ func TestTaken(t *testing.T) {
 		"nor one without the namespace":                 {vacant, []memberView{member("east"), member("west", bare, unmarked)}, true},
 		"nor one where it is going away":                {vacant, []memberView{member("east"), member("west", going, unmarked)}, true},
 		"nobody ever led, and there are no copies": {
-			election.Record{Phase: election.Vacant, Reason: reason.Moved}, []memberView{member("east", unmarked)}, true,
+			election.Record{State: election.Vacant, Reason: reason.Moved}, []memberView{member("east", unmarked)}, true,
 		},
 		"nobody leads for another reason: then nothing was taken": {
-			election.Record{Phase: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, []memberView{member("east")}, false,
+			election.Record{State: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, []memberView{member("east")}, false,
 		},
 		"a lost record": {election.Record{}, []memberView{member("east")}, false},
 	} {
@@ -178,7 +178,7 @@ func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Copy
 		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: publisherThatRead(t, now, key, cp),
 	}}}
 	v.state.LargestSkew = time.Second
-	New(Options{HubID: "this", Clock: fixedClock{Wall: now}}).foldMove(v)
+	New(Options{HubID: "this", Clock: fixedClock{Wall: now}}).addMove(v)
 	return v
 }
 

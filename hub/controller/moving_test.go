@@ -22,7 +22,7 @@ import (
 func TestWhatAMoveStops(t *testing.T) {
 	refused := errors.New("refused")
 	leads := eastLeads(20)
-	retired := election.Record{Phase: election.Retired, Epoch: 20}
+	retired := election.Record{State: election.Retired, Epoch: 20}
 	paused := func(v *view) { v.members[0].Paused, v.members[1].Paused = true, true }
 	lost := func(v *view) { v.found, v.object = nil, nil }
 	unclaimed := func(v *view) { v.policy = nil }
@@ -98,18 +98,18 @@ func TestAMovedRecordIsInheritedFromNow(t *testing.T) {
 	c, _, _ := onScene(t)
 	now := c.now().Wall
 	v := &view{key: shop, moved: true}
-	c.foldMove(v)
+	c.addMove(v)
 	if !v.state.Moved || !v.state.Tenure.Inherited.Equal(now) || !c.moved[shop].Equal(now) {
 		t.Errorf("moved %v, inherited %v, noted %v", v.state.Moved, v.state.Tenure.Inherited, c.moved)
 	}
 	v = &view{key: shop}
-	c.foldMove(v)
+	c.addMove(v)
 	if v.state.Moved || !v.state.Tenure.Inherited.Equal(now) {
 		t.Errorf("once taken over: moved %v, inherited %v", v.state.Moved, v.state.Tenure.Inherited)
 	}
 	v = &view{key: shop}
 	v.state.Tenure.Inherited = now.Add(1)
-	if c.foldMove(v); !v.state.Tenure.Inherited.Equal(now.Add(1)) {
+	if c.addMove(v); !v.state.Tenure.Inherited.Equal(now.Add(1)) {
 		t.Errorf("inherited %v, which is earlier than known", v.state.Tenure.Inherited)
 	}
 }
@@ -150,7 +150,7 @@ func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := measured("east", agrees)
-			m.facts = publish.Facts{Marked: true, InPlace: true}
+			m.facts = publish.SyncStatus{Marked: true, InPlace: true}
 			v := shopView(eastLeads(20), m)
 			v.object, v.moved = o, true
 			var d election.Decision

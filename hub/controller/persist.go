@@ -24,7 +24,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	if object == nil {
 		object = c.newRecord(v)
 	}
-	if d.Record.Phase == election.Leading && v.policy != nil {
+	if d.Record.State == election.Leading && v.policy != nil {
 		// Before a copy can depend on them: an ε may rise where the record says nothing new.
 		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	if v.found != nil && equality.Semantic.DeepEqual(v.found, &object.Spec) {
 		return nil
 	}
-	grants := d.Record.Phase == election.Leading && (d.Record.Epoch != v.state.Record.Epoch || d.Record.Reason == reason.Adopted)
+	grants := d.Record.State == election.Leading && (d.Record.Epoch != v.state.Record.Epoch || d.Record.Reason == reason.Adopted)
 	if !c.Tenure.Holds() {
 		return fmt.Errorf("record %s: the right to write is lost", v.key)
 	}
@@ -61,14 +61,15 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 	if v.found == nil {
 		store = func() error { return c.client.Create(ctx, object) }
 	}
-	sent := c.Clock.Now()
+	sent, spec := c.Clock.Now(), object.Spec.DeepCopy()
 	if err := store(); err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
-			c.forget(v.key) // it may have been written all the same
+			c.mayComeTrue(v.key, spec)
 		}
 		return fmt.Errorf("write record %s: %w", v.key, err)
 	}
 	v.object = object
+	c.cameTrue(v.key)
 	c.remember(v.key, &object.Spec, sent)
 	return nil
 }

@@ -38,11 +38,19 @@ func TestWhatAPolicySays(t *testing.T) {
 	o.Spec.LeaseName, o.Spec.Handover, o.Spec.Health.WhenMostUnreachable = "active", v1alpha1.HandoverAcknowledged, v1alpha1.HoldWhenMostUnreachable
 	o.Spec.Health.UnreachableAfterMilliseconds = 7000
 	o.Spec.Health.RecoverAfterMilliseconds = ptr.To[int32](9000)
+	o.Spec.InitialDelaySeconds = ptr.To[int32](3)
 	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"region": "here"}}
 	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shops"}}
 	p := parsePolicy(o)
 	if p.invalid != nil || p.election.FailOverWhenMostUnreachable || !p.election.Acknowledged || p.election.LeaseName != "active" {
 		t.Errorf("%+v, %v", p.election, p.invalid)
+	}
+	if p.election.InitialDelay != 3*time.Second {
+		t.Errorf("the first leader waits for %v, want 3 s", p.election.InitialDelay)
+	}
+	o.Spec.InitialDelaySeconds = nil // as before there was such a field
+	if d := parsePolicy(o).election.InitialDelay; d != v1alpha1.DefaultInitialDelay {
+		t.Errorf("where nothing is said the first leader waits for %v", d)
 	}
 	if want := (health.Thresholds{UnreachableAfter: 7 * time.Second, RecoverAfter: 9 * time.Second}); p.thresholds != want {
 		t.Errorf("%+v, want %+v", p.thresholds, want)

@@ -17,17 +17,17 @@ func TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	earlier, later := since.Add(-time.Minute), since.Add(time.Minute)
 	for name, test := range map[string]struct {
-		facts             publish.Facts
+		facts             publish.SyncStatus
 		prepared, refused bool
 	}{
-		"nothing is known":                                      {publish.Facts{}, false, false},
-		"it was written for this draining":                      {publish.Facts{InPlace: true, Fresh: since}, true, false},
-		"it is not written yet":                                 {publish.Facts{Fresh: since}, false, false},
-		"it was written for an earlier one":                     {publish.Facts{InPlace: true, Fresh: earlier}, false, false},
-		"it was written for nobody's draining":                  {publish.Facts{InPlace: true}, false, false},
-		"it was written for a later one, as by an older record": {publish.Facts{InPlace: true, Fresh: later}, false, false},
-		"it was refused in this draining":                       {publish.Facts{Refused: true, Fresh: since}, false, true},
-		"it was refused in an earlier one":                      {publish.Facts{Refused: true, Fresh: earlier}, false, false},
+		"nothing is known":                                      {publish.SyncStatus{}, false, false},
+		"it was written for this draining":                      {publish.SyncStatus{InPlace: true, Fresh: since}, true, false},
+		"it is not written yet":                                 {publish.SyncStatus{Fresh: since}, false, false},
+		"it was written for an earlier one":                     {publish.SyncStatus{InPlace: true, Fresh: earlier}, false, false},
+		"it was written for nobody's draining":                  {publish.SyncStatus{InPlace: true}, false, false},
+		"it was written for a later one, as by an older record": {publish.SyncStatus{InPlace: true, Fresh: later}, false, false},
+		"it was refused in this draining":                       {publish.SyncStatus{Refused: true, Fresh: since}, false, true},
+		"it was refused in an earlier one":                      {publish.SyncStatus{Refused: true, Fresh: earlier}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := measured("west", agrees)
@@ -36,7 +36,7 @@ func TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly(t *testing.T) {
 				key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m},
 				policy: &policy{names: map[string]bool{"shop": true}, election: election.Policy{Timings: lease.Timings{Skew: time.Second}}},
 			}
-			v.state.Record = election.Record{Phase: election.Draining, Leader: "east", Epoch: 20, Since: since, Next: "west"}
+			v.state.Record = election.Record{State: election.Draining, Leader: "east", Epoch: 20, Since: since, Next: "west"}
 			cs, _ := v.candidates()
 			if got := cs[0]; got.Prepared != test.prepared || got.Refused != test.refused {
 				t.Errorf("prepared %v, refused %v; want %v, %v", got.Prepared, got.Refused, test.prepared, test.refused)

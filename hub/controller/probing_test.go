@@ -148,7 +148,7 @@ func TestWhenAReplicaWhoseClockIsWrongGoes(t *testing.T) {
 
 // looks are clocks that are right or wrong, look by look.
 type looks struct {
-	sight
+	memberSource
 	start time.Time
 	wrong []bool
 }

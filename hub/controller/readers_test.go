@@ -108,7 +108,7 @@ func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
 		reader.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 		reader = s.east.put(reader)
 		r := s.leading(reason.PriorityChanged)
-		r.Phase, r.Epoch, r.Revoked, r.Acquired = election.Draining, 21, 20, c.Acquired
+		r.State, r.Epoch, r.Revoked, r.Acquired = election.Draining, 21, 20, c.Acquired
 		s.decided(p, r, false)
 		releases := func(want bool, when string) {
 			t.Helper()

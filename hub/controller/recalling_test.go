@@ -55,7 +55,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			if test.found != nil {
 				v.object, v.found = ofSpec(*test.found), test.found.DeepCopy()
 			}
-			c.recall(t.Context(), v, musterStart)
+			c.detectEdit(t.Context(), v, musterStart)
 			if v.state.Record.Leader != test.leader || v.edited != test.edited || v.vanished != test.vanished {
 				t.Errorf("led by %q, edited %v, vanished %v", v.state.Record.Leader, v.edited, v.vanished)
 			}
@@ -77,8 +77,15 @@ func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 	o := ofSpec(said20())
 	o.Spec.Hub = "another"
 	v := &view{key: shop, object: o, found: o.Spec.DeepCopy()}
-	if c.recall(t.Context(), v, musterStart); !v.moved {
+	if c.detectEdit(t.Context(), v, musterStart); !v.moved {
 		t.Error("it is taken for this hub's")
+	}
+	// What the other hub makes of it is no edit, whatever this hub knew.
+	c.recorded[shop] = said20()
+	o.Spec.Leader, o.Spec.Epoch = "west", 21
+	v = &view{key: shop, object: o, found: o.Spec.DeepCopy()}
+	if c.detectEdit(t.Context(), v, musterStart); v.edited || v.state.Record.Leader != "west" || len(c.recorded) > 0 {
+		t.Errorf("edited %v, led by %s; known: %v", v.edited, v.state.Record.Leader, c.recorded)
 	}
 }
 
@@ -105,24 +112,24 @@ func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 func TestARecordIsStoredAndReadAsItWas(t *testing.T) {
 	at := musterStart.Wall.Add(123456 * time.Microsecond)
 	want := election.Record{
-		Leader: "east", Epoch: 20, Revoked: 19, Phase: election.Draining, Reason: reason.Unreachable, Since: at, Acquired: at.Add(1e9),
-		Duration: 15 * time.Second, LeaseName: "leasecast", NotBefore: at.Add(2e9), Next: "west", Heeded: map[string]int32{"east": 9},
+		Leader: "east", Epoch: 20, Revoked: 19, State: election.Draining, Reason: reason.Unreachable, Since: at, Acquired: at.Add(1e9),
+		Duration: 15 * time.Second, LeaseName: "leasecast", NotBefore: at.Add(2e9), Next: "west", Observed: map[string]int32{"east": 9},
 	}
 	s := v1alpha1.NamespaceLeaderSpec{ObservedPriorities: []v1alpha1.ObservedPriority{{Name: "east", Priority: 8}, {Name: "west", Priority: 7}}}
 	odd := want
 	odd.Since, odd.Acquired = at.Add(789), want.Acquired.Add(789)
 	store(odd, &s)
 	got := recordOf(&s)
-	if len(got.Heeded) != 1 || got.Heeded["east"] != 9 {
-		t.Errorf("heeded: %v", got.Heeded)
+	if len(got.Observed) != 1 || got.Observed["east"] != 9 {
+		t.Errorf("heeded: %v", got.Observed)
 	}
 	if !got.Since.Equal(want.Since) || !got.Acquired.Equal(want.Acquired) || !got.NotBefore.Equal(want.NotBefore) {
 		t.Errorf("times %v, %v, %v; a record takes microseconds", got.Since, got.Acquired, got.NotBefore)
 	}
 	for _, r := range []*election.Record{&got, &want} {
-		r.Since, r.Acquired, r.NotBefore, r.Heeded = time.Time{}, time.Time{}, time.Time{}, nil
+		r.Since, r.Acquired, r.NotBefore, r.Observed = time.Time{}, time.Time{}, time.Time{}, nil
 	}
-	if got.Leader != want.Leader || got.Epoch != want.Epoch || got.Revoked != want.Revoked || got.Phase != want.Phase || got.Reason != want.Reason ||
+	if got.Leader != want.Leader || got.Epoch != want.Epoch || got.Revoked != want.Revoked || got.State != want.State || got.Reason != want.Reason ||
 		got.Duration != want.Duration || got.LeaseName != want.LeaseName || got.Next != want.Next {
 		t.Errorf("%+v, want %+v", got, want)
 	}

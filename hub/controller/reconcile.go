@@ -92,7 +92,7 @@ func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	if v.policy != nil {
 		p = &v.policy.election
 	}
-	closed := v.state.Record.Phase != election.Leading
+	closed := v.state.Record.State != election.Leading
 	if closed {
 		c.closeStamps(v.key)
 	}
@@ -126,13 +126,13 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 		}
 		c.mu.Unlock()
 	}
-	if was.Phase == is.Phase && was.Leader == is.Leader && was.Epoch == is.Epoch {
+	if was.State == is.State && was.Leader == is.Leader && was.Epoch == is.Epoch {
 		return
 	}
 	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
-		"leader", is.Leader, "epoch", is.Epoch, "phase", is.Phase, "reason", is.Reason)
+		"leader", is.Leader, "epoch", is.Epoch, "phase", is.State, "reason", is.Reason)
 	kind := corev1.EventTypeNormal
-	if is.Phase == election.Vacant || is.Phase == election.Draining {
+	if is.State == election.Vacant || is.State == election.Draining {
 		kind = corev1.EventTypeWarning
 	}
 	c.events.Eventf(v.object, nil, kind, string(is.Reason), "Decide", "%s", describe(d))
@@ -222,6 +222,7 @@ func (c *Controller) drop(key types.NamespacedName) {
 	delete(c.granted, key)
 	delete(c.adopted, key)
 	delete(c.highest, key)
+	delete(c.pending, key)
 	delete(c.claims, key)
 	delete(c.moved, key)
 }

@@ -17,7 +17,7 @@ func recordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 		Leader:    s.Leader,
 		Epoch:     s.Epoch,
 		Revoked:   s.RevokedEpoch,
-		Phase:     election.Phase(s.State),
+		State:     election.RecordState(s.State),
 		Reason:    s.Reason,
 		Since:     timeOf(s.Since),
 		Acquired:  timeOf(s.AcquireTime),
@@ -25,10 +25,10 @@ func recordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 		LeaseName: s.LeaseName,
 		NotBefore: timeOf(s.NotBefore),
 		Next:      s.Next,
-		Heeded:    map[string]int32{},
+		Observed:  map[string]int32{},
 	}
 	for _, p := range s.ObservedPriorities {
-		r.Heeded[p.Name] = p.Priority
+		r.Observed[p.Name] = p.Priority
 	}
 	return r
 }
@@ -38,7 +38,7 @@ func store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.Leader = r.Leader
 	s.Epoch = r.Epoch
 	s.RevokedEpoch = r.Revoked
-	s.State = v1alpha1.RecordState(r.Phase)
+	s.State = v1alpha1.RecordState(r.State)
 	s.Reason = r.Reason
 	s.Since = microTime(r.Since)
 	s.AcquireTime = microTime(r.Acquired)
@@ -47,8 +47,8 @@ func store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.NotBefore = microTime(r.NotBefore)
 	s.Next = r.Next
 	s.ObservedPriorities = nil
-	for _, name := range slices.Sorted(maps.Keys(r.Heeded)) {
-		s.ObservedPriorities = append(s.ObservedPriorities, v1alpha1.ObservedPriority{Name: name, Priority: r.Heeded[name]})
+	for _, name := range slices.Sorted(maps.Keys(r.Observed)) {
+		s.ObservedPriorities = append(s.ObservedPriorities, v1alpha1.ObservedPriority{Name: name, Priority: r.Observed[name]})
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // errDisengaged says that a member has been let go of since it was listed as connected.
 var errDisengaged = errors.New("the cluster is not connected any more")
 
-// sight is what a decision sees of the members. The simulation stands in its place;
+// memberSource is what a decision sees of the members. The simulation stands in its place;
 // everything else of a decision runs there as it runs here.
-type sight interface {
+type memberSource interface {
 	// synced reports whether every Cluster is known, though not necessarily reached.
 	synced() bool
 	// members returns the members of a fleet, ordered by name.

@@ -59,7 +59,7 @@ func TestACopyRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 			m.initial, m.isRead = p.Initial(), true
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
 			clock := fixedClock{Wall: now}
-			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).fold(v)
+			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(v)
 			if v.state.Highest != 20 {
 				t.Errorf("the highest epoch is %d, want 20", v.state.Highest)
 			}
@@ -73,7 +73,7 @@ func TestACopyThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 	now, us := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease.Identity("east", "fleet")
 	key := types.NamespacedName{Namespace: "shop", Name: "leasecast"}
 	for name, test := range map[string]struct {
-		phase election.Phase
+		phase election.RecordState
 		want  int64
 	}{
 		"while nobody leads":             {election.Draining, 20},
@@ -90,9 +90,9 @@ func TestACopyThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: true}
 			m.initial, m.isRead = p.Initial(), true
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
-			v.state.Record = election.Record{Phase: test.phase, Leader: "west", Epoch: 5, Duration: 15 * time.Second, LeaseName: key.Name}
+			v.state.Record = election.Record{State: test.phase, Leader: "west", Epoch: 5, Duration: 15 * time.Second, LeaseName: key.Name}
 			clock := fixedClock{Wall: now}
-			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).fold(v)
+			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(v)
 			if v.state.Highest != test.want {
 				t.Errorf("the highest epoch is %d, want %d", v.state.Highest, test.want)
 			}

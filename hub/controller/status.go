@@ -40,7 +40,7 @@ func (v *view) statusOf(d election.Decision, cs []candidate) v1alpha1.NamespaceL
 
 // history puts a record before the changes of the past, unless it says of leader, epoch and state what the last one did.
 func history(r election.Record, past []v1alpha1.Change) []v1alpha1.Change {
-	is := v1alpha1.Change{Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.Phase), Reason: r.Reason}
+	is := v1alpha1.Change{Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.State), Reason: r.Reason}
 	if since := microTime(r.Since); since != nil {
 		is.Time = *since
 	}
@@ -88,14 +88,14 @@ func cut(s string, n int) string {
 // stays so for the term: a renewal that is late is no news.
 func ready(v *view, d election.Decision) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(cmp.Or(d.Record.Reason, d.Waiting, reason.NoCandidate)), Message: describe(d)}
-	if d.Record.Phase != election.Leading {
+	if d.Record.State != election.Leading {
 		return c
 	}
 	written := false
 	for _, m := range v.members {
 		written = written || m.Name == d.Record.Leader && m.facts.InPlace
 	}
-	sameTerm := v.state.Record.Phase == election.Leading && v.state.Record.Epoch == d.Record.Epoch
+	sameTerm := v.state.Record.State == election.Leading && v.state.Record.Epoch == d.Record.Epoch
 	stood := v.object != nil && meta.IsStatusConditionTrue(v.object.Status.Conditions, v1alpha1.ConditionReady) &&
 		len(v.object.Status.History) > 0 && v.object.Status.History[0].Epoch == d.Record.Epoch
 	if sameTerm && (written || stood) {

@@ -20,8 +20,8 @@ var statusNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func eastLeads(epoch int64) election.Record {
 	return election.Record{
-		Phase: election.Leading, Reason: reason.Elected, Leader: "east", Epoch: epoch, Duration: 15 * time.Second, LeaseName: "leasecast",
-		Heeded: map[string]int32{"east": 9},
+		State: election.Leading, Reason: reason.Elected, Leader: "east", Epoch: epoch, Duration: 15 * time.Second, LeaseName: "leasecast",
+		Observed: map[string]int32{"east": 9},
 	}
 }
 
@@ -66,7 +66,7 @@ func TestWhatIsAChangeInTheHistory(t *testing.T) {
 		"nothing":        {first, false},
 		"another reason": {later(func(r *election.Record) { r.Reason = reason.Resumed }), false},
 		"another leader": {later(func(r *election.Record) { r.Leader = "west" }), true},
-		"another state":  {later(func(r *election.Record) { r.Phase = election.Draining }), true},
+		"another state":  {later(func(r *election.Record) { r.State = election.Draining }), true},
 		"another epoch":  {later(func(r *election.Record) { r.Epoch = 21 }), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestWhatIsAChangeInTheHistory(t *testing.T) {
 			}
 			want := v1alpha1.Change{
 				Time: *microTime(statusNow.Add(time.Second)), Leader: test.now.Leader, Epoch: test.now.Epoch,
-				State: v1alpha1.RecordState(test.now.Phase), Reason: test.now.Reason,
+				State: v1alpha1.RecordState(test.now.State), Reason: test.now.Reason,
 			}
 			if test.want && got[0] != want {
 				t.Errorf("the newest change, which comes first, is %+v, want %+v", got[0], want)
@@ -117,7 +117,7 @@ func TestWordsStayWhileAFickleReasonDoes(t *testing.T) {
 		"another reason":             {of(reason.Unreachable, election.Unfit, "new"), old("east", reason.Recovering, false)},
 		"another cluster":            {of(reason.Unreachable, election.Unfit, "new"), old("west", reason.Unreachable, false)},
 		"another verdict":            {of(reason.ClockSkewed, election.Unfit, "new"), old("east", reason.ClockSkewed, true)},
-		"a reason that is no excuse": {of(reason.Paused, election.KeepsOnly, "new"), old("east", reason.Paused, false)},
+		"a reason that is no excuse": {of(reason.Paused, election.RetainOnly, "new"), old("east", reason.Paused, false)},
 		"nothing was said before":    {of(reason.Unreachable, election.Unfit, "new"), nil},
 	} {
 		if got := shown(test.is, test.was); got.Message != "new" {
@@ -142,7 +142,7 @@ func TestWordsAreCutToWhatTheRecordTakes(t *testing.T) {
 	if got := shown(c, nil); len(got.Message) != 1024 || len(got.Hint) != 256 {
 		t.Errorf("a message of %d and a hint of %d bytes", len(got.Message), len(got.Hint))
 	}
-	m := changed(measured("east", agrees), func(m *memberView) { m.facts = publish.Facts{Problem: reason.Unwritable, Message: long} })
+	m := changed(measured("east", agrees), func(m *memberView) { m.facts = publish.SyncStatus{Problem: reason.Unwritable, Message: long} })
 	if got := copiesInPlace(shopView(eastLeads(20), m)); len(got.Message) != 1024 {
 		t.Errorf("a condition of %d bytes", len(got.Message))
 	}
@@ -154,7 +154,7 @@ func TestWhenALeaderIsReady(t *testing.T) {
 		return changed(measured(name, agrees), func(m *memberView) { m.facts.InPlace = in })
 	}
 	draining := eastLeads(20)
-	draining.Phase, draining.Reason = election.Draining, reason.Unreachable
+	draining.State, draining.Reason = election.Draining, reason.Unreachable
 	for name, test := range map[string]struct {
 		was, now  election.Record
 		stood     bool
@@ -203,7 +203,7 @@ func TestWhenALeaderIsReady(t *testing.T) {
 func TestWhichCopiesAreNotInPlace(t *testing.T) {
 	with := func(name string, r reason.Reason) memberView {
 		return changed(measured(name, agrees), func(m *memberView) {
-			m.facts = publish.Facts{Problem: r, Message: fmt.Sprintf("the words of %s", r)}
+			m.facts = publish.SyncStatus{Problem: r, Message: fmt.Sprintf("the words of %s", r)}
 		})
 	}
 	for _, r := range []reason.Reason{reason.ForeignLease, reason.OtherHub, reason.WrongCluster, reason.Forbidden, reason.Unwritable} {

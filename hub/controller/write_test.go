@@ -105,11 +105,58 @@ func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
 			} else {
 				found.found = o.Spec.DeepCopy()
 			}
-			c.recall(t.Context(), found, clock.Now())
+			c.detectEdit(t.Context(), found, clock.Now())
 			if found.edited != test.edited || found.state.Record.Epoch != test.want {
 				t.Errorf("an edit: %v, epoch %d; want %v, %d", found.edited, found.state.Record.Epoch, test.edited, test.want)
 			}
 		})
+	}
+}
+
+// A write without an answer may be carried out only after the next look at the record.
+func TestARecordThatIsWrittenLateIsNoEdit(t *testing.T) {
+	timeout := apierrors.NewTimeoutError("etcdserver: request timed out", 0)
+	clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	c := New(Options{Clock: clock, Tenure: tenure.New(clock, 6*time.Second), Elected: func(context.Context) bool { return true }})
+	api := hubOf(t, c)
+	look := func() *view {
+		o := &v1alpha1.NamespaceLeader{}
+		if err := api.Get(t.Context(), shop, o); err != nil {
+			t.Fatal(err)
+		}
+		v := &view{key: shop, object: o, found: o.Spec.DeepCopy()}
+		c.detectEdit(t.Context(), v, clock.Now())
+		return v
+	}
+	v := look()
+	late := v.object.DeepCopy()
+	late.Spec.Epoch = 21
+	c.client = answering{api, timeout, false}
+	if err := c.write(t.Context(), v, late.DeepCopy()); err == nil {
+		t.Fatal("a write without an answer succeeds")
+	}
+	if v := look(); v.edited || v.state.Record.Epoch != 20 {
+		t.Fatalf("before it is carried out: edited %v, epoch %d", v.edited, v.state.Record.Epoch)
+	}
+	if err := api.Update(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	if v := look(); v.edited || v.state.Record.Epoch != 21 {
+		t.Errorf("once it is carried out: edited %v, epoch %d", v.edited, v.state.Record.Epoch)
+	}
+	// From then on what it said before is somebody else's word.
+	late.Spec.Epoch = 20
+	if err := api.Update(t.Context(), late); err != nil {
+		t.Fatal(err)
+	}
+	if v := look(); !v.edited || v.state.Record.Epoch != 21 {
+		t.Errorf("an edit after that: edited %v, epoch %d", v.edited, v.state.Record.Epoch)
+	}
+	for range 2 * mostPending {
+		c.mayComeTrue(shop, &late.Spec)
+	}
+	if n := len(c.pending[shop]); n != mostPending {
+		t.Errorf("%d writes without an answer are remembered, want %d", n, mostPending)
 	}
 }
 

@@ -15,15 +15,15 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
 		Epoch: r.Epoch, Acquired: r.Acquired, Duration: min(duration, r.Duration),
 	}}
-	if r.Phase == Draining && r.Revoked != 0 {
+	if r.State == Draining && r.Revoked != 0 {
 		a.Term.Epoch = r.Revoked // followers have nothing new to be told of: nobody leads
 	}
 	// A record that was edited by hand may name a leader where nobody leads. Its own copy
 	// must not name it then: followers' copies carry stamps that are promised to nobody.
-	if r.Leader != "" && r.Phase != Vacant {
+	if r.Leader != "" && r.State != Vacant {
 		a.Term.Holder = lease.Identity(r.Leader, fleet)
 	}
-	switch r.Phase {
+	switch r.State {
 	case Leading:
 		if cluster == r.Leader {
 			a.Role, a.First = lease.Lead, first
@@ -55,8 +55,8 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 
 // same reports whether two records say the same.
 func same(a, b Record) bool {
-	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked && a.Phase == b.Phase && a.Reason == b.Reason &&
+	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked && a.State == b.State && a.Reason == b.Reason &&
 		a.Since.Equal(b.Since) && a.Acquired.Equal(b.Acquired) && a.Duration == b.Duration &&
 		a.LeaseName == b.LeaseName && a.NotBefore.Equal(b.NotBefore) && a.Next == b.Next &&
-		maps.Equal(a.Heeded, b.Heeded)
+		maps.Equal(a.Observed, b.Observed)
 }

@@ -79,7 +79,7 @@ func TestAssignedD(t *testing.T) {
 		"a shorter one does not":            {policy: 15 * second, record: 60 * second, want: 15 * second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, phase := range []election.Phase{election.Leading, election.Draining, election.Vacant} {
+			for _, phase := range []election.RecordState{election.Leading, election.Draining, election.Vacant} {
 				for _, cluster := range []string{"east", "west"} {
 					r := record(phase, "east", lasting(test.record))
 					if got := election.Assign(r, "fleet", cluster, test.policy, true).Term.Duration; got != test.want {

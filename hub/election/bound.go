@@ -6,8 +6,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// bound is the instant from which on nobody holds a promise any more.
-type bound struct {
+// expiry is the instant from which on nobody holds a promise any more.
+type expiry struct {
 	wall  time.Time
 	boot  time.Duration
 	again time.Duration // D + ε
@@ -17,13 +17,13 @@ type bound struct {
 // was stepped forward does not end a promise early. A wall clock that was ahead and is
 // right again would hold it up for as long as it was ahead. Readers refuse the stamps of such a clock, so that
 // another D + ε on the clock that never steps is enough.
-func (b bound) passed(now lease.Reading) bool {
+func (b expiry) passed(now lease.Reading) bool {
 	return now.Boot >= b.boot && (!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)
 }
 
 // wait is how long until the bound passes, or until it should be looked at again: a
 // clock that is put right after a step may have brought it nearer.
-func (b bound) wait(now lease.Reading) time.Duration {
+func (b expiry) wait(now lease.Reading) time.Duration {
 	boot := b.boot - now.Boot
 	return max(0, min(b.again, max(boot, min(b.wall.Sub(now.Wall), boot+b.again))))
 }
@@ -38,7 +38,7 @@ func (b bound) wait(now lease.Reading) time.Duration {
 // A leader whose clock is known to be further behind than ε is waited for, but not for more
 // than another D: a clock that is off by years must not keep a namespace without a leader for
 // years, and beyond ε nothing is promised.
-func boundOf(s State, d, skew time.Duration) bound {
+func boundOf(s State, d, skew time.Duration) expiry {
 	skew = max(skew, min(s.Behind, max(d, longest(s))))
 	skew = max(skew, s.Sent.Skew)
 	b := inheritedBound(s, d, skew)
@@ -57,10 +57,10 @@ func boundOf(s State, d, skew time.Duration) bound {
 // that is shorter than the largest ever sent, because somebody may have edited it before
 // this tenure, or so early in it that the edit could be the word of another one. Nor does an
 // ε that is smaller than the largest one.
-func inheritedBound(s State, d, skew time.Duration) bound {
+func inheritedBound(s State, d, skew time.Duration) expiry {
 	d = max(d, longest(s), s.LargestDuration)
 	skew = max(skew, s.LargestSkew)
-	b := bound{wall: s.Tenure.Inherited.Add(d + skew)}
+	b := expiry{wall: s.Tenure.Inherited.Add(d + skew)}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	b.again = max(d+skew, time.Second)
 	return b
@@ -69,7 +69,7 @@ func inheritedBound(s State, d, skew time.Duration) bound {
 // longest is the longest D that an earlier tenure can have sent: the record's or, if
 // the record is lost or older than what was sent, the largest D ever.
 func longest(s State) time.Duration {
-	if s.Record.Lost() || s.outdated() {
+	if s.Record.Lost() || s.stale() {
 		return max(s.Record.Duration, s.LargestDuration)
 	}
 	return s.Record.Duration

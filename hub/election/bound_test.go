@@ -220,7 +220,7 @@ func TestALostRecord(t *testing.T) {
 		"an empty record object is no better than none": {
 			now: at(1), among: among,
 			state: election.State{
-				Record: election.Record{Heeded: map[string]int32{}}, Tenure: young(), Sent: closed(), LargestDuration: 15 * second,
+				Record: election.Record{Observed: map[string]int32{}}, Tenure: young(), Sent: closed(), LargestDuration: 15 * second,
 			},
 			want: "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 15s persist",
 		},
@@ -355,10 +355,10 @@ func TestATakeoverAfterAShortenedDWaitsLongEnough(t *testing.T) {
 		s.Record, s.Sent.Closed = d.Record, false
 		// The tenure may end right now. The next one inherits this instant.
 		heir := election.State{Record: s.Record, Tenure: election.Tenure{Started: at(now), Inherited: wall(now)}, Sent: closed()}
-		heir.Record.Phase, heir.Record.Reason = election.Draining, reason.Unreachable
+		heir.Record.State, heir.Record.Reason = election.Draining, reason.Unreachable
 		for later := now; ; later += 0.5 {
 			d := election.Next(at(later), shorter, heir, []election.Candidate{unfit("east", 100, reason.Unreachable), prepared(west)})
-			if d.Record.Phase != election.Leading {
+			if d.Record.State != election.Leading {
 				continue
 			}
 			if wall(later).Before(s.Sent.Until.Add(second)) {

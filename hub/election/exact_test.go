@@ -15,8 +15,8 @@ import (
 func TestWhateverARecordSaysIsPersisted(t *testing.T) {
 	state := func() election.State {
 		return election.State{Tenure: settled(), Sent: closed(), Highest: 30, Moved: true, Record: election.Record{
-			Epoch: 30, Phase: election.Vacant, Reason: reason.Moved, Since: wall(-5), Duration: 15 * second,
-			LeaseName: "leasecast", Heeded: map[string]int32{"east": 100},
+			Epoch: 30, State: election.Vacant, Reason: reason.Moved, Since: wall(-5), Duration: 15 * second,
+			LeaseName: "leasecast", Observed: map[string]int32{"east": 100},
 		}}
 	}
 	for name, test := range map[string]struct {
@@ -27,21 +27,21 @@ func TestWhateverARecordSaysIsPersisted(t *testing.T) {
 		"a leader":              {change: func(s *election.State) { s.Record.Leader = "east" }},
 		"a lower epoch":         {change: func(s *election.State) { s.Highest = 31 }},
 		"a revoked term":        {change: func(s *election.State) { s.Record.Revoked = 29 }},
-		"another phase":         {change: func(s *election.State) { s.Record.Phase, s.Record.Since = election.Retired, wall(2) }},
+		"another phase":         {change: func(s *election.State) { s.Record.State, s.Record.Since = election.Retired, wall(2) }},
 		"another reason":        {change: func(s *election.State) { s.Record.Reason, s.Record.Since = reason.NoCandidate, wall(2) }},
 		"a term":                {change: func(s *election.State) { s.Record.Acquired = wall(-5) }},
 		"a shorter D":           {change: func(s *election.State) { s.Record.Duration = 10 * second }},
 		"another Lease":         {change: func(s *election.State) { s.Record.LeaseName = "other" }},
 		"a bound":               {change: func(s *election.State) { s.Record.NotBefore = wall(9) }},
 		"a successor":           {change: func(s *election.State) { s.Record.Next = "west" }},
-		"another priority":      {change: func(s *election.State) { s.Record.Heeded["east"] = 50 }},
-		"a cluster that is not": {change: func(s *election.State) { s.Record.Heeded["west"] = 50 }},
+		"another priority":      {change: func(s *election.State) { s.Record.Observed["east"] = 50 }},
+		"a cluster that is not": {change: func(s *election.State) { s.Record.Observed["west"] = 50 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := state()
 			test.change(&s)
 			d := election.Next(at(2), policy(), s, []election.Candidate{fit("east", 100)})
-			if d.Record.Phase != election.Vacant || d.Persist == test.left {
+			if d.Record.State != election.Vacant || d.Persist == test.left {
 				t.Errorf("%s, want it persisted: %v", say(d), !test.left)
 			}
 		})
@@ -50,7 +50,7 @@ func TestWhateverARecordSaysIsPersisted(t *testing.T) {
 
 func TestSinceIsWhenItBecameSo(t *testing.T) {
 	for name, test := range map[string]struct {
-		phase election.Phase
+		phase election.RecordState
 		why   reason.Reason
 		want  time.Time
 	}{
@@ -98,8 +98,8 @@ func TestWhoseLabelIsHeeded(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if d := election.Next(at(2), policy(), test.state, among); !maps.Equal(d.Record.Heeded, test.want) || !d.Persist {
-				t.Errorf("%s heeds %v, want %v", say(d), d.Record.Heeded, test.want)
+			if d := election.Next(at(2), policy(), test.state, among); !maps.Equal(d.Record.Observed, test.want) || !d.Persist {
+				t.Errorf("%s heeds %v, want %v", say(d), d.Record.Observed, test.want)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestNobodyWaitsForWhoCannotLead(t *testing.T) {
 
 // A record that was edited may lead without a leader: that is nobody, not a cluster without a name.
 func TestARecordWithoutALeaderNamesNobody(t *testing.T) {
-	for _, phase := range []election.Phase{election.Leading, election.Draining} {
+	for _, phase := range []election.RecordState{election.Leading, election.Draining} {
 		if a := election.Assign(record(phase, ""), "fleet", "west", 15*second, false); a.Term.Holder != "" || a.Role != lease.Follow {
 			t.Errorf("%s: the copy is to be %+v", phase, a)
 		}

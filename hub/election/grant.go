@@ -10,14 +10,14 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 	return Record{
 		Leader:    c.Name,
 		Epoch:     lease.NextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
-		Phase:     Leading,
+		State:     Leading,
 		Reason:    outcome(s.Record, c.Name),
 		Since:     now.Wall,
 		Acquired:  now.Wall,
 		Duration:  p.Timings.Duration,
 		LeaseName: p.LeaseName,
 		Next:      next(cs, c.Name),
-		Heeded:    heed(s.Record, cs, true),
+		Observed:    observe(s.Record, cs, true),
 	}
 }
 

@@ -157,7 +157,7 @@ func TestElect(t *testing.T) {
 func TestTheFirstLeaderWaitsForBetterClusters(t *testing.T) {
 	patient := policy(func(p *election.Policy) { p.InitialDelay = 10 * second })
 	seen := func(epoch int64) election.State {
-		r := election.Record{Phase: election.Vacant, Epoch: epoch, Since: wall(100), Duration: 15 * second, LeaseName: "leasecast"}
+		r := election.Record{State: election.Vacant, Epoch: epoch, Since: wall(100), Duration: 15 * second, LeaseName: "leasecast"}
 		return election.State{Record: r, Tenure: settled(), Sent: closed()}
 	}
 	lost := seen(0)
@@ -203,8 +203,8 @@ func TestAGrantSaysAllOfTheTerm(t *testing.T) {
 	d := election.Next(at(20), policy(duration(30*second), func(p *election.Policy) { p.LeaseName = "other" }), s,
 		[]election.Candidate{unfit("east", 7, reason.Unreachable), prepared(fit("west", 8)), unknown("south", 9)})
 	want := election.Record{
-		Leader: "west", Epoch: 21, Phase: election.Leading, Reason: reason.FailedOver, Since: wall(20), Acquired: wall(20),
-		Duration: 30 * second, LeaseName: "other", Heeded: map[string]int32{"east": 7, "west": 8, "south": 9},
+		Leader: "west", Epoch: 21, State: election.Leading, Reason: reason.FailedOver, Since: wall(20), Acquired: wall(20),
+		Duration: 30 * second, LeaseName: "other", Observed: map[string]int32{"east": 7, "west": 8, "south": 9},
 	}
 	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
 		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
@@ -215,8 +215,8 @@ func TestAVacancyKeepsWhatOutlastsATerm(t *testing.T) {
 	s := draining(reason.Deleting)
 	d := election.Next(at(16), policy(duration(3*second)), s, []election.Candidate{unfit("east", 7, reason.Deleting), unknown("west", 8)})
 	want := election.Record{
-		Epoch: epoch, Phase: election.Vacant, Reason: reason.NoCandidate, Since: wall(16),
-		Duration: 15 * second, LeaseName: "leasecast", Heeded: map[string]int32{"east": 7, "west": 50},
+		Epoch: epoch, State: election.Vacant, Reason: reason.NoCandidate, Since: wall(16),
+		Duration: 15 * second, LeaseName: "leasecast", Observed: map[string]int32{"east": 7, "west": 50},
 	}
 	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
 		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
@@ -227,7 +227,7 @@ func TestADrainSaysWhenAndWhoIsNext(t *testing.T) {
 	s := leading()
 	d := election.Next(at(5), policy(), s, []election.Candidate{unfit("east", 100, reason.Unreachable), fit("west", 50)})
 	want := s.Record
-	want.Phase, want.Reason, want.Since, want.NotBefore = election.Draining, reason.Unreachable, wall(5), wall(16)
+	want.State, want.Reason, want.Since, want.NotBefore = election.Draining, reason.Unreachable, wall(5), wall(16)
 	if !reflect.DeepEqual(d.Record, want) {
 		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
 	}
@@ -237,7 +237,7 @@ func TestAResumedTermIsTheSameTerm(t *testing.T) {
 	s := draining(reason.Unreachable)
 	d := election.Next(at(5), policy(), s, []election.Candidate{fit("east", 100), fit("west", 50)})
 	want := s.Record
-	want.Phase, want.Reason, want.Since, want.NotBefore = election.Leading, reason.Resumed, wall(5), time.Time{}
+	want.State, want.Reason, want.Since, want.NotBefore = election.Leading, reason.Resumed, wall(5), time.Time{}
 	if !reflect.DeepEqual(d.Record, want) {
 		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
 	}

@@ -81,10 +81,10 @@ func open(s election.Sent) election.Sent {
 	return s
 }
 
-func record(phase election.Phase, leader string, changes ...func(*election.Record)) election.Record {
+func record(phase election.RecordState, leader string, changes ...func(*election.Record)) election.Record {
 	r := election.Record{
-		Leader: leader, Epoch: epoch, Phase: phase, Reason: reason.Elected, Since: wall(-400), Acquired: wall(-400),
-		Duration: 15 * second, LeaseName: "leasecast", Heeded: map[string]int32{"east": 100, "west": 50},
+		Leader: leader, Epoch: epoch, State: phase, Reason: reason.Elected, Since: wall(-400), Acquired: wall(-400),
+		Duration: 15 * second, LeaseName: "leasecast", Observed: map[string]int32{"east": 100, "west": 50},
 	}
 	switch phase {
 	case election.Draining:
@@ -105,7 +105,7 @@ func because(why reason.Reason) func(*election.Record) {
 }
 
 func heeding(heeded map[string]int32) func(*election.Record) {
-	return func(r *election.Record) { r.Heeded = heeded }
+	return func(r *election.Record) { r.Observed = heeded }
 }
 
 func lasting(d time.Duration) func(*election.Record) {
@@ -134,7 +134,7 @@ func unknown(name string, priority int32) election.Candidate {
 
 func keeping(name string, priority int32, why reason.Reason) election.Candidate {
 	c := fit(name, priority)
-	c.Fitness, c.Reason = election.KeepsOnly, why
+	c.Fitness, c.Reason = election.RetainOnly, why
 	return c
 }
 
@@ -170,11 +170,11 @@ func say(d election.Decision) string {
 		return "gone"
 	}
 	r := d.Record
-	words := []string{string(r.Phase), "nobody", fmt.Sprint(r.Epoch), string(r.Reason)}
+	words := []string{string(r.State), "nobody", fmt.Sprint(r.Epoch), string(r.Reason)}
 	if r.Leader != "" {
 		words[1] = r.Leader
 	}
-	if r.Phase == "" {
+	if r.State == "" {
 		words = []string{"lost"}
 	}
 	if r.Next != "" {

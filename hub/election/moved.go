@@ -21,7 +21,7 @@ func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	switch {
 	case s.OtherHub:
 		return Decision{Record: s.Record, Waiting: reason.OtherHub}
-	case s.Record.Phase == Leading && !s.CopyLost:
+	case s.Record.State == Leading && !s.CopyLost:
 		return Decision{Record: s.Record, Waiting: reason.Moved}
 	case slices.ContainsFunc(cs, func(c Candidate) bool { return c.Fitness == Unknown }):
 		return Decision{Record: s.Record, Waiting: reason.WaitingForClusters}
@@ -29,10 +29,10 @@ func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: s.Record, Close: true}
 	}
 	r := Record{
-		Epoch: max(s.Record.Epoch, s.Highest), Phase: Vacant, Reason: reason.Moved, Since: now.Wall,
-		Duration: max(longest(s), p.Timings.Duration), LeaseName: p.LeaseName, Heeded: heed(s.Record, cs, false),
+		Epoch: max(s.Record.Epoch, s.Highest), State: Vacant, Reason: reason.Moved, Since: now.Wall,
+		Duration: max(longest(s), p.Timings.Duration), LeaseName: p.LeaseName, Observed: observe(s.Record, cs, false),
 	}
-	if s.Record.Phase == r.Phase && s.Record.Reason == r.Reason {
+	if s.Record.State == r.State && s.Record.Reason == r.Reason {
 		r.Since = s.Record.Since
 	}
 	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.Moved}

@@ -33,7 +33,7 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 	if r, ok := raise(now, *p, s, cs); ok {
 		return Decision{Record: r, Persist: true}
 	}
-	switch s.Record.Phase {
+	switch s.Record.State {
 	case Leading:
 		return lead(now, *p, s, cs)
 	case Draining, Retired:
@@ -54,7 +54,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
 	r := s.Record
-	r.Phase, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
+	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
 	r.Next = successor(now, p, s, cs)
 	return Decision{Record: r, Persist: true, After: b.wait(now)}
 }
@@ -62,7 +62,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 // keep brings the record of a leader that stays up to date.
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
-	r.Heeded = heed(r, cs, false)
+	r.Observed = observe(r, cs, false)
 	r.Next = next(cs, r.Leader)
 	want, wait := p.Timings.Duration, time.Duration(0)
 	if want > r.Duration {
@@ -79,7 +79,7 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		}
 	}
 	if holder, ok := named(cs, r.Leader); ok && holder.Fitness == Unknown {
-		until := max(patience(now, p, s), boundOf(s, p.Timings.Duration, p.Timings.Skew).wait(now))
+		until := max(timeToAnswer(now, p, s), boundOf(s, p.Timings.Duration, p.Timings.Skew).wait(now))
 		if wait == 0 || until < wait {
 			wait = until
 		}
@@ -106,20 +106,20 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	if !b.passed(now) {
 		if resumes(now, p, s, cs) {
-			r.Phase, r.Reason, r.Since, r.NotBefore = Leading, reason.Resumed, now.Wall, time.Time{}
+			r.State, r.Reason, r.Since, r.NotBefore = Leading, reason.Resumed, now.Wall, time.Time{}
 			return Decision{Record: r, Persist: true}
 		}
 		if c, ok := ready(now, p, s, cs); ok && acknowledged(now, p, s) {
 			return Decision{Record: grant(now, p, s, c, cs), Persist: true}
 		}
-		r.Phase, r.NotBefore = Draining, b.wall
+		r.State, r.NotBefore = Draining, b.wall
 		r.Next = successor(now, p, s, cs)
 		if revokes(now, p, s, cs) {
 			r.Revoked, r.Epoch = r.Epoch, r.Epoch+1
 		}
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 	}
-	c, ok := heir(now, p, s, cs)
+	c, ok := successorOf(now, p, s, cs)
 	if held(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
@@ -131,8 +131,8 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: r, Waiting: reason.NoCandidate}
 	case !ok:
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
-	case !c.Prepared && c.Name != r.Leader && !s.outdated():
-		r.Phase, r.Next = Draining, c.Name
+	case !c.Prepared && c.Name != r.Leader && !s.stale():
+		r.State, r.Next = Draining, c.Name
 		// A revoked term is over now. What is written from here on is of the revocation's epoch:
 		// the successor's cluster may hold a copy of that, if the record was edited since.
 		r.Revoked = 0
@@ -145,10 +145,10 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 }
 
-// heir is who gets the next term if it is granted now: the best candidate, unless the
+// successorOf is who gets the next term if it is granted now: the best candidate, unless the
 // cause for which the leader was drained is gone. Recovery moves nothing, so the leader
 // then leads again, in a new term.
-func heir(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
+func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayLead(holder) && whyDepose(now, p, s, ranked) == "" {
 		return holder, true
@@ -158,7 +158,7 @@ func heir(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, 
 
 // successor names the heir.
 func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string {
-	c, _ := heir(now, p, s, ranked)
+	c, _ := successorOf(now, p, s, ranked)
 	return c.Name
 }
 
@@ -167,8 +167,8 @@ func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string 
 // goes on.
 func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 	holder, ok := named(cs, s.Record.Leader)
-	return ok && s.Record.Phase == Draining && s.Record.Revoked == 0 && holder.Answering && now.Wall.Before(s.Sent.Until) &&
-		(holder.Fitness == Fit || holder.Fitness == KeepsOnly) &&
+	return ok && s.Record.State == Draining && s.Record.Revoked == 0 && holder.Answering && now.Wall.Before(s.Sent.Until) &&
+		(holder.Fitness == Fit || holder.Fitness == RetainOnly) &&
 		whyReplace(now, p, s, cs) == ""
 }
 
@@ -176,8 +176,8 @@ func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 // of that epoch can be acted on any more.
 func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 	return Record{
-		Epoch: r.Epoch, Phase: Vacant, Reason: reason.NoCandidate, Since: now.Wall,
-		Duration: r.Duration, LeaseName: r.LeaseName, Heeded: heed(r, cs, false),
+		Epoch: r.Epoch, State: Vacant, Reason: reason.NoCandidate, Since: now.Wall,
+		Duration: r.Duration, LeaseName: r.LeaseName, Observed: observe(r, cs, false),
 	}
 }
 
@@ -192,7 +192,7 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	// name are: the next tenure may find no other trace of it.
 	r.Epoch = max(r.Epoch, s.Highest)
 	if r.Lost() {
-		r.Phase, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
+		r.State, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
 		r.Duration = max(s.LargestDuration, p.Timings.Duration) // stays the bound of what was lost
 	}
 	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
@@ -233,14 +233,14 @@ func awaits(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidat
 		return "", 0
 	}
 	better, ok := best(ranked, func(o Candidate) bool {
-		return settling(o) && (c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
+		return notReady(o) && (c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
 	switch holder, _ := named(ranked, s.Record.Leader); {
 	case holder.Reason == reason.Recovering && comesBack(s, ranked):
 		// It has a moment to be fit again, or else fails once more and is waited for no longer.
-		return holder.Name, max(patience(now, p, s), p.Timings.Renew)
+		return holder.Name, max(timeToAnswer(now, p, s), p.Timings.Renew)
 	case ok:
-		return better.Name, patience(now, p, s)
+		return better.Name, timeToAnswer(now, p, s)
 	default:
 		return "", 0
 	}
@@ -255,7 +255,7 @@ func firstWaits(now lease.Reading, p Policy, r Record, c Candidate, ranked []Can
 		return "", 0
 	}
 	better, ok := best(ranked, func(o Candidate) bool {
-		return outranks(o, c) && (settling(o) || o.Reason == reason.NamespaceMissing)
+		return outranks(o, c) && (notReady(o) || o.Reason == reason.NamespaceMissing)
 	})
 	if !ok {
 		return "", 0
@@ -270,17 +270,17 @@ func comesBack(s State, ranked []Candidate) bool {
 	unreached := func(r reason.Reason) bool {
 		return r == reason.Unreachable || r == reason.Recovering || r == reason.NeverReached
 	}
-	return ok && s.Record.Phase == Draining && unreached(s.Record.Reason) && unreached(holder.Reason)
+	return ok && s.Record.State == Draining && unreached(s.Record.Reason) && unreached(holder.Reason)
 }
 
-// patience is how long the clusters still have to answer: D from the start of the tenure.
-func patience(now lease.Reading, p Policy, s State) time.Duration {
+// timeToAnswer is how long the clusters still have to answer: D from the start of the tenure.
+func timeToAnswer(now lease.Reading, p Policy, s State) time.Duration {
 	return max(0, s.Tenure.Started.Boot+p.Timings.Duration-now.Boot)
 }
 
-// settling is true of a cluster that the hub has not reached yet, or has not guarded
+// notReady is true of a cluster that the hub has not reached yet, or has not guarded
 // yet, or that has begun to answer again: in a moment it may be fit.
-func settling(c Candidate) bool {
+func notReady(c Candidate) bool {
 	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Recovering
 }
 
@@ -293,10 +293,10 @@ func retire(now lease.Reading, s State) Decision {
 	}
 	b := boundOf(s, 0, longest(s))
 	r := s.Record
-	if r.Phase != Retired && (!r.Lost() || s.Highest > 0) {
+	if r.State != Retired && (!r.Lost() || s.Highest > 0) {
 		// The copies go now: from here on the record alone remembers their epoch and D.
 		r.Epoch, r.Duration = max(r.Epoch, s.Highest), longest(s)
-		r.Phase, r.Reason, r.Since, r.NotBefore, r.Next = Retired, reason.PolicyGone, now.Wall, b.wall, ""
+		r.State, r.Reason, r.Since, r.NotBefore, r.Next = Retired, reason.PolicyGone, now.Wall, b.wall, ""
 		return Decision{Record: r, Persist: true, After: b.wait(now)}
 	}
 	if !b.passed(now) {

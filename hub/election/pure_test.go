@@ -26,7 +26,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 		s.Sent.Until, s.Sent.BootUntil = wall(float64(r.IntN(20))), boot(float64(r.IntN(20)))
 	}
 	if r.IntN(10) > 0 {
-		phases := []election.Phase{election.Vacant, election.Leading, election.Draining, election.Retired}
+		phases := []election.RecordState{election.Vacant, election.Leading, election.Draining, election.Retired}
 		whys := []reason.Reason{reason.Unreachable, reason.PriorityChanged, reason.CopyLost, reason.PolicyGone}
 		s.Record = record(phases[r.IntN(4)], names[r.IntN(3)], because(whys[r.IntN(4)]), lasting(time.Duration(15*(1+r.IntN(4)))*second))
 		if r.IntN(3) == 0 {
@@ -60,7 +60,7 @@ func TestNextIsPure(t *testing.T) {
 			p.FailOverWhenMostUnreachable, p.Acknowledged = r.IntN(2) == 0, r.IntN(2) == 0
 		})
 		given, among, asked := s, slices.Clone(cs), *p
-		given.Record.Heeded = maps.Clone(s.Record.Heeded)
+		given.Record.Observed = maps.Clone(s.Record.Observed)
 		if s.Standing != nil {
 			copied := *s.Standing
 			given.Standing = &copied
@@ -87,7 +87,7 @@ func sane(t *testing.T, seed uint64, s election.State, d election.Decision) {
 		t.Helper()
 		t.Fatalf("seed %d: %s\nstate %+v\ndecision %+v", seed, fmt.Sprintf(format, args...), s, d)
 	}
-	grants := d.Record.Phase == election.Leading && d.Record.Epoch != s.Record.Epoch && d.Record.Reason != reason.Adopted
+	grants := d.Record.State == election.Leading && d.Record.Epoch != s.Record.Epoch && d.Record.Reason != reason.Adopted
 	switch {
 	case d.Record.Epoch < s.Record.Epoch:
 		fail("the epoch falls")
@@ -101,12 +101,12 @@ func sane(t *testing.T, seed uint64, s election.State, d election.Decision) {
 		fail("close and gone change no record")
 	case !d.Persist && !d.Gone && !reflect.DeepEqual(d.Record, s.Record):
 		fail("the record differs, but is not to be persisted")
-	case d.Record.Phase == election.Leading && s.Record.Phase != election.Vacant && d.Record.Epoch == s.Record.Epoch && d.Record.Leader != s.Record.Leader &&
+	case d.Record.State == election.Leading && s.Record.State != election.Vacant && d.Record.Epoch == s.Record.Epoch && d.Record.Leader != s.Record.Leader &&
 		(s.Mine || s.Standing == nil || d.Record.Leader != s.Standing.Cluster):
 		fail("another leader in the same epoch")
 	case d.After < 0 || d.After > 3*time.Minute:
 		fail("it is asked again after %v", d.After)
-	case d.Waiting == reason.WaitingForBound && d.After == 0 || d.Waiting == reason.WaitingForClusters && d.Record.Phase == election.Vacant && d.After == 0:
+	case d.Waiting == reason.WaitingForBound && d.After == 0 || d.Waiting == reason.WaitingForClusters && d.Record.State == election.Vacant && d.After == 0:
 		fail("time alone ends this wait, but nobody asks again")
 	}
 }

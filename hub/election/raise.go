@@ -20,14 +20,14 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 	return Record{
 		Leader:    st.Cluster,
 		Epoch:     st.Term.Epoch,
-		Phase:     Leading,
+		State:     Leading,
 		Reason:    reason.Adopted,
 		Since:     now.Wall,
 		Acquired:  st.Term.Acquired,
 		Duration:  max(st.Term.Duration, longest(s)), // the copy tells of its last stamp only
 		LeaseName: p.LeaseName,
 		Next:      next(cs, st.Cluster),
-		Heeded:    heed(s.Record, cs, true),
+		Observed:    observe(s.Record, cs, true),
 	}, true
 }
 
@@ -35,10 +35,10 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 // epoch already.
 func knowsBetter(s State) bool {
 	switch r := s.Record; {
-	case r.Phase == Vacant:
+	case r.State == Vacant:
 		return true // the epoch may have been raised by the copy of a follower
 	case s.Moved:
-		return r.Phase != Leading // nothing was decided since it came from the other hub
+		return r.State != Leading // nothing was decided since it came from the other hub
 	default:
 		// An epoch is granted to one cluster only, so somebody has edited the record before this
 		// tenure began.

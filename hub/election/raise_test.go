@@ -136,9 +136,9 @@ func TestAnAdoptedTermIsTheOneThatStands(t *testing.T) {
 	s := election.State{Tenure: young(), Sent: closed(), Standing: st, Highest: 30, LargestDuration: 60 * second}
 	d := election.Next(at(2), policy(), s, []election.Candidate{fit("east", 100), fit("west", 50)})
 	want := election.Record{
-		Leader: "west", Epoch: 30, Phase: election.Leading, Reason: reason.Adopted, Since: wall(2), Acquired: st.Term.Acquired,
+		Leader: "west", Epoch: 30, State: election.Leading, Reason: reason.Adopted, Since: wall(2), Acquired: st.Term.Acquired,
 		// The copy says 15 s, but the stamps before it may have carried more.
-		Duration: 60 * second, LeaseName: "leasecast", Next: "east", Heeded: map[string]int32{"east": 100, "west": 50},
+		Duration: 60 * second, LeaseName: "leasecast", Next: "east", Observed: map[string]int32{"east": 100, "west": 50},
 	}
 	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
 		t.Errorf("\n got %+v\nwant %+v", d.Record, want)

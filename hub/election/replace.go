@@ -8,14 +8,14 @@ import (
 // whyReplace says why the recorded term must end, or "" if it goes on. The candidates
 // are ranked.
 func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
-	if s.outdated() {
+	if s.stale() {
 		return reason.CopyLost // a newer term was seen, and it does not stand any more
 	}
 	if why := whyDepose(now, p, s, ranked); why != "" {
 		return why
 	}
 	switch holder, _ := named(ranked, s.Record.Leader); {
-	case holder.Fitness != KeepsOnly && holder.Fitness != Fit:
+	case holder.Fitness != RetainOnly && holder.Fitness != Fit:
 		return ""
 	case s.CopyLost:
 		return reason.CopyLost
@@ -40,19 +40,19 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	case Unknown:
 		// Unknown is not dead. But once all that it can have been promised has passed, and every
 		// cluster had the time to answer, it leads no more, whatever it is.
-		if patience(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
+		if timeToAnswer(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
 			return ""
 		}
 		return unlessAlone(reason.NeverReached, p, s, ranked)
 	case Unfit:
-		if settling(holder) && patience(now, p, s) > 0 {
+		if notReady(holder) && timeToAnswer(now, p, s) > 0 {
 			return ""
 		}
 		if observed(holder.Reason) || holder.Reason == reason.ClockSkewed {
 			return unlessAlone(holder.Reason, p, s, ranked)
 		}
 		return holder.Reason
-	case KeepsOnly, Fit:
+	case RetainOnly, Fit:
 	}
 	if overtaken(s.Record, holder, ranked) {
 		return reason.PriorityChanged
@@ -84,27 +84,27 @@ func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reaso
 // leader: the leader's priority was lowered or the other's raised, compared with
 // what decisions have heeded so far. A recovery edits nothing, so it moves nothing.
 func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
-	heeded, ok := r.Heeded[holder.Name]
+	heeded, ok := r.Observed[holder.Name]
 	lowered := ok && holder.Priority < heeded
 	_, found := best(ranked, func(c Candidate) bool {
 		if !mayLead(c) || c.Priority <= holder.Priority {
 			return false
 		}
-		before, ok := r.Heeded[c.Name]
+		before, ok := r.Observed[c.Name]
 		return lowered || !ok || c.Priority > before
 	})
 	return found
 }
 
-// heed takes the present priorities into account. A cluster that is still settling is
+// observe takes the present priorities into account. A cluster that is still settling is
 // left as it was until it can be judged: its label is an edit that has not been acted
 // on. all heeds even those, when a leader is chosen in their absence.
-func heed(r Record, cs []Candidate, all bool) map[string]int32 {
+func observe(r Record, cs []Candidate, all bool) map[string]int32 {
 	heeded := make(map[string]int32, len(cs))
 	for _, c := range cs {
-		if all || !settling(c) {
+		if all || !notReady(c) {
 			heeded[c.Name] = c.Priority
-		} else if before, ok := r.Heeded[c.Name]; ok {
+		} else if before, ok := r.Observed[c.Name]; ok {
 			heeded[c.Name] = before
 		}
 	}

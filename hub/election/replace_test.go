@@ -411,14 +411,14 @@ func TestWhatMovesAHealthyLeader(t *testing.T) {
 func heededAfter(t *testing.T, c election.Candidate) map[string]int32 {
 	t.Helper()
 	d := election.Next(at(1), policy(), leading(), []election.Candidate{fit("east", 100), c})
-	if d.Record.Phase != election.Leading {
+	if d.Record.State != election.Leading {
 		t.Fatalf("the decision before was %s", say(d))
 	}
-	return d.Record.Heeded
+	return d.Record.Observed
 }
 
 // heededByGrant is what the grant of a namespace to east heeds in the presence of c.
 func heededByGrant(c election.Candidate) map[string]int32 {
 	s := election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed()}
-	return election.Next(at(1), policy(), s, []election.Candidate{fit("east", 100), c}).Record.Heeded
+	return election.Next(at(1), policy(), s, []election.Candidate{fit("east", 100), c}).Record.Observed
 }

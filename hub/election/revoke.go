@@ -13,7 +13,7 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 	r := s.Record
 	holder, _ := named(ranked, r.Leader)
 	c, ok := ready(now, p, s, ranked)
-	return p.Acknowledged && r.Phase == Draining && r.Revoked == 0 && !s.outdated() &&
+	return p.Acknowledged && r.State == Draining && r.Revoked == 0 && !s.stale() &&
 		ok && c.Name != r.Leader && holder.Answering && now.Wall.Before(s.Sent.Until) &&
 		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)
 }
@@ -28,7 +28,7 @@ func acknowledged(now lease.Reading, p Policy, s State) bool {
 
 // ready returns the heir, if it could be granted the next term at once.
 func ready(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
-	c, ok := heir(now, p, s, ranked)
+	c, ok := successorOf(now, p, s, ranked)
 	return c, ok && (c.Prepared || c.Name == s.Record.Leader) && !held(p, s, c)
 }
 

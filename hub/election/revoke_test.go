@@ -126,7 +126,7 @@ func TestAssignRevocation(t *testing.T) {
 	led := lease.Term{Holder: "east.fleet", Epoch: epoch, Acquired: wall(-400), Duration: d}
 	nobody := lease.Term{Epoch: epoch + 1, Acquired: wall(-400), Duration: d}
 	edited := r
-	edited.Phase = election.Leading
+	edited.State = election.Leading
 	for name, test := range map[string]struct {
 		record  election.Record
 		cluster string

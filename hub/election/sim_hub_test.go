@@ -125,7 +125,7 @@ func (h *simHub) close() {
 func (h *simHub) decide() {
 	w := h.w
 	p, cs := w.policy, h.candidates()
-	closed := w.record.Phase != election.Leading
+	closed := w.record.State != election.Leading
 	if closed {
 		h.close()
 	}
@@ -174,7 +174,7 @@ func (h *simHub) persist(r election.Record, p election.Policy) {
 		if !answered || !done {
 			return
 		}
-		if r.Phase == election.Leading && r.Epoch != was.Epoch && r.Reason != reason.Adopted {
+		if r.State == election.Leading && r.Epoch != was.Epoch && r.Reason != reason.Adopted {
 			h.granted = r.Epoch
 		}
 		h.assign(r, p)

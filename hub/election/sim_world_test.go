@@ -227,7 +227,7 @@ func (w *world) fault() {
 	case 0, 1, 2:
 		m.up = !m.up
 	case 3, 4, 5:
-		states := []election.Fitness{election.Fit, election.Fit, election.Unfit, election.Unfit, election.KeepsOnly}
+		states := []election.Fitness{election.Fit, election.Fit, election.Unfit, election.Unfit, election.RetainOnly}
 		m.fitness = states[w.r.IntN(len(states))]
 		m.why = []reason.Reason{reason.Unreachable, reason.Recovering, reason.Deleting}[w.r.IntN(3)]
 		w.hub.ask = w.now

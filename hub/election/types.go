@@ -7,16 +7,16 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// Phase is where a namespace is between one leader and the next. The words are
+// RecordState is where a namespace is between one leader and the next. The words are
 // those of the record.
-type Phase string
+type RecordState string
 
 // The phases; see the package comment for the ways between them.
 const (
-	Vacant   Phase = "Vacant"
-	Leading  Phase = "Leading"
-	Draining Phase = "Draining"
-	Retired  Phase = "Retired"
+	Vacant   RecordState = "Vacant"
+	Leading  RecordState = "Leading"
+	Draining RecordState = "Draining"
+	Retired  RecordState = "Retired"
 )
 
 // Policy is what decisions need of a LeadershipPolicy.
@@ -42,7 +42,7 @@ type Record struct {
 	// Revoked is the epoch of the leader if its term was revoked, or else zero. Epoch is
 	// then that of the revocation, in which nobody leads.
 	Revoked int64
-	Phase   Phase
+	State   RecordState
 	Reason  reason.Reason
 	// Since is when leader or phase last changed, Acquired when the term began.
 	Since, Acquired time.Time
@@ -53,13 +53,13 @@ type Record struct {
 	// another tenure wrote is not trusted.
 	NotBefore time.Time
 	Next      string
-	// Heeded holds the priorities that decisions have taken into account so far.
-	Heeded map[string]int32
+	// Observed holds the priorities that decisions have taken into account so far.
+	Observed map[string]int32
 }
 
 // Lost reports whether the record says nothing, or not for how long. An empty record is
 // a lost one: somebody may have emptied it.
-func (r Record) Lost() bool { return r.Phase == "" || r.Duration <= 0 }
+func (r Record) Lost() bool { return r.State == "" || r.Duration <= 0 }
 
 // Fitness is what the hub knows of a cluster's fitness to lead a namespace.
 type Fitness int
@@ -70,8 +70,8 @@ const (
 	// Unknown: never reached by this hub process. No candidate, and not deposed
 	// before its bound has passed.
 	Unknown
-	// KeepsOnly: it may keep what it has, but is never newly chosen.
-	KeepsOnly
+	// RetainOnly: it may keep what it has, but is never newly chosen.
+	RetainOnly
 	// Fit: it may lead.
 	Fit
 )
@@ -152,9 +152,9 @@ type State struct {
 	MostUnreachable bool
 }
 
-// outdated reports whether a newer term than the recorded one was seen, as after a
+// stale reports whether a newer term than the recorded one was seen, as after a
 // restore of the hub's etcd.
-func (s State) outdated() bool { return s.Highest > s.Record.Epoch }
+func (s State) stale() bool { return s.Highest > s.Record.Epoch }
 
 // Standing is a sealed copy that names the cluster it lives in.
 type Standing struct {

@@ -54,7 +54,7 @@ func TestWhichLeaderIsRemembered(t *testing.T) {
 			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Deleting), lost}, want: vacant,
 		},
 		"nor that of a policy that went away, whatever somebody wrote there": {
-			now: at(16), state: draining(reason.Unreachable, recorded(func(r *election.Record) { r.Phase = election.Retired })),
+			now: at(16), state: draining(reason.Unreachable, recorded(func(r *election.Record) { r.State = election.Retired })),
 			among: []election.Candidate{unfit("east", 100, reason.Unreachable), lost}, want: vacant,
 		},
 	})

@@ -26,9 +26,9 @@ var (
 	errStranger = errors.New("the request is not for the member: redirects are not followed")
 )
 
-// lane is a transport whose address, credentials and connection can be replaced at any time. The
+// swappableTransport is a transport whose address, credentials and connection can be replaced at any time. The
 // clients above it know a placeholder only, and never change.
-type lane struct {
+type swappableTransport struct {
 	host    string
 	agent   string // of its requests, for the member's audit log
 	maxBody int64
@@ -43,14 +43,14 @@ type route struct {
 	pool   *pool
 }
 
-var _ http.RoundTripper = (*lane)(nil)
+var _ http.RoundTripper = (*swappableTransport)(nil)
 
-func newLane(k Key, agent string, maxBody int64) *lane {
+func newTransport(k Key, agent string, maxBody int64) *swappableTransport {
 	// A name that nobody can own: should a request ever miss the lane, it goes nowhere.
-	return &lane{host: k.Identity() + ".invalid", agent: agent, maxBody: maxBody}
+	return &swappableTransport{host: k.Identity() + ".invalid", agent: agent, maxBody: maxBody}
 }
 
-func (l *lane) set(t *target, p *pool) {
+func (l *swappableTransport) set(t *target, p *pool) {
 	if t == nil {
 		l.route.Store(nil)
 		return
@@ -60,7 +60,7 @@ func (l *lane) set(t *target, p *pool) {
 
 // config is for clients on this lane. It has no rate limit: the publisher bounds what is under
 // way, and caches watch.
-func (l *lane) config(transport http.RoundTripper) *rest.Config {
+func (l *swappableTransport) config(transport http.RoundTripper) *rest.Config {
 	return &rest.Config{
 		Host:      "https://" + l.host,
 		Transport: transport,
@@ -81,7 +81,7 @@ func httpClient(config *rest.Config) (*http.Client, error) {
 }
 
 // RoundTrip sends the request to where the lane leads at this moment.
-func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *swappableTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	r := l.route.Load()
 	switch {
 	case req.URL.Host != l.host:

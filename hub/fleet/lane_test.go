@@ -127,7 +127,7 @@ func TestLaneLeadsToTheTarget(t *testing.T) {
 				got.Store(r)
 				reply(w, "ok")
 			})
-			l := newLane(testKey, "", 100)
+			l := newTransport(testKey, "", 100)
 			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
 			l.set(tg, tg.writer)
 			client, err := httpClient(l.config(l))
@@ -173,7 +173,7 @@ func TestLaneRefuses(t *testing.T) {
 		"redirects are handed through": {true, "https://east.prod.invalid/redirect", nil, 307},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLane(testKey, "", 100)
+			l := newTransport(testKey, "", 100)
 			if tc.connected {
 				l.set(tg, tg.writer)
 			}
@@ -253,7 +253,7 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 // An informer's requests wait for the member, and go on when it answers.
 func TestPatientWaitsForAnAnswer(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { reply(w, "here") })
-	l := newLane(testKey, "", 100)
+	l := newTransport(testKey, "", 100)
 	var answered signal
 	tried := make(chan struct{}, 10)
 	client := &http.Client{Transport: &patient{answered: &answered, clock: clock.RealClock{}, next: roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -321,7 +321,7 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 		"a list":  {"", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLane(testKey, "", 100)
+			l := newTransport(testKey, "", 100)
 			tg := targetTo(t, accessTo(t, s, "", "t"), nil)
 			l.set(tg, tg.caches)
 			client := &http.Client{Transport: &patient{next: l, answered: &signal{}, clock: clock.RealClock{}}}

@@ -25,7 +25,7 @@ type member struct {
 	p   *Provider
 
 	// The clients never change; what is below their lanes does.
-	caches, renewals *lane
+	caches, renewals *swappableTransport
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
 	direct, informer *http.Client
@@ -71,8 +71,8 @@ type state struct {
 func newMember(p *Provider, k Key) (*member, error) {
 	m := &member{
 		key: k, p: p,
-		caches:    newLane(k, p.options.UserAgent, maxCachesBody),
-		renewals:  newLane(k, p.options.UserAgent, maxWriterBody),
+		caches:    newTransport(k, p.options.UserAgent, maxCachesBody),
+		renewals:  newTransport(k, p.options.UserAgent, maxWriterBody),
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 	}

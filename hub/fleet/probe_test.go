@@ -178,7 +178,7 @@ func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 
 // get sends a request and waits for the header of its answer. It returns where the body, or the
 // error, arrives when all is over.
-func get(t *testing.T, client *http.Client, l *lane, path string) <-chan string {
+func get(t *testing.T, client *http.Client, l *swappableTransport, path string) <-chan string {
 	t.Helper()
 	over := make(chan string, 1)
 	header := make(chan struct{})

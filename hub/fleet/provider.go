@@ -65,7 +65,7 @@ type Provider struct {
 	// are to be told of.
 	work, changed *inbox
 	synced        chan struct{}
-	vigil         vigil
+	vigil         pauseDetector
 
 	mu          sync.Mutex
 	members     map[Key]*member

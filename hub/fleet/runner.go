@@ -41,7 +41,7 @@ func (r runner) Start(ctx context.Context) error {
 	}
 	var group sync.WaitGroup
 	defer group.Wait()
-	group.Go(func() { r.keepVigil(ctx) })
+	group.Go(func() { r.detectPauses(ctx) })
 	group.Go(func() { r.tellSubscribers(ctx) })
 	group.Go(func() { r.awaitElection(ctx) })
 	for {

@@ -18,15 +18,15 @@ const (
 	pauseLeast = time.Second
 )
 
-// vigil notices pauses of this process (a stopped process, a suspended machine), in which members
+// pauseDetector notices pauses of this process (a stopped process, a suspended machine), in which members
 // could answer nothing that anybody would have heard.
-type vigil struct {
+type pauseDetector struct {
 	mu   sync.Mutex
 	last *lease.Reading
 }
 
-// keepVigil looks regularly until ctx ends.
-func (p *Provider) keepVigil(ctx context.Context) {
+// detectPauses looks regularly until ctx ends.
+func (p *Provider) detectPauses(ctx context.Context) {
 	p.noticePause()
 	for wait(ctx, p.timers, vigilEvery, nil) == nil {
 		p.noticePause()

@@ -45,7 +45,7 @@ const (
 
 // settle takes in the answer to a step and returns how long to wait before the next:
 // zero for none.
-func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duration {
+func (l *leaseSyncer) settle(s step, obj *coordinationv1.Lease, err error) time.Duration {
 	if s.action == read && apierrors.IsNotFound(err) {
 		obj, err = nil, nil
 	}
@@ -61,14 +61,14 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 		l.take(s, obj)
 		return l.stored(s)
 	case conflict:
-		l.doubt()
+		l.invalidate()
 		if l.conflicts++; l.conflicts > 1 {
 			return pauseSilent // somebody else is as busy with this copy
 		}
 		return 0
 	case refused:
 	case ambiguous:
-		l.doubt() // a read settles what became of it
+		l.invalidate() // a read settles what became of it
 	}
 	l.facts.Problem, l.facts.Message = problem, err.Error()
 	proves := !s.fresh.IsZero() && s.fresh.Equal(l.want.Fresh) && l.want.Role == lease.Follow
@@ -87,7 +87,7 @@ func (l *lane) settle(s step, obj *coordinationv1.Lease, err error) time.Duratio
 
 // take takes in what a request found or left behind; nil for nothing. If the watch has
 // told of something else since, a read must say which is the newer.
-func (l *lane) take(s step, obj *coordinationv1.Lease) {
+func (l *leaseSyncer) take(s step, obj *coordinationv1.Lease) {
 	if s.writes() {
 		l.made, l.conflicts = obj.UID, 0
 	}
@@ -98,6 +98,6 @@ func (l *lane) take(s step, obj *coordinationv1.Lease) {
 	case k.read && k.lease != nil && obj != nil && k.lease.UID == obj.UID && k.lease.ResourceVersion == obj.ResourceVersion:
 		// The watch was faster.
 	default:
-		l.doubt()
+		l.invalidate()
 	}
 }

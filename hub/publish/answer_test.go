@@ -13,19 +13,19 @@ import (
 
 // Rule 10: a successor's copy is written anew, to see that it can be.
 func TestAFreshCopy(t *testing.T) {
-	placed := Facts{InPlace: true, Fresh: wall(10)}
+	placed := SyncStatus{InPlace: true, Fresh: wall(10)}
 	run(t, map[string]func(*rig){
 		"is written although the old one says the same": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.facts(Facts{Fresh: wall(10)})
-			r.at(10).next("update west 20 stamp 10s for 15s").facts(Facts{Fresh: wall(10)}).answered().next("wait").facts(placed)
+			r.facts(SyncStatus{Fresh: wall(10)})
+			r.at(10).next("update west 20 stamp 10s for 15s").facts(SyncStatus{Fresh: wall(10)}).answered().next("wait").facts(placed)
 		},
 		"is not in place before it is": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(false)
-			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is refused when it gets no answer, until it does": func(r *rig) {
 			r.follows()
@@ -35,26 +35,26 @@ func TestAFreshCopy(t *testing.T) {
 		},
 		"is refused, and the cluster no candidate until it is written, also when a read before it gets no answer": func(r *rig) {
 			r.follows()
-			r.lane.doubt()
+			r.lane.invalidate()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("read").unanswered(false)
-			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
 			r.assign(lease.Follow, term("west", 20), fresh(11))
 			r.at(11).next("read").answered().next("update west 20 stamp 11s for 15s").answered()
-			r.next("wait").facts(Facts{InPlace: true, Fresh: wall(11)})
+			r.next("wait").facts(SyncStatus{InPlace: true, Fresh: wall(11)})
 		},
 		"is refused when it is": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
-			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"stays refused when the next assignment asks somebody else": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
 			r.assign(lease.Follow, term("west", 20))
-			r.facts(Facts{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 			r.at(11).next("update west 20 stamp 11s for 15s").answered().next("wait").facts(placed)
 		},
 		"stays in place then, too": func(r *rig) {
@@ -69,32 +69,32 @@ func TestAFreshCopy(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
 			r.assign(lease.Follow, term("west", 20), fresh(20))
-			r.facts(Facts{Fresh: wall(20), Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{Fresh: wall(20), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"is no longer asked for in the next term": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.assign(lease.Follow, term("south", 21))
-			r.facts(Facts{})
+			r.facts(SyncStatus{})
 		},
 		"is not refused by what was sent before it was asked for": func(r *rig) {
 			r.follows()
 			edited(r)
 			r.next("update west 20 stamp 0s for 15s")
 			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.unanswered(false).facts(Facts{Fresh: wall(10), Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.unanswered(false).facts(SyncStatus{Fresh: wall(10), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"nor by what was sent for the draining before": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("update west 20 stamp 10s for 15s")
 			r.assign(lease.Follow, term("west", 20), fresh(20))
-			r.unanswered(false).facts(Facts{Fresh: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.unanswered(false).facts(SyncStatus{Fresh: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is one of that very instant, as a Lease stores it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.Fresh = wall(0).Add(999) })
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered().next("wait")
-			r.facts(Facts{InPlace: true, Fresh: wall(0).Add(999)})
+			r.facts(SyncStatus{InPlace: true, Fresh: wall(0).Add(999)})
 		},
 	})
 }
@@ -104,7 +104,7 @@ func TestAnswers(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"an ambiguous one is settled by a read: it was carried out": func(r *rig) {
 			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(true)
-			r.at(8).next("read").answered().next("wait 2s").facts(Facts{InPlace: true})
+			r.at(8).next("read").answered().next("wait 2s").facts(SyncStatus{InPlace: true})
 		},
 		"or it was not": func(r *rig) {
 			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(false)
@@ -137,7 +137,7 @@ func TestAnswers(t *testing.T) {
 		"nor after its deadline": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
 			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").unanswered(false)
-			r.at(15).next("read").answered().next("wait").facts(Facts{Lost: true, Failing: reason.Unreachable})
+			r.at(15).next("read").answered().next("wait").facts(SyncStatus{Lost: true, Failing: reason.Unreachable})
 		},
 		"a conflict is read at once": func(r *rig) {
 			r.leads()
@@ -177,17 +177,17 @@ func TestAnswers(t *testing.T) {
 		"a namespace that is not there does not make it spin": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(missing, pauseRefused)
-			r.facts(Facts{Failing: reason.NamespaceMissing, Problem: reason.NamespaceMissing}).next("create west 20 stamp 0s for 15s")
+			r.facts(SyncStatus{Failing: reason.NamespaceMissing, Problem: reason.NamespaceMissing}).next("create west 20 stamp 0s for 15s")
 		},
 		"a refusal is said and tried again later": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s").failed(errForbidden, pauseRefused).facts(Facts{InPlace: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
-			r.next("update west 20 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.next("update west 20 stamp 0s for 15s").failed(errForbidden, pauseRefused).facts(SyncStatus{InPlace: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.next("update west 20 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"a refused read as well": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").failed(errForbidden, pauseRefused).facts(Facts{Problem: reason.Forbidden}).next("read")
+			r.next("read").failed(errForbidden, pauseRefused).facts(SyncStatus{Problem: reason.Forbidden}).next("read")
 		},
 		"a refused renewal keeps its stamp to itself": func(r *rig) {
 			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
@@ -204,7 +204,7 @@ func TestWatch(t *testing.T) {
 			old := r.there.DeepCopy()
 			old.ResourceVersion = "7"
 			r.lane.observe(old)
-			r.next("read").facts(Facts{InPlace: true}).answered().next("wait").facts(Facts{InPlace: true})
+			r.next("read").facts(SyncStatus{InPlace: true}).answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"and what the read says counts, though its version went back": func(r *rig) {
 			r.follows()
@@ -216,7 +216,7 @@ func TestWatch(t *testing.T) {
 		},
 		"an event of the version that is known changes nothing": func(r *rig) {
 			r.follows().show()
-			r.next("wait").facts(Facts{InPlace: true})
+			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"unless it says something else: the member was restored, and gives versions a second time": func(r *rig) {
 			r.follows()
@@ -238,7 +238,7 @@ func TestWatch(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s")
 			obj, err := r.carry()
 			r.show()
-			r.settled(obj, err).next("wait").facts(Facts{InPlace: true})
+			r.settled(obj, err).next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"an edit right after our write is not overlooked, whichever is heard of first": func(r *rig) {
 			r.follows()
@@ -296,14 +296,14 @@ func TestNews(t *testing.T) {
 		"the same again in the next term is": func(r *rig) {
 			r.follows().news(true)
 			r.assign(lease.Follow, term("south", 21))
-			r.next("update south 21 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.next("update south 21 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 			r.news(true)
 		},
 		"a loss is, in each term": func(r *rig) {
 			r.leads().at(15).next("wait")
 			r.news(true)
 			r.assign(lease.Lead, term("east", 21))
-			r.next("wait").facts(Facts{Lost: true})
+			r.next("wait").facts(SyncStatus{Lost: true})
 			r.news(true)
 		},
 		"a refusal is, in each draining": func(r *rig) {
@@ -335,7 +335,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 	const tenth = 500 * time.Millisecond
 	buckets := map[time.Duration]int{}
 	for _, ns := range namespaces(1000) {
-		l := &lane{namespace: ns, timings: Timings{Renew: 5 * second}}
+		l := &leaseSyncer{namespace: ns, timings: Timings{Renew: 5 * second}}
 		first := l.due(copyOf(stamped(0, term("east", 20))))
 		if due := first.Sub(zero); due <= 0 || due > 5*second {
 			t.Fatalf("%s is due after %v", ns, due)

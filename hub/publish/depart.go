@@ -6,14 +6,14 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Depart takes the mark of this hub off every copy in the member, for good: whatever is
+// Relinquish takes the mark of this hub off every copy in the member, for good: whatever is
 // assigned afterwards changes nothing. The terms stay as they are. It reports whether all
 // that is known of the member carries another mark or none; call it until it does.
 //
 // After it returns, no stamp is drawn any more. A copy without a mark is the word of this
 // hub that it has done so, in the one place where another hub can take the word and make it
 // its own by compare-and-swap.
-func (p *Publisher) Depart() (done bool) {
+func (p *Publisher) Relinquish() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done = p.initial.Read
@@ -41,12 +41,12 @@ func (p *Publisher) Found(key types.NamespacedName) (c lease.Copy, sealed, ok bo
 }
 
 // marked reports whether the copy is known to be this hub's.
-func (l *lane) marked() bool {
+func (l *leaseSyncer) marked() bool {
 	return l.known.lease != nil && l.known.sealed && l.known.copy.Hub == l.self.hub
 }
 
 // noteMark says whose the copy is. While that is in doubt, what was known of it stays.
-func (l *lane) noteMark() {
+func (l *leaseSyncer) noteMark() {
 	if !l.known.read {
 		return
 	}
@@ -56,7 +56,7 @@ func (l *lane) noteMark() {
 
 // depart takes the mark of this hub off the copy. The stamp stays that of the last renewal:
 // this promises nothing.
-func (l *lane) depart(may bool) step {
+func (l *leaseSyncer) depart(may bool) step {
 	switch {
 	case !may:
 		return step{after: pauseSilent}

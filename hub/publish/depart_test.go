@@ -54,7 +54,7 @@ func TestDepart(t *testing.T) {
 		"one of which nothing is known is read first": func(r *rig) {
 			r.follows()
 			r.lane.departed = true
-			r.lane.doubt()
+			r.lane.invalidate()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"one that the other hub has taken is left alone": func(r *rig) {
@@ -93,14 +93,14 @@ func TestTakingOver(t *testing.T) {
 		"but not one that has lapsed": func(r *rig) {
 			r.put(copyOf(stamped(-15, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"nor one that somebody was faster to take": func(r *rig) {
 			r.put(copyOf(stamped(-1, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s")
 			r.put(copyOf(stamped(0, term("east", 20)), by("another")), testKey)
-			r.settled(r.carry()).next("read").answered().next("wait " + recheck.String()).facts(Facts{Problem: reason.OtherHub})
+			r.settled(r.carry()).next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
 		},
 		"a follower's copy is written anew": func(r *rig) {
 			r.put(copyOf(stamped(-1, term("west", 20)), by("")), testKey)
@@ -116,7 +116,7 @@ func TestTakingOver(t *testing.T) {
 		"the mark of a hub with our key stops us as any other": func(r *rig) {
 			r.put(copyOf(stamped(-1, term("east", 20)), by("another")), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait " + recheck.String()).facts(Facts{Problem: reason.OtherHub})
+			r.next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
 		},
 	})
 }

@@ -62,7 +62,7 @@ func (w *world) refuses(verbs ...string) {
 func TestAPublisherDeparts(t *testing.T) {
 	departs := func(w *world, want bool) {
 		w.t.Helper()
-		if got := w.Depart(); got != want {
+		if got := w.Relinquish(); got != want {
 			w.t.Errorf("it has departed: %v, want %v", got, want)
 		}
 	}
@@ -174,18 +174,18 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 func TestALaneIsForgotten(t *testing.T) {
 	other := keyOf("b")
 	for name, test := range map[string]struct {
-		change func(*world, *lane)
+		change func(*world, *leaseSyncer)
 		stays  bool
 	}{
-		"if it has nothing to do": {func(*world, *lane) {}, false},
-		"or holds":                {func(_ *world, l *lane) { l.want.Role = lease.Hold }, false},
-		"also while another asks whether the member's silence is over": {func(w *world, _ *lane) { w.scout = &other }, false},
-		"not while it does":                   {func(w *world, _ *lane) { w.scout = &types.NamespacedName{Namespace: "a", Name: "leasecast"} }, true},
-		"nor while it waits for that":         {func(w *world, l *lane) { w.park(keyOf("a"), l) }, true},
-		"nor while it has a copy to write":    {func(_ *world, l *lane) { l.want.Role = lease.Follow }, true},
-		"nor before it knows what is there":   {func(_ *world, l *lane) { l.known.read = false }, true},
-		"nor while something is there":        {func(_ *world, l *lane) { l.known.lease = &coordinationv1.Lease{} }, true},
-		"nor with what is left of another ns": {func(_ *world, l *lane) { l.namespace = "c" }, true},
+		"if it has nothing to do": {func(*world, *leaseSyncer) {}, false},
+		"or holds":                {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Hold }, false},
+		"also while another asks whether the member's silence is over": {func(w *world, _ *leaseSyncer) { w.scout = &other }, false},
+		"not while it does":                   {func(w *world, _ *leaseSyncer) { w.scout = &types.NamespacedName{Namespace: "a", Name: "leasecast"} }, true},
+		"nor while it waits for that":         {func(w *world, l *leaseSyncer) { w.park(keyOf("a"), l) }, true},
+		"nor while it has a copy to write":    {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Follow }, true},
+		"nor before it knows what is there":   {func(_ *world, l *leaseSyncer) { l.known.read = false }, true},
+		"nor while something is there":        {func(_ *world, l *leaseSyncer) { l.known.lease = &coordinationv1.Lease{} }, true},
+		"nor with what is left of another ns": {func(_ *world, l *leaseSyncer) { l.namespace = "c" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
@@ -193,7 +193,7 @@ func TestALaneIsForgotten(t *testing.T) {
 				l.want.Role, l.known.read = lease.Absent, true
 				test.change(w, l)
 				if l.namespace != "a" {
-					w.lanes = map[types.NamespacedName]*lane{keyOf(l.namespace): l}
+					w.lanes = map[types.NamespacedName]*leaseSyncer{keyOf(l.namespace): l}
 				}
 				w.Forget("a")
 				if stays := len(w.lanes) == 1; stays != test.stays {
@@ -292,7 +292,7 @@ func TestWhatTheControllerIsToldOf(t *testing.T) {
 		},
 		"nothing before that": func(w *world) {
 			w.assignFollow("a")
-			w.lane(keyOf("a")).facts.Burnt = 7
+			w.lane(keyOf("a")).facts.PoisonedEpoch = 7
 			s, _ := w.step(keyOf("a"))
 			w.isTold()
 			obj, err := w.send(w.t.Context(), keyOf("a"), s, second)

@@ -134,35 +134,35 @@ func TestWhenReadersAreAsked(t *testing.T) {
 	const began = 1000 * second // of the world, after which its past is in doubt
 	for name, test := range map[string]struct {
 		at      time.Duration // after that
-		change  func(*world, *lane)
+		change  func(*world, *leaseSyncer)
 		revokes int64
 		asked   bool
 	}{
 		"once the past is settled":              {at: 16 * second, revokes: 20, asked: true},
 		"and not before":                        {at: 16*second - 1, revokes: 20},
-		"by the longest D of a policy":          {at: 59 * second, revokes: 20, change: func(_ *world, l *lane) { l.timings.Bound = 60 * second }},
-		"until it has passed":                   {at: 60 * second, revokes: 20, change: func(_ *world, l *lane) { l.timings.Bound = 60 * second }, asked: true},
+		"by the longest D of a policy":          {at: 59 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) { l.timings.Bound = 60 * second }},
+		"until it has passed":                   {at: 60 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) { l.timings.Bound = 60 * second }, asked: true},
 		"by the longest registration":           {at: 60 * second, revokes: 20, change: longest},
 		"until that has passed, and ε":          {at: 61 * second, revokes: 20, change: longest, asked: true},
 		"not of a request that revoked nothing": {at: 99 * second},
 		"not of another term than is revoked":   {at: 99 * second, revokes: 19},
-		"not where the copy is to be another now": {at: 99 * second, revokes: 20, change: func(_ *world, l *lane) {
+		"not where the copy is to be another now": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
 			l.want.Role = lease.Follow
 		}},
-		"of the first term that there can be, too": {at: 99 * second, revokes: 1, asked: true, change: func(_ *world, l *lane) {
+		"of the first term that there can be, too": {at: 99 * second, revokes: 1, asked: true, change: func(_ *world, l *leaseSyncer) {
 			l.want.Revoked.Epoch = 1
 		}},
-		"not while a late request may still make a leader's copy": {at: 99 * second, revokes: 20, change: func(_ *world, l *lane) {
+		"not while a late request may still make a leader's copy": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
 			l.loose = began + 99*second + 1
 		}},
-		"until it cannot": {at: 99 * second, revokes: 20, asked: true, change: func(_ *world, l *lane) {
+		"until it cannot": {at: 99 * second, revokes: 20, asked: true, change: func(_ *world, l *leaseSyncer) {
 			l.loose = began + 99*second
 		}},
-		"not where they may have believed a later term": {at: 99 * second, revokes: 20, change: func(_ *world, l *lane) {
-			l.facts.Burnt = 21
+		"not where they may have believed a later term": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
+			l.facts.PoisonedEpoch = 21
 		}},
-		"but where they believed more of this one, they ask as for any": {at: 99 * second, revokes: 20, asked: true, change: func(_ *world, l *lane) {
-			l.facts.Burnt = 20
+		"but where they believed more of this one, they ask as for any": {at: 99 * second, revokes: 20, asked: true, change: func(_ *world, l *leaseSyncer) {
+			l.facts.PoisonedEpoch = 20
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestWhenReadersAreAsked(t *testing.T) {
 }
 
 // longest has readers registered of which one may act for 60 s.
-func longest(w *world, _ *lane) {
+func longest(w *world, _ *leaseSyncer) {
 	for i := range 20 {
 		w.ObserveReader(w.register(strconv.Itoa(i), func(r *lease.Registration) { r.Duration = time.Duration(41+i) * second }))
 	}
@@ -195,7 +195,7 @@ func TestALateRequestKeepsItsBound(t *testing.T) {
 	unstarted(t, map[string]func(*world){"": func(w *world) {
 		r := newRig(w.t)
 		r.put(copyOf(stamped(0, term("east", 20))), testKey)
-		l := &lane{timings: Timings{Bound: 16 * second}, loose: time.Hour}
+		l := &leaseSyncer{timings: Timings{Bound: 16 * second}, loose: time.Hour}
 		w.unsure(l, step{action: create, lease: r.there})
 		if l.loose != time.Hour {
 			w.t.Errorf("it may come until %v", l.loose)
@@ -214,7 +214,7 @@ func TestARevocationIsDoneOnlyBySealedWords(t *testing.T) {
 	r.assign(lease.Revoke, term("", 21), revoking(term("east", 20)))
 	r.put(copyOf(stamped(2, term("", 21))), otherKey)
 	r.show()
-	r.next("read").answered().next("wait").facts(Facts{})
+	r.next("read").answered().next("wait").facts(SyncStatus{})
 }
 
 func TestTheNewestVersionIsTheHighestShown(t *testing.T) {
@@ -319,33 +319,33 @@ func TestSinceWhenARegistrationIsKnown(t *testing.T) {
 		return lease.Reading{Wall: wall(wallAt), Boot: at(bootAt).Boot}
 	}
 	for name, test := range map[string]struct {
-		do   func(*roll)
+		do   func(*ackTable)
 		at   lease.Reading
 		dead bool // or forgotten
 	}{
-		"a later version counts anew, whatever it says": {func(r *roll) {
+		"a later version counts anew, whatever it says": {func(r *ackTable) {
 			r.enter(registered("a", 1), at(0))
 			r.enter(registered("a", 2), at(10))
 		}, at(25), false},
-		"one that was missed and is back lives": {func(r *roll) {
+		"one that was missed and is back lives": {func(r *ackTable) {
 			r.enter(registered("a", 1), at(0))
 			r.list(nil, "10", 0, at(1))
 			r.list([]coordinationv1.Lease{*registered("a", 1)}, "11", 0, at(20))
 		}, at(35), false},
-		"one that is missed again and again is missed since the first time": {func(r *roll) {
+		"one that is missed again and again is missed since the first time": {func(r *ackTable) {
 			r.enter(registered("a", 1), at(0))
 			r.list(nil, "10", 0, at(10))
 			r.list(nil, "11", 0, at(20))
 		}, at(26), true},
-		"one that is newer than the list is not missed": {func(r *roll) {
+		"one that is newer than the list is not missed": {func(r *ackTable) {
 			r.enter(registered("a", 11), at(0))
 			r.list(nil, "10", 0, at(10))
 		}, at(17), true},
-		"one that is missed lives by both clocks": {func(r *roll) {
+		"one that is missed lives by both clocks": {func(r *ackTable) {
 			r.enter(registered("a", 1), at(0))
 			r.list(nil, "10", 0, at(10))
 		}, stepped(20, 1000), false},
-		"so does one that cannot be read": {func(r *roll) {
+		"so does one that cannot be read": {func(r *ackTable) {
 			r.enter(torn(registered("a", 1)), at(0))
 		}, stepped(3000, 5000), false},
 	} {
@@ -362,7 +362,7 @@ func TestSinceWhenARegistrationIsKnown(t *testing.T) {
 func TestWithoutAPolicyARenewalIsDueAtTheNextStamp(t *testing.T) {
 	for _, ns := range namespaces(20) {
 		c := copyOf(stamped(0, term("east", 20)))
-		if got := (&lane{namespace: ns}).due(c).Sub(c.Renewed); got != time.Microsecond {
+		if got := (&leaseSyncer{namespace: ns}).due(c).Sub(c.Renewed); got != time.Microsecond {
 			t.Errorf("%s is due after %v", ns, got)
 		}
 	}

@@ -42,7 +42,7 @@ func TestWhatAnEditExtends(t *testing.T) {
 		"not one of a copy that has run out": func(r *rig) {
 			r.put(copyOf(stamped(-20, term("east", 20))), otherKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"one of another epoch, whatever its deadline: nobody sent it": func(r *rig) {
 			r.leads().edit(ofEpoch(19), lasting(10))
@@ -78,7 +78,7 @@ func TestWhatIsNewerThanTheRecord(t *testing.T) {
 		"not an edit": func(r *rig) {
 			r.follows().edit(ofEpoch(27))
 			r.show()
-			r.next("remove").facts(Facts{InPlace: true, Burnt: 27})
+			r.next("remove").facts(SyncStatus{InPlace: true, PoisonedEpoch: 27})
 		},
 		"nor a sealed copy of an epoch that no hub can have given": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("south", 2000000000))), testKey)
@@ -98,7 +98,7 @@ func TestWhoseACopyIs(t *testing.T) {
 			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.Cluster = "west.fleet" }), testKey,
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
-			r.next("wait 2s").facts(Facts{Problem: reason.WrongCluster})
+			r.next("wait 2s").facts(SyncStatus{Problem: reason.WrongCluster})
 		},
 		"ours, if somebody put another cluster's name, and more, into the object that we made": func(r *rig) {
 			r.follows().edit(annotated(v1alpha1.ClusterAnnotation, "west.fleet"), lasting(10))
@@ -115,7 +115,7 @@ func TestWhoseACopyIs(t *testing.T) {
 			r.at(29).next("read").answered()
 			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.ClusterUID = "another" }), testKey)
 			r.show()
-			r.next("read").answered().next("wait").facts(Facts{Lost: true, Failing: reason.Unreachable})
+			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true, Failing: reason.Unreachable})
 		},
 		"what another hub's says is told of in words that name the hub": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("west", 20)), by("another")), otherKey)
@@ -158,7 +158,7 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 			_, err := r.carry()
 			r.put(copyOf(stamped(0, term("west", 20))), testKey)
 			r.show()
-			r.settled(nil, err).next("read").answered().next("wait").facts(Facts{InPlace: true})
+			r.settled(nil, err).next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 	})
 }
@@ -231,7 +231,7 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 		"a leader's copy that cannot be written is no fresh one that was refused": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first, fresh(0))
 			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").failed(errForbidden, pauseRefused)
-			r.facts(Facts{Fresh: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{Fresh: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"a copy that was changed on its way is removed at once if nothing has asked for it since": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
@@ -242,7 +242,7 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 		"what was in place in another role of the term says nothing of this one": func(r *rig) {
 			r.follows()
 			r.assign(lease.Hold, term("west", 20))
-			r.facts(Facts{})
+			r.facts(SyncStatus{})
 		},
 		"the mark of a copy that was found, and then in doubt, is not known": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))

@@ -40,7 +40,7 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 		now.Boot += 1000 * unit
 	}
 	p, cs := e.policy(), e.candidates(s, r, v)
-	closed := s.record.Phase != election.Leading
+	closed := s.record.State != election.Leading
 	if closed {
 		e.close(r)
 	}
@@ -51,7 +51,7 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 		st.Sent = e.sent(r, true)
 		d = election.Next(now, &p, st, cs)
 	}
-	if b := s.record.NotBefore; e.broken.boundTrusted && s.record.Phase == election.Draining && !now.Wall.Before(b) {
+	if b := s.record.NotBefore; e.broken.boundTrusted && s.record.State == election.Draining && !now.Wall.Before(b) {
 		st.Sent, st.Tenure.Inherited = election.Sent{Closed: true}, origin.Add(-time.Hour)
 		d = election.Next(now, &p, st, cs)
 	}
@@ -64,7 +64,7 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 	}
 	r.ruling = &ruling{
 		record: &d.Record, base: s.version, sent: s.now,
-		grants: d.Record.Phase == election.Leading && d.Record.Epoch != s.record.Epoch && d.Record.Reason != reason.Adopted,
+		grants: d.Record.State == election.Leading && d.Record.Epoch != s.record.Epoch && d.Record.Reason != reason.Adopted,
 	}
 	if e.broken.grantsFirst && r.ruling.grants {
 		r.granted = d.Record.Epoch
@@ -120,7 +120,7 @@ func (e *explorer) assign(r *replica, record *election.Record) {
 	timings := Timings{Renew: p.Renew, Timeout: p.Timeout, Skew: p.Skew, Bound: p.Duration + p.Skew}
 	for m := range e.sites {
 		a := election.Assign(*record, fleetName, siteNames[m], time.Duration(e.d)*unit, first)
-		if e.broken.drainingRenews && record.Phase == election.Draining && siteNames[m] == record.Leader {
+		if e.broken.drainingRenews && record.State == election.Draining && siteNames[m] == record.Leader {
 			a.Role = lease.Lead
 		}
 		l := *r.lanes[m]

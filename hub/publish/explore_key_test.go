@@ -93,14 +93,14 @@ func (w *writer) stale(c sight, fresh time.Time) bool { return c.Renewed.Before(
 // those that are still to be written have a later stamp, once Since is in the past. NotBefore is compared with
 // the bound of whoever decides next, and only while that bound lies ahead.
 func (w *writer) record(r *election.Record) {
-	w.text(string(r.Phase))
+	w.text(string(r.State))
 	w.text(r.Leader)
 	w.text(r.Next)
 	w.text(string(r.Reason))
 	w.int(r.Epoch)
 	w.int(r.Revoked)
-	w.int(int64(len(r.Heeded)))
-	if r.Phase == election.Draining {
+	w.int(int64(len(r.Observed)))
+	if r.State == election.Draining {
 		w.time(r.Since, 1)
 	}
 	w.time(r.NotBefore, 0)

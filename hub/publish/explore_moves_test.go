@@ -288,8 +288,8 @@ func (e *explorer) sayDecision(mv move, name string, before, after *scene) strin
 
 func (e *explorer) sayRecord(r *election.Record) string {
 	words := []string{"nothing"}
-	if r.Phase != "" {
-		words = []string{string(r.Phase), cmp.Or(r.Leader, "nobody"), fmt.Sprintf("epoch %d", e.short(r.Epoch))}
+	if r.State != "" {
+		words = []string{string(r.State), cmp.Or(r.Leader, "nobody"), fmt.Sprintf("epoch %d", e.short(r.Epoch))}
 	}
 	if r.Revoked != 0 {
 		words = append(words, fmt.Sprintf("after epoch %d was revoked", e.short(r.Revoked)))

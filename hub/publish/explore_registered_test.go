@@ -229,7 +229,7 @@ func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
 		Options: Options{
 			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
 		},
-		lanes: map[types.NamespacedName]*lane{explorationKey: &l},
+		lanes: map[types.NamespacedName]*leaseSyncer{explorationKey: &l},
 		roll:  r.roll.clone(), past: r.past, skew: time.Duration(e.skew) * unit,
 	}
 	do(p)
@@ -272,8 +272,8 @@ func (e *explorer) hasReleased(s *scene, r *replica) bool {
 }
 
 // clone copies what a roll may change.
-func (r roll) clone() roll {
-	c := roll{entries: maps.Clone(r.entries), questions: map[string]*question{}, asked: r.asked}
+func (r ackTable) clone() ackTable {
+	c := ackTable{entries: maps.Clone(r.entries), questions: map[string]*question{}, asked: r.asked}
 	for namespace, q := range r.questions {
 		other := *q
 		other.waiting = maps.Clone(q.waiting)

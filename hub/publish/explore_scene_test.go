@@ -98,11 +98,11 @@ type replica struct {
 	highest  int64
 	standing *election.Standing
 	isRead   [sites]bool
-	lanes    [sites]*lane
+	lanes    [sites]*leaseSyncer
 	out      [sites]*posted
 	ruling   *ruling
 	// What is known of the registered readers, if there are any.
-	roll    roll
+	roll    ackTable
 	past    past
 	listing *listing
 }

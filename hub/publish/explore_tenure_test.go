@@ -132,7 +132,7 @@ func (e *explorer) win(s *scene, x int) *scene {
 	r.right = right{found: b, won: now, transitions: b.transitions + 1}
 	r.tenure = r.right.tenure(x)
 	for m := range e.sites {
-		r.lanes[m] = &lane{
+		r.lanes[m] = &leaseSyncer{
 			namespace: "ns", name: "leasecast",
 			self: self{cluster: s.identity(m), uid: "uid", hub: "hub", key: testKey},
 		}

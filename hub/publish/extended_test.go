@@ -21,13 +21,13 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 			r.leads().edit(longer)
 			r.show()
 			r.at(2).next("update east 20 stamp 0s for 15s promise 17s").answered()
-			r.next("wait " + (firstRenewal(r) - 2*second).String()).facts(Facts{InPlace: true, Burnt: burnt})
+			r.next("wait " + (firstRenewal(r) - 2*second).String()).facts(SyncStatus{InPlace: true, PoisonedEpoch: burnt})
 		},
 		"by its renewTime": func(r *rig) {
 			r.leads().edit(fresher)
 			r.show()
 			r.at(3).next("update east 20 stamp 0s for 15s promise 18s").answered()
-			r.next("wait " + (firstRenewal(r) - 3*second).String()).facts(Facts{InPlace: true, Burnt: burnt})
+			r.next("wait " + (firstRenewal(r) - 3*second).String()).facts(SyncStatus{InPlace: true, PoisonedEpoch: burnt})
 		},
 		"is put right also while its term is being replaced": func(r *rig) {
 			r.leads()
@@ -74,7 +74,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 			r.leads().edit(func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 5 })
 			r.show()
 			r.at(2).next("update east 20 stamp 0s for 15s").answered()
-			r.next("wait " + (firstRenewal(r) - 2*second).String()).facts(Facts{InPlace: true})
+			r.next("wait " + (firstRenewal(r) - 2*second).String()).facts(SyncStatus{InPlace: true})
 		},
 	})
 }
@@ -90,7 +90,7 @@ func TestASealedNewerCopyIsNeverOverwritten(t *testing.T) {
 					r.put(copyOf(stamped(1, term("", 21))), testKey)
 					r.show()
 					r.assign(role, term("east", 20), revoking(term("east", 20)))
-					r.at(1).next("read").answered().next("wait").facts(Facts{Newer: 21, Problem: reason.CopyLost})
+					r.at(1).next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost})
 				},
 				"unless its epoch is one that no hub can have given": func(r *rig) {
 					absurd := lease.EpochFloor(wall(0)) + 1<<21

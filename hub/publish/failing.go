@@ -13,21 +13,21 @@ func (s step) writes() bool { return s.action == create || s.action == update }
 
 // failed takes in that a copy could not be written, or not be read in order to write it. It returns how long to wait before the next try:
 // a link that heals is to be noticed at once, but what has failed for long does not heal in a moment.
-func (l *lane) failed(why reason.Reason, words string, pause time.Duration) time.Duration {
+func (l *leaseSyncer) failed(why reason.Reason, words string, pause time.Duration) time.Duration {
 	l.facts.Failing, l.facts.Failure = why, words
-	if l.vain++; l.vain > impatience {
+	if l.failedWrites++; l.failedWrites > impatience {
 		return max(pause, pauseRefused)
 	}
 	return pause
 }
 
 // wrote takes in that a copy was written.
-func (l *lane) wrote() { l.vain, l.rest, l.facts.Failing, l.facts.Failure = 0, 0, "", "" }
+func (l *leaseSyncer) wrote() { l.failedWrites, l.retryAt, l.facts.Failing, l.facts.Failure = 0, 0, "", "" }
 
 // stored judges what the member made of a copy that was to be written. Something there may have changed it, so
 // that it is not what readers and hubs have to find, and will change the next one, too. It returns how long to
 // wait before that, each time twice as long; no news of the copy has it written earlier.
-func (l *lane) stored(s step) time.Duration {
+func (l *leaseSyncer) stored(s step) time.Duration {
 	if !s.writes() || !l.known.read || l.known.lease == nil {
 		return 0 // if anything was written, a read will tell
 	}
@@ -35,8 +35,8 @@ func (l *lane) stored(s step) time.Duration {
 		l.wrote()
 		return 0
 	}
-	pause := min(pauseSilent<<min(l.vain, 10), recheck)
-	l.rest = s.decided + pause
+	pause := min(pauseSilent<<min(l.failedWrites, 10), recheck)
+	l.retryAt = s.decided + pause
 	l.failed(reason.Unwritable, "the cluster stored another Lease "+l.namespace+"/"+l.name+" than was written: "+
 		"find what changes it, as a mutating admission webhook, and exempt Leases with the label "+v1alpha1.ManagedLabel, pause)
 	l.facts.Problem, l.facts.Message = l.facts.Failing, l.facts.Failure
@@ -44,8 +44,8 @@ func (l *lane) stored(s step) time.Duration {
 }
 
 // rests reports whether the lane has to wait before it writes again what will be changed on its way.
-func (l *lane) rests(now lease.Reading) bool {
-	return now.Boot < l.rest && l.want.Role != lease.Absent
+func (l *leaseSyncer) rests(now lease.Reading) bool {
+	return now.Boot < l.retryAt && l.want.Role != lease.Absent
 }
 
 // impatience is how many writes in a row may fail before the pauses become longer.
@@ -54,7 +54,7 @@ const impatience = 10
 // lost says that the leader's term cannot go on. Who is next depends on whether the member can be
 // written at all. So where the last write failed that is tried first, by one that changes nothing and
 // promises nothing: it may have failed in an outage that is over.
-func (l *lane) lost(now lease.Reading) step {
+func (l *leaseSyncer) lost(now lease.Reading) step {
 	if l.facts.Failing == "" || l.known.lease == nil || !l.known.ours {
 		l.facts.Lost = true
 		return step{}

@@ -14,35 +14,35 @@ import (
 
 // Whoever decides who leads has to know where copies cannot be written, and where they can be again.
 func TestWritesThatFail(t *testing.T) {
-	unreachable := Facts{Failing: reason.Unreachable, Problem: reason.Unreachable}
+	unreachable := SyncStatus{Failing: reason.Unreachable, Problem: reason.Unreachable}
 	run(t, map[string]func(*rig){
 		"are told of until one succeeds, whatever is read in between": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").unanswered(false).facts(unreachable)
 			r.next("read").answered().facts(unreachable)
-			r.next("create west 20 stamp 0s for 15s").answered().facts(Facts{Problem: reason.Unreachable})
-			r.next("wait").facts(Facts{InPlace: true})
+			r.next("create west 20 stamp 0s for 15s").answered().facts(SyncStatus{Problem: reason.Unreachable})
+			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"or until a read shows that one was carried out": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").unanswered(true)
-			r.next("read").answered().next("wait").facts(Facts{InPlace: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"reads that fail are none": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").unanswered(false).facts(Facts{Problem: reason.Unreachable})
+			r.next("read").unanswered(false).facts(SyncStatus{Problem: reason.Unreachable})
 		},
 		"nor are conflicts": func(r *rig) {
 			r.follows()
 			edited(r)
 			r.edit()
-			r.next("update west 20 stamp 0s for 15s").answered().facts(Facts{InPlace: true})
+			r.next("update west 20 stamp 0s for 15s").answered().facts(SyncStatus{InPlace: true})
 		},
 		"are forgotten where nothing is to be written any more": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").unanswered(false)
 			r.assign(lease.Absent, lease.Term{})
-			r.next("read").answered().next("wait").facts(Facts{InPlace: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"are tried again at once, and once a second when that has not helped for long": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
@@ -64,20 +64,20 @@ func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 		r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
 		r.at(29).next("read").answered()
 	}
-	lost := Facts{Lost: true, Failing: reason.Unreachable}
+	lost := SyncStatus{Lost: true, Failing: reason.Unreachable}
 	run(t, map[string]func(*rig){
 		"it can: what failed was an outage that is over": func(r *rig) {
 			fails(r)
-			r.next(again).facts(Facts{Failing: reason.Unreachable, Problem: reason.Unreachable}).answered()
-			r.next("wait").facts(Facts{Lost: true})
+			r.next(again).facts(SyncStatus{Failing: reason.Unreachable, Problem: reason.Unreachable}).answered()
+			r.next("wait").facts(SyncStatus{Lost: true})
 		},
 		"it cannot, and that is found out again and again": func(r *rig) {
 			fails(r)
 			r.next(again).failed(errTimeout, pauseSilent).next("read").answered()
 			r.next("wait 2s").facts(lost)
 			r.at(31).next("read").answered().next(again).failed(errForbidden, pauseRefused)
-			r.next("wait 2s").facts(Facts{Lost: true, Failing: reason.Forbidden})
-			r.at(33).next("read").answered().next(again).answered().next("wait").facts(Facts{Lost: true})
+			r.next("wait 2s").facts(SyncStatus{Lost: true, Failing: reason.Forbidden})
+			r.at(33).next("read").answered().next(again).answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"where there is no copy there is nothing to try": func(r *rig) {
 			fails(r)
@@ -114,7 +114,7 @@ func (r *rig) altered(pause time.Duration, change func(*coordinationv1.Lease)) *
 }
 
 func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
-	unwritable := Facts{Failing: reason.Unwritable, Problem: reason.Unwritable}
+	unwritable := SyncStatus{Failing: reason.Unwritable, Problem: reason.Unwritable}
 	strip := func(l *coordinationv1.Lease) { l.Labels = nil }
 	unseal := func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "" }
 	run(t, map[string]func(*rig){
@@ -145,7 +145,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 		"until one is stored as it is": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal)
-			r.at(0.1).next("update west 20 stamp 100ms for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.at(0.1).next("update west 20 stamp 100ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 			edited(r)
 			r.next("update west 20 stamp 100ms for 15s").altered(100*time.Millisecond, unseal)
 		},
@@ -164,7 +164,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 		"a label that only people read is no matter": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(0, func(l *coordinationv1.Lease) { l.Labels[v1alpha1.ManagedByLabel] = "somebody" })
-			r.next("wait").facts(Facts{InPlace: true})
+			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 	})
 }

@@ -23,8 +23,8 @@ type Timings struct {
 	Bound time.Duration
 }
 
-// Facts are what a lane knows of its copy, for the controller.
-type Facts struct {
+// SyncStatus are what a lane knows of its copy, for the controller.
+type SyncStatus struct {
 	// InPlace says that the copy is as it has to be.
 	InPlace bool
 	// Lost says that the copy of a leader does not stand and cannot be put right within
@@ -34,10 +34,10 @@ type Facts struct {
 	Fresh time.Time
 	// Refused says that the last attempt to write a fresh copy failed.
 	Refused bool
-	// Burnt is the highest epoch in which readers of the member may have believed an edit
+	// PoisonedEpoch is the highest epoch in which readers of the member may have believed an edit
 	// that promises what nobody sent. They refuse the epochs below it from then on, and
 	// within it they keep to the edit: only a higher one reaches them.
-	Burnt int64
+	PoisonedEpoch int64
 	// Newer is the epoch of a sealed copy that is above the record's, or zero. The record has to rise
 	// above it before it can be replaced.
 	Newer int64
@@ -57,7 +57,7 @@ type Facts struct {
 }
 
 // wordless is what of the facts is news when it changes.
-func (f Facts) wordless() Facts {
+func (f SyncStatus) wordless() SyncStatus {
 	f.Message, f.Failure = "", ""
 	return f
 }
@@ -109,8 +109,8 @@ type step struct {
 // no label of ours, so no watch tells when it goes.
 const recheck = 2 * time.Second
 
-// lane is the state machine of one copy. It is not safe for concurrent use.
-type lane struct {
+// leaseSyncer is the state machine of one copy. It is not safe for concurrent use.
+type leaseSyncer struct {
 	namespace, name string
 	self            self
 	want            lease.Assignment
@@ -124,8 +124,8 @@ type lane struct {
 
 	seen      int           // how often the watch told something new
 	conflicts int           // in a row
-	vain      int           // writes in a row that failed
-	rest      time.Duration // boot reading until which nothing is written; zero: it may be
+	failedWrites      int           // writes in a row that failed
+	retryAt      time.Duration // boot reading until which nothing is written; zero: it may be
 	tried     bool          // since the copy was lost, whether it can be written
 	future    time.Time     // a stamp of the future that stands
 	since     time.Duration // boot reading when it was first found to be one
@@ -133,13 +133,13 @@ type lane struct {
 	parked    bool          // waits until the member is heard of
 	departed  bool          // the mark of this hub goes, and nothing is stamped any more
 	lookAgain time.Duration // boot reading from when on a blocked lane reads again
-	facts     Facts
-	told      Facts // what the controller was told last, without the message
+	facts     SyncStatus
+	told      SyncStatus // what the controller was told last, without the message
 }
 
 // news reports whether the controller should look at the facts again, and takes it
 // that it will.
-func (l *lane) news() bool {
+func (l *leaseSyncer) news() bool {
 	f := l.facts.wordless()
 	if f == l.told {
 		return false
@@ -154,7 +154,7 @@ func (l *lane) news() bool {
 // What is known of the copy as it had to be before says nothing of the one to come. A
 // Fresh is asked for once: what became of it stays known, and is tried for, when the
 // next assignment of the same term asks somebody else.
-func (l *lane) assign(a lease.Assignment, t Timings) {
+func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 	if a.Role != lease.Absent && a.Term.Epoch < l.want.Term.Epoch {
 		return
 	}
@@ -178,7 +178,7 @@ func (l *lane) assign(a lease.Assignment, t Timings) {
 // says what is known. An older one may be late or, if the member's etcd was restored, the
 // present one: that is for a read to say, and so is which of two objects of one name, or of
 // one version, is the newer.
-func (l *lane) observe(obj *coordinationv1.Lease) {
+func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
 	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && says(k, obj) {
 		l.known.shown, l.lookAgain = true, 0
@@ -188,7 +188,7 @@ func (l *lane) observe(obj *coordinationv1.Lease) {
 	if k != nil {
 		newer, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion)
 		if k.UID != obj.UID || err != nil || newer <= 0 {
-			l.doubt()
+			l.invalidate()
 			return
 		}
 	}
@@ -204,13 +204,13 @@ func says(a, b *coordinationv1.Lease) bool {
 
 // gone takes in that a watch no longer shows the copy. The watch shows labelled Leases
 // only, so the copy may have lost its label: a read must say.
-func (l *lane) gone() {
+func (l *leaseSyncer) gone() {
 	l.seen++
-	l.doubt()
+	l.invalidate()
 }
 
 // know takes in a live answer: the copy, or nil for none.
-func (l *lane) know(obj *coordinationv1.Lease) {
+func (l *leaseSyncer) know(obj *coordinationv1.Lease) {
 	l.known = known{read: true, lease: obj}
 	if obj == nil {
 		return
@@ -224,7 +224,7 @@ func (l *lane) know(obj *coordinationv1.Lease) {
 
 // own reports whether a seal is that of a copy of this lane, but for an edit of the
 // marks that say so.
-func (l *lane) own(c lease.Copy, seal string) bool {
+func (l *leaseSyncer) own(c lease.Copy, seal string) bool {
 	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
 		return l.known.sealed
 	}
@@ -232,15 +232,15 @@ func (l *lane) own(c lease.Copy, seal string) bool {
 	return lease.Sealed(l.self.key, c, seal)
 }
 
-// doubt takes in that what is known may be out of date: a read must say.
-func (l *lane) doubt() { l.known.read = false }
+// invalidate takes in that what is known may be out of date: a read must say.
+func (l *leaseSyncer) invalidate() { l.known.read = false }
 
 // next names the next request. may says that the tenure still has the right to stamp
 // at now; answered, that the member has just answered something.
 //
 // The facts change with what is certain, when there is nothing to do, or by an answer:
 // a request under way leaves them as they are.
-func (l *lane) next(now lease.Reading, may, answered bool) step {
+func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
 	l.burn(now)
 	l.noteMark()
 	before := l.facts
@@ -253,7 +253,7 @@ func (l *lane) next(now lease.Reading, may, answered bool) step {
 	return s
 }
 
-func (l *lane) decide(now lease.Reading, may, answered bool) step {
+func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	switch {
 	case l.departed:
 		return l.depart(may)
@@ -273,7 +273,7 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 		return step{}
 	case l.rests(now):
 		l.facts.Problem, l.facts.Message = l.facts.Failing, l.facts.Failure
-		return step{after: l.rest - now.Boot}
+		return step{after: l.retryAt - now.Boot}
 	}
 	switch l.want.Role {
 	case lease.Absent:
@@ -295,7 +295,7 @@ func (l *lane) decide(now lease.Reading, may, answered bool) step {
 // the start of the tenure, or left of a namespace that was forgotten while its member was away, or a tenure that
 // overlaps with this one wrote it. Until that is persisted there is nothing to write. An epoch that no hub can have
 // given yet is believed by nobody, and replaced.
-func (l *lane) newer(now lease.Reading) bool {
+func (l *leaseSyncer) newer(now lease.Reading) bool {
 	c := l.known.copy
 	if l.want.Role == lease.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return false
@@ -307,7 +307,7 @@ func (l *lane) newer(now lease.Reading) bool {
 
 // hold changes nothing, unless the copy was edited to promise more than was sent. Somebody else's copy is told of all
 // the same, so that when it goes, that has to be found out.
-func (l *lane) hold(now lease.Reading, may bool) step {
+func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	switch {
 	case l.known.read:
 		if !l.blocked() && may && l.want.Term.Epoch != 0 && l.extended(now) {
@@ -324,19 +324,19 @@ func (l *lane) hold(now lease.Reading, may bool) step {
 
 // burn takes note of an edit that readers believe, because they know no seal: a higher
 // epoch, unless it is absurd, or a later deadline of the term that leads here.
-func (l *lane) burn(now lease.Reading) {
+func (l *leaseSyncer) burn(now lease.Reading) {
 	c, want := l.known.copy, l.want.Term
 	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return
 	}
 	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.extended(now) {
-		l.facts.Burnt = max(l.facts.Burnt, c.Epoch)
+		l.facts.PoisonedEpoch = max(l.facts.PoisonedEpoch, c.Epoch)
 	}
 }
 
 // extended reports whether the copy was edited to let its readers act for longer than what this tenure has sent. What
 // earlier ones have sent is not known here, so that every edit of a live copy of theirs counts.
-func (l *lane) extended(now lease.Reading) bool {
+func (l *leaseSyncer) extended(now lease.Reading) bool {
 	c := l.known.copy
 	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
@@ -349,7 +349,7 @@ func (l *lane) extended(now lease.Reading) bool {
 
 // shorten puts the copy that was stamped last, or nobody, in the place of one that was edited to promise more. For D
 // from now on readers may not have seen that, so this counts as a promise, though it makes none.
-func (l *lane) shorten(now lease.Reading) step {
+func (l *leaseSyncer) shorten(now lease.Reading) step {
 	term := l.stamped
 	if c := l.known.copy; c.Epoch != l.stampedEpoch || !term.Live(now.Wall) {
 		term = l.want.Term
@@ -363,7 +363,7 @@ func (l *lane) shorten(now lease.Reading) step {
 // blocked reports whether something stands in the way that is never overwritten. What
 // this lane wrote, and what the seal shows to be its own, is not in the way, whoever has
 // edited it since.
-func (l *lane) blocked() bool {
+func (l *leaseSyncer) blocked() bool {
 	obj, c := l.known.lease, l.known.copy
 	if obj == nil || l.known.ours {
 		return false
@@ -386,7 +386,7 @@ func (l *lane) blocked() bool {
 }
 
 // follow sees to it that the copy names somebody else.
-func (l *lane) follow(now lease.Reading) step {
+func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.copy
 	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
 		l.facts.InPlace, l.facts.Refused = true, false
@@ -403,7 +403,7 @@ func (l *lane) follow(now lease.Reading) step {
 
 // untilSeen has a copy that is in place read again while no watch has shown it: one
 // that went before a watch knew of it, deleted or by a restore, goes without an event.
-func (l *lane) untilSeen(now lease.Reading) step {
+func (l *leaseSyncer) untilSeen(now lease.Reading) step {
 	if l.known.shown {
 		l.lookAgain = 0
 		return step{}
@@ -415,7 +415,7 @@ func (l *lane) untilSeen(now lease.Reading) step {
 }
 
 // lead sees to it that the copy names this member and is renewed.
-func (l *lane) lead(now lease.Reading, answered bool) step {
+func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	c := l.known.copy
 	stands := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
 	switch {
@@ -449,7 +449,7 @@ func (l *lane) lead(now lease.Reading, answered bool) step {
 // write puts a copy with this term in the place of what is known. A copy
 // with a higher epoch was poisoned, see newer, and the guard lets no epoch fall: it is removed
 // first.
-func (l *lane) write(term lease.Term) step {
+func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Copy{
 		Term: term, Namespace: l.namespace, Name: l.name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,

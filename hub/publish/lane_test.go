@@ -43,7 +43,7 @@ func TestRenewal(t *testing.T) {
 		"the first copy of a term is written by the tenure that persisted the grant": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
 			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").answered()
-			r.facts(Facts{}).next("wait " + firstRenewal(r).String()).facts(Facts{InPlace: true})
+			r.facts(SyncStatus{}).next("wait " + firstRenewal(r).String()).facts(SyncStatus{InPlace: true})
 		},
 		"also in the place of an older one": func(r *rig) {
 			r.put(copyOf(stamped(-100, term("west", 19))), testKey)
@@ -52,7 +52,7 @@ func TestRenewal(t *testing.T) {
 		},
 		"by no other: without a copy that stands there is nothing to renew": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a tenure that takes over renews at once what stands": func(r *rig) {
 			r.put(copyOf(stamped(-6, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
@@ -63,7 +63,7 @@ func TestRenewal(t *testing.T) {
 		"and leaves what is not due yet": func(r *rig) {
 			r.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.at(2).next("read").answered().next("wait 3s").facts(Facts{InPlace: true})
+			r.at(2).next("read").answered().next("wait 3s").facts(SyncStatus{InPlace: true})
 		},
 		"one that was renewed late is renewed again when it would have been": func(r *rig) {
 			r.leads().at(7).next("update east 20 stamp 7s for 15s promise 22s").answered().next("wait 3s")
@@ -76,28 +76,28 @@ func TestRenewal(t *testing.T) {
 			r.leads().at(14.999).next("update east 20 stamp 14.999s for 15s promise 29.999s")
 		},
 		"an expired copy is lost, even to the tenure that granted it": func(r *rig) {
-			r.leads().at(15).next("wait").facts(Facts{Lost: true})
+			r.leads().at(15).next("wait").facts(SyncStatus{Lost: true})
 		},
 		"or that took it over": func(r *rig) {
 			r.put(copyOf(stamped(-15, term("east", 20))), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a copy that is not sealed does not stand": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("east", 20))), lease.Key("another key"))
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update nobody 20 stamp 0s for 15s promise 15s").answered()
-			r.next("wait").facts(Facts{Lost: true, Burnt: 20})
+			r.next("wait").facts(SyncStatus{Lost: true, PoisonedEpoch: 20})
 		},
 		"a copy of another epoch does not": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("east", 19))), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a copy of another holder does not": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("west", 20))), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a longer D goes with the next renewal": func(r *rig) {
 			r.leads()
@@ -120,7 +120,7 @@ func TestNoStamp(t *testing.T) {
 		"on hold": func(r *rig) {
 			r.leads()
 			r.assign(lease.Hold, term("east", 20))
-			r.at(5).next("wait").facts(Facts{})
+			r.at(5).next("wait").facts(SyncStatus{})
 		},
 		"on hold not even what was edited is put right": func(r *rig) {
 			r.leads()
@@ -144,7 +144,7 @@ func TestNoStamp(t *testing.T) {
 			r.assign(lease.Hold, term("east", 20))
 			r.at(15).next("wait")
 			r.assign(lease.Lead, term("east", 20), first)
-			r.next("wait").facts(Facts{Lost: true})
+			r.next("wait").facts(SyncStatus{Lost: true})
 		},
 		"without the right to write nothing is sent, and the lane looks again soon": func(r *rig) {
 			r.leads()
@@ -167,7 +167,7 @@ func TestNoStamp(t *testing.T) {
 		"a member that has not just answered is read first": func(r *rig) {
 			r.leads()
 			r.heard = false
-			r.at(5).next("read").unanswered(false).facts(Facts{Problem: reason.Unreachable})
+			r.at(5).next("read").unanswered(false).facts(SyncStatus{Problem: reason.Unreachable})
 			r.at(8).next("read").answered()
 			r.heard = true
 			r.next("update east 20 stamp 8s for 15s promise 23s")
@@ -191,7 +191,7 @@ func TestAssignments(t *testing.T) {
 		"nor does a leader's": func(r *rig) {
 			r.follows()
 			r.assign(lease.Lead, term("east", 19), first)
-			r.next("wait").facts(Facts{InPlace: true})
+			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"of the same epoch counts": func(r *rig) {
 			r.leads()
@@ -201,7 +201,7 @@ func TestAssignments(t *testing.T) {
 		"absent counts in any": func(r *rig) {
 			r.leads()
 			r.assign(lease.Absent, lease.Term{})
-			r.next("remove").answered().next("wait").facts(Facts{InPlace: true})
+			r.next("remove").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"and after it any counts": func(r *rig) {
 			r.leads()
@@ -213,12 +213,12 @@ func TestAssignments(t *testing.T) {
 		"a term that ends here is overwritten by the next one": func(r *rig) {
 			r.leads()
 			r.assign(lease.Follow, term("west", 21))
-			r.at(31).next("update west 21 stamp 31s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.at(31).next("update west 21 stamp 31s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"what is no longer asked for says nothing of what is": func(r *rig) {
 			r.follows()
 			r.assign(lease.Lead, term("east", 21), first)
-			r.facts(Facts{})
+			r.facts(SyncStatus{})
 		},
 		"an answer to the assignment before does not settle the next": func(r *rig) {
 			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s")

@@ -66,7 +66,7 @@ type Publisher struct {
 	Options
 
 	mu          sync.Mutex // guards what follows; never held across I/O
-	lanes       map[types.NamespacedName]*lane
+	lanes       map[types.NamespacedName]*leaseSyncer
 	initial     Initial
 	listWithin  time.Duration // the time that the next try to read all has
 	lastAnswer  time.Duration // boot reading
@@ -75,7 +75,7 @@ type Publisher struct {
 	scout       *types.NamespacedName  // the one lane that asks until that is over
 	parked      []types.NamespacedName // the lanes that wait for it
 	past        past
-	roll        roll
+	roll        ackTable
 	rollPause   time.Duration // until readers are asked again
 	skew        time.Duration // the largest ε of any copy
 	departed    bool          // see Depart
@@ -85,7 +85,7 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	return &Publisher{
 		Options:    o,
-		lanes:      map[types.NamespacedName]*lane{},
+		lanes:      map[types.NamespacedName]*leaseSyncer{},
 		listWithin: firstList,
 		roll:       newRoll(),
 	}
@@ -252,13 +252,13 @@ func (p *Publisher) Forget(namespace string) {
 }
 
 // Facts returns what is known of a copy.
-func (p *Publisher) Facts(key types.NamespacedName) Facts {
+func (p *Publisher) Facts(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l, ok := p.lanes[key]; ok {
 		return l.facts
 	}
-	return Facts{}
+	return SyncStatus{}
 }
 
 // Observe takes in a copy from a watch.
@@ -290,10 +290,10 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 }
 
 // lane returns the lane of a copy, made if need be. The caller holds mu.
-func (p *Publisher) lane(key types.NamespacedName) *lane {
+func (p *Publisher) lane(key types.NamespacedName) *leaseSyncer {
 	l, ok := p.lanes[key]
 	if !ok {
-		l = &lane{
+		l = &leaseSyncer{
 			namespace: key.Namespace, name: key.Name,
 			self:     self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
 			departed: p.departed,
@@ -369,7 +369,7 @@ func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
 
 // park puts a lane by until the member is heard of, or until it is its turn to ask. The
 // caller holds mu.
-func (p *Publisher) park(key types.NamespacedName, l *lane) {
+func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
 	if !l.parked {
 		l.parked = true
 		p.parked = append(p.parked, key)

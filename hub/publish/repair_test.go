@@ -34,7 +34,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 		"not after its deadline: then it is lost": func(r *rig) {
 			r.leads()
 			deleted(r)
-			r.at(15).next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.at(15).next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"also when a longer D is due: what was sent is put back, no more": func(r *rig) {
 			r.leads()
@@ -53,7 +53,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered()
 			edited(r)
-			r.next("wait").facts(Facts{Lost: true})
+			r.next("wait").facts(SyncStatus{Lost: true})
 		},
 		"nor with the stamp of an earlier term": func(r *rig) {
 			r.leads()
@@ -61,7 +61,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 			r.next("wait")
 			r.assign(lease.Lead, term("east", 21))
 			deleted(r)
-			r.at(1).next("read").answered().next("wait").facts(Facts{Lost: true})
+			r.at(1).next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a copy without its labels is seen by no reader, so it is renewed at once": func(r *rig) {
 			r.leads()
@@ -86,12 +86,12 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 		"deleted": func(r *rig) {
 			r.follows()
 			deleted(r)
-			r.at(100).next("read").answered().next("create west 20 stamp 1m40s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.at(100).next("read").answered().next("create west 20 stamp 1m40s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"edited": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.at(100).next("update west 20 stamp 1m40s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.at(100).next("update west 20 stamp 1m40s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"made to lead here by somebody who has no key": func(r *rig) {
 			r.follows()
@@ -117,13 +117,13 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 			r.next("update west 20 stamp 0s for 1m0s")
 		},
 		"ageing is no reason to write": func(r *rig) {
-			r.follows().at(100000).next("wait").facts(Facts{InPlace: true})
+			r.follows().at(100000).next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"without its labels": func(r *rig) {
 			r.follows()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels = nil })
 			r.lane.gone()
-			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"a poisoned epoch is removed first": func(r *rig) {
 			r.follows()
@@ -134,13 +134,13 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 		"a sealed one that is newer than the record is left for the record": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("wait").facts(Facts{Newer: 21, Problem: reason.CopyLost})
+			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost})
 			r.assign(lease.Follow, term("west", 22))
-			r.next("update west 22 stamp 0s for 15s").answered().next("wait").facts(Facts{InPlace: true})
+			r.next("update west 22 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"nothing to write where the API cannot store it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 1<<31))
-			r.next("read").answered().next("wait").facts(Facts{Problem: reason.Unwritable})
+			r.next("read").answered().next("wait").facts(SyncStatus{Problem: reason.Unwritable})
 		},
 	})
 }
@@ -174,15 +174,15 @@ func TestWhatStandsInTheWay(t *testing.T) {
 				r := newRig(t)
 				test.put(r)
 				r.assign(role, want, first)
-				r.next("read").answered().next("wait 2s").facts(Facts{Problem: test.problem})
-				r.at(1).next("wait 1s").at(2).next("read").facts(Facts{Problem: test.problem})
+				r.next("read").answered().next("wait 2s").facts(SyncStatus{Problem: test.problem})
+				r.at(1).next("wait 1s").at(2).next("read").facts(SyncStatus{Problem: test.problem})
 				// It carries no label of ours, so no watch tells when it goes.
 				r.there = nil
 				r.answered()
 				if role != lease.Absent {
 					r.next(describeWrite(role))
 				} else {
-					r.next("wait").facts(Facts{InPlace: true})
+					r.next("wait").facts(SyncStatus{InPlace: true})
 				}
 			})
 		}
@@ -191,7 +191,7 @@ func TestWhatStandsInTheWay(t *testing.T) {
 			test.put(r)
 			r.show()
 			r.assign(lease.Hold, lease.Term{})
-			r.next("wait").facts(Facts{Problem: test.problem})
+			r.next("wait").facts(SyncStatus{Problem: test.problem})
 		})
 	}
 }
@@ -226,7 +226,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.put(copyOf(stamped(-2, term("west", 20)), func(c *lease.Copy) { c.Hub = "another" }), lease.Key("another key"),
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
-			r.next("wait 2s").facts(Facts{Problem: reason.OtherHub})
+			r.next("wait 2s").facts(SyncStatus{Problem: reason.OtherHub})
 		},
 		"another cluster's name alone does not make it another cluster's": func(r *rig) {
 			r.follows().edit(annotate(v1alpha1.ClusterAnnotation, "west.fleet"))
@@ -255,7 +255,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.follows()
 			r.put(copyOf(stamped(-2, term("west", 20))), testKey, strip)
 			r.lane.gone()
-			r.next("read").answered().next("wait 2s").facts(Facts{Problem: reason.ForeignLease})
+			r.next("read").answered().next("wait 2s").facts(SyncStatus{Problem: reason.ForeignLease})
 		},
 		"another cluster UID is put right": func(r *rig) {
 			r.follows().edit(annotate(v1alpha1.ClusterUIDAnnotation, "another"))
@@ -298,7 +298,7 @@ func TestBurnt(t *testing.T) {
 					r.lane.next(r.now, r.may, r.heard)
 				}
 			}
-			if got := r.lane.facts.Burnt; got != test.want {
+			if got := r.lane.facts.PoisonedEpoch; got != test.want {
 				t.Errorf("burnt: %d, want %d", got, test.want)
 			}
 		})
@@ -307,6 +307,6 @@ func TestBurnt(t *testing.T) {
 		r := newRig(t)
 		r.put(copyOf(stamped(-2, term("south", 27))), testKey)
 		r.assign(lease.Follow, term("west", 20))
-		r.next("read").answered().next("wait").facts(Facts{Newer: 27, Problem: reason.CopyLost})
+		r.next("read").answered().next("wait").facts(SyncStatus{Newer: 27, Problem: reason.CopyLost})
 	})
 }

@@ -15,7 +15,7 @@ import (
 // revoke puts nobody in the place of the leader whose term is to end, if its copy is as
 // it should be and still live. Where that is not so nobody can be told to stop, and the
 // term ends by its deadline.
-func (l *lane) revoke(now lease.Reading) step {
+func (l *leaseSyncer) revoke(now lease.Reading) step {
 	c := l.known.copy
 	switch {
 	case l.known.sealed && c.SameTerm(l.want.Term):
@@ -40,10 +40,10 @@ func (l *lane) revoke(now lease.Reading) step {
 // the revocation: not while the member may be one whose etcd was restored, and they with
 // it; not while a late request may still make a leader's copy, should this one be
 // deleted; not if they may have believed an edit with a higher epoch.
-func (p *Publisher) revoked(key types.NamespacedName, l *lane, s step) {
+func (p *Publisher) revoked(key types.NamespacedName, l *leaseSyncer, s step) {
 	now := p.Clock.Now()
 	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
-		p.doubtful(now, l.timings.Bound) || now.Boot < l.loose || l.facts.Burnt > s.revokes {
+		p.doubtful(now, l.timings.Bound) || now.Boot < l.loose || l.facts.PoisonedEpoch > s.revokes {
 		return
 	}
 	p.roll.ask(key, s.revokes)
@@ -52,7 +52,7 @@ func (p *Publisher) revoked(key types.NamespacedName, l *lane, s step) {
 
 // unsure notes a request that may still be carried out, at any time. Updates and removals
 // then fail by their preconditions; what creates a copy does not. The caller holds mu.
-func (p *Publisher) unsure(l *lane, s step) {
+func (p *Publisher) unsure(l *leaseSyncer, s step) {
 	if s.action != create {
 		return
 	}
@@ -83,7 +83,7 @@ func older(a, b string) bool {
 
 // wentBack reports whether an answer shows an older state than was known when the request
 // was sent: a version or, in a sealed copy, a stamp.
-func (l *lane) wentBack(s step, obj *coordinationv1.Lease) bool {
+func (l *leaseSyncer) wentBack(s step, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
 	case obj == nil:
 		return false
@@ -103,7 +103,7 @@ func (l *lane) wentBack(s step, obj *coordinationv1.Lease) bool {
 
 // judgePast takes in the answer to a step as news of the member's history, and reports
 // whether that went back. The caller holds mu.
-func (p *Publisher) judgePast(l *lane, s step, obj *coordinationv1.Lease) (back bool) {
+func (p *Publisher) judgePast(l *leaseSyncer, s step, obj *coordinationv1.Lease) (back bool) {
 	if obj == nil {
 		return false
 	}

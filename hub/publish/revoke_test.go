@@ -26,7 +26,7 @@ func TestLaneRevokes(t *testing.T) {
 			r.leads().at(2)
 			revoke(r)
 			r.next("update nobody 21 stamp 2s for 15s").answered()
-			r.next("wait").facts(Facts{InPlace: true})
+			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"it promises nothing": func(r *rig) {
 			r.leads().at(2)
@@ -39,7 +39,7 @@ func TestLaneRevokes(t *testing.T) {
 		"an expired copy stays as it is": func(r *rig) {
 			r.leads().at(15)
 			revoke(r)
-			r.next("wait").facts(Facts{})
+			r.next("wait").facts(SyncStatus{})
 		},
 		"so does one of an earlier term": func(r *rig) {
 			r.leads().at(2)

@@ -19,7 +19,7 @@ import (
 
 // The lane's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The lane is that of
 // namespace ns in cluster east; D is 15 s, r 5 s. At zero, and so every 5 s from then on, a renewal is due.
-var zero = (&lane{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Copy{
+var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Copy{
 	Term: lease.Term{Renewed: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
 }).UTC()
 
@@ -42,7 +42,7 @@ var (
 // rig is a lane and the one Lease that it is about, with an API server's compare-and-swap.
 type rig struct {
 	t    testing.TB
-	lane *lane
+	lane *leaseSyncer
 	now  lease.Reading
 	may  bool
 	// heard says that the member has just answered.
@@ -58,7 +58,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	return &rig{t: t, now: at(0), may: true, heard: true, version: 100, lane: &lane{
+	return &rig{t: t, now: at(0), may: true, heard: true, version: 100, lane: &leaseSyncer{
 		namespace: "ns", name: "leasecast",
 		self: self{cluster: "east.fleet", uid: "uid-of-east", hub: "hub", key: testKey},
 	}}
@@ -242,7 +242,7 @@ func (r *rig) unanswered(done bool) *rig {
 }
 
 // facts fails the test unless the facts, without the words and the marks, are these.
-func (r *rig) facts(want Facts) *rig {
+func (r *rig) facts(want SyncStatus) *rig {
 	r.t.Helper()
 	got := r.lane.facts.wordless()
 	got.Marked, got.Unmarked = false, false
@@ -267,7 +267,7 @@ func (r *rig) follows() *rig {
 	r.assign(lease.Follow, term("west", 20))
 	r.next("read").answered()
 	r.next("create west 20 stamp 0s for 15s").answered()
-	return r.next("wait").facts(Facts{InPlace: true})
+	return r.next("wait").facts(SyncStatus{InPlace: true})
 }
 
 func namespaces(n int) []string {

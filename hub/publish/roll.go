@@ -13,13 +13,13 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// roll knows the registered readers of a member, and who of them has not released a
+// ackTable knows the registered readers of a member, and who of them has not released a
 // revoked term yet. It is not safe for concurrent use.
 //
 // Who has to be asked is for a consistent list to say that was begun after the
 // revocation; what a registration says may come from anywhere, late or not, because a
 // release is for good.
-type roll struct {
+type ackTable struct {
 	entries   map[types.UID]*entry
 	questions map[string]*question // by namespace
 	asked     int                  // how many questions so far
@@ -46,19 +46,19 @@ type question struct {
 	void    bool // nothing that readers say can answer it any more
 }
 
-func newRoll() roll {
-	return roll{entries: map[types.UID]*entry{}, questions: map[string]*question{}}
+func newRoll() ackTable {
+	return ackTable{entries: map[types.UID]*entry{}, questions: map[string]*question{}}
 }
 
 // ask begins to ask whether the term that a copy was of has been released.
-func (r *roll) ask(copyKey types.NamespacedName, epoch int64) {
+func (r *ackTable) ask(copyKey types.NamespacedName, epoch int64) {
 	r.asked++
 	r.questions[copyKey.Namespace] = &question{copy: copyKey, epoch: epoch, number: r.asked}
 }
 
 // drop ends the question about a copy, and returns the names of those that it was still
 // waiting for.
-func (r *roll) drop(copyKey types.NamespacedName) (waiting []string) {
+func (r *ackTable) drop(copyKey types.NamespacedName) (waiting []string) {
 	q := r.questions[copyKey.Namespace]
 	if q == nil || q.copy != copyKey {
 		return nil
@@ -73,10 +73,10 @@ func (r *roll) drop(copyKey types.NamespacedName) (waiting []string) {
 	return waiting
 }
 
-func (r *roll) forgetQuestions() { clear(r.questions) }
+func (r *ackTable) forgetQuestions() { clear(r.questions) }
 
 // open reports whether a question may still be answered.
-func (r *roll) open() bool {
+func (r *ackTable) open() bool {
 	for _, q := range r.questions {
 		if !q.void && (q.waiting == nil || len(q.waiting) > 0) {
 			return true
@@ -87,7 +87,7 @@ func (r *roll) open() bool {
 
 // see takes in a registration that a watch shows. An older version than the one that is
 // known says nothing new.
-func (r *roll) see(obj *coordinationv1.Lease, now lease.Reading) {
+func (r *ackTable) see(obj *coordinationv1.Lease, now lease.Reading) {
 	if e := r.entries[obj.UID]; e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion) {
 		return
 	}
@@ -96,7 +96,7 @@ func (r *roll) see(obj *coordinationv1.Lease, now lease.Reading) {
 
 // contradicts reports whether a list shows a version that is known, and another content: the
 // member's etcd was restored, and has given that version a second time.
-func (r *roll) contradicts(items []coordinationv1.Lease) bool {
+func (r *ackTable) contradicts(items []coordinationv1.Lease) bool {
 	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
 		e := r.entries[obj.UID]
 		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !says(e.lease, &obj)
@@ -104,7 +104,7 @@ func (r *roll) contradicts(items []coordinationv1.Lease) bool {
 }
 
 // enter takes in a version of a registration as the present one.
-func (r *roll) enter(obj *coordinationv1.Lease, now lease.Reading) {
+func (r *ackTable) enter(obj *coordinationv1.Lease, now lease.Reading) {
 	if e := r.entries[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && says(e.lease, obj) {
 		return
 	}
@@ -114,7 +114,7 @@ func (r *roll) enter(obj *coordinationv1.Lease, now lease.Reading) {
 
 // gone takes in the end of a registration: its finalizer was taken off, by a reader that
 // had stopped, or because it must have stopped.
-func (r *roll) gone(uid types.UID) {
+func (r *ackTable) gone(uid types.UID) {
 	delete(r.entries, uid)
 	for _, q := range r.questions {
 		delete(q.waiting, uid)
@@ -123,7 +123,7 @@ func (r *roll) gone(uid types.UID) {
 
 // list takes in a consistent list of all registrations, with its version, that was begun
 // when so many questions had been asked. What is newer than the list came by a watch.
-func (r *roll) list(items []coordinationv1.Lease, version string, asked int, now lease.Reading) {
+func (r *ackTable) list(items []coordinationv1.Lease, version string, asked int, now lease.Reading) {
 	shown := map[types.UID]bool{}
 	for i := range items {
 		obj := &items[i]
@@ -146,7 +146,7 @@ func (r *roll) list(items []coordinationv1.Lease, version string, asked int, now
 }
 
 // followers are those who may act in a namespace.
-func (r *roll) followers(namespace string) map[types.UID]bool {
+func (r *ackTable) followers(namespace string) map[types.UID]bool {
 	f := map[types.UID]bool{}
 	for uid, e := range r.entries {
 		if e.broken || e.reader.Follows(namespace) {
@@ -157,7 +157,7 @@ func (r *roll) followers(namespace string) map[types.UID]bool {
 }
 
 // answered returns the questions that all readers have answered, and ends them.
-func (r *roll) answered() (done []*question) {
+func (r *ackTable) answered() (done []*question) {
 	for _, namespace := range slices.Sorted(maps.Keys(r.questions)) {
 		q := r.questions[namespace]
 		if q.void || q.waiting == nil {
@@ -178,7 +178,7 @@ func (r *roll) answered() (done []*question) {
 
 // longest is the longest time for which a reader may act after it has confirmed its
 // registration.
-func (r *roll) longest() (d time.Duration) {
+func (r *ackTable) longest() (d time.Duration) {
 	for _, e := range r.entries {
 		d = max(d, e.reader.Duration)
 	}
@@ -188,7 +188,7 @@ func (r *roll) longest() (d time.Duration) {
 // dead returns the registrations whose readers must have stopped acting, on both clocks:
 // a wall clock that was stepped forward ends nothing. Those that are missing are
 // forgotten.
-func (r *roll) dead(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
+func (r *ackTable) dead(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
 	for uid, e := range r.entries {
 		d, until := e.reader.Duration, e.reader.Until()
 		if e.broken {

@@ -47,12 +47,12 @@ func torn(l *coordinationv1.Lease) *coordinationv1.Lease {
 }
 
 // listed takes in a list as of a version.
-func (r *roll) listed(version int, ls ...*coordinationv1.Lease) {
+func (r *ackTable) listed(version int, ls ...*coordinationv1.Lease) {
 	asked := r.asked
 	r.listedAfter(asked, version, ls...)
 }
 
-func (r *roll) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
+func (r *ackTable) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
 	var items []coordinationv1.Lease
 	for _, l := range ls {
 		items = append(items, *l)
@@ -63,88 +63,88 @@ func (r *roll) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
 // Epoch 20 of ns was revoked; all who follow it must have released it.
 func TestRoll(t *testing.T) {
 	for name, test := range map[string]struct {
-		do   func(*roll)
+		do   func(*ackTable)
 		done bool
 	}{
-		"all have released": {func(r *roll) {
+		"all have released": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, released("ns", 21)))
 		}, true},
-		"one has not": {func(r *roll) {
+		"one has not": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2))
 		}, false},
-		"a release of an earlier epoch is none": {func(r *roll) {
+		"a release of an earlier epoch is none": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 19)))
 		}, false},
-		"nor is one of another namespace": {func(r *roll) {
+		"nor is one of another namespace": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("other", 20)))
 		}, false},
-		"an empty list decides nothing": {func(r *roll) {
+		"an empty list decides nothing": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10)
 		}, false},
-		"nor does a list of those that follow other namespaces": {func(r *roll) {
+		"nor does a list of those that follow other namespaces": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, following("other"), released("other", 20)))
 		}, false},
-		"those that follow other namespaces need not release": {func(r *roll) {
+		"those that follow other namespaces need not release": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, following("other")))
 		}, true},
-		"a list that was begun before the question decides nothing": {func(r *roll) {
+		"a list that was begun before the question decides nothing": {func(r *ackTable) {
 			before := r.asked
 			r.ask(keyOf("ns"), 20)
 			r.listedAfter(before, 10, registered("a", 1, released("ns", 20)))
 		}, false},
-		"nor do registrations that a watch shows": {func(r *roll) {
+		"nor do registrations that a watch shows": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.see(registered("a", 1, released("ns", 20)), at(0))
 		}, false},
-		"a registration that cannot be read has released nothing": {func(r *roll) {
+		"a registration that cannot be read has released nothing": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), torn(registered("b", 2, released("ns", 20))))
 		}, false},
-		"whoever registers after the list need not release": {func(r *roll) {
+		"whoever registers after the list need not release": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 			r.listed(20, registered("a", 12, released("ns", 20)), registered("b", 11))
 		}, true},
-		"a watch tells of releases": {func(r *roll) {
+		"a watch tells of releases": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 			r.see(registered("a", 11, released("ns", 20)), at(0))
 		}, true},
-		"even before the list": {func(r *roll) {
+		"even before the list": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.see(registered("a", 11, released("ns", 20)), at(0))
 			r.listed(10, registered("a", 1))
 		}, true},
-		"an older version than the one that is known takes nothing back": {func(r *roll) {
+		"an older version than the one that is known takes nothing back": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.see(registered("a", 11, released("ns", 20)), at(0))
 			r.see(registered("a", 1), at(0))
 			r.listed(12, registered("a", 11, released("ns", 20)))
 		}, true},
-		"nor one that comes before anybody asks": {func(r *roll) {
+		"nor one that comes before anybody asks": {func(r *ackTable) {
 			r.see(registered("a", 11, released("ns", 20)), at(0))
 			r.see(registered("a", 1), at(0))
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 		}, true},
-		"a registration whose end a watch shows has released": {func(r *roll) {
+		"a registration whose end a watch shows has released": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 			r.gone("a")
 		}, true},
-		"one that is merely missing from a list has not": {func(r *roll) {
+		"one that is merely missing from a list has not": {func(r *ackTable) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 			r.listed(20, registered("b", 15, released("ns", 20)))
 		}, false},
-		"not even from the first list": {func(r *roll) {
+		"not even from the first list": {func(r *ackTable) {
 			r.see(registered("a", 1), at(0))
 			r.ask(keyOf("ns"), 20)
 			r.listed(20, registered("b", 15, released("ns", 20)))

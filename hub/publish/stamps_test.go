@@ -16,12 +16,12 @@ func TestStampsOfTheFuture(t *testing.T) {
 	ahead := func(r *rig, seconds float64) {
 		r.put(copyOf(stamped(seconds, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
 		r.assign(lease.Lead, term("east", 20))
-		r.next("read").answered().next("wait 5s").facts(Facts{InPlace: true})
+		r.next("read").answered().next("wait 5s").facts(SyncStatus{InPlace: true})
 	}
 	run(t, map[string]func(*rig){
 		"are renewed by one of now once nobody can hold on to what they have promised": func(r *rig) {
 			ahead(r, 3600)
-			r.at(14.999).next("wait 5s").at(15).next(renewed).answered().next("wait 5s").facts(Facts{InPlace: true})
+			r.at(14.999).next("wait 5s").at(15).next(renewed).answered().next("wait 5s").facts(SyncStatus{InPlace: true})
 		},
 		"which is counted from when they were first found to be of the future": func(r *rig) {
 			ahead(r, 2) // this much ahead is what stamps are that are put at instants r apart
@@ -61,8 +61,8 @@ func TestACopyThatIsToBeFresherThanNowWaits(t *testing.T) {
 		"until then": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), fresh(0.5))
-			r.next("wait 500ms").facts(Facts{Fresh: wall(0.5)})
-			r.at(0.5).next("update west 20 stamp 500ms for 15s").answered().next("wait").facts(Facts{InPlace: true, Fresh: wall(0.5)})
+			r.next("wait 500ms").facts(SyncStatus{Fresh: wall(0.5)})
+			r.at(0.5).next("update west 20 stamp 500ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true, Fresh: wall(0.5)})
 		},
 		"but looks again soon: either clock may be put right": func(r *rig) {
 			r.follows()
@@ -74,7 +74,7 @@ func TestACopyThatIsToBeFresherThanNowWaits(t *testing.T) {
 		"what stands in the way is told of meanwhile": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.next("read").answered().next("wait").facts(Facts{Newer: 21, Problem: reason.CopyLost, Fresh: wall(10)})
+			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost, Fresh: wall(10)})
 		},
 	})
 }
