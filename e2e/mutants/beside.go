@@ -68,7 +68,7 @@ var beside = []mutant{
 
 	// Rule 7.
 	{"7: a poisoned copy is overwritten", publishTests, []edit{{laneGo, "		if l.known.copy.Epoch > c.Epoch {", "		if false {"}}},
-	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{laneGo, "		l.facts.Burnt = max(l.facts.Burnt, c.Epoch)\n", ""}}},
+	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{laneGo, "		l.facts.PoisonedEpoch = max(l.facts.PoisonedEpoch, c.Epoch)\n", ""}}},
 
 	// Rule 8.
 	{"8: another hub leads, and is deposed", electionTests, []edit{{nextGo, "	if s.OtherHub {", "	if false {"}}},
@@ -77,7 +77,7 @@ var beside = []mutant{
 	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
 
 	// Rule 9.
-	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if patience(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
+	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
 	{"9: an empty list of members decides", electionTests, []edit{{nextGo, "	if len(cs) == 0 {", "	if false {"}}},
 
 	// Rule 10.
@@ -86,8 +86,8 @@ var beside = []mutant{
 	{"10: a successor that cannot be written leads", electionTests, []edit{{rankGo, "return c.Fitness == Fit && !c.Refused", "return c.Fitness == Fit"}}},
 
 	// Rule 11.
-	{"11: a paused cluster is newly chosen", electionTests, []edit{{rankGo, "return c.Fitness == Fit && !c.Refused", "return (c.Fitness == Fit || c.Fitness == KeepsOnly) && !c.Refused"}}},
-	{"11: a paused leader is deposed", electionTests, []edit{{replaceGo, "	case KeepsOnly, Fit:\n", "	case KeepsOnly:\n		return reason.Paused\n	case Fit:\n"}}},
+	{"11: a paused cluster is newly chosen", electionTests, []edit{{rankGo, "return c.Fitness == Fit && !c.Refused", "return (c.Fitness == Fit || c.Fitness == RetainOnly) && !c.Refused"}}},
+	{"11: a paused leader is deposed", electionTests, []edit{{replaceGo, "	case RetainOnly, Fit:\n", "	case RetainOnly:\n		return reason.Paused\n	case Fit:\n"}}},
 
 	// Rule 12.
 	{"12: recovery alone moves a leader", electionTests, []edit{{replaceGo, "return lowered || !ok || c.Priority > before", "return true || lowered || !ok || c.Priority > before"}}},

@@ -20,10 +20,10 @@ var handover = []mutant{
 	{"ack: a revoked epoch is resumed", revocation, []edit{{nextGo, " && s.Record.Revoked == 0 && holder.Answering", " && holder.Answering"}}},
 	{"ack: the revocation keeps the epoch", revocation, []edit{{nextGo, "r.Revoked, r.Epoch = r.Epoch, r.Epoch+1", "r.Revoked = r.Epoch"}}},
 	{"ack: the term after a revocation has its epoch", revocation, []edit{{nextGo,
-		"return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.Phase",
-		"s.Record.Epoch = s.Record.Revoked\n			return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.Phase"}}},
+		"return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State",
+		"s.Record.Epoch = s.Record.Revoked\n			return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State"}}},
 	{"ack: a revoked leader's copy is renewed", simulation, []edit{{assignGo, "a.Role, a.Revoked = lease.Revoke, a.Term\n				a.Term.Holder, a.Term.Epoch = \"\", r.Epoch", "a.Role = lease.Lead"}}},
-	{"ack: an edit brings a revoked term back", revocation, []edit{{assignGo, "if r.Phase == Draining && r.Revoked != 0 {", "if r.Revoked != 0 {"}}},
+	{"ack: an edit brings a revoked term back", revocation, []edit{{assignGo, "if r.State == Draining && r.Revoked != 0 {", "if r.Revoked != 0 {"}}},
 	{"ack: revoked before the successor can be written", revocation, []edit{{nextRevokeGo, "ok && (c.Prepared || c.Name == s.Record.Leader) && !held", "ok && !held"}}},
 
 	// Rule 5: granted when all have released.
@@ -40,7 +40,7 @@ var handover = []mutant{
 	{"ack: acknowledgement on the copy of another term", asking, []edit{{laneRevokeGo, "!l.known.sealed || !c.SameTerm(l.want.Revoked) ||", "!l.known.sealed ||"}}},
 	{"ack: list after an ambiguous revoke", asking, []edit{{publishGo, "	case ambiguous:\n		p.unsure(l, s)\n", "	case ambiguous:\n		p.revoked(key, l, s)\n"}}},
 	{"ack: a late create may bring the copy back", asking, []edit{{laneRevokeGo, "l.loose = max(", "_ = max("}}},
-	{"ack: an edit that readers believe is overlooked", asking, []edit{{laneRevokeGo, " || l.facts.Burnt > s.revokes {", " {"}}},
+	{"ack: an edit that readers believe is overlooked", asking, []edit{{laneRevokeGo, " || l.facts.PoisonedEpoch > s.revokes {", " {"}}},
 
 	// Who is asked.
 	{"ack: list before revoke", asking, []edit{{rollGo, "q.number <= asked && q.waiting == nil", "q.waiting == nil"}}},

@@ -6,8 +6,8 @@ var specials = tests{"./hub/controller", "^TestSpecialWorlds$"}
 // holes are what adversaries found: each was a hole in what is promised, or in rule 12.
 var holes = []mutant{
 	// After an outage of the hub.
-	{"12: after an outage of the hub an unknown leader has no time to answer", electionTests, []edit{{replaceGo, "		if patience(now, p, s) > 0 || !boundOf", "		if !boundOf"}}},
-	{"12: nor has one that begins to answer", electionTests, []edit{{replaceGo, "		if settling(holder) && patience(now, p, s) > 0 {", "		if false {"}}},
+	{"12: after an outage of the hub an unknown leader has no time to answer", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !boundOf", "		if !boundOf"}}},
+	{"12: nor has one that begins to answer", electionTests, []edit{{replaceGo, "		if notReady(holder) && timeToAnswer(now, p, s) > 0 {", "		if false {"}}},
 	{"12: whoever answers first replaces a leader whose Lease has run out meanwhile", electionTests, []edit{{nextGo, "	if late, wait := awaits(now, p, s, c, cs); wait > 0 {\n		return Decision{Record: r, Waiting", "	if late, wait := awaits(now, p, s, c, cs); wait > time.Hour {\n		return Decision{Record: r, Waiting"}}},
 	{"12: the leader is waited for only if its priority is higher", electionTests, []edit{{nextGo, "outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == \"\")", "outranks(o, c))"}}},
 	{"12: a leader that cannot be reached is forgotten when nobody can replace it", electionTests, []edit{{nextGo, "	case !ok && comesBack(s, cs):\n		return Decision{Record: r, Waiting: reason.NoCandidate}\n", ""}}},
@@ -29,6 +29,7 @@ var holes = []mutant{
 	{"6: the end of an earlier tenure is judged by the boot clock alone", tenureTests, []edit{{tenureGo, "max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)", "t.started.Boot + end.Sub(t.started.Wall) - at.Boot"}}},
 	{"6: an orderly release holds the next tenure up", tenureTests, []edit{{tenureGo, "	if !t.orderly {\n		end", "	if true {\n		end"}}},
 	{"6: a release beside an earlier tenure is orderly", tenureTests, []edit{{tenureGo, "	if t.orderly || now.Boot >= t.started.Boot+t.span {", "	if true {"}}},
+	{"6: a Lease that an old request has made is released in order", tenureTests, []edit{{tenureGo, "t.seen.HolderIdentity == holder && t.mine(*t.seen)\n}", "t.seen.HolderIdentity == holder\n}"}}},
 	{"6: a release by a clock that was set back hides stamps", tenureTests, []edit{{tenureGo, "t.latest.After(latest) {", "false {"}}},
 	{"6: an election of 68 years is believed", tenureTests, []edit{{tenureGo, ", lasts > longestElection/time.Second: // odd", ": // odd"}}},
 	{"6: a candidate overlooks renewals within one second", tests{"./hub/tenure", "^TestPrompt"}, []edit{{"hub/tenure/prompt.go", " || !r.RenewTime.Equal(&p.last.RenewTime) {", " || r.RenewTime.Unix() != p.last.RenewTime.Unix() {"}}},
@@ -36,11 +37,15 @@ var holes = []mutant{
 
 	{"13: a cluster that cannot be read in order to be written is chosen again and again", tests{"./hub/publish", "^TestAFreshCopy$"}, []edit{{"hub/publish/answer.go", "	if s.writes() || proves {", "	if s.writes() {"}}},
 
+	// Whose word a record is.
+	{"8: what another hub makes of its record is put right", tests{"./hub/controller", "^TestARecordOfAnotherHubIsSeen$"}, []edit{{recallGo, "		ok = false // whatever", "		// whatever"}}},
+	{"2: a write that comes true late is an edit", tests{"./hub/controller", "^TestARecordThatIsWrittenLate"}, []edit{{recallGo, "	case changed && c.isOwn(v.key, v.found):", "	case false:"}}},
+
 	// The first election of a namespace.
 	{"13: the first leader waits for nobody", firstTests, []edit{{nextGo, "delay > wait {", "false {"}}},
-	{"13: it does not wait for the namespace", firstTests, []edit{{nextGo, "(settling(o) || o.Reason == reason.NamespaceMissing)", "settling(o)"}}},
-	{"13: it does not wait for a cluster that is settling", firstTests, []edit{{nextGo, "(settling(o) || o.Reason == reason.NamespaceMissing)", "o.Reason == reason.NamespaceMissing"}}},
-	{"13: it waits for worse ones", firstTests, []edit{{nextGo, "outranks(o, c) && (settling(o) ||", "(settling(o) ||"}}},
+	{"13: it does not wait for the namespace", firstTests, []edit{{nextGo, "(notReady(o) || o.Reason == reason.NamespaceMissing)", "notReady(o)"}}},
+	{"13: it does not wait for a cluster that is settling", firstTests, []edit{{nextGo, "(notReady(o) || o.Reason == reason.NamespaceMissing)", "o.Reason == reason.NamespaceMissing"}}},
+	{"13: it waits for worse ones", firstTests, []edit{{nextGo, "outranks(o, c) && (notReady(o) ||", "(notReady(o) ||"}}},
 	{"13: every leader waits so", firstTests, []edit{{nextGo, "r.Epoch != 0 || r.Since.After(now.Wall)", "r.Since.After(now.Wall)"}}},
 	{"13: a clock that was ahead makes it wait", firstTests, []edit{{nextGo, "r.Epoch != 0 || r.Since.After(now.Wall)", "r.Epoch != 0"}}},
 

@@ -2,7 +2,7 @@ package main
 
 const (
 	movedGo  = "hub/election/moved.go"
-	departGo = "hub/publish/depart.go"
+	departGo = "hub/publish/relinquish.go"
 	moveGo   = "hub/fleet/move.go"
 	takeGo   = "hub/controller/move.go"
 )
@@ -20,7 +20,7 @@ var move = []mutant{
 	{"8: foreign hub mark ignored", departures, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
 	{"8: what carries no mark is left without one", departures, []edit{{laneGo, "l.facts.InPlace = l.known.labelled && l.marked()", "l.facts.InPlace = l.known.labelled"}}},
 	{"8: unsealed copy believed", departures, []edit{{departGo, "l.known.lease != nil && l.known.sealed && l.known.copy.Hub == l.self.hub", "l.known.lease != nil && l.known.copy.Hub == l.self.hub"}}},
-	{"8: a term of another hub is deposed before its copy is taken", arrivals, []edit{{movedGo, "	case s.Record.Phase == Leading && !s.CopyLost:", "	case false:"}}},
+	{"8: a term of another hub is deposed before its copy is taken", arrivals, []edit{{movedGo, "	case s.Record.State == Leading && !s.CopyLost:", "	case false:"}}},
 	{"8: a term is granted while another hub's mark stands", arrivals, []edit{{movedGo, "	case s.OtherHub:", "	case false:"}}},
 	{"8: copies are taken before every cluster was read", arrivals, []edit{{movedGo, "return c.Fitness == Unknown", "return false"}}},
 	{"8: what came from another hub is decided on as any other", arrivals, []edit{{nextGo, "	if s.Moved && p != nil && len(cs) > 0 {", "	if false {"}}},

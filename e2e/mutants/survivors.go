@@ -1,7 +1,7 @@
 package main
 
 const (
-	attachGo       = "hub/controller/attach.go"
+	attachGo       = "hub/controller/memberworker.go"
 	watchReadersGo = "hub/controller/readers.go"
 )
 
@@ -67,7 +67,7 @@ var survivors = []mutant{
 	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
 	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
 	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{laneRevokeGo, "p.roll.longest()+p.slack()", "p.roll.longest()"}}},
-	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{persistGo, "			c.forget(v.key) // it may have been written all the same\n", ""}}},
+	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{persistGo, "			c.mayComeTrue(v.key, spec)\n", ""}}},
 	{"survivor: a conflict has a record taken as it is", recording, []edit{{persistGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},
 	{"survivor: a deletion has a record taken as gone", recording, []edit{{persistGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsConflict(err)"}}},
 

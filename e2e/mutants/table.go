@@ -8,7 +8,7 @@ const (
 	nextGo       = "hub/election/next.go"
 	grantGo      = "hub/election/grant.go"
 	raiseGo      = "hub/election/raise.go"
-	laneGo       = "hub/publish/lane.go"
+	laneGo       = "hub/publish/leasesyncer.go"
 	ledgerGo     = "hub/publish/ledger.go"
 	publishGo    = "hub/publish/publisher.go"
 	gatherGo     = "hub/controller/gather.go"
@@ -16,7 +16,7 @@ const (
 	claimGo      = "hub/controller/claim.go"
 	decideGo     = "hub/controller/reconcile.go"
 	persistGo    = "hub/controller/persist.go"
-	recallGo     = "hub/controller/recall.go"
+	recallGo     = "hub/controller/edits.go"
 	tenureGo     = "hub/tenure/tenure.go"
 )
 
@@ -56,7 +56,7 @@ var expiry = []mutant{
 		"	store := func() error { return c.client.Update(ctx, object) }",
 		"	store := func() error { object.ResourceVersion = \"\"; return c.client.Update(ctx, object) }"}}},
 	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.Tenure.Settles(asked) > 0 {", "	if false {"}}},
-	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.Phase == election.Leading && v.policy != nil {", "	if false {"}}},
+	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
 		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},
@@ -126,7 +126,7 @@ var expiry = []mutant{
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(c.granted[v.key], s.Record.Epoch)", "c.granted[v.key]"}}},
 	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Copy) bool { return c.Namespace == namespace })\n", ""}}},
 	{"7: a lane that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{publishGo, " || l.want.Role == lease.Hold\n", "\n"}}},
-	{"7: a copy that is newer than the record is waited for", tests{"./hub/controller", "^TestACopyThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.Burnt, m.facts.Newer)", "max(s.Highest, m.facts.Burnt)"}}},
+	{"7: a copy that is newer than the record is waited for", tests{"./hub/controller", "^TestACopyThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.PoisonedEpoch, m.facts.Newer)", "max(s.Highest, m.facts.PoisonedEpoch)"}}},
 	{"7: an absurd record is believed", stories, []edit{{recallGo, "	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):", "	case false:"}}},
 	{"7: a term of years is believed", stories, []edit{{recallGo, "	case r.Duration > lease.MaxDuration:", "	case false:"}}},
 	{"7: epochs start from the minutes", simulation, []edit{{termGo, "now.Sub(epochZero)/time.Second", "now.Sub(epochZero)/time.Minute"}}},
@@ -138,7 +138,7 @@ var expiry = []mutant{
 	{"13: a cluster without the namespace may lead", simulation, []edit{{candidatesGo, "	case m.namespace == nil || v.policy == nil || !v.policy.matches(v.key.Name, m.namespace.Labels):\n		return election.Unfit,", "	case m.namespace == nil:\n		return election.Fit,"}}},
 
 	// What the simulation found once.
-	{"a vacant record names a leader", tests{"./hub/election", "^Test[^S]"}, []edit{{assignGo, "if r.Leader != \"\" && r.Phase != Vacant {", "if r.Leader != \"\" {"}}},
+	{"a vacant record names a leader", tests{"./hub/election", "^Test[^S]"}, []edit{{assignGo, "if r.Leader != \"\" && r.State != Vacant {", "if r.Leader != \"\" {"}}},
 	{"9: a lost record counts as one that no policy claims", tests{"./hub/controller", "^TestWhoClaims"}, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
 	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.untilSeen(now)\n", "		return step{}\n"}}},
 }

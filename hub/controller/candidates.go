@@ -126,7 +126,7 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 }
 
 // failing reports whether a member cannot be written, although it may answer all else: a term there
-// would never begin. Its lane goes on trying, and so does a leader's, as long as its term lasts.
+// would never begin. Its syncer goes on trying, and so does a leader's, as long as its term lasts.
 // Nobody tries for a leader that is being replaced, against which counts only what it is replaced
 // for, nor where there never was a leader: there the first term tells.
 func (v *view) failing(m *memberView) bool {

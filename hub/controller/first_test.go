@@ -255,7 +255,7 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 			if c, _ := wire.Read(s.east.leases[shopCopy.Name]); c.Epoch != 21 {
 				t.Fatalf("the term was not revoked: %+v", c)
 			}
-			if believed := p.Facts(shopCopy).Released == 20; believed != test.believed {
+			if believed := p.SyncStatus(shopCopy).Released == 20; believed != test.believed {
 				t.Errorf("what readers say is believed: %v, want %v", believed, test.believed)
 			}
 		})

@@ -149,7 +149,7 @@ func (c *Controller) buildState(v *view) {
 		m := &v.members[i]
 		c.judge(v, m)
 		if m.publisher != nil {
-			m.facts = m.publisher.Facts(name)
+			m.facts = m.publisher.SyncStatus(name)
 			c.addInitial(v, m, now)
 			v.addStatus(m)
 		}

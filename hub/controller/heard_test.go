@@ -61,7 +61,7 @@ func TestAReaderThatIsSeenToReleaseATermIsHeard(t *testing.T) {
 				}
 				stop := watchReaders(t.Context(), engagement{cluster: shown}, p, logr.Discard())
 				pass(10 * time.Second)
-				if p.Facts(shopCopy).Released != 0 {
+				if p.SyncStatus(shopCopy).Released != 0 {
 					t.Fatal("it is released before the reader said so")
 				}
 				registration.Released = map[string]int64{"shop": 20}
@@ -71,7 +71,7 @@ func TestAReaderThatIsSeenToReleaseATermIsHeard(t *testing.T) {
 				}
 				said.ResourceVersion = "99"
 				shown.tell(kind, said)
-				if p.Facts(shopCopy).Released != 20 {
+				if p.SyncStatus(shopCopy).Released != 20 {
 					t.Error("nobody heard it")
 				}
 				_ = shown.watch.Close()

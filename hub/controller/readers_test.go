@@ -112,7 +112,7 @@ func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
 		s.decided(p, r, false)
 		releases := func(want bool, when string) {
 			t.Helper()
-			if released := p.Facts(shopCopy).Released == 20; released != want {
+			if released := p.SyncStatus(shopCopy).Released == 20; released != want {
 				t.Fatalf("%s: all readers have released the term: %v, want %v", when, released, want)
 			}
 		}

@@ -156,7 +156,7 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	return best(ranked, mayLead)
 }
 
-// successor names the heir.
+// successor names who gets the next term if it is granted now.
 func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string {
 	c, _ := successorOf(now, p, s, ranked)
 	return c.Name

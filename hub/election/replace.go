@@ -98,7 +98,7 @@ func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 
 // observe takes the present priorities into account. A cluster that is still settling is
 // left as it was until it can be judged: its label is an edit that has not been acted
-// on. all heeds even those, when a leader is chosen in their absence.
+// on. all observes even those, when a leader is chosen in their absence.
 func observe(r Record, cs []Candidate, all bool) map[string]int32 {
 	heeded := make(map[string]int32, len(cs))
 	for _, c := range cs {

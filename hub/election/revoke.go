@@ -26,7 +26,7 @@ func acknowledged(now lease.Reading, p Policy, s State) bool {
 		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)
 }
 
-// ready returns the heir, if it could be granted the next term at once.
+// ready returns the successor, if it could be granted the next term at once.
 func ready(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	c, ok := successorOf(now, p, s, ranked)
 	return c, ok && (c.Prepared || c.Name == s.Record.Leader) && !held(p, s, c)

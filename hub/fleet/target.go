@@ -33,7 +33,7 @@ type target struct {
 	// uid is what identify found before the target came into use.
 	uid            string
 	caches, writer *pool
-	// asked is that of a lane: set when the target comes into use.
+	// asked is that of a transport: set when the target comes into use.
 	asked func() hear
 }
 

@@ -36,7 +36,7 @@ func judge(err error) verdict {
 	}
 }
 
-// pause is how long a lane waits before it tries again after a refusal, and shorter
+// pause is how long a syncer waits before it tries again after a refusal, and shorter
 // after silence: a link that heals should be noticed at once.
 const (
 	pauseRefused = time.Second

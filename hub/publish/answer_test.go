@@ -35,7 +35,7 @@ func TestAFreshCopy(t *testing.T) {
 		},
 		"is refused, and the cluster no candidate until it is written, also when a read before it gets no answer": func(r *rig) {
 			r.follows()
-			r.lane.invalidate()
+			r.syncer.invalidate()
 			r.assign(lease.Follow, term("west", 20), fresh(10))
 			r.at(10).next("read").unanswered(false)
 			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
@@ -126,7 +126,7 @@ func TestAnswers(t *testing.T) {
 			r.leads()
 			old := r.there.DeepCopy()
 			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(true)
-			r.lane.observe(old)
+			r.syncer.observe(old)
 			r.next("read")
 		},
 		"a first copy without an answer is not written twice": func(r *rig) {
@@ -151,7 +151,7 @@ func TestAnswers(t *testing.T) {
 				r.edit()
 				r.next("update west 20 stamp 0s for 15s")
 				_, err := r.carry()
-				if r.lane.conflicts == 0 {
+				if r.syncer.conflicts == 0 {
 					r.settled(nil, err).next("read").answered()
 				} else {
 					r.failed(err, pauseSilent)
@@ -203,7 +203,7 @@ func TestWatch(t *testing.T) {
 			r.follows()
 			old := r.there.DeepCopy()
 			old.ResourceVersion = "7"
-			r.lane.observe(old)
+			r.syncer.observe(old)
 			r.next("read").facts(SyncStatus{InPlace: true}).answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"and what the read says counts, though its version went back": func(r *rig) {
@@ -258,7 +258,7 @@ func TestWatch(t *testing.T) {
 		},
 		"nor one while it was read": func(r *rig) {
 			r.follows()
-			r.lane.gone()
+			r.syncer.gone()
 			r.next("read")
 			obj, err := r.carry()
 			deleted(r)
@@ -269,7 +269,7 @@ func TestWatch(t *testing.T) {
 			r.next("read").answered().next("create west 20 stamp 0s for 15s")
 			obj, err := r.carry()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
-			r.lane.gone()
+			r.syncer.gone()
 			r.settled(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"nor a new one after ours was removed": func(r *rig) {
@@ -325,8 +325,8 @@ func TestNews(t *testing.T) {
 
 func (r *rig) news(want bool) {
 	r.t.Helper()
-	if got := r.lane.news(); got != want {
-		r.t.Fatalf("news is %v, want %v; facts %+v", got, want, r.lane.facts)
+	if got := r.syncer.news(); got != want {
+		r.t.Fatalf("news is %v, want %v; facts %+v", got, want, r.syncer.facts)
 	}
 }
 

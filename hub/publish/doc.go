@@ -1,15 +1,15 @@
-// Package publish writes terms into members: one Publisher a member, in it one lane
+// Package publish writes terms into members: one Publisher a member, in it one syncer
 // a copy.
 //
-// A lane is a small state machine without a clock, a client or a goroutine: given
+// A syncer is a small state machine without a clock, a client or a goroutine: given
 // what the copy has to be, what is known to be there, and one reading of the clocks,
-// it names the next request (lane.go). The Publisher runs lanes on a few workers and
+// it names the next request (syncer.go). The Publisher runs syncers on a few workers and
 // does the I/O (publisher.go). A member that answers nothing costs its own workers
 // and nobody else's.
 //
 // # Rules of the protocol that live here
 //
-//   - One reading: the reading that a lane gets is both the stamp and what is compared
+//   - One reading: the reading that a syncer gets is both the stamp and what is compared
 //     with the deadline of the tenure.
 //   - Renew only what stands: a renewal is a compare-and-swap, by UID and
 //     resourceVersion, on a live sealed copy that names this holder and epoch. The

@@ -189,14 +189,14 @@ func TestALaneIsForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
-				l := w.lane(keyOf("a"))
+				l := w.syncer(keyOf("a"))
 				l.want.Role, l.known.read = lease.Absent, true
 				test.change(w, l)
 				if l.namespace != "a" {
-					w.lanes = map[types.NamespacedName]*leaseSyncer{keyOf(l.namespace): l}
+					w.syncers = map[types.NamespacedName]*leaseSyncer{keyOf(l.namespace): l}
 				}
 				w.Forget("a")
-				if stays := len(w.lanes) == 1; stays != test.stays {
+				if stays := len(w.syncers) == 1; stays != test.stays {
 					w.t.Errorf("it stays: %v, want %v", stays, test.stays)
 				}
 			}})
@@ -204,11 +204,11 @@ func TestALaneIsForgotten(t *testing.T) {
 	}
 }
 
-// While a member is silent one lane asks; when it has nothing to ask, one other does.
+// While a member is silent one syncer asks; when it has nothing to ask, one other does.
 func TestWhoAsksASilentMember(t *testing.T) {
 	unstarted(t, map[string]func(*world){
-		"a lane is put by once, and can be again": func(w *world) {
-			l := w.lane(keyOf("a"))
+		"a syncer is put by once, and can be again": func(w *world) {
+			l := w.syncer(keyOf("a"))
 			for range 2 {
 				w.park(keyOf("a"), l)
 				w.park(keyOf("a"), l)
@@ -223,7 +223,7 @@ func TestWhoAsksASilentMember(t *testing.T) {
 		},
 		"one that has nothing to ask leaves it to the one that waits longest": func(w *world) {
 			for _, ns := range []string{"a", "b", "c"} {
-				w.park(keyOf(ns), w.lane(keyOf(ns)))
+				w.park(keyOf(ns), w.syncer(keyOf(ns)))
 			}
 			w.appoint(keyOf("d"), true)
 			if w.scout == nil || *w.scout != keyOf("d") || w.Queue.Len() != 0 {
@@ -263,7 +263,7 @@ func TestWhenTheMemberHasJustAnswered(t *testing.T) {
 				w.Assign(keyOf("a"), lease.Assignment{Role: lease.Lead, Term: led}, ackTimings)
 				test.change(w)
 				if s, _ := w.step(keyOf("a")); s.action != test.want {
-					w.t.Errorf("the lane wants to %s", describe(s))
+					w.t.Errorf("the syncer wants to %s", describe(s))
 				}
 				if test.want == update && w.promised("a").Skew != ackTimings.Skew {
 					w.t.Errorf("promised: %+v", w.promised("a"))
@@ -292,12 +292,12 @@ func TestWhatTheControllerIsToldOf(t *testing.T) {
 		},
 		"nothing before that": func(w *world) {
 			w.assignFollow("a")
-			w.lane(keyOf("a")).facts.PoisonedEpoch = 7
+			w.syncer(keyOf("a")).facts.PoisonedEpoch = 7
 			s, _ := w.step(keyOf("a"))
 			w.isTold()
 			obj, err := w.send(w.t.Context(), keyOf("a"), s, second)
 			if !w.settle(keyOf("a"), s, obj, err) {
-				w.t.Error("the lane does not go on")
+				w.t.Error("the syncer does not go on")
 			}
 			w.isTold()
 		},

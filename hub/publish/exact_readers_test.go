@@ -170,7 +170,7 @@ func TestWhenReadersAreAsked(t *testing.T) {
 				after(began)
 				w.past.doubt = w.clock.Now().Boot
 				w.Assign(keyOf("a"), lease.Assignment{Role: lease.Revoke, Term: term("", 21), Revoked: term("east", 20)}, ackTimings)
-				l := w.lane(keyOf("a"))
+				l := w.syncer(keyOf("a"))
 				if test.change != nil {
 					test.change(w, l)
 				}
@@ -233,7 +233,7 @@ func TestWhatShowsThatTheMemberWentBack(t *testing.T) {
 		r.put(copyOf(stamped(seconds, term("west", 20))), testKey, changes...)
 		return r.there
 	}
-	l := newRig(t).lane
+	l := newRig(t).syncer
 	knowing := func(obj *coordinationv1.Lease) known {
 		l.know(obj)
 		return l.known

@@ -36,7 +36,7 @@ func TestWhatAnEditExtends(t *testing.T) {
 		},
 		"not one of a copy without a label, which no reader sees": func(r *rig) {
 			r.leads().edit(lasting(3600), func(l *coordinationv1.Lease) { l.Labels = nil })
-			r.lane.gone()
+			r.syncer.gone()
 			r.at(1).next("read").answered().next(asItWas)
 		},
 		"not one of a copy that has run out": func(r *rig) {
@@ -110,7 +110,7 @@ func TestWhoseACopyIs(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
-		"not this lane's, if it is sealed for another cluster of that name": func(r *rig) {
+		"not this syncer's, if it is sealed for another cluster of that name": func(r *rig) {
 			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
 			r.at(29).next("read").answered()
 			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.ClusterUID = "another" }), testKey)
@@ -121,8 +121,8 @@ func TestWhoseACopyIs(t *testing.T) {
 			r.put(copyOf(stamped(-2, term("west", 20)), by("another")), otherKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait 2s")
-			if want := "Lease ns/leasecast was written by the hub another: stop that hub, or delete the Lease if it is gone"; r.lane.facts.Message != want {
-				r.t.Errorf("the message is %q, want %q", r.lane.facts.Message, want)
+			if want := "Lease ns/leasecast was written by the hub another: stop that hub, or delete the Lease if it is gone"; r.syncer.facts.Message != want {
+				r.t.Errorf("the message is %q, want %q", r.syncer.facts.Message, want)
 			}
 		},
 	})
@@ -135,7 +135,7 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 			r.follows()
 			obj := r.there.DeepCopy()
 			change(obj)
-			r.lane.observe(obj)
+			r.syncer.observe(obj)
 			r.next("read")
 		}
 	}
@@ -149,7 +149,7 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 			found := r.next("read").there.DeepCopy()
 			other := r.there.DeepCopy()
 			other.UID = "another"
-			r.lane.observe(other)
+			r.syncer.observe(other)
 			r.settled(found, nil).next("read")
 		},
 		"so is one that comes while none was found": func(r *rig) {
@@ -172,11 +172,11 @@ func TestACopyThatAWatchShowsIsKnownToBeShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.follows()
-			r.lane.known.shown = false
+			r.syncer.known.shown = false
 			change(r)
 			r.show()
-			if s := r.lane.next(r.now, r.may, r.heard); describe(s) != "wait" {
-				t.Errorf("the lane wants to %s", describe(s))
+			if s := r.syncer.next(r.now, r.may, r.heard); describe(s) != "wait" {
+				t.Errorf("the syncer wants to %s", describe(s))
 			}
 		})
 	}
@@ -207,7 +207,7 @@ func TestWhenABlindLaneLooksAgain(t *testing.T) {
 			r.show()
 			r.assign(lease.Hold, lease.Term{})
 			r.next("wait")
-			r.lane.gone()
+			r.syncer.gone()
 			r.may = false
 			r.next("wait 100ms")
 		},
@@ -247,7 +247,7 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 		"the mark of a copy that was found, and then in doubt, is not known": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered()
-			r.lane.gone()
+			r.syncer.gone()
 			r.next("read").marks(false, false)
 		},
 		"a Lease of somebody else is no copy without a mark": func(r *rig) {

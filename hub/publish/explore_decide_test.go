@@ -23,7 +23,7 @@ const (
 )
 
 // decide has a replica look at the record, the members and what it has sent, and do what the real election says:
-// close its lanes, send a write of the record, or tell its lanes what the record wants.
+// close its syncers, send a write of the record, or tell its syncers what the record wants.
 func (e *explorer) decide(s *scene, x int, v view) *scene {
 	r := s.replicas[x]
 	if r.ruling != nil || !e.mayStamp(s, r) || v != allFit && s.record.Leader == "" || v == leaderUnfitIn && !e.steps {
@@ -87,7 +87,7 @@ func (e *explorer) policy() election.Policy {
 func (e *explorer) candidates(s *scene, r *replica, v view) []election.Candidate {
 	var cs []election.Candidate
 	for m := range e.sites {
-		l := r.lanes[m]
+		l := r.syncers[m]
 		c := election.Candidate{Name: siteNames[m], Fitness: election.Fit, Reason: reason.Eligible, Answering: true}
 		switch {
 		case !r.isRead[m]:
@@ -105,15 +105,15 @@ func (e *explorer) candidates(s *scene, r *replica, v view) []election.Candidate
 // close closes the source of stamps, as Publisher.Close does.
 func (e *explorer) close(r *replica) {
 	for m := range e.sites {
-		if r.lanes[m].want.Role == lease.Lead {
-			l := *r.lanes[m]
+		if r.syncers[m].want.Role == lease.Lead {
+			l := *r.syncers[m]
 			l.want.Role = lease.Hold
-			r.lanes[m] = &l
+			r.syncers[m] = &l
 		}
 	}
 }
 
-// assign tells the lanes what the record wants.
+// assign tells the syncers what the record wants.
 func (e *explorer) assign(r *replica, record *election.Record) {
 	first := record.Epoch != 0 && r.granted == record.Epoch && r.promise.Epoch != record.Epoch
 	p := e.policy().Timings
@@ -123,9 +123,9 @@ func (e *explorer) assign(r *replica, record *election.Record) {
 		if e.broken.drainingRenews && record.State == election.Draining && siteNames[m] == record.Leader {
 			a.Role = lease.Lead
 		}
-		l := *r.lanes[m]
+		l := *r.syncers[m]
 		l.assign(a, timings)
-		r.lanes[m] = &l
+		r.syncers[m] = &l
 		if e.acknowledged && m == registrar && l.want.Role != lease.Revoke {
 			r.roll = r.roll.clone()
 			r.roll.drop(explorationKey)

@@ -120,7 +120,7 @@ func (w *writer) ruling(r *ruling, late bool) {
 	w.record(r.record)
 }
 
-// posted is a write of a lane: late, if nobody waits for it.
+// posted is a write of a syncer: late, if nobody waits for it.
 func (w *writer) posted(p *posted, m int, late bool) {
 	if p == nil {
 		w.int(0)
@@ -147,10 +147,10 @@ func (w *writer) fresh(t time.Time) {
 	}
 }
 
-// lane leaves out of what the lane knows what a read is about to replace, and what it has stamped in terms before
+// syncer leaves out of what the syncer knows what a read is about to replace, and what it has stamped in terms before
 // the one that it wants: the epoch that is wanted never falls.
-func (w *writer) lane(r *replica, m int) {
-	l, c := r.lanes[m], w.s.sites[m]
+func (w *writer) syncer(r *replica, m int) {
+	l, c := r.syncers[m], w.s.sites[m]
 	w.int(int64(l.want.Role))
 	w.int(l.want.Term.Epoch)
 	w.text(l.want.Term.Holder)
@@ -213,7 +213,7 @@ func (w *writer) replica(e *explorer, x int) {
 	}
 	for m := range e.sites {
 		w.bool(r.isRead[m])
-		w.lane(r, m)
+		w.syncer(r, m)
 	}
 	w.ruling(r.ruling, false)
 	if e.acknowledged {

@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// What the Publisher and a member's API server do around a real lane.
+// What the Publisher and a member's API server do around a real syncer.
 
 // read has a replica read the copy of a member at the start of its tenure, as Publisher.ReadAll and the
 // controller's fold do.
@@ -31,11 +31,11 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 	if obj == nil {
 		return e.idle(n, x)
 	}
-	l := *r.lanes[m]
+	l := *r.syncers[m]
 	l.know(obj)
 	l.known.shown = true
 	l.blocked()
-	r.lanes[m] = &l
+	r.syncers[m] = &l
 	if c := l.known.copy; l.known.sealed {
 		r.highest = max(r.highest, c.Epoch)
 		if c.LeadsHere() && (r.standing == nil || c.Epoch > r.standing.Term.Epoch) {
@@ -50,14 +50,14 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 	return e.idle(n, x)
 }
 
-// work has a lane send its next write, if it has one.
+// work has a syncer send its next write, if it has one.
 func (e *explorer) work(s *scene, x, m int) *scene {
 	r := s.replicas[x]
 	if r.tenure == nil || !r.isRead[m] || r.out[m] != nil {
 		return nil
 	}
 	now := s.at(r.wrong)
-	l, may := *r.lanes[m], e.mayStamp(s, r)
+	l, may := *r.syncers[m], e.mayStamp(s, r)
 	switch {
 	case e.broken.noDeadline:
 		may = true
@@ -70,7 +70,7 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 	}
 	n := s.clone()
 	r = n.change(x)
-	r.lanes[m] = &l
+	r.syncers[m] = &l
 	if st.promis > 0 {
 		r.promise = enter(r.promise, l.want.Term.Epoch, st.stamp, st, l.timings.Skew)
 	}
@@ -85,7 +85,7 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 
 var exploredLeases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 
-// idle has every lane of a replica that has nothing to write say so, and read what it has to, as a Publisher does
+// idle has every syncer of a replica that has nothing to write say so, and read what it has to, as a Publisher does
 // without delay.
 func (e *explorer) idle(s *scene, x int) *scene {
 	r := s.replicas[x]
@@ -97,7 +97,7 @@ func (e *explorer) idle(s *scene, x int) *scene {
 		if !r.isRead[m] || r.out[m] != nil {
 			continue
 		}
-		l := *r.lanes[m]
+		l := *r.syncers[m]
 		st := l.next(s.at(r.wrong), may, true)
 		if st.action == read {
 			obj, err := s.sites[m].copy, error(nil)
@@ -114,12 +114,12 @@ func (e *explorer) idle(s *scene, x int) *scene {
 			continue
 		}
 		r = s.change(x)
-		r.lanes[m] = &l
+		r.syncers[m] = &l
 	}
 	return s
 }
 
-// arrives carries out a lane's write.
+// arrives carries out a syncer's write.
 func (e *explorer) arrives(s *scene, x, m int) *scene {
 	w := s.replicas[x].out[m]
 	if w == nil || w.settled {
@@ -171,7 +171,7 @@ func (e *explorer) alive(c *site, w *posted) bool {
 	return w.step.action == update && (e.broken.noMemberSwap || w.step.lease.ResourceVersion == c.copy.ResourceVersion)
 }
 
-// answers settles a lane's write.
+// answers settles a syncer's write.
 func (e *explorer) answers(s *scene, x, m int) *scene {
 	w := s.replicas[x].out[m]
 	if w == nil || !w.settled {
@@ -180,7 +180,7 @@ func (e *explorer) answers(s *scene, x, m int) *scene {
 	n := s.clone()
 	r := n.change(x)
 	e.settle(n, r, m, w.step, w.obj, w.err)
-	if l := r.lanes[m]; w.err == nil && l.known.read {
+	if l := r.syncers[m]; w.err == nil && l.known.read {
 		l.known.shown = true // the copy is this state's own
 	}
 	r.out[m] = nil
@@ -201,7 +201,7 @@ func (e *explorer) drop(s *scene, x, m int) *scene {
 	return e.lost(n, x, m)
 }
 
-// lost is a write of which the lane never hears. It may still arrive.
+// lost is a write of which the syncer never hears. It may still arrive.
 func (e *explorer) lost(s *scene, x, m int) *scene {
 	w := s.replicas[x].out[m]
 	if w == nil || s.faults >= e.faults {
@@ -239,19 +239,19 @@ func (e *explorer) lateWrite(s *scene, m int) *scene {
 	return n
 }
 
-// shows has a replica's watch tell a lane of a copy that it does not know.
+// shows has a replica's watch tell a syncer of a copy that it does not know.
 func (e *explorer) shows(s *scene, x, m int) *scene {
 	r, obj := s.replicas[x], s.sites[m].copy
 	if !e.watch || r.tenure == nil || !r.isRead[m] || obj == nil {
 		return nil
 	}
-	if k := r.lanes[m].known; k.lease != nil && k.lease.ResourceVersion == obj.ResourceVersion {
+	if k := r.syncers[m].known; k.lease != nil && k.lease.ResourceVersion == obj.ResourceVersion {
 		return nil
 	}
 	n := s.clone()
 	r = n.change(x)
-	l := *r.lanes[m]
+	l := *r.syncers[m]
 	l.observe(obj)
-	r.lanes[m] = &l
+	r.syncers[m] = &l
 	return e.idle(n, x)
 }

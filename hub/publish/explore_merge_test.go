@@ -103,7 +103,7 @@ func (e *explorer) outline(s *scene) string {
 		fmt.Fprintf(&b, "%s: stamps %t, rules %t, granted %t, writes", replicaNames[x], e.mayStamp(s, r), r.ruling != nil, r.granted == s.record.Epoch)
 		for m := range e.sites {
 			if r.tenure != nil {
-				fmt.Fprintf(&b, " %t as %d, lost %t, in place %t;", r.out[m] != nil, r.lanes[m].want.Role, r.lanes[m].facts.Lost, r.lanes[m].facts.InPlace)
+				fmt.Fprintf(&b, " %t as %d, lost %t, in place %t;", r.out[m] != nil, r.syncers[m].want.Role, r.syncers[m].facts.Lost, r.syncers[m].facts.InPlace)
 			}
 		}
 	}

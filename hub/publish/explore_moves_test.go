@@ -234,7 +234,7 @@ func (e *explorer) sayRegistered(mv move, after *scene) string {
 	case lists:
 		return "hub " + replicaNames[x] + " lists the registrations in " + siteNames[registrar]
 	case listed:
-		return fmt.Sprintf("hub %s hears of its list: released is epoch %d", replicaNames[x], e.short(after.replicas[x].lanes[registrar].facts.Released))
+		return fmt.Sprintf("hub %s hears of its list: released is epoch %d", replicaNames[x], e.short(after.replicas[x].syncers[registrar].facts.Released))
 	case registers:
 		return name[x] + " registers"
 	case sees, seesOld:

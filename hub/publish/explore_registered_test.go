@@ -222,26 +222,26 @@ func (e *explorer) listed(s *scene, x int) *scene {
 // explorationKey is the one copy in a member.
 var explorationKey = types.NamespacedName{Namespace: "ns", Name: "leasecast"}
 
-// published has a real Publisher do something with the lane of a member and with what is known of its readers.
+// published has a real Publisher do something with the syncer of a member and with what is known of its readers.
 func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
-	l := *r.lanes[m]
+	l := *r.syncers[m]
 	p := &Publisher{
 		Options: Options{
 			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
 		},
-		lanes: map[types.NamespacedName]*leaseSyncer{explorationKey: &l},
+		syncers: map[types.NamespacedName]*leaseSyncer{explorationKey: &l},
 		roll:  r.roll.clone(), past: r.past, skew: time.Duration(e.skew) * unit,
 	}
 	do(p)
-	r.lanes[m], r.roll, r.past = &l, p.roll, p.past
+	r.syncers[m], r.roll, r.past = &l, p.roll, p.past
 }
 
-// settle hands an answer to a lane, as the Publisher does.
+// settle hands an answer to a syncer, as the Publisher does.
 func (e *explorer) settle(s *scene, r *replica, m int, st step, obj *coordinationv1.Lease, err error) {
 	if !e.acknowledged || m != registrar {
-		l := *r.lanes[m]
+		l := *r.syncers[m]
 		l.settle(st, obj, err)
-		r.lanes[m] = &l
+		r.syncers[m] = &l
 		return
 	}
 	e.published(s, r, m, func(p *Publisher) {
@@ -265,9 +265,9 @@ func (e *explorer) hasReleased(s *scene, r *replica) bool {
 	case e.broken.newTenureCounts && s.readers[settledReader].released >= s.record.Revoked:
 		return true // as a cache may say that does not know the newcomer yet
 	case e.broken.anyRelease:
-		return r.lanes[registrar].facts.Released != 0
+		return r.syncers[registrar].facts.Released != 0
 	default:
-		return r.lanes[registrar].facts.Released == s.record.Revoked
+		return r.syncers[registrar].facts.Released == s.record.Revoked
 	}
 }
 
@@ -313,8 +313,8 @@ func (w *writer) roll(r *replica) {
 		return
 	}
 	w.int(int64(max(0, r.past.doubt+bound-now)))
-	w.int(int64(max(0, r.lanes[registrar].loose-now)))
-	w.int(r.lanes[registrar].facts.Released)
+	w.int(int64(max(0, r.syncers[registrar].loose-now)))
+	w.int(r.syncers[registrar].facts.Released)
 	q := r.roll.questions["ns"]
 	w.bool(q != nil, r.listing != nil, r.listing != nil && q != nil && q.number <= r.listing.asked)
 	if q != nil {

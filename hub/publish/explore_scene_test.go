@@ -12,14 +12,14 @@ import (
 
 // The exploration looks at everything that can happen to one namespace at a small scale: two replicas of the hub, two or
 // three members, two terms, and time that goes in ticks. It calls the real election.Next and Assign, the real
-// lanes with their settling of answers, the real Ledger, the real Tenure and the real lease.Reader. Around them it
+// syncers with their settling of answers, the real Ledger, the real Tenure and the real lease.Reader. Around them it
 // models what the controller does between them (gather, decide, persist, assign), the API servers with their
 // compare-and-swap, and a network that delays, loses and carries out late.
 //
 // # What is a state
 //
 // The record and its version; the hub's election; of each replica its tenure, what it has sent and granted, what it
-// read at its start, its lanes and the requests that it has under way; of each member its copy, a write that nobody
+// read at its start, its syncers and the requests that it has under way; of each member its copy, a write that nobody
 // waits for any more, and the copies that a reader may still see. Two states that differ by the time alone, or by
 // which replica is which, are one (explore_key_test.go). What is past counts as past, so that time brings nothing new
 // from some tick on, and a scope closes.
@@ -29,7 +29,7 @@ import (
 // Any process may do any of its next steps at any time, or none for as long as it likes, so that a pause needs no step
 // of its own; the steps are in explore_moves_test.go. A write is sent, and carried out and answered at any time up to τ
 // after that, or lost: then it may still be carried out whenever later. What an answer that is late would tell is what a
-// lane knows when it has been overtaken. Crashes, stalls and releases of a tenure, and losses, are counted as faults.
+// syncer knows when it has been overtaken. Crashes, stalls and releases of a tenure, and losses, are counted as faults.
 //
 // Readers do not act on the hub, so they need no state: in every state every reader that there can be is asked, with
 // any lag, restarted, by any of the clocks (explore_readers_test.go). Those that register do act on the
@@ -39,7 +39,7 @@ import (
 //
 // Clocks are wrong by a constant out of -ε/2, 0 and ε/2 (the two extremes where ε is a tick), but for the steps that a
 // scope names. The hub's election is renewed every tick until it stalls, and after a tenure another replica has the next
-// one. A copy is read as soon as a lane has to, a lane that has nothing to write says so at once, and a write that
+// one. A copy is read as soon as a syncer has to, a syncer that has nothing to write says so at once, and a write that
 // promises nothing is answered at once or lost, except where answers are slow. At most one write that nobody waits for
 // lies before each server. Nobody edits or deletes anything by hand, etcd is not restored, D does not change, and the
 // controller's memory of its own records (recall) is not there: the simulations of hub/election and
@@ -98,7 +98,7 @@ type replica struct {
 	highest  int64
 	standing *election.Standing
 	isRead   [sites]bool
-	lanes    [sites]*leaseSyncer
+	syncers    [sites]*leaseSyncer
 	out      [sites]*posted
 	ruling   *ruling
 	// What is known of the registered readers, if there are any.
@@ -119,7 +119,7 @@ type site struct {
 // sight is a copy as a reader sees it.
 type sight = lease.Copy
 
-// posted is a write of a lane.
+// posted is a write of a syncer.
 type posted struct {
 	step    step
 	said    sight // what the copy says that it writes
@@ -156,7 +156,7 @@ type scope struct {
 	anyOrder    bool // a new tenure reads members in any order, not those of lower rank first
 	slowAnswers bool // an answer is under way for a while
 	steps       bool // a replica decides by a wall clock that is stepped forward, and is put right before it stamps
-	watch       bool // lanes are told of what other replicas wrote
+	watch       bool // syncers are told of what other replicas wrote
 	// acknowledged says that readers of the first leader register, and that the policy says so.
 	acknowledged bool
 	without      []what

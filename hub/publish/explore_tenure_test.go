@@ -132,7 +132,7 @@ func (e *explorer) win(s *scene, x int) *scene {
 	r.right = right{found: b, won: now, transitions: b.transitions + 1}
 	r.tenure = r.right.tenure(x)
 	for m := range e.sites {
-		r.lanes[m] = &leaseSyncer{
+		r.syncers[m] = &leaseSyncer{
 			namespace: "ns", name: "leasecast",
 			self: self{cluster: s.identity(m), uid: "uid", hub: "hub", key: testKey},
 		}
@@ -231,7 +231,7 @@ func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 	}
 	for m := range e.sites {
 		if siteNames[m] == s.record.Leader {
-			st.CopyLost = r.lanes[m].facts.Lost
+			st.CopyLost = r.syncers[m].facts.Lost
 		}
 	}
 	return st

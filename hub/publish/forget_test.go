@@ -14,18 +14,18 @@ func TestForget(t *testing.T) {
 			w.assignFollow("b")
 			after(0)
 			w.Forget("a")
-			if len(w.lanes) != 2 {
+			if len(w.syncers) != 2 {
 				w.t.Error("a copy that stands was forgotten")
 			}
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
 			w.Forget("a")
-			if len(w.lanes) != 2 {
+			if len(w.syncers) != 2 {
 				w.t.Error("a copy was forgotten before it was removed")
 			}
 			after(0)
 			w.Forget("a")
-			if _, there := w.lanes[keyOf("a")]; there || len(w.lanes) != 1 {
-				w.t.Errorf("%d lanes are left", len(w.lanes))
+			if _, there := w.syncers[keyOf("a")]; there || len(w.syncers) != 1 {
+				w.t.Errorf("%d syncers are left", len(w.syncers))
 			}
 			w.stop()
 		},
@@ -44,13 +44,13 @@ func TestForget(t *testing.T) {
 			}
 			w.stop()
 		},
-		"a lane that held still where nothing was is forgotten": func(w *world) {
+		"a syncer that held still where nothing was is forgotten": func(w *world) {
 			w.start()
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold, Term: term("east", 20)}, testTimings)
 			after(0)
 			w.Forget("a")
-			if len(w.lanes) != 1 {
-				w.t.Error("a lane was forgotten that does not know what is there")
+			if len(w.syncers) != 1 {
+				w.t.Error("a syncer was forgotten that does not know what is there")
 			}
 			w.assignFollow("a") // it finds out that there is nothing
 			after(0)
@@ -58,8 +58,8 @@ func TestForget(t *testing.T) {
 			after(0)
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold, Term: term("east", 30)}, testTimings)
 			w.Forget("a")
-			if len(w.lanes) != 0 {
-				w.t.Errorf("%d lanes are left", len(w.lanes))
+			if len(w.syncers) != 0 {
+				w.t.Errorf("%d syncers are left", len(w.syncers))
 			}
 			w.stop()
 		},

@@ -35,7 +35,7 @@ func TestInitial(t *testing.T) {
 		"tells of another hub before anything is assigned": func(w *world) {
 			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
 			w.start()
-			if got := w.Facts(keyOf("a")); got.Problem != reason.OtherHub {
+			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.OtherHub {
 				w.t.Errorf("facts: %+v", got)
 			}
 			w.stop()
@@ -59,8 +59,8 @@ func TestInitial(t *testing.T) {
 			}
 			w.ObserveGone(keyOf("a"))
 			after(0)
-			if _, _, there := w.Found(keyOf("a")); there || w.Facts(keyOf("a")).Problem != "" {
-				w.t.Errorf("it is still there: %v, facts %+v", there, w.Facts(keyOf("a")))
+			if _, _, there := w.Found(keyOf("a")); there || w.SyncStatus(keyOf("a")).Problem != "" {
+				w.t.Errorf("it is still there: %v, facts %+v", there, w.SyncStatus(keyOf("a")))
 			}
 			w.stop()
 		},

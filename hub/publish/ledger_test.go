@@ -72,11 +72,11 @@ func BenchmarkRenewal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		now += 5
-		s := r.lane.next(at(now), true, true)
+		s := r.syncer.next(at(now), true, true)
 		if s.action != update {
 			b.Fatalf("at %v: %s", now, describe(s))
 		}
-		if r.lane.settle(s, s.lease, nil) != 0 {
+		if r.syncer.settle(s, s.lease, nil) != 0 {
 			b.Fatal("not settled")
 		}
 	}

@@ -66,14 +66,14 @@ type Publisher struct {
 	Options
 
 	mu          sync.Mutex // guards what follows; never held across I/O
-	lanes       map[types.NamespacedName]*leaseSyncer
+	syncers       map[types.NamespacedName]*leaseSyncer
 	initial     Initial
 	listWithin  time.Duration // the time that the next try to read all has
 	lastAnswer  time.Duration // boot reading
 	hasAnswered bool
 	silent      bool                   // the last request got no answer
-	scout       *types.NamespacedName  // the one lane that asks until that is over
-	parked      []types.NamespacedName // the lanes that wait for it
+	scout       *types.NamespacedName  // the one syncer that asks until that is over
+	parked      []types.NamespacedName // the syncers that wait for it
 	past        past
 	roll        ackTable
 	rollPause   time.Duration // until readers are asked again
@@ -85,7 +85,7 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	return &Publisher{
 		Options:    o,
-		lanes:      map[types.NamespacedName]*leaseSyncer{},
+		syncers:      map[types.NamespacedName]*leaseSyncer{},
 		listWithin: firstList,
 		roll:       newRoll(),
 	}
@@ -143,7 +143,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 	p.past = past{newest: list.ResourceVersion, doubt: p.Clock.Now().Boot}
 	for i := range list.Items {
 		obj := &list.Items[i]
-		l := p.lane(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
+		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
 		l.know(obj)
 		l.blocked() // somebody else's copy is known of before anything is decided
 		if l.known.sealed {
@@ -178,7 +178,7 @@ func (p *Publisher) Copies() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var keys []types.NamespacedName
-	for key, l := range p.lanes {
+	for key, l := range p.syncers {
 		if l.known.lease != nil || !l.known.read {
 			keys = append(keys, key)
 		}
@@ -196,7 +196,7 @@ func (p *Publisher) CopiesOf(namespace string) []types.NamespacedName {
 func (p *Publisher) Left() (ours, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.lanes {
+	for _, l := range p.syncers {
 		switch obj := l.known.lease; {
 		case !l.known.read, obj != nil && !l.blocked():
 			ours = true
@@ -211,7 +211,7 @@ func (p *Publisher) Left() (ours, others bool) {
 // for an earlier assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
 	p.mu.Lock()
-	l := p.lane(key)
+	l := p.syncer(key)
 	l.assign(a, t)
 	p.skew = max(p.skew, t.Skew)
 	var silent []string
@@ -228,7 +228,7 @@ func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timin
 func (p *Publisher) Close(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, l := range p.lanes {
+	for key, l := range p.syncers {
 		if key.Namespace == namespace && l.want.Role == lease.Lead {
 			l.want.Role = lease.Hold
 		}
@@ -237,25 +237,25 @@ func (p *Publisher) Close(namespace string) {
 
 // Forget drops what is known of a namespace of which nothing is left: no record, no promise, and no epoch that the
 // seconds have not outlived. So what was found at the start does not count any more: or a record would be made of
-// it again. A lane stays that still has something to find out or a copy to remove.
+// it again. A syncer stays that still has something to find out or a copy to remove.
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Copy) bool { return c.Namespace == namespace })
-	for key, l := range p.lanes {
+	for key, l := range p.syncers {
 		asks := p.scout != nil && *p.scout == key
 		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
 		if key.Namespace == namespace && idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
-			delete(p.lanes, key)
+			delete(p.syncers, key)
 		}
 	}
 }
 
-// Facts returns what is known of a copy.
-func (p *Publisher) Facts(key types.NamespacedName) SyncStatus {
+// SyncStatus returns what is known of a copy.
+func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, ok := p.lanes[key]; ok {
+	if l, ok := p.syncers[key]; ok {
 		return l.facts
 	}
 	return SyncStatus{}
@@ -265,8 +265,8 @@ func (p *Publisher) Facts(key types.NamespacedName) SyncStatus {
 func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
 	p.mu.Lock()
-	_, had := p.lanes[key]
-	l := p.lane(key)
+	_, had := p.syncers[key]
+	l := p.syncer(key)
 	before := l.seen
 	p.past.shows(obj.ResourceVersion)
 	l.observe(obj)
@@ -283,27 +283,27 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, ok := p.lanes[key]; ok {
+	if l, ok := p.syncers[key]; ok {
 		l.gone()
 		p.Queue.Add(key)
 	}
 }
 
-// lane returns the lane of a copy, made if need be. The caller holds mu.
-func (p *Publisher) lane(key types.NamespacedName) *leaseSyncer {
-	l, ok := p.lanes[key]
+// syncer returns the syncer of a copy, made if need be. The caller holds mu.
+func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
+	l, ok := p.syncers[key]
 	if !ok {
 		l = &leaseSyncer{
 			namespace: key.Namespace, name: key.Name,
 			self:     self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
 			departed: p.departed,
 		}
-		p.lanes[key] = l
+		p.syncers[key] = l
 	}
 	return l
 }
 
-// Work runs the lane of one copy until it has nothing to do. Run calls it for what the
+// Work runs the syncer of one copy until it has nothing to do. Run calls it for what the
 // queue brings, never twice at once for the same copy.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	switch key {
@@ -331,15 +331,15 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// step asks a lane for its next request. One reading of the clocks decides whether
+// step asks a syncer for its next request. One reading of the clocks decides whether
 // the tenure still holds and is the stamp, and the stamp is in the ledger before the
 // request is sent.
 //
-// While the member is silent, one lane asks whether that is over and the others are
+// While the member is silent, one syncer asks whether that is over and the others are
 // parked, so that silence costs one request at a time.
 func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
 	p.mu.Lock()
-	l := p.lane(key)
+	l := p.syncer(key)
 	if p.silent && p.scout != nil && *p.scout != key {
 		p.park(key, l)
 		p.mu.Unlock()
@@ -367,7 +367,7 @@ func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
 	return s, timeout
 }
 
-// park puts a lane by until the member is heard of, or until it is its turn to ask. The
+// park puts a syncer by until the member is heard of, or until it is its turn to ask. The
 // caller holds mu.
 func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
 	if !l.parked {
@@ -376,16 +376,16 @@ func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
 	}
 }
 
-// unpark brings back the n lanes that have waited longest. The caller holds mu.
+// unpark brings back the n syncers that have waited longest. The caller holds mu.
 func (p *Publisher) unpark(n int) {
 	for _, key := range p.parked[:n] {
-		p.lane(key).parked = false
+		p.syncer(key).parked = false
 		p.Queue.Add(key)
 	}
 	p.parked = p.parked[n:]
 }
 
-// appoint makes a lane that is about to ask the scout of a silent member. One that has
+// appoint makes a syncer that is about to ask the scout of a silent member. One that has
 // nothing to ask leaves it to another. The caller holds mu.
 func (p *Publisher) appoint(key types.NamespacedName, asks bool) {
 	if asks {
@@ -396,10 +396,10 @@ func (p *Publisher) appoint(key types.NamespacedName, asks bool) {
 	p.unpark(min(1, len(p.parked)))
 }
 
-// settle hands an answer to its lane, and reports whether to go on with it at once.
+// settle hands an answer to its syncer, and reports whether to go on with it at once.
 func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
 	p.mu.Lock()
-	l := p.lane(key)
+	l := p.syncer(key)
 	pause := l.settle(s, obj, err)
 	back := false
 	switch judge(err) {

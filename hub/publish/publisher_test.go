@@ -172,7 +172,7 @@ func TestPublisher(t *testing.T) {
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
 			after(0)
 			if _, there := w.member.has(keyOf("a")); there {
-				w.t.Errorf("it is there; facts %+v", w.Facts(keyOf("a")))
+				w.t.Errorf("it is there; facts %+v", w.SyncStatus(keyOf("a")))
 			}
 			w.stop()
 		},
@@ -442,7 +442,7 @@ func TestReport(t *testing.T) {
 			if !errors.Is(last, context.DeadlineExceeded) {
 				w.t.Errorf("reported: %v", last)
 			}
-			if got := w.Facts(keyOf("a")); got.Problem != reason.Unreachable {
+			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.Unreachable {
 				w.t.Errorf("facts: %+v", got)
 			}
 			w.stop()

@@ -117,7 +117,7 @@ func (p *Publisher) askAgain() {
 // namespaces. The caller holds mu, and tells of them after it.
 func (p *Publisher) released() (namespaces []string) {
 	for _, q := range p.roll.answered() {
-		p.lane(q.copy).facts.Released = q.epoch
+		p.syncer(q.copy).facts.Released = q.epoch
 		namespaces = append(namespaces, q.copy.Namespace)
 	}
 	return namespaces

@@ -66,7 +66,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 		"a copy without its labels is seen by no reader, so it is renewed at once": func(r *rig) {
 			r.leads()
 			r.edit(func(l *coordinationv1.Lease) { delete(l.Labels, v1alpha1.ManagedLabel) })
-			r.lane.gone()
+			r.syncer.gone()
 			r.at(1).next("read").answered().next("update east 20 stamp 1s for 15s promise 16s").answered()
 			if r.there.Labels[v1alpha1.ManagedLabel] != "true" {
 				r.t.Errorf("the labels are %v", r.there.Labels)
@@ -122,7 +122,7 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 		"without its labels": func(r *rig) {
 			r.follows()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels = nil })
-			r.lane.gone()
+			r.syncer.gone()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"a poisoned epoch is removed first": func(r *rig) {
@@ -238,9 +238,9 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
-		"a Lease that this lane has written is known by its UID, whatever it has lost": func(r *rig) {
+		"a Lease that this syncer has written is known by its UID, whatever it has lost": func(r *rig) {
 			r.follows().edit(strip)
-			r.lane.gone()
+			r.syncer.gone()
 			r.next("read").answered().next(repaired)
 		},
 		"so is one that was once seen sealed": func(r *rig) {
@@ -248,13 +248,13 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait")
 			r.edit(strip)
-			r.lane.gone()
+			r.syncer.gone()
 			r.next("read").answered().next(repaired)
 		},
 		"another Lease of that name is not": func(r *rig) {
 			r.follows()
 			r.put(copyOf(stamped(-2, term("west", 20))), testKey, strip)
-			r.lane.gone()
+			r.syncer.gone()
 			r.next("read").answered().next("wait 2s").facts(SyncStatus{Problem: reason.ForeignLease})
 		},
 		"another cluster UID is put right": func(r *rig) {
@@ -295,10 +295,10 @@ func TestBurnt(t *testing.T) {
 				r.edit(e)
 				if i == len(test.edits)-1 || test.want != 0 {
 					r.show()
-					r.lane.next(r.now, r.may, r.heard)
+					r.syncer.next(r.now, r.may, r.heard)
 				}
 			}
-			if got := r.lane.facts.PoisonedEpoch; got != test.want {
+			if got := r.syncer.facts.PoisonedEpoch; got != test.want {
 				t.Errorf("burnt: %d, want %d", got, test.want)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// rewrite stores the copy of namespace a anew, changed and under a later version, without a word of a watch. The lane
+// rewrite stores the copy of namespace a anew, changed and under a later version, without a word of a watch. The syncer
 // reads it.
 func (w *world) rewrite(key lease.Key, change func(*lease.Copy)) {
 	w.t.Helper()

@@ -119,7 +119,7 @@ func (p *Publisher) judgePast(l *leaseSyncer, s step, obj *coordinationv1.Lease)
 func (p *Publisher) wentBack(version string) {
 	p.past = past{newest: version, doubt: p.Clock.Now().Boot}
 	p.roll.forgetQuestions()
-	for _, l := range p.lanes {
+	for _, l := range p.syncers {
 		l.facts.Released = 0
 	}
 }

@@ -18,7 +18,7 @@ func revoking(t lease.Term) func(*lease.Assignment) {
 	return func(a *lease.Assignment) { a.Revoked = t }
 }
 
-// The lane of a leader in epoch 20 is to revoke it. Its last stamp is of zero.
+// The syncer of a leader in epoch 20 is to revoke it. Its last stamp is of zero.
 func TestLaneRevokes(t *testing.T) {
 	revoke := func(r *rig) { r.assign(lease.Revoke, term("", 21), revoking(term("east", 20))) }
 	for name, test := range map[string]func(*rig){
@@ -64,7 +64,7 @@ func TestLaneRevokes(t *testing.T) {
 		"a missing one is not made": func(r *rig) {
 			r.leads().at(2)
 			r.there = nil
-			r.lane.gone()
+			r.syncer.gone()
 			revoke(r)
 			r.next("read").answered()
 			r.next("wait")
@@ -75,7 +75,7 @@ func TestLaneRevokes(t *testing.T) {
 			revoke(r)
 			r.next("update nobody 21 stamp 2s for 15s")
 			_, err := r.carry()
-			if pause := r.lane.settle(r.pending, nil, err); pause != 0 {
+			if pause := r.syncer.settle(r.pending, nil, err); pause != 0 {
 				r.t.Errorf("pauses for %v", pause)
 			}
 			r.next("read").answered()
@@ -136,7 +136,7 @@ func (w *world) revoke() {
 // isReleased fails the test unless the facts say so, or say that it is not.
 func (w *world) isReleased(want bool) {
 	w.t.Helper()
-	if got := w.Facts(keyOf("a")).Released; (got == 20) != want || got != 0 && got != 20 {
+	if got := w.SyncStatus(keyOf("a")).Released; (got == 20) != want || got != 0 && got != 20 {
 		w.t.Fatalf("released is %d, want %v", got, want)
 	}
 }

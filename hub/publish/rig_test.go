@@ -17,7 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// The lane's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The lane is that of
+// The syncer's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The syncer is that of
 // namespace ns in cluster east; D is 15 s, r 5 s. At zero, and so every 5 s from then on, a renewal is due.
 var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Copy{
 	Term: lease.Term{Renewed: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
@@ -39,10 +39,10 @@ var (
 	errForbidden = apierrors.NewForbidden(leases, "leasecast", errors.New("no"))
 )
 
-// rig is a lane and the one Lease that it is about, with an API server's compare-and-swap.
+// rig is a syncer and the one Lease that it is about, with an API server's compare-and-swap.
 type rig struct {
 	t    testing.TB
-	lane *leaseSyncer
+	syncer *leaseSyncer
 	now  lease.Reading
 	may  bool
 	// heard says that the member has just answered.
@@ -58,7 +58,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	t.Helper()
-	return &rig{t: t, now: at(0), may: true, heard: true, version: 100, lane: &leaseSyncer{
+	return &rig{t: t, now: at(0), may: true, heard: true, version: 100, syncer: &leaseSyncer{
 		namespace: "ns", name: "leasecast",
 		self: self{cluster: "east.fleet", uid: "uid-of-east", hub: "hub", key: testKey},
 	}}
@@ -115,7 +115,7 @@ func (r *rig) assign(role lease.Role, t lease.Term, changes ...func(*lease.Assig
 	for _, change := range changes {
 		change(&a)
 	}
-	r.lane.assign(a, Timings{Renew: 5 * second, Timeout: 3 * second})
+	r.syncer.assign(a, Timings{Renew: 5 * second, Timeout: 3 * second})
 }
 
 func first(a *lease.Assignment) { a.First = true }
@@ -125,20 +125,20 @@ func fresh(seconds float64) func(*lease.Assignment) {
 }
 
 // show lets the watch tell what stands in the member.
-func (r *rig) show() { r.lane.observe(r.there.DeepCopy()) }
+func (r *rig) show() { r.syncer.observe(r.there.DeepCopy()) }
 
 func (r *rig) at(seconds float64) *rig {
 	r.now = at(seconds)
 	return r
 }
 
-// next fails the test unless the lane's next request is this one.
+// next fails the test unless the syncer's next request is this one.
 func (r *rig) next(want string) *rig {
 	r.t.Helper()
-	r.lane.known.shown = !r.blind
-	r.pending = r.lane.next(r.now, r.may, r.heard)
+	r.syncer.known.shown = !r.blind
+	r.pending = r.syncer.next(r.now, r.may, r.heard)
 	if got := describe(r.pending); got != want {
-		r.t.Fatalf("at %v the lane wants to %s, want %s", r.now.Wall.Sub(zero), got, want)
+		r.t.Fatalf("at %v the syncer wants to %s, want %s", r.now.Wall.Sub(zero), got, want)
 	}
 	return r
 }
@@ -202,7 +202,7 @@ func (r *rig) carry() (*coordinationv1.Lease, error) {
 		r.edit()
 		return r.there.DeepCopy(), nil
 	}
-	r.t.Fatal("the lane asks for nothing")
+	r.t.Fatal("the syncer asks for nothing")
 	return nil, nil
 }
 
@@ -215,17 +215,17 @@ func (r *rig) answered() *rig {
 // settled hands an answer over.
 func (r *rig) settled(obj *coordinationv1.Lease, err error) *rig {
 	r.t.Helper()
-	if pause := r.lane.settle(r.pending, obj, err); pause != 0 {
-		r.t.Fatalf("after %s the lane pauses for %v", describe(r.pending), pause)
+	if pause := r.syncer.settle(r.pending, obj, err); pause != 0 {
+		r.t.Fatalf("after %s the syncer pauses for %v", describe(r.pending), pause)
 	}
 	return r
 }
 
-// failed hands an error over, after which the lane must pause.
+// failed hands an error over, after which the syncer must pause.
 func (r *rig) failed(err error, pause time.Duration) *rig {
 	r.t.Helper()
-	if got := r.lane.settle(r.pending, nil, err); got != pause {
-		r.t.Fatalf("after %v the lane pauses for %v, want %v", err, got, pause)
+	if got := r.syncer.settle(r.pending, nil, err); got != pause {
+		r.t.Fatalf("after %v the syncer pauses for %v, want %v", err, got, pause)
 	}
 	return r
 }
@@ -244,7 +244,7 @@ func (r *rig) unanswered(done bool) *rig {
 // facts fails the test unless the facts, without the words and the marks, are these.
 func (r *rig) facts(want SyncStatus) *rig {
 	r.t.Helper()
-	got := r.lane.facts.wordless()
+	got := r.syncer.facts.wordless()
 	got.Marked, got.Unmarked = false, false
 	if got != want {
 		r.t.Fatalf("the facts are %+v, want %+v", got, want)
@@ -252,7 +252,7 @@ func (r *rig) facts(want SyncStatus) *rig {
 	return r
 }
 
-// leads brings the lane of a leader to the point where its copy was renewed at zero, in epoch 20.
+// leads brings the syncer of a leader to the point where its copy was renewed at zero, in epoch 20.
 func (r *rig) leads() *rig {
 	r.t.Helper()
 	r.assign(lease.Lead, term("east", 20), first)
@@ -261,7 +261,7 @@ func (r *rig) leads() *rig {
 	return r
 }
 
-// follows brings the lane of a follower to the point where its copy is in place.
+// follows brings the syncer of a follower to the point where its copy is in place.
 func (r *rig) follows() *rig {
 	r.t.Helper()
 	r.assign(lease.Follow, term("west", 20))

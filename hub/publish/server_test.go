@@ -177,7 +177,7 @@ func (s *server) lead(key types.NamespacedName) {
 	t := term("east", 20)
 	t.Acquired = s.p.Clock.Now().Wall
 	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: t, First: true}, Timings{Renew: 300 * time.Millisecond, Timeout: 500 * time.Millisecond})
-	s.eventually("the member leads", func() bool { return s.p.Facts(key).InPlace })
+	s.eventually("the member leads", func() bool { return s.p.SyncStatus(key).InPlace })
 }
 
 // A real API server is asked what the rules of this package rest on.
@@ -268,7 +268,7 @@ func overtakenUpdate(t *testing.T, s *server) {
 func editOnServer(t *testing.T, s *server) {
 	key := s.namespace("edited")
 	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
-	s.eventually("the copy is written", func() bool { return s.p.Facts(key).InPlace })
+	s.eventually("the copy is written", func() bool { return s.p.SyncStatus(key).InPlace })
 	l, err := s.get(key)
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func foreignLease(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: term("east", 20), First: true}, testTimings)
-	s.eventually("it is told of", func() bool { return s.p.Facts(key).Problem != "" })
+	s.eventually("it is told of", func() bool { return s.p.SyncStatus(key).Problem != "" })
 	if now, err := s.get(key); err != nil || now.ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("it was touched: %v, %+v", err, now)
 	}
@@ -306,7 +306,7 @@ func foreignLease(t *testing.T, s *server) {
 func removeOnServer(t *testing.T, s *server) {
 	key := s.namespace("removed")
 	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
-	s.eventually("the copy is written", func() bool { return s.p.Facts(key).InPlace })
+	s.eventually("the copy is written", func() bool { return s.p.SyncStatus(key).InPlace })
 	// Somebody replaces it, unseen.
 	if err := s.client.CoordinationV1().Leases(key.Namespace).Delete(t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func removeOnServer(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	s.p.Assign(key, lease.Assignment{Role: lease.Absent}, testTimings)
-	s.eventually("it is told of", func() bool { return s.p.Facts(key).Problem != "" })
+	s.eventually("it is told of", func() bool { return s.p.SyncStatus(key).Problem != "" })
 	if _, err := s.get(key); err != nil {
 		t.Errorf("somebody else's Lease: %v", err)
 	}
@@ -325,15 +325,15 @@ func removeOnServer(t *testing.T, s *server) {
 func missingNamespace(t *testing.T, s *server) {
 	key := keyOf("missing")
 	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
-	s.eventually("it is told of", func() bool { return s.p.Facts(key).Problem == "NamespaceMissing" })
+	s.eventually("it is told of", func() bool { return s.p.SyncStatus(key).Problem == "NamespaceMissing" })
 	began, before := s.p.Clock.Now().Boot, s.link.created(key)
 	s.eventually("it is tried again and again", func() bool { return s.link.created(key) >= before+3 })
 	if took := s.p.Clock.Now().Boot - began; took < 2*pauseRefused {
 		t.Errorf("three tries within %v, want %v between two", took, pauseRefused)
 	}
 	s.namespace("missing")
-	s.eventually("the copy is written", func() bool { return s.p.Facts(key).InPlace })
-	if f := s.p.Facts(key); f.Problem != "" {
+	s.eventually("the copy is written", func() bool { return s.p.SyncStatus(key).InPlace })
+	if f := s.p.SyncStatus(key); f.Problem != "" {
 		t.Errorf("the facts are still %+v", f)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
@@ -125,6 +126,21 @@ func TestWhatIsReleased(t *testing.T) {
 		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
 		if err := r.lock.Update(t.Context(), release(1)); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("none that an old request of its own has made, while another replica may go on without its Lease", func(t *testing.T) {
+		for name, late := range map[string]func(*resourcelock.LeaderElectionRecord){
+			"an earlier term": func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = metav1.NewTime(wall(-200)) },
+			"another count":   func(r *resourcelock.LeaderElectionRecord) { r.LeaderTransitions++ },
+		} {
+			s := &store{}
+			r := newReplica(t, s, "a").wins(0, 0, 0)
+			lease := s.get()
+			late(&lease)
+			s.put(&lease)
+			if err := r.letsGo(9); err == nil || s.get() != lease {
+				t.Errorf("%s: released: %v, %+v", name, err, s.get())
+			}
 		}
 	})
 	t.Run("none that could not be looked at", func(t *testing.T) {

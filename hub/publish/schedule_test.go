@@ -42,13 +42,13 @@ func TestStampsOfTheFuture(t *testing.T) {
 		"a later one is counted anew": func(r *rig) {
 			ahead(r, 3600)
 			r.put(copyOf(stamped(3605, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey,
-				func(l *coordinationv1.Lease) { l.UID = r.lane.known.lease.UID })
+				func(l *coordinationv1.Lease) { l.UID = r.syncer.known.lease.UID })
 			r.show()
 			r.at(14).next("wait 5s").at(15).next("wait 5s").at(29).next("update east 20 stamp 29s for 15s promise 44s")
 		},
 		"ahead by no more than ε they are as good as any": func(r *rig) {
 			ahead(r, 0.9)
-			r.lane.timings.Skew = second
+			r.syncer.timings.Skew = second
 			r.now.Boot += time.Hour
 			r.next("wait 5s").next("wait 5s")
 		},

@@ -24,7 +24,7 @@ func run(t *testing.T, tests map[string]func(*rig)) {
 
 func deleted(r *rig) {
 	r.there = nil
-	r.lane.gone()
+	r.syncer.gone()
 }
 
 func edited(r *rig) {
@@ -34,7 +34,7 @@ func edited(r *rig) {
 
 // firstRenewal is when the first renewal of a term is due that began at zero.
 func firstRenewal(r *rig) time.Duration {
-	return r.lane.due(copyOf(stamped(0, term("east", 20)))).Sub(zero)
+	return r.syncer.due(copyOf(stamped(0, term("east", 20)))).Sub(zero)
 }
 
 // Rule 3: renew only what stands.
@@ -114,7 +114,7 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// Closed lanes draw no stamps, and neither does a hub that has lost the right to.
+// Closed syncers draw no stamps, and neither does a hub that has lost the right to.
 func TestNoStamp(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"on hold": func(r *rig) {
@@ -146,7 +146,7 @@ func TestNoStamp(t *testing.T) {
 			r.assign(lease.Lead, term("east", 20), first)
 			r.next("wait").facts(SyncStatus{Lost: true})
 		},
-		"without the right to write nothing is sent, and the lane looks again soon": func(r *rig) {
+		"without the right to write nothing is sent, and the syncer looks again soon": func(r *rig) {
 			r.leads()
 			r.may = false
 			r.at(5).next("wait 100ms")

@@ -43,7 +43,7 @@ func (l *leaseSyncer) stored(s step) time.Duration {
 	return pause
 }
 
-// rests reports whether the lane has to wait before it writes again what will be changed on its way.
+// rests reports whether the syncer has to wait before it writes again what will be changed on its way.
 func (l *leaseSyncer) rests(now lease.Reading) bool {
 	return now.Boot < l.retryAt && l.want.Role != lease.Absent
 }

@@ -37,7 +37,7 @@ type swappableTransport struct {
 	asked func() hear
 }
 
-// route is where a lane leads to.
+// route is where a transport leads to.
 type route struct {
 	target *target
 	pool   *pool
@@ -46,7 +46,7 @@ type route struct {
 var _ http.RoundTripper = (*swappableTransport)(nil)
 
 func newTransport(k Key, agent string, maxBody int64) *swappableTransport {
-	// A name that nobody can own: should a request ever miss the lane, it goes nowhere.
+	// A name that nobody can own: should a request ever miss the transport, it goes nowhere.
 	return &swappableTransport{host: k.Identity() + ".invalid", agent: agent, maxBody: maxBody}
 }
 
@@ -58,7 +58,7 @@ func (l *swappableTransport) set(t *target, p *pool) {
 	l.route.Store(&route{target: t, pool: p})
 }
 
-// config is for clients on this lane. It has no rate limit: the publisher bounds what is under
+// config is for clients on this transport. It has no rate limit: the publisher bounds what is under
 // way, and caches watch.
 func (l *swappableTransport) config(transport http.RoundTripper) *rest.Config {
 	return &rest.Config{
@@ -80,7 +80,7 @@ func httpClient(config *rest.Config) (*http.Client, error) {
 	return &own, nil
 }
 
-// RoundTrip sends the request to where the lane leads at this moment.
+// RoundTrip sends the request to where the transport leads at this moment.
 func (l *swappableTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	r := l.route.Load()
 	switch {

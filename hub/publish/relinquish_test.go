@@ -25,7 +25,7 @@ func (r *rig) mark(want string) *rig {
 // marks fails the test unless the facts say so of the mark.
 func (r *rig) marks(ours, none bool) *rig {
 	r.t.Helper()
-	if f := r.lane.facts; f.Marked != ours || f.Unmarked != none {
+	if f := r.syncer.facts; f.Marked != ours || f.Unmarked != none {
 		r.t.Fatalf("marked %v, unmarked %v, want %v, %v", f.Marked, f.Unmarked, ours, none)
 	}
 	return r
@@ -36,46 +36,46 @@ func TestDepart(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"a leader's copy keeps its term and its stamp": func(r *rig) {
 			r.leads().marks(false, false)
-			r.lane.departed = true
+			r.syncer.departed = true
 			r.at(4).next("update east 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
 		},
 		"and is not renewed any more": func(r *rig) {
 			r.leads()
-			r.lane.departed = true
+			r.syncer.departed = true
 			r.at(4).next("update east 20 stamp 0s for 15s").answered()
 			r.assign(lease.Lead, term("east", 20), first)
 			r.at(9).next("wait")
 		},
 		"a follower's copy, too": func(r *rig) {
 			r.follows().marks(true, false)
-			r.lane.departed = true
+			r.syncer.departed = true
 			r.at(4).next("update west 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
 		},
 		"one of which nothing is known is read first": func(r *rig) {
 			r.follows()
-			r.lane.departed = true
-			r.lane.invalidate()
+			r.syncer.departed = true
+			r.syncer.invalidate()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"one that the other hub has taken is left alone": func(r *rig) {
 			r.follows()
 			r.put(copyOf(stamped(0, term("west", 20)), by("another")), testKey)
-			r.lane.departed = true
+			r.syncer.departed = true
 			r.next("update west 20 stamp 0s for 15s").settled(r.carry()).next("read").answered().next("wait").mark("another")
 		},
 		"one that is not sealed is no copy of ours": func(r *rig) {
 			r.put(copyOf(stamped(0, term("west", 20))), lease.Key("another key for tests of 32 byte"))
-			r.lane.departed = true
+			r.syncer.departed = true
 			r.next("read").answered().next("wait")
 		},
 		"what is not there is not made": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
-			r.lane.departed = true
+			r.syncer.departed = true
 			r.next("read").answered().next("wait")
 		},
 		"without the right to write nothing is written": func(r *rig) {
 			r.follows()
-			r.lane.departed, r.may = true, false
+			r.syncer.departed, r.may = true, false
 			r.next("wait " + pauseSilent.String())
 		},
 	})

@@ -17,7 +17,7 @@ func (p *Publisher) Relinquish() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done = p.initial.Read
-	for key, l := range p.lanes {
+	for key, l := range p.syncers {
 		if !l.departed {
 			l.departed = true
 			p.Queue.Add(key)
@@ -33,7 +33,7 @@ func (p *Publisher) Relinquish() (done bool) {
 func (p *Publisher) Found(key types.NamespacedName) (c lease.Copy, sealed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.lanes[key]
+	l := p.syncers[key]
 	if l == nil || l.known.lease == nil {
 		return lease.Copy{}, false, false
 	}

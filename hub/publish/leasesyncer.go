@@ -14,7 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// Timings are what a lane needs of a policy's.
+// Timings are what a syncer needs of a policy's.
 type Timings struct {
 	// Renew is r, Timeout is τ, Skew is ε.
 	Renew, Timeout, Skew time.Duration
@@ -23,7 +23,7 @@ type Timings struct {
 	Bound time.Duration
 }
 
-// SyncStatus are what a lane knows of its copy, for the controller.
+// SyncStatus are what a syncer knows of its copy, for the controller.
 type SyncStatus struct {
 	// InPlace says that the copy is as it has to be.
 	InPlace bool
@@ -45,7 +45,7 @@ type SyncStatus struct {
 	// released since, or zero.
 	Released int64
 	// Failing says why the last copy could not be written, if none was written since, and
-	// Failure says it in words. A lane that has something to write goes on trying.
+	// Failure says it in words. A syncer that has something to write goes on trying.
 	Failing reason.Reason
 	Failure string
 	// Marked says that the copy carries the mark of this hub, Unmarked that it is sealed with
@@ -89,7 +89,7 @@ const (
 	remove
 )
 
-// step is the next request of a lane, or how long it has nothing to do.
+// step is the next request of a syncer, or how long it has nothing to do.
 type step struct {
 	action  action
 	lease   *coordinationv1.Lease // what to create, update or remove
@@ -132,7 +132,7 @@ type leaseSyncer struct {
 	loose     time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
 	parked    bool          // waits until the member is heard of
 	departed  bool          // the mark of this hub goes, and nothing is stamped any more
-	lookAgain time.Duration // boot reading from when on a blocked lane reads again
+	lookAgain time.Duration // boot reading from when on a blocked syncer reads again
 	facts     SyncStatus
 	told      SyncStatus // what the controller was told last, without the message
 }
@@ -222,7 +222,7 @@ func (l *leaseSyncer) know(obj *coordinationv1.Lease) {
 	}
 }
 
-// own reports whether a seal is that of a copy of this lane, but for an edit of the
+// own reports whether a seal is that of a copy of this syncer, but for an edit of the
 // marks that say so.
 func (l *leaseSyncer) own(c lease.Copy, seal string) bool {
 	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
@@ -361,7 +361,7 @@ func (l *leaseSyncer) shorten(now lease.Reading) step {
 }
 
 // blocked reports whether something stands in the way that is never overwritten. What
-// this lane wrote, and what the seal shows to be its own, is not in the way, whoever has
+// this syncer wrote, and what the seal shows to be its own, is not in the way, whoever has
 // edited it since.
 func (l *leaseSyncer) blocked() bool {
 	obj, c := l.known.lease, l.known.copy

@@ -24,7 +24,7 @@ type member struct {
 	key Key
 	p   *Provider
 
-	// The clients never change; what is below their lanes does.
+	// The clients never change; what is below their transports does.
 	caches, renewals *swappableTransport
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config

@@ -84,7 +84,7 @@ func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 			deleted(r)
 			r.next("read").answered().next("wait").facts(lost)
 		},
-		"nor where it is not this lane's own any more": func(r *rig) {
+		"nor where it is not this syncer's own any more": func(r *rig) {
 			fails(r)
 			r.put(copyOf(stamped(0, term("west", 20))), lease.Key("another key"))
 			r.show()
@@ -100,15 +100,15 @@ func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 }
 
 // altered carries the pending write out, as in a member where something changes it on its way, and hands its
-// answer over, after which the lane must pause.
+// answer over, after which the syncer must pause.
 func (r *rig) altered(pause time.Duration, change func(*coordinationv1.Lease)) *rig {
 	r.t.Helper()
 	if _, err := r.carry(); err != nil {
 		r.t.Fatal(err)
 	}
 	change(r.there)
-	if got := r.lane.settle(r.pending, r.there.DeepCopy(), nil); got != pause {
-		r.t.Fatalf("the lane pauses for %v, want %v", got, pause)
+	if got := r.syncer.settle(r.pending, r.there.DeepCopy(), nil); got != pause {
+		r.t.Fatalf("the syncer pauses for %v, want %v", got, pause)
 	}
 	return r
 }
@@ -123,8 +123,8 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal).facts(unwritable)
 			r.next("wait 100ms").facts(unwritable)
 			for _, words := range []string{"Lease ns/leasecast", "admission webhook", v1alpha1.ManagedLabel} {
-				if !strings.Contains(r.lane.facts.Message, words) {
-					r.t.Errorf("%q does not name %q", r.lane.facts.Message, words)
+				if !strings.Contains(r.syncer.facts.Message, words) {
+					r.t.Errorf("%q does not name %q", r.syncer.facts.Message, words)
 				}
 			}
 		},
@@ -138,7 +138,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 				r.now = lease.Reading{Wall: r.now.Wall.Add(pause / 2), Boot: r.now.Boot + pause/2}
 				r.next("wait " + (pause / 2).String())
 				r.now = lease.Reading{Wall: r.now.Wall.Add(pause / 2), Boot: r.now.Boot + pause/2}
-				r.pending = r.lane.next(r.now, true, true)
+				r.pending = r.syncer.next(r.now, true, true)
 				r.altered(pauses[i+1], strip)
 			}
 		},
