@@ -17,7 +17,7 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 		Duration:  p.Timings.Duration,
 		LeaseName: p.LeaseName,
 		Next:      next(cs, c.Name),
-		Observed:    observe(s.Record, cs, true),
+		Observed:  observe(s.Record, cs, true),
 	}
 }
 

@@ -27,7 +27,7 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		Duration:  max(st.Term.Duration, longest(s)), // the copy tells of its last stamp only
 		LeaseName: p.LeaseName,
 		Next:      next(cs, st.Cluster),
-		Observed:    observe(s.Record, cs, true),
+		Observed:  observe(s.Record, cs, true),
 	}, true
 }
 

@@ -22,7 +22,9 @@ func (l *leaseSyncer) failed(why reason.Reason, words string, pause time.Duratio
 }
 
 // wrote takes in that a copy was written.
-func (l *leaseSyncer) wrote() { l.failedWrites, l.retryAt, l.facts.Failing, l.facts.Failure = 0, 0, "", "" }
+func (l *leaseSyncer) wrote() {
+	l.failedWrites, l.retryAt, l.facts.Failing, l.facts.Failure = 0, 0, "", ""
+}
 
 // stored judges what the member made of a copy that was to be written. Something there may have changed it, so
 // that it is not what readers and hubs have to find, and will change the next one, too. It returns how long to

@@ -230,7 +230,7 @@ func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
 			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
 		},
 		syncers: map[types.NamespacedName]*leaseSyncer{explorationKey: &l},
-		roll:  r.roll.clone(), past: r.past, skew: time.Duration(e.skew) * unit,
+		roll:    r.roll.clone(), past: r.past, skew: time.Duration(e.skew) * unit,
 	}
 	do(p)
 	r.syncers[m], r.roll, r.past = &l, p.roll, p.past

@@ -98,7 +98,7 @@ type replica struct {
 	highest  int64
 	standing *election.Standing
 	isRead   [sites]bool
-	syncers    [sites]*leaseSyncer
+	syncers  [sites]*leaseSyncer
 	out      [sites]*posted
 	ruling   *ruling
 	// What is known of the registered readers, if there are any.

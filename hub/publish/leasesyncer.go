@@ -122,19 +122,19 @@ type leaseSyncer struct {
 	stampedEpoch int64
 	stamped      lease.Term
 
-	seen      int           // how often the watch told something new
-	conflicts int           // in a row
-	failedWrites      int           // writes in a row that failed
+	seen         int           // how often the watch told something new
+	conflicts    int           // in a row
+	failedWrites int           // writes in a row that failed
 	retryAt      time.Duration // boot reading until which nothing is written; zero: it may be
-	tried     bool          // since the copy was lost, whether it can be written
-	future    time.Time     // a stamp of the future that stands
-	since     time.Duration // boot reading when it was first found to be one
-	loose     time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
-	parked    bool          // waits until the member is heard of
-	departed  bool          // the mark of this hub goes, and nothing is stamped any more
-	lookAgain time.Duration // boot reading from when on a blocked syncer reads again
-	facts     SyncStatus
-	told      SyncStatus // what the controller was told last, without the message
+	tried        bool          // since the copy was lost, whether it can be written
+	future       time.Time     // a stamp of the future that stands
+	since        time.Duration // boot reading when it was first found to be one
+	loose        time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
+	parked       bool          // waits until the member is heard of
+	departed     bool          // the mark of this hub goes, and nothing is stamped any more
+	lookAgain    time.Duration // boot reading from when on a blocked syncer reads again
+	facts        SyncStatus
+	told         SyncStatus // what the controller was told last, without the message
 }
 
 // news reports whether the controller should look at the facts again, and takes it

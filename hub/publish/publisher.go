@@ -66,7 +66,7 @@ type Publisher struct {
 	Options
 
 	mu          sync.Mutex // guards what follows; never held across I/O
-	syncers       map[types.NamespacedName]*leaseSyncer
+	syncers     map[types.NamespacedName]*leaseSyncer
 	initial     Initial
 	listWithin  time.Duration // the time that the next try to read all has
 	lastAnswer  time.Duration // boot reading
@@ -85,7 +85,7 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	return &Publisher{
 		Options:    o,
-		syncers:      map[types.NamespacedName]*leaseSyncer{},
+		syncers:    map[types.NamespacedName]*leaseSyncer{},
 		listWithin: firstList,
 		roll:       newRoll(),
 	}

@@ -41,10 +41,10 @@ var (
 
 // rig is a syncer and the one Lease that it is about, with an API server's compare-and-swap.
 type rig struct {
-	t    testing.TB
+	t      testing.TB
 	syncer *leaseSyncer
-	now  lease.Reading
-	may  bool
+	now    lease.Reading
+	may    bool
 	// heard says that the member has just answered.
 	heard bool
 	// blind says that the watch has not shown yet what is known by an answer.

@@ -32,14 +32,14 @@ func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[re
 // dropped, errors too: it was told to stop, and that is no reason to back off.
 //
 // A request without a namespace, as for a cluster-scoped object, is refused with a
-// terminal error; use GateTyped to say which namespace decides.
+// terminal error; use Typed to say which namespace decides.
 func Gate(m member.Leader, r reconcile.Reconciler, opts ...Option[reconcile.Request]) reconcile.Reconciler {
-	return GateTyped(m, func(req reconcile.Request) string { return req.Namespace }, r, opts...)
+	return Typed(m, func(req reconcile.Request) string { return req.Namespace }, r, opts...)
 }
 
-// GateTyped is Gate for requests of any type: namespace says which namespace's
+// Typed is Gate for requests of any type: namespace says which namespace's
 // leader acts on a request.
-func GateTyped[request comparable](m member.Leader, namespace func(request) string, r reconcile.TypedReconciler[request], opts ...Option[request]) reconcile.TypedReconciler[request] {
+func Typed[request comparable](m member.Leader, namespace func(request) string, r reconcile.TypedReconciler[request], opts ...Option[request]) reconcile.TypedReconciler[request] {
 	g := &gate[request]{member: m, namespace: namespace, leader: r}
 	for _, o := range opts {
 		o(g)
@@ -58,7 +58,7 @@ type gate[request comparable] struct {
 func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.Result, error) {
 	ns := g.namespace(req)
 	if ns == "" {
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("request %v has no namespace, so no cluster leads it: use GateTyped for cluster-scoped objects", req))
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("request %v has no namespace, so no cluster leads it: use Typed for cluster-scoped objects", req))
 	}
 	term, done, err := g.member.Context(ctx, ns)
 	switch {

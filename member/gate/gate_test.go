@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/member"
-	"github.com/leasecast/leasecast/member/membertest"
 	"github.com/leasecast/leasecast/member/gate"
+	"github.com/leasecast/leasecast/member/membertest"
 )
 
 const ns = "shop"
@@ -134,7 +134,7 @@ func TestGateTypedAsksForTheNamespaceItIsTold(t *testing.T) {
 		f := membertest.New()
 		f.Promote("of-7")
 		var acted []int
-		g := gate.GateTyped(f, func(req int) string { return "of-" + string(rune('0'+req)) },
+		g := gate.Typed(f, func(req int) string { return "of-" + string(rune('0'+req)) },
 			reconcile.TypedFunc[int](func(_ context.Context, req int) (reconcile.Result, error) {
 				acted = append(acted, req)
 				return reconcile.Result{}, nil

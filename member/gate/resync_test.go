@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/member"
-	"github.com/leasecast/leasecast/member/membertest"
 	"github.com/leasecast/leasecast/member/gate"
+	"github.com/leasecast/leasecast/member/membertest"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
