@@ -3,6 +3,9 @@
 package reason
 
 // Reason is a CamelCase word, usable as the reason of a Kubernetes condition.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=64
 type Reason string
 
 // Why a record says what it says: the outcome of the last decision.

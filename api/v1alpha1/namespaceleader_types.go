@@ -83,9 +83,7 @@ type NamespaceLeaderSpec struct {
 	State RecordState `json:"state,omitempty"`
 	// reason says why the record is as it is.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	Reason reason.Reason `json:"reason,omitempty"`
+	Reason reason.Reason `json:"reason,omitempty"` //nolint:kubeapilinter // its type bounds its length, in another package
 	// since is when leader and state became what they are, by the hub's clock.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
@@ -158,9 +156,7 @@ type Candidate struct {
 	Eligible bool `json:"eligible"` //nolint:kubeapilinter // the hub always writes it, for people to read
 	// reason says why it is, or is not, eligible.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	Reason reason.Reason `json:"reason,omitempty"`
+	Reason reason.Reason `json:"reason,omitempty"` //nolint:kubeapilinter // its type bounds its length, in another package
 	// message says it in words.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -192,9 +188,7 @@ type Change struct {
 	State RecordState `json:"state,omitempty"`
 	// reason of the change.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	Reason reason.Reason `json:"reason,omitempty"`
+	Reason reason.Reason `json:"reason,omitempty"` //nolint:kubeapilinter // its type bounds its length, in another package
 }
 
 // MaxHistory is how many changes a status keeps.

@@ -130,7 +130,7 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 		return
 	}
 	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
-		"leader", is.Leader, "epoch", is.Epoch, "phase", is.State, "reason", is.Reason)
+		"leader", is.Leader, "epoch", is.Epoch, "state", is.State, "reason", is.Reason)
 	kind := corev1.EventTypeNormal
 	if is.State == election.Vacant || is.State == election.Draining {
 		kind = corev1.EventTypeWarning

@@ -37,7 +37,7 @@
 //  1. One reading. The clock is read once before a request is sent: that is the stamp, and what is compared with the
 //     tenure's deadline, which is counted from before the election's last renewal was sent, + h. A replica
 //     stops stamping before it gives up its election. While an earlier tenure may be at work, that is no orderly release.
-//  2. Record first. Leader, epoch, D and phase, and a revocation, are persisted by compare-and-swap before any copy
+//  2. Record first. Leader, epoch, D and state, and a revocation, are persisted by compare-and-swap before any copy
 //     tells of them. So are the largest D and ε that anything was ever sent under.
 //  3. Renew only what stands: by UID and resourceVersion, a live copy that names this leader and this epoch.
 //     Anything else is a new term. Only the tenure that persisted a grant writes its first copy. A copy that was
@@ -88,6 +88,6 @@
 //   - grant.go: rule 7, the new term and its epoch;
 //   - moved.go: rules 6, 8 and 11, what came from another hub;
 //   - raise.go: rule 6, what sealed copies tell a tenure whose record is old or lost;
-//   - next.go: the phases;
+//   - next.go: the states;
 //   - assign.go: rules 2 and 3, what each member's copy has to be.
 package election

@@ -11,7 +11,7 @@ import (
 // those of the record.
 type RecordState string
 
-// The phases; see the package comment for the ways between them.
+// The states; see the package comment for the ways between them.
 const (
 	Vacant   RecordState = "Vacant"
 	Leading  RecordState = "Leading"
@@ -44,7 +44,7 @@ type Record struct {
 	Revoked int64
 	State   RecordState
 	Reason  reason.Reason
-	// Since is when leader or phase last changed, Acquired when the term began.
+	// Since is when leader or state last changed, Acquired when the term began.
 	Since, Acquired time.Time
 	// Duration is the longest D that copies of this term may carry.
 	Duration  time.Duration
