@@ -31,6 +31,7 @@ var hubs = []mutant{
 	{"hubs: a hub stands back from itself", marks, []edit{{markGo, "of == cluster && mark != own", "of == cluster"}}},
 	{"hubs: a fleet is taken from its hub", marks, []edit{{sealGo, "	if namespace, ok := Neighbour(mark, MarkOf(secret)); ok {", "	if namespace, ok := Neighbour(mark, MarkOf(secret)); ok && false {"}}},
 	{"hubs: a fleet is served without a mark", marks, []edit{{sealGo, "	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)\n	return s.writer.Update(ctx, secret)", "	return nil"}}},
+	{"hubs: two installations explain one record", tests{"./hub/controller", "^TestWhoExplainsARecord$"}, []edit{{persistGo, "neighbours := seal.Neighbour(c.HubID, v.object.Spec.Hub); neighbours {", "neighbours := seal.Neighbour(c.HubID, v.object.Spec.Hub); neighbours && false {"}}},
 	{"hubs: a new seal has no mark", marks, []edit{{sealGo, "		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)\n		err =", "		err ="}}},
 	{"hubs: a seal that moved away is made again", marks, []edit{{sealGo, "apierrors.IsNotFound(err) && ok && moving:", "apierrors.IsNotFound(err) && ok && moving && mark == \"\":"}}},
 	{"hubs: a seal that was deleted gets another key", marks, []edit{{sealGo, "		if !ok {\n			known.Key = newKey()\n		}", "		known.Key = newKey()"}}},

@@ -12,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // persist writes the record of the decision by compare-and-swap, before anything depends on it, and only if it says
@@ -74,9 +75,13 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 	return nil
 }
 
-// explain writes the status of a record if it says something new.
+// explain writes the status of a record if it says something new. The record of another installation on this management
+// cluster is for that one to explain: two that do so would overwrite each other without end.
 func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.NamespaceLeaderStatus) error {
 	if v.object == nil {
+		return nil
+	}
+	if _, neighbours := seal.Neighbour(c.HubID, v.object.Spec.Hub); neighbours {
 		return nil
 	}
 	status.ObservedGeneration = v.object.Generation
