@@ -79,12 +79,12 @@ type LeadershipPolicySpec struct {
 
 	// handover says what ends the term of a leader that is to be replaced. Expiry: its
 	// deadline, and everybody waits for it. Acknowledged: every process that acts on the
-	// copies of these namespaces was made with the member library and registers
+	// Leases of these namespaces was made with the member library and registers
 	// (member.Options.Registration). A leader that can still be reached is then told to
 	// stop, and the next one starts as soon as all registered processes of its cluster have
 	// said that they did, within a fraction of a second. Where one does not say so, because
 	// it has died or hangs, the deadline counts as with Expiry. Do not choose Acknowledged
-	// while anything acts on the copies without registering, such as a script that reads the
+	// while anything acts on the Leases without registering, such as a script that reads the
 	// Lease: for it, two clusters would lead for up to the lease duration.
 	// +optional
 	// +kubebuilder:validation:Enum=Expiry;Acknowledged
