@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -58,12 +59,18 @@ func TestCRDs(t *testing.T) {
 }
 
 // mustBeDescribed looks for what kubectl explain prints. It prints a text of its own for metadata.
+// shorthand is what the rules of the protocol call their timings.
+var shorthand = regexp.MustCompile(`\p{Greek}|\b[Dhr]\b`)
+
 func mustBeDescribed(t *testing.T, path string, schema apiextensionsv1.JSONSchemaProps) {
 	t.Helper()
 	for name, property := range schema.Properties {
 		field := path + "." + name
 		if property.Description == "" && name != "metadata" {
 			t.Errorf("%s has no description", field)
+		}
+		if shorthand.MatchString(property.Description) {
+			t.Errorf("%s is described in the shorthand of the protocol: %s", field, property.Description)
 		}
 		mustBeDescribed(t, field, property)
 		if property.Items != nil && property.Items.Schema != nil {
