@@ -131,6 +131,7 @@ func TestWhatIsReleased(t *testing.T) {
 	t.Run("none that an old request of its own has made, while another replica may go on without its Lease", func(t *testing.T) {
 		for name, late := range map[string]func(*resourcelock.LeaderElectionRecord){
 			"an earlier term": func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = metav1.NewTime(wall(-200)) },
+			"an older stamp":  func(r *resourcelock.LeaderElectionRecord) { r.RenewTime = metav1.NewTime(wall(-0.001)) },
 			"another count":   func(r *resourcelock.LeaderElectionRecord) { r.LeaderTransitions++ },
 		} {
 			s := &store{}

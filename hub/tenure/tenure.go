@@ -227,12 +227,12 @@ const releaseMark = time.Microsecond
 // saw reports whether the election's Lease was this tenure's when it was last read or written: it named this holder, in
 // the term that the holder won. client-go's elector does not look. When it could not renew, it releases whatever it
 // reads last, and the next replica would take that for the end of all stamps. A Lease that names the holder in
-// another term is a request of old that was carried out late, after another replica had lost the Lease that it still
-// has the right to.
+// another term, or that is older than its last renewal, is a request of old that was carried out late, after another
+// replica had lost the Lease that it still has the right to.
 func (t *Tenure) saw(holder string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.seen != nil && t.seen.HolderIdentity == holder && t.mine(*t.seen)
+	return t.seen != nil && t.seen.HolderIdentity == holder && t.mine(*t.seen) && !asStored(t.seen.RenewTime).Add(t.h).Before(t.wall)
 }
 
 // release ends the right to write and returns an instant after the last stamp of this
