@@ -55,7 +55,12 @@ var beside = []mutant{
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
 		"	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	if rest := c.Tenure.Overlap(asked, v.skew); rest < 0 {"}}},
 	{"6: what somebody wrote into the election holds a tenure up", tenureTests, []edit{{tenureGo,
-		"max(0, min(rest, t.started.Boot+t.span-at.Boot))", "max(0, rest)"}}},
+		"max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))", "max(0, rest)"}}},
+	{"6: a tenure that lost its election is not waited for by a slow clock", tenureTests, []edit{{tenureGo,
+		"max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))", "max(0, min(rest, t.started.Boot+t.span-at.Boot))"}}},
+	{"6: a release beside a tenure whose clock is slow is orderly", tenureTests, []edit{{tenureGo, "t.started.Boot+t.span+t.skew {", "t.started.Boot+t.span {"}}},
+	{"6: a record is known for good before a slow clock has ended a tenure", tenureTests, []edit{{tenureGo,
+		"max(0, t.started.Boot+t.span+skew-at.Boot)", "max(0, t.started.Boot+t.span-at.Boot)"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
 		{tenureGo, "		t.inherit(after)\n", "		_ = after\n		t.inherit(sent)\n"}}},
 	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall), lasts", ", lasts"}}},

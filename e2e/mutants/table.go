@@ -55,7 +55,7 @@ var expiry = []mutant{
 	{"2: no record compare-and-swap", tests{"./hub/controller", "^TestARecordIsWritten"}, []edit{{persistGo,
 		"	store := func() error { return c.client.Update(ctx, object) }",
 		"	store := func() error { object.ResourceVersion = \"\"; return c.client.Update(ctx, object) }"}}},
-	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.Tenure.Settles(asked) > 0 {", "	if false {"}}},
+	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.Tenure.Settles(asked, v.skew) > 0 {", "	if false {"}}},
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},

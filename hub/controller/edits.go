@@ -30,7 +30,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 	switch changed := ok && (v.found == nil || !equality.Semantic.DeepEqual(v.found, &known)); {
 	case changed && c.isOwn(v.key, v.found):
 		c.cameTrue(v.key)
-		c.remember(v.key, v.found, asked)
+		c.remember(v, v.found, asked)
 	case changed && !c.Elected(ctx):
 		// A later tenure takes the election before it writes, and this is asked for live, after the record.
 		v.stop, v.standing = "the record was changed, and this replica may not be the elected one any more", true
@@ -42,7 +42,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 		known.DeepCopyInto(&v.object.Spec)
 	case ok:
 	case v.found != nil && !v.moved:
-		c.remember(v.key, v.found, asked)
+		c.remember(v, v.found, asked)
 	}
 	if v.object != nil {
 		v.state.Record = recordOf(&v.object.Spec)
@@ -59,14 +59,14 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 // remember notes what a record says that was read or written after the reading. What
 // earlier tenures may still change is not worth noting: a change of theirs would look
 // like an edit.
-func (c *Controller) remember(key types.NamespacedName, s *v1alpha1.NamespaceLeaderSpec, asked lease.Reading) {
-	if c.Tenure.Settles(asked) > 0 {
-		c.forget(key)
+func (c *Controller) remember(v *view, s *v1alpha1.NamespaceLeaderSpec, asked lease.Reading) {
+	if c.Tenure.Settles(asked, v.skew) > 0 {
+		c.forget(v.key)
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.recorded[key] = *s.DeepCopy()
+	c.recorded[v.key] = *s.DeepCopy()
 }
 
 // mostPending is how many writes without an answer are remembered for one record.

@@ -73,7 +73,6 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("record %s: %w", key, err)
 	}
-	c.detectEdit(ctx, v, asked)
 	policies, err := listPolicies(ctx, c.client, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
@@ -88,6 +87,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 			v.skew = max(v.skew, p.election.Timings.Skew)
 		}
 	}
+	c.detectEdit(ctx, v, asked)
 	members := c.sight.members(key.Namespace)
 	v.members = make([]memberView, 0, len(members))
 	for _, m := range members {

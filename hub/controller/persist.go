@@ -71,7 +71,7 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 	}
 	v.object = object
 	c.cameTrue(v.key)
-	c.remember(v.key, &object.Spec, sent)
+	c.remember(v, &object.Spec, sent)
 	return nil
 }
 

@@ -92,18 +92,18 @@ func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 // What earlier tenures may still change is not worth noting: a change of theirs would look like an edit.
 func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 	c, _, _ := onScene(t)
-	settles := c.Tenure.Settles(musterStart)
+	settles := c.Tenure.Settles(musterStart, time.Second)
 	if settles <= 0 {
 		t.Fatal("there is nothing to settle")
 	}
 	c.recorded[shop] = said20()
-	at := musterStart
+	v, at := &view{key: shop, skew: time.Second}, musterStart
 	at.Boot += settles - 1
-	if c.remember(shop, new(said20()), at); len(c.recorded) > 0 {
+	if c.remember(v, new(said20()), at); len(c.recorded) > 0 {
 		t.Error("it is known too early")
 	}
 	at.Boot++
-	if c.remember(shop, new(said20()), at); len(c.recorded) != 1 {
+	if c.remember(v, new(said20()), at); len(c.recorded) != 1 {
 		t.Error("it is not known")
 	}
 }

@@ -79,7 +79,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if d.After > 0 && (after == 0 || d.After < after) {
 		after = d.After
 	}
-	if rest := c.Tenure.Settles(c.Clock.Now()); rest > 0 && (after == 0 || rest < after) {
+	if rest := c.Tenure.Settles(c.Clock.Now(), v.skew); rest > 0 && (after == 0 || rest < after) {
 		after = rest // from then on what the record says is known for good
 	}
 	return reconcile.Result{RequeueAfter: after}, nil

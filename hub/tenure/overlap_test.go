@@ -43,7 +43,8 @@ func succeeding(t *testing.T, start lease.Reading, h time.Duration, said resourc
 }
 
 // Two tenures are never at work at once: a new one waits until the earlier one has ended by its own clock, which may be
-// behind, and where the election's Lease does not tell when that is, until it must have. What somebody wrote into that
+// behind, and where the election's Lease does not tell when that is, until it must have, by clocks of which one is fast
+// and one is slow. What somebody wrote into that
 // Lease does not hold it up for longer. A write of the earlier one may arrive until it can no longer have been elected.
 func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
 	const h, skew = 6 * time.Second, time.Second
@@ -55,17 +56,17 @@ func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
 		overlap time.Duration
 		settles time.Duration
 	}{
-		"the predecessor's time is over by any clock":  {-h - skew, h, false, 0, h},
-		"it may not be over by its own clock":          {-h, h, false, skew, h},
-		"it was over long ago":                         {-time.Hour, h, false, 0, h},
-		"it has a second left, by its clock":           {-h + time.Second, h, false, time.Second + skew, h},
-		"it was renewed just now":                      {0, h, false, h, h},
-		"its stamp is ahead of this clock":             {time.Second, h, false, h, h},
-		"somebody gave it a year":                      {-time.Hour, 365 * 24 * time.Hour, false, h, h},
-		"somebody gave it no time, and h is right":     {-2 * time.Second, time.Second, false, h - time.Second, h},
-		"it was of a build with a longer election":     {-time.Second, 20 * time.Second, false, 20 * time.Second, 20 * time.Second},
-		"it ended in order":                            {-time.Millisecond, time.Second, true, 0, h},
-		"it ended in order, by a clock that was ahead": {time.Second, time.Second, true, h, h},
+		"the predecessor's time is over by any clock":  {-h - skew, h, false, 0, h + skew},
+		"it may not be over by its own clock":          {-h, h, false, skew, h + skew},
+		"it was over long ago":                         {-time.Hour, h, false, 0, h + skew},
+		"it has a second left, by its clock":           {-h + time.Second, h, false, time.Second + skew, h + skew},
+		"it was renewed just now":                      {0, h, false, h + skew, h + skew},
+		"its stamp is ahead of this clock":             {time.Second, h, false, h + skew, h + skew},
+		"somebody gave it a year":                      {-time.Hour, 365 * 24 * time.Hour, false, h + skew, h + skew},
+		"somebody gave it no time, and h is right":     {-2 * time.Second, time.Second, false, h - time.Second, h + skew},
+		"it was of a build with a longer election":     {-time.Second, 20 * time.Second, false, 20 * time.Second, 21 * time.Second},
+		"it ended in order":                            {-time.Millisecond, time.Second, true, 0, h + skew},
+		"it ended in order, by a clock that was ahead": {time.Second, time.Second, true, h + skew, h + skew},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := resourcelock.LeaderElectionRecord{
@@ -92,7 +93,7 @@ func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
 				}
 			}
 			for after, want := range map[time.Duration]time.Duration{0: tc.settles, tc.settles - 1: 1, tc.settles: 0, time.Hour: 0} {
-				if got := next.Settles(reading(after)); got != want {
+				if got := next.Settles(reading(after), skew); got != want {
 					t.Errorf("%v after the start it settles in %v, want %v", after, got, want)
 				}
 			}

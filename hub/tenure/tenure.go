@@ -38,6 +38,7 @@ type Tenure struct {
 	orderly bool
 	// span is for how long after the start of this tenure an earlier one may go on: h, or that of its own election.
 	span time.Duration
+	skew time.Duration // the largest difference of clocks that Overlap was asked for
 	// latest is the latest wall reading by which this tenure may have stamped.
 	latest time.Time
 	// transitions and acquired tell this process's term in the election from those of others.
@@ -100,8 +101,8 @@ func (t *Tenure) Doubt(stamp time.Time) {
 
 // Overlap is how long after a reading an earlier tenure may still be at work by its own right, with clocks that differ
 // by skew at most: until the instant up to which it can have stamped, by its clock, on both clocks of this one, and no
-// longer than its election lasts after the start of this one, because it cannot have renewed after that. It is 0 where
-// the earlier tenure ended in order.
+// longer than its election lasts, and skew, after the start of this one, because it cannot have renewed after that: the
+// clocks that count a duration may differ by skew within it, too. It is 0 where the earlier tenure ended in order.
 //
 // The earlier tenure knows nothing of this one, so that a bound which it counts leaves out what this one stamps.
 func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
@@ -112,15 +113,16 @@ func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 		end = end.Add(skew)
 	}
 	rest := max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)
-	return max(0, min(rest, t.started.Boot+t.span-at.Boot))
+	t.skew = max(t.skew, skew)
+	return max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))
 }
 
 // Settles is how long after a reading all earlier tenures will have ended, even if the election's Lease was lost or
-// told an untruth. A write of theirs that arrives later has no consequences any more.
-func (t *Tenure) Settles(at lease.Reading) time.Duration {
+// told an untruth, with clocks that differ by skew at most. A write of theirs that arrives later has no consequences.
+func (t *Tenure) Settles(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, t.started.Boot+t.span-at.Boot)
+	return max(0, t.started.Boot+t.span+skew-at.Boot)
 }
 
 // lock is a resourcelock.Interface that reports to a Tenure.
@@ -246,7 +248,7 @@ func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	if latest = now.Wall; t.latest.After(latest) {
 		latest = t.latest
 	}
-	if t.orderly || now.Boot >= t.started.Boot+t.span {
+	if t.orderly || now.Boot >= t.started.Boot+t.span+t.skew {
 		mark = releaseMark
 	}
 	// Rounded up, because a Lease stores microseconds.

@@ -253,14 +253,18 @@ func TestRelease(t *testing.T) {
 	for name, test := range map[string]struct {
 		before *resourcelock.LeaderElectionRecord
 		at     float64
+		skew   time.Duration // that decisions have allowed for
 		marked bool
 	}{
-		"in order, if it began so":                               {stored(released(-3)), 1, true},
-		"in order, when any earlier tenure has ended":            {nil, 6, true},
-		"but not before: the one that is unknown may be at work": {nil, 5.999, false},
+		"in order, if it began so":                               {stored(released(-3)), 1, 0, true},
+		"in order, when any earlier tenure has ended":            {nil, 6, 0, true},
+		"but not before: the one that is unknown may be at work": {nil, 5.999, 0, false},
+		"in order, when it has ended by a slow clock":            {nil, 6.25, 250 * time.Millisecond, true},
+		"but not before: its clock may be slow":                  {nil, 6.249, 250 * time.Millisecond, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReplica(t, &store{record: test.before}, "a").wins(0, 0, 0)
+			r.Overlap(at(1), test.skew)
 			r.clock.set(at(test.at))
 			if err := r.letsGo(1); err != nil {
 				t.Fatal(err)
