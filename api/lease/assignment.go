@@ -32,7 +32,7 @@ type Assignment struct {
 	// persisted the grant may do so: any other finds a copy that stands, or needs a new
 	// term.
 	First bool
-	// Fresh asks for a follower's copy that was stamped no earlier: the proof that a
+	// MinRenewTime asks for a follower's copy that was stamped no earlier: the proof that a
 	// successor can be written.
-	Fresh time.Time
+	MinRenewTime time.Time
 }

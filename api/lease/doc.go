@@ -15,7 +15,7 @@
 //
 // # Who measures, and from when
 //
-//   - Term.Renewed is the hub's wall clock, read before the request is sent.
+//   - Term.RenewTime is the hub's wall clock, read before the request is sent.
 //   - Term.Duration is the D that was sent with that stamp, in whole seconds.
 //   - A reader freezes what remains at the moment of a new observation, on the
 //     clock that keeps counting in suspend (see Reading.Boot), and honours the

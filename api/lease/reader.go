@@ -33,10 +33,10 @@ type Reader struct {
 	// Skew is ε: how far in the future a stamp may lie before it is refused.
 	Skew time.Duration
 
-	highest int64  // the highest epoch seen
-	vacant  bool   // the copy that it was seen in says that nobody leads
-	frozen  Permit // of the latest deadline seen in the newest term that led here
-	current Permit // what the last observation permits: frozen, less than that, or nothing
+	highest     int64  // the highest epoch seen
+	nobodyLeads bool   // the copy that it was seen in says that nobody leads
+	frozen      Permit // of the latest deadline seen in the newest term that led here
+	current     Permit // what the last observation permits: frozen, less than that, or nothing
 }
 
 // Observe takes in a copy as it was seen at now and returns what is permitted
@@ -47,12 +47,12 @@ type Reader struct {
 // extend the term. An earlier deadline ends the permission earlier: the later one was an edit that
 // the hub has put right. A copy with a fallen or absurd epoch, or with a stamp more than
 // Skew in the future, is not believed; what was promised before it still stands.
-func (r *Reader) Observe(c Copy, now Reading) Permit {
+func (r *Reader) Observe(c Content, now Reading) Permit {
 	switch {
-	case c.Epoch < r.highest, !PlausibleEpoch(now.Wall, c.Epoch), c.Renewed.After(now.Wall.Add(r.Skew)):
+	case c.Epoch < r.highest, !PlausibleEpoch(now.Wall, c.Epoch), c.RenewTime.After(now.Wall.Add(r.Skew)):
 		return r.current
 	}
-	r.highest, r.vacant = c.Epoch, c.Holder == ""
+	r.highest, r.nobodyLeads = c.Epoch, c.Holder == ""
 	if !c.LeadsHere() {
 		r.current = Permit{}
 		return r.current
@@ -80,7 +80,7 @@ func (p Permit) until(deadline time.Time, now Reading) Permit {
 // that was believed says that nobody leads: then this reader leads in no epoch below that
 // copy's any more, and may release them when what it did in them has finished. (A copy that names
 // somebody else says as much, but by then nobody waits for a release.)
-func (r *Reader) Over() (epoch int64, ok bool) { return r.highest - 1, r.vacant }
+func (r *Reader) Over() (epoch int64, ok bool) { return r.highest - 1, r.nobodyLeads }
 
 // Gone takes in that the copy does not exist: a missing Lease means no. The
 // highest epoch and the freeze are kept for the copy that may come back.

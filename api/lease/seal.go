@@ -27,13 +27,13 @@ func (Key) MarshalJSON() ([]byte, error) { return []byte(`"[seal key]"`), nil }
 
 // Seal returns a MAC over everything that the copy says. Only a sealed copy is
 // believed by a hub; anything else in its place is a foreign edit.
-func Seal(key Key, c Copy) string {
+func Seal(key Key, c Content) string {
 	text := make([]byte, 0, 256)
 	for _, s := range [...]string{c.Namespace, c.Name, c.Cluster, c.ClusterUID, c.Hub, c.Holder} {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(s))) // lengths, so that no two copies read the same
 		text = append(text, s...)
 	}
-	for _, n := range [...]int64{c.Epoch, c.Acquired.UnixMicro(), c.Renewed.UnixMicro(), int64(c.Duration / time.Second)} {
+	for _, n := range [...]int64{c.Epoch, c.AcquireTime.UnixMicro(), c.RenewTime.UnixMicro(), int64(c.Duration / time.Second)} {
 		text = binary.BigEndian.AppendUint64(text, uint64(n))
 	}
 	mac := hmac.New(sha256.New, key)
@@ -44,6 +44,6 @@ func Seal(key Key, c Copy) string {
 
 // Sealed reports whether seal is the seal of the copy under the key. The empty
 // key seals nothing.
-func Sealed(key Key, c Copy, seal string) bool {
+func Sealed(key Key, c Content, seal string) bool {
 	return len(key) > 0 && strings.HasPrefix(seal, sealPrefix) && hmac.Equal([]byte(seal), []byte(Seal(key, c)))
 }

@@ -29,11 +29,11 @@ type Term struct {
 	// Epoch is the fencing token. It rises from term to term, also by a revocation,
 	// and never falls, not even when the copy is deleted.
 	Epoch int64
-	// Acquired is the start of the term by the hub's wall clock.
-	Acquired time.Time
-	// Renewed is the stamp: the hub's wall clock read before the request that
+	// AcquireTime is the start of the term by the hub's wall clock.
+	AcquireTime time.Time
+	// RenewTime is the stamp: the hub's wall clock read before the request that
 	// carried it.
-	Renewed time.Time
+	RenewTime time.Time
 	// Duration is how long after the stamp the holder may act. Whole seconds,
 	// because a Lease stores it so.
 	Duration time.Duration
@@ -41,7 +41,7 @@ type Term struct {
 
 // Deadline is the instant, by the hub's wall clock, at which the promise of this
 // copy ends.
-func (t Term) Deadline() time.Time { return t.Renewed.Add(t.Duration) }
+func (t Term) Deadline() time.Time { return t.RenewTime.Add(t.Duration) }
 
 // Live reports whether the promise of this copy still stands at now.
 func (t Term) Live(now time.Time) bool { return now.Before(t.Deadline()) }
@@ -50,8 +50,8 @@ func (t Term) Live(now time.Time) bool { return now.Before(t.Deadline()) }
 // same epoch, whatever their stamps.
 func (t Term) SameTerm(o Term) bool { return t.Holder == o.Holder && t.Epoch == o.Epoch }
 
-// Copy is one Lease in one member.
-type Copy struct {
+// Content is one Lease in one member.
+type Content struct {
 	Term
 	// Namespace and Name say where the Lease lives in the member.
 	Namespace, Name string
@@ -66,7 +66,7 @@ type Copy struct {
 }
 
 // LeadsHere reports whether the copy names the cluster that it lives in.
-func (c Copy) LeadsHere() bool { return c.Holder != "" && c.Holder == c.Cluster }
+func (c Content) LeadsHere() bool { return c.Holder != "" && c.Holder == c.Cluster }
 
 // Identity is the name of a cluster in holderIdentity: `<cluster>.<fleet>`, where
 // fleet is the hub namespace of the CAPI Cluster. It is a DNS subdomain.

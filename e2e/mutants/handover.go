@@ -24,14 +24,14 @@ var handover = []mutant{
 		"s.Record.Epoch = s.Record.Revoked\n			return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State"}}},
 	{"ack: a revoked leader's copy is renewed", simulation, []edit{{assignGo, "a.Role, a.Revoked = lease.Revoke, a.Term\n				a.Term.Holder, a.Term.Epoch = \"\", r.Epoch", "a.Role = lease.Lead"}}},
 	{"ack: an edit brings a revoked term back", revocation, []edit{{assignGo, "if r.State == Draining && r.Revoked != 0 {", "if r.Revoked != 0 {"}}},
-	{"ack: revoked before the successor can be written", revocation, []edit{{nextRevokeGo, "ok && (c.Prepared || c.Name == s.Record.Leader) && !held", "ok && !held"}}},
+	{"ack: revoked before the successor can be written", revocation, []edit{{nextRevokeGo, "ok && (c.Prepared || c.Name == s.Record.Leader) && !mustWait", "ok && !mustWait"}}},
 
 	// Rule 5: granted when all have released.
 	{"ack: granted at the revocation", simulation, []edit{{nextRevokeGo, "s.Record.Revoked != 0 && s.Released &&", "s.Record.Revoked != 0 &&"}}},
 	{"ack: granted without a revocation", revocation, []edit{{nextRevokeGo, "p.Acknowledged && s.Record.Revoked != 0 && s.Released &&", "p.Acknowledged && s.Released &&"}}},
 	{"ack: granted where readers need not register", revocation, []edit{{nextRevokeGo, "return p.Acknowledged && s.Record.Revoked != 0", "return s.Record.Revoked != 0"}}},
 	{"ack: an earlier tenure's promises are forgotten", revocation, []edit{{nextRevokeGo,
-		"s.Released &&\n		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)", "s.Released"}}},
+		"s.Released &&\n		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)", "s.Released"}}},
 	{"ack: a release for another question counts", simulation, []edit{{gatherGo, "s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked", "s.Record.Revoked != 0"}}},
 
 	// The revocation replaces the live copy, and nothing else, without doubt.

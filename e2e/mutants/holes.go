@@ -6,9 +6,9 @@ var specials = tests{"./hub/controller", "^TestSpecialWorlds$"}
 // holes are what adversaries found: each was a hole in what is promised, or in rule 12.
 var holes = []mutant{
 	// After an outage of the hub.
-	{"12: after an outage of the hub an unknown leader has no time to answer", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !boundOf", "		if !boundOf"}}},
+	{"12: after an outage of the hub an unknown leader has no time to answer", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !promiseExpiry", "		if !promiseExpiry"}}},
 	{"12: nor has one that begins to answer", electionTests, []edit{{replaceGo, "		if notReady(holder) && timeToAnswer(now, p, s) > 0 {", "		if false {"}}},
-	{"12: whoever answers first replaces a leader whose Lease has run out meanwhile", electionTests, []edit{{nextGo, "	if late, wait := awaits(now, p, s, c, cs); wait > 0 {\n		return Decision{Record: r, Waiting", "	if late, wait := awaits(now, p, s, c, cs); wait > time.Hour {\n		return Decision{Record: r, Waiting"}}},
+	{"12: whoever answers first replaces a leader whose Lease has run out meanwhile", electionTests, []edit{{nextGo, "	if late, wait := waitsFor(now, p, s, c, cs); wait > 0 {\n		return Decision{Record: r, Waiting", "	if late, wait := waitsFor(now, p, s, c, cs); wait > time.Hour {\n		return Decision{Record: r, Waiting"}}},
 	{"12: the leader is waited for only if its priority is higher", electionTests, []edit{{nextGo, "outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == \"\")", "outranks(o, c))"}}},
 	{"12: a leader that cannot be reached is forgotten when nobody can replace it", electionTests, []edit{{nextGo, "	case !ok && comesBack(s, cs):\n		return Decision{Record: r, Waiting: reason.NoCandidate}\n", ""}}},
 	{"12: one that comes back is replaced by who was faster", electionTests, []edit{{nextGo, "	case holder.Reason == reason.Recovering && comesBack(s, ranked):", "	case holder.Reason == reason.Gone && comesBack(s, ranked):"}}},
@@ -51,8 +51,8 @@ var holes = []mutant{
 	{"13: a clock that was ahead makes it wait", firstTests, []edit{{nextGo, "r.Epoch != 0 || r.Since.After(now.Wall)", "r.Epoch != 0"}}},
 
 	// Clocks of the hub.
-	{"5: a clock that was ahead holds a replacement up for as long as it was ahead", electionTests, []edit{{boundGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)", "!now.Wall.Before(b.wall)"}}},
-	{"5: the wall clock's half is dropped", electionTests, []edit{{boundGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)", "true"}}},
+	{"5: a clock that was ahead holds a replacement up for as long as it was ahead", electionTests, []edit{{expiryGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)", "!now.Wall.Before(b.wall)"}}},
+	{"5: the wall clock's half is dropped", electionTests, []edit{{expiryGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)", "true"}}},
 	{"7: an epoch of a clock that was days ahead is gone on from, as a copy shows it", tests{"./hub/controller", "^TestWhichCopyIsAStandingTerm$"}, []edit{{gatherGo, "!lease.PlausibleEpoch(now, cp.Epoch) {", "false {"}}},
 	{"7: an epoch of a clock that was days ahead is gone on from, as this tenure remembers it", tests{"./hub/controller", "^TestTheHighestEpochThatIsKnown$"}, []edit{{gatherGo, "	if !lease.PlausibleEpoch(now, s.Highest) {", "	if false {"}}},
 	{"6: a Lease that was found at the start is live by the wall clock alone", electionTests, []edit{{typesGo, " && now.Boot < s.Boot", ""}}},

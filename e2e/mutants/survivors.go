@@ -31,7 +31,7 @@ var (
 var survivors = []mutant{
 	// What an answer says, and when a member is not what it was.
 	{"survivor: a server that gave up waiting has certainly not done it", unsure, []edit{{answerGo, "	case apierrors.IsForbidden(err), ", "	case apierrors.IsTimeout(err), apierrors.IsForbidden(err), "}}},
-	{"survivor: a stamp that fell is no sign of a restore", restored, []edit{{laneRevokeGo, "c.Renewed.Before(s.before.copy.Renewed) &&", "false &&"}}},
+	{"survivor: a stamp that fell is no sign of a restore", restored, []edit{{laneRevokeGo, "c.RenewTime.Before(s.before.copy.RenewTime) &&", "false &&"}}},
 	{"survivor: an edit of the stamp is a sign of a restore", restored, []edit{{laneRevokeGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
 	{"survivor: a write answered by an older version is no sign of a restore", restored, []edit{{laneRevokeGo, "return s.newest != \"\" && older(obj.ResourceVersion, s.newest)", "return false"}}},
 	{"survivor: an object that is older than the one that was known is no sign of a restore", restored, []edit{{laneRevokeGo, "	case k == nil:\n", "	case k == nil || k.UID != obj.UID:\n"}}},

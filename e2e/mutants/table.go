@@ -4,7 +4,7 @@ const (
 	readerGo     = "api/lease/reader.go"
 	termGo       = "api/lease/term.go"
 	assignGo     = "hub/election/assign.go"
-	boundGo      = "hub/election/bound.go"
+	expiryGo     = "hub/election/expiry.go"
 	nextGo       = "hub/election/next.go"
 	grantGo      = "hub/election/grant.go"
 	raiseGo      = "hub/election/raise.go"
@@ -25,7 +25,7 @@ const (
 // assignment that follows, and the bound is counted anew after that.
 var expiry = []mutant{
 	// Reader's rule.
-	{"reader: stamps of the future are believed", simulation, []edit{{readerGo, ", c.Renewed.After(now.Wall.Add(r.Skew)):", ":"}}},
+	{"reader: stamps of the future are believed", simulation, []edit{{readerGo, ", c.RenewTime.After(now.Wall.Add(r.Skew)):", ":"}}},
 	{"reader: the monotonic half is dropped", simulation, []edit{{readerGo, "return now.Boot < p.boot && now.Wall", "return now.Wall"}}},
 	{"reader: the wall clock's half is dropped", simulation, []edit{{readerGo, "now.Boot < p.boot && now.Wall.Before(p.wall)", "now.Boot < p.boot"}}},
 	{"reader: what remains is frozen again by a re-delivery", simulation, []edit{{readerGo,
@@ -73,46 +73,46 @@ var expiry = []mutant{
 	{"4: renew while draining", simulation, []edit{{assignGo, "a.Role = lease.Hold // a draining record forbids renewal by every replica", "a.Role = lease.Lead"}}},
 	{"4: bound before close", simulation, []edit{
 		{nextGo, "	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
-			"	r := s.Record\n	if !r.NotBefore.IsZero() {\n		b = bound{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("},
-		{nextGo, "	if why == \"\" {\n		return keep(now, p, s, cs)\n	}\n	if !s.Sent.Closed {\n		return Decision{Record: s.Record, Close: true}\n	}\n",
+			"	r := s.Record\n	if !r.NotBefore.IsZero() {\n		b = expiry{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("},
+		{nextGo, "	if why == \"\" {\n		return keep(now, p, s, cs)\n	}\n	if !s.Sent.Final {\n		return Decision{Record: s.Record, StopRenewing: true}\n	}\n",
 			"	if why == \"\" {\n		return keep(now, p, s, cs)\n	}\n"}}},
 	{"4: another tenure's bound is trusted", simulation, []edit{{nextGo,
 		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
-		"	r := s.Record\n	if !s.Mine && !r.NotBefore.IsZero() {\n		b = bound{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
+		"	r := s.Record\n	if !s.GrantedHere && !r.NotBefore.IsZero() {\n		b = expiry{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
 	{"4: a stamp is in no ledger", simulation, []edit{{publishGo, "	if s.promis > 0 {", "	if s.promis > time.Hour {"}}},
 	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{ledgerGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {ledgerGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
 
 	// Rule 5.
 	{"5: no ε after this tenure's stamps", simulation, []edit{
-		{boundGo, "s.Sent.Until.Add(skew)", "s.Sent.Until"}, {boundGo, "s.Sent.BootUntil+skew", "s.Sent.BootUntil"}}},
-	{"5: no ε after what is inherited", simulation, []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(d)"}}},
-	{"5: the monotonic half is dropped", stories, []edit{{boundGo, "now.Boot >= b.boot && (!now", "(!now"}}},
-	{"5: this tenure's stamps are not counted", simulation, []edit{{boundGo, "	if !s.Sent.Until.IsZero() {", "	if false {"}}},
-	{"5: the policy's D instead of the sent one", simulation, []edit{{boundGo,
-		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
-	{"5: a smaller ε shortens what was promised", stories, []edit{{boundGo, "	skew = max(skew, s.Sent.Skew)\n", ""}}},
+		{expiryGo, "s.Sent.Until.Add(skew)", "s.Sent.Until"}, {expiryGo, "s.Sent.BootUntil+skew", "s.Sent.BootUntil"}}},
+	{"5: no ε after what is inherited", simulation, []edit{{expiryGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(d)"}}},
+	{"5: the monotonic half is dropped", stories, []edit{{expiryGo, "now.Boot >= b.boot && (!now", "(!now"}}},
+	{"5: this tenure's stamps are not counted", simulation, []edit{{expiryGo, "	if !s.Sent.Until.IsZero() {", "	if false {"}}},
+	{"5: the policy's D instead of the sent one", simulation, []edit{{expiryGo,
+		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
+	{"5: a smaller ε shortens what was promised", stories, []edit{{expiryGo, "	skew = max(skew, s.Sent.Skew)\n", ""}}},
 	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
 	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, " && stamp.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
 	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp", "stamp"}}},
 	{"5: a shorter D is recorded at once", tests{"./hub/election", "^TestTheRecordKeepsTheLongestDThatIsOut$"}, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.
-	{"6: no takeover assumption", simulation, []edit{{boundGo, "	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := bound{}\n	if !s.Sent"}}},
+	{"6: no takeover assumption", simulation, []edit{{expiryGo, "	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := expiry{}\n	if !s.Sent"}}},
 	{"6: the predecessor stamped only until its last renewal", simulation, []edit{{tenureGo,
 		"t.inherited = r.RenewTime.Add(t.span)", "t.inherited = r.RenewTime.Time"}}},
 	{"6: a missing election Lease promises nothing", simulation, []edit{{tenureGo, "started.Wall.Add(t.h) // where nothing is known", "started.Wall.Add(-time.Minute)"}}},
-	{"6: no D of the record is added", simulation, []edit{{boundGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
+	{"6: no D of the record is added", simulation, []edit{{expiryGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
 	{"6: an empty record grants at once", simulation, []edit{{nextGo, "	case !b.passed(now):\n		wait, why", "	case !s.Record.Lost() && !b.passed(now):\n		wait, why"}}},
 	{"6: the largest D is forgotten", stories, []edit{
-		{boundGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"},
-		{boundGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"},
+		{expiryGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"},
+		{expiryGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"},
 		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // stays", "p.Timings.Duration // stays"}}},
-	{"6: an edit of the record shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{boundGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"}}},
-	{"6: a smaller ε shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{boundGo, "	skew = max(skew, s.LargestSkew)\n", ""}}},
+	{"6: an edit of the record shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"}}},
+	{"6: a smaller ε shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "	skew = max(skew, s.LargestSkew)\n", ""}}},
 	{"6: the largest ε is not remembered", simulation, []edit{{persistGo, "d.Record.Duration, v.policy.election.Timings.Skew)", "d.Record.Duration, 0)"}}},
 	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
-	{"6: exact bound read from a member that may be restored", simulation, []edit{{boundGo,
-		"	b := inheritedBound(s, d, skew)\n	if !s.Sent", "	b := inheritedBound(s, d, skew)\n	if s.Standing != nil {\n		b = bound{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
+	{"6: exact bound read from a member that may be restored", simulation, []edit{{expiryGo,
+		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	if s.Standing != nil {\n		b = expiry{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
 	{"6: an expired copy raises the record", tests{"./hub/election", "^TestRais"}, []edit{{raiseGo, "!st.live(now)", "st == nil"}}},
 	{"6: copies without a leader here raise the record", tests{"./hub/controller", "^TestOnlyTheLeadersOwnCopy"}, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
 	{"6: a holder that was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):", "case r.HolderIdentity == \"\":"}}},
@@ -124,14 +124,14 @@ var expiry = []mutant{
 	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
 	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		if m.takesPart {\n			s.Highest = max(s.Highest, cp.Epoch)\n		}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(c.granted[v.key], s.Record.Epoch)", "c.granted[v.key]"}}},
-	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Copy) bool { return c.Namespace == namespace })\n", ""}}},
+	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Content) bool { return c.Namespace == namespace })\n", ""}}},
 	{"7: a lane that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{publishGo, " || l.want.Role == lease.Hold\n", "\n"}}},
 	{"7: a copy that is newer than the record is waited for", tests{"./hub/controller", "^TestACopyThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.PoisonedEpoch, m.facts.Newer)", "max(s.Highest, m.facts.PoisonedEpoch)"}}},
 	{"7: an absurd record is believed", stories, []edit{{recallGo, "	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):", "	case false:"}}},
 	{"7: a term of years is believed", stories, []edit{{recallGo, "	case r.Duration > lease.MaxDuration:", "	case false:"}}},
 	{"7: epochs start from the minutes", simulation, []edit{{termGo, "now.Sub(epochZero)/time.Second", "now.Sub(epochZero)/time.Minute"}}},
 	{"7: a record goes before its bound", tests{"./hub/election", "^Test[^S]"}, []edit{{nextGo,
-		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},
+		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForExpiry, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},
 	{"7: a record goes before the seconds have caught up", simulation, []edit{{nextGo, "; ahead > 0 {", "; ahead > 1<<40 {"}}},
 
 	// Rule 13.

@@ -25,7 +25,7 @@ import (
 )
 
 // assigned is the copy of a namespace in east, and whether there is one, after a decision about a view.
-func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*view, *election.Decision)) (lease.Copy, bool) {
+func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*view, *election.Decision)) (lease.Content, bool) {
 	s.t.Helper()
 	m := measured("east", agrees)
 	m.publisher = p
@@ -36,7 +36,7 @@ func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*v
 	s.work(p)
 	l := s.east.leases[shopCopy.Name]
 	if l == nil {
-		return lease.Copy{}, false
+		return lease.Content{}, false
 	}
 	c, _ := wire.Read(l)
 	return c, true

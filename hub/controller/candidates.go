@@ -138,7 +138,7 @@ func (v *view) failing(m *memberView) bool {
 		return true
 	}
 	switch r.Reason {
-	case reason.CopyLost, reason.Forbidden, reason.Unwritable:
+	case reason.LeaseLost, reason.Forbidden, reason.Unwritable:
 		return r.State != election.Leading
 	default:
 		return false
@@ -250,7 +250,7 @@ func describe(d election.Decision) string {
 		return "the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"
 	}
 	switch r.Reason {
-	case reason.WaitingForBound:
+	case reason.WaitingForExpiry:
 		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
 	case reason.WaitingForClusters:
 		return fmt.Sprintf("%s ranks higher and is not ready yet; if it does not become so in time, next is %s; see candidates for the reasons",

@@ -40,7 +40,7 @@ func (s *stage) stamp() time.Time {
 		return time.Time{}
 	}
 	c, _ := wire.Read(l)
-	return c.Renewed
+	return c.RenewTime
 }
 
 // renews reports whether the copy is renewed when that is due.
@@ -74,7 +74,7 @@ func TestStampsEndBeforeTheyAreCounted(t *testing.T) {
 			v.policy = s.policy
 			cs, _ := v.candidates()
 			s.c.decide(v, cs)
-			if got := v.state.Sent; got.Closed != test.closed || !got.Until.Equal(sent.Add(15*time.Second)) || got.Skew != time.Second {
+			if got := v.state.Sent; got.Final != test.closed || !got.Until.Equal(sent.Add(15*time.Second)) || got.Skew != time.Second {
 				t.Errorf("sent: %+v, want it closed: %v", got, test.closed)
 			}
 			if renews := s.renews(p); renews == test.closed {

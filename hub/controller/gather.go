@@ -155,8 +155,8 @@ func (c *Controller) buildState(v *view) {
 		}
 	}
 	c.addMove(v)
-	if s.Standing != nil && s.Standing.Term.Epoch <= adopted {
-		s.Standing = nil // what became of it since is in the record
+	if s.Found != nil && s.Found.Term.Epoch <= adopted {
+		s.Found = nil // what became of it since is in the record
 	}
 	if v.absurd && allSkewed(v.members) {
 		v.stop = "the record says what no hub can have written by now, and all clusters contradict the hub's clock"
@@ -171,7 +171,7 @@ func (c *Controller) addMemory(v *view) (adopted int64) {
 	s := &v.state
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.Mine = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
+	s.GrantedHere = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
 	if seen := max(c.granted[v.key], s.Record.Epoch); seen > c.highest[v.key] { // no entry for what nobody manages
 		c.highest[v.key] = seen
 	}
@@ -183,7 +183,7 @@ func (c *Controller) addMemory(v *view) (adopted int64) {
 func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 	s := &v.state
 	for _, cp := range m.initial.Copies {
-		c.Tenure.Doubt(cp.Renewed)
+		c.Tenure.Doubt(cp.RenewTime)
 		if cp.Namespace != v.key.Name || !lease.PlausibleEpoch(now, cp.Epoch) {
 			continue
 		}
@@ -199,7 +199,7 @@ func (v *view) addStatus(m *memberView) {
 	s := &v.state
 	leads := m.Name == s.Record.Leader
 	if leads {
-		s.CopyLost = m.facts.Lost || m.facts.PoisonedEpoch >= s.Record.Epoch
+		s.LeaseLost = m.facts.Lost || m.facts.PoisonedEpoch >= s.Record.Epoch
 		s.Released = s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked
 	}
 	if leads || s.Record.State != election.Leading {
@@ -223,10 +223,10 @@ func (c *Controller) judge(v *view, m *memberView) {
 }
 
 // stand takes in a sealed copy that may be the standing term, read at a boot reading.
-func (v *view) stand(m *memberView, cp lease.Copy, read time.Duration) {
+func (v *view) stand(m *memberView, cp lease.Content, read time.Duration) {
 	s := &v.state
-	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Standing == nil || cp.Epoch > s.Standing.Term.Epoch) {
-		s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term, Boot: read + cp.Duration}
+	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Found == nil || cp.Epoch > s.Found.Term.Epoch) {
+		s.Found = &election.FoundTerm{Cluster: m.Name, Term: cp.Term, Boot: read + cp.Duration}
 	}
 }
 
@@ -257,7 +257,7 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
 	p := c.ledger.Promise(key)
 	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Closed: closed,
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
 	}
 }
 

@@ -98,7 +98,7 @@ func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	}
 	v.state.Sent = c.sent(v.key, closed)
 	d := election.Next(c.now(), p, v.state, elected(cs))
-	if d.Close {
+	if d.StopRenewing {
 		c.closeStamps(v.key)
 		v.state.Sent = c.sent(v.key, true)
 		d = election.Next(c.now(), p, v.state, elected(cs))

@@ -138,7 +138,7 @@ func TestWhatThePublisherOfAMemberIsGiven(t *testing.T) {
 		w := newWarden(t, kubeconfig)
 		defer w.works()()
 		p := w.published()
-		term := lease.Term{Holder: eastKey.Identity(), Epoch: 20, Acquired: musterStart.Wall, Duration: 15 * time.Second}
+		term := lease.Term{Holder: eastKey.Identity(), Epoch: 20, AcquireTime: musterStart.Wall, Duration: 15 * time.Second}
 		leads := func(ns string) {
 			p.Assign(types.NamespacedName{Namespace: ns, Name: "leasecast"}, lease.Assignment{Role: lease.Lead, Term: term, First: true},
 				publish.Timings{Renew: 5 * time.Second, Timeout: time.Second, Bound: time.Minute})

@@ -71,7 +71,7 @@ func (l *leaseSyncer) settle(s step, obj *coordinationv1.Lease, err error) time.
 		l.invalidate() // a read settles what became of it
 	}
 	l.facts.Problem, l.facts.Message = problem, err.Error()
-	proves := !s.fresh.IsZero() && s.fresh.Equal(l.want.Fresh) && l.want.Role == lease.Follow
+	proves := !s.fresh.IsZero() && s.fresh.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
 	if proves {
 		l.facts.Refused = true
 	}

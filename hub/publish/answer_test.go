@@ -92,7 +92,7 @@ func TestAFreshCopy(t *testing.T) {
 			r.unanswered(false).facts(SyncStatus{Fresh: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is one of that very instant, as a Lease stores it": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.Fresh = wall(0).Add(999) })
+			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.MinRenewTime = wall(0).Add(999) })
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered().next("wait")
 			r.facts(SyncStatus{InPlace: true, Fresh: wall(0).Add(999)})
 		},
@@ -345,8 +345,8 @@ func TestRenewalsAreSpread(t *testing.T) {
 			0: 5 * second, time.Microsecond: 5*second - time.Microsecond, 4 * second: second, 7 * second: 3 * second,
 		} {
 			renewed := copyOf(term("east", 20))
-			renewed.Renewed = first.Add(late)
-			if next := l.due(renewed).Sub(renewed.Renewed); next != want {
+			renewed.RenewTime = first.Add(late)
+			if next := l.due(renewed).Sub(renewed.RenewTime); next != want {
 				t.Fatalf("%s, renewed %v late, is due again after %v, want %v", ns, late, next, want)
 			}
 		}

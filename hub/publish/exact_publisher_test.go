@@ -24,8 +24,8 @@ func unstarted(t *testing.T, tests map[string]func(*world)) {
 }
 
 // seen is a copy of namespace ns in the member that a watch shows, in a version of its own.
-func (w *world) seen(namespace string, key lease.Key, changes ...func(*lease.Copy)) *coordinationv1.Lease {
-	w.member.put(copyOf(stamped(0, term("west", 20)), append(changes, func(c *lease.Copy) { c.Namespace = namespace })...), key)
+func (w *world) seen(namespace string, key lease.Key, changes ...func(*lease.Content)) *coordinationv1.Lease {
+	w.member.put(copyOf(stamped(0, term("west", 20)), append(changes, func(c *lease.Content) { c.Namespace = namespace })...), key)
 	w.member.mu.Lock()
 	defer w.member.mu.Unlock()
 	return w.member.leases[keyOf(namespace)].DeepCopy()
@@ -124,7 +124,7 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 	unstarted(t, map[string]func(*world){
 		"nothing where there is nothing": func(w *world) {
 			left(w, false, false)
-			if c, sealed, ok := w.Found(keyOf("a")); ok || sealed || c != (lease.Copy{}) {
+			if c, sealed, ok := w.Found(keyOf("a")); ok || sealed || c != (lease.Content{}) {
 				w.t.Errorf("found %+v, sealed %v, %v", c, sealed, ok)
 			}
 		},
@@ -258,8 +258,8 @@ func TestWhenTheMemberHasJustAnswered(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
 				now := w.clock.Now().Wall
 				led := term("east", 20)
-				led.Acquired, led.Renewed = now.Add(-6*second), now.Add(-6*second)
-				w.Observe(w.seen("a", testKey, func(c *lease.Copy) { c.Term = led }))
+				led.AcquireTime, led.RenewTime = now.Add(-6*second), now.Add(-6*second)
+				w.Observe(w.seen("a", testKey, func(c *lease.Content) { c.Term = led }))
 				w.Assign(keyOf("a"), lease.Assignment{Role: lease.Lead, Term: led}, ackTimings)
 				test.change(w)
 				if s, _ := w.step(keyOf("a")); s.action != test.want {

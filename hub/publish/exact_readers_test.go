@@ -362,7 +362,7 @@ func TestSinceWhenARegistrationIsKnown(t *testing.T) {
 func TestWithoutAPolicyARenewalIsDueAtTheNextStamp(t *testing.T) {
 	for _, ns := range namespaces(20) {
 		c := copyOf(stamped(0, term("east", 20)))
-		if got := (&leaseSyncer{namespace: ns}).due(c).Sub(c.Renewed); got != time.Microsecond {
+		if got := (&leaseSyncer{namespace: ns}).due(c).Sub(c.RenewTime); got != time.Microsecond {
 			t.Errorf("%s is due after %v", ns, got)
 		}
 	}

@@ -95,7 +95,7 @@ func TestWhoseACopyIs(t *testing.T) {
 		"another cluster's, once it is sealed so, though it is the object that we made": func(r *rig) {
 			r.follows()
 			uid := r.there.UID
-			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.Cluster = "west.fleet" }), testKey,
+			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Content) { c.Cluster = "west.fleet" }), testKey,
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
 			r.next("wait 2s").facts(SyncStatus{Problem: reason.WrongCluster})
@@ -113,7 +113,7 @@ func TestWhoseACopyIs(t *testing.T) {
 		"not this syncer's, if it is sealed for another cluster of that name": func(r *rig) {
 			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
 			r.at(29).next("read").answered()
-			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.ClusterUID = "another" }), testKey)
+			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Content) { c.ClusterUID = "another" }), testKey)
 			r.show()
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true, Failing: reason.Unreachable})
 		},

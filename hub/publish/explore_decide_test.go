@@ -46,13 +46,13 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 	}
 	st := e.state(s, r, closed)
 	d := election.Next(now, &p, st, cs)
-	if d.Close {
+	if d.StopRenewing {
 		e.close(r)
 		st.Sent = e.sent(r, true)
 		d = election.Next(now, &p, st, cs)
 	}
 	if b := s.record.NotBefore; e.broken.boundTrusted && s.record.State == election.Draining && !now.Wall.Before(b) {
-		st.Sent, st.Tenure.Inherited = election.Sent{Closed: true}, origin.Add(-time.Hour)
+		st.Sent, st.Tenure.Inherited = election.Sent{Final: true}, origin.Add(-time.Hour)
 		d = election.Next(now, &p, st, cs)
 	}
 	switch {

@@ -40,10 +40,10 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 		r.highest = max(r.highest, c.Epoch)
 		if c.LeadsHere() && (r.standing == nil || c.Epoch > r.standing.Term.Epoch) {
 			// No wall clock is stepped in these worlds, so that it tells alone how long the copy is live.
-			r.standing = &election.Standing{Cluster: siteNames[m], Term: c.Term, Boot: math.MaxInt64}
+			r.standing = &election.FoundTerm{Cluster: siteNames[m], Term: c.Term, Boot: math.MaxInt64}
 		}
-		if c.Renewed.After(r.right.doubt) {
-			r.right.doubt = c.Renewed
+		if c.RenewTime.After(r.right.doubt) {
+			r.right.doubt = c.RenewTime
 			r.tenure = r.right.tenure(x)
 		}
 	}

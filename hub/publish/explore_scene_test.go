@@ -96,7 +96,7 @@ type replica struct {
 	promise  Promise
 	granted  int64
 	highest  int64
-	standing *election.Standing
+	standing *election.FoundTerm
 	isRead   [sites]bool
 	syncers  [sites]*leaseSyncer
 	out      [sites]*posted
@@ -117,7 +117,7 @@ type site struct {
 }
 
 // sight is a copy as a reader sees it.
-type sight = lease.Copy
+type sight = lease.Content
 
 // posted is a write of a syncer.
 type posted struct {
@@ -210,6 +210,6 @@ func (e *explorer) sent(r *replica, closed bool) election.Sent {
 		p = Promise{}
 	}
 	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Closed: closed,
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
 	}
 }

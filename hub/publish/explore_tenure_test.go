@@ -213,9 +213,9 @@ func (e *explorer) release(s *scene, x int) *scene {
 // state gathers what the real election asks for.
 func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 	st := election.State{
-		Record: *s.record, Sent: e.sent(r, closed), Highest: max(r.highest, e.firstEpoch-1), Standing: r.standing,
-		Released: e.hasReleased(s, r),
-		Mine:     s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
+		Record: *s.record, Sent: e.sent(r, closed), Highest: max(r.highest, e.firstEpoch-1), Found: r.standing,
+		Released:    e.hasReleased(s, r),
+		GrantedHere: s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
 	}
 	st.Tenure.Started, st.Tenure.Inherited = r.tenure.Started()
 	switch {
@@ -227,11 +227,11 @@ func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 		st.Tenure.Inherited = st.Tenure.Inherited.Add(-exploredH * unit)
 	}
 	if e.broken.recordAlone {
-		st.Highest, st.Standing = 0, nil
+		st.Highest, st.Found = 0, nil
 	}
 	for m := range e.sites {
 		if siteNames[m] == s.record.Leader {
-			st.CopyLost = r.syncers[m].facts.Lost
+			st.LeaseLost = r.syncers[m].facts.Lost
 		}
 	}
 	return st

@@ -90,7 +90,7 @@ func TestASealedNewerCopyIsNeverOverwritten(t *testing.T) {
 					r.put(copyOf(stamped(1, term("", 21))), testKey)
 					r.show()
 					r.assign(role, term("east", 20), revoking(term("east", 20)))
-					r.at(1).next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost})
+					r.at(1).next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost})
 				},
 				"unless its epoch is one that no hub can have given": func(r *rig) {
 					absurd := lease.EpochFloor(wall(0)) + 1<<21

@@ -31,7 +31,7 @@ func TestForget(t *testing.T) {
 		},
 		"what is forgotten leaves nothing of what was found at the start": func(w *world) {
 			for _, ns := range []string{"a", "b"} {
-				w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = ns }), testKey)
+				w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Content) { c.Namespace = ns }), testKey)
 			}
 			w.start()
 			found := w.Initial().Copies

@@ -15,8 +15,8 @@ import (
 func TestInitial(t *testing.T) {
 	bubble(t, map[string]func(*world){
 		"is all that is sealed": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "sealed" }), testKey)
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "forged" }), lease.Key("another key"))
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "sealed" }), testKey)
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "forged" }), lease.Key("another key"))
 			if w.Initial().Read {
 				w.t.Error("it claims to have been read before it was")
 			}
@@ -33,7 +33,7 @@ func TestInitial(t *testing.T) {
 			w.stop()
 		},
 		"tells of another hub before anything is assigned": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
 			w.start()
 			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.OtherHub {
 				w.t.Errorf("facts: %+v", got)
@@ -41,7 +41,7 @@ func TestInitial(t *testing.T) {
 			w.stop()
 		},
 		"tells of another hub until its copy has gone": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
 			w.start()
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold}, testTimings)
 			after(time.Minute)

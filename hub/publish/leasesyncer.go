@@ -72,7 +72,7 @@ type self struct {
 type known struct {
 	read     bool                  // false: nothing is known, a live read must say
 	lease    *coordinationv1.Lease // nil: there is none. Without read: the newest that was seen
-	copy     lease.Copy
+	copy     lease.Content
 	sealed   bool
 	ours     bool // sealed by this hub for this member, but for an edit of the marks that say so
 	labelled bool
@@ -159,11 +159,11 @@ func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 		return
 	}
 	same := a.Role == l.want.Role && a.Term.SameTerm(l.want.Term)
-	if same && a.Fresh.IsZero() {
-		a.Fresh = l.want.Fresh
+	if same && a.MinRenewTime.IsZero() {
+		a.MinRenewTime = l.want.MinRenewTime
 	}
-	if !same || !a.Fresh.Equal(l.want.Fresh) {
-		l.facts.InPlace, l.facts.Refused, l.facts.Lost, l.facts.Fresh = false, false, false, a.Fresh
+	if !same || !a.MinRenewTime.Equal(l.want.MinRenewTime) {
+		l.facts.InPlace, l.facts.Refused, l.facts.Lost, l.facts.Fresh = false, false, false, a.MinRenewTime
 		l.facts.Released, l.tried = 0, false
 		marked, unmarked := l.told.Marked, l.told.Unmarked
 		l.told = l.facts.wordless()
@@ -224,7 +224,7 @@ func (l *leaseSyncer) know(obj *coordinationv1.Lease) {
 
 // own reports whether a seal is that of a copy of this syncer, but for an edit of the
 // marks that say so.
-func (l *leaseSyncer) own(c lease.Copy, seal string) bool {
+func (l *leaseSyncer) own(c lease.Content, seal string) bool {
 	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
 		return l.known.sealed
 	}
@@ -248,7 +248,7 @@ func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
 	s := l.decide(now, may, answered)
 	if s.action != idle {
 		l.facts.InPlace, l.facts.Newer, l.facts.Problem, l.facts.Message = before.InPlace, before.Newer, before.Problem, before.Message
-		s.fresh, s.seen, s.before, s.decided = l.want.Fresh, l.seen, l.known, now.Boot
+		s.fresh, s.seen, s.before, s.decided = l.want.MinRenewTime, l.seen, l.known, now.Boot
 	}
 	return s
 }
@@ -301,7 +301,7 @@ func (l *leaseSyncer) newer(now lease.Reading) bool {
 		return false
 	}
 	l.facts.Newer = c.Epoch
-	l.facts.Problem, l.facts.Message = reason.CopyLost, "the copy is newer than the record"
+	l.facts.Problem, l.facts.Message = reason.LeaseLost, "the copy is newer than the record"
 	return true
 }
 
@@ -341,7 +341,7 @@ func (l *leaseSyncer) extended(now lease.Reading) bool {
 	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
 	}
-	if c.Renewed.After(now.Wall.Add(l.timings.Skew)) {
+	if c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
 		return false // a stamp of the future, which no reader believes
 	}
 	return c.Epoch != l.stampedEpoch || c.Deadline().After(l.stamped.Deadline())
@@ -353,7 +353,7 @@ func (l *leaseSyncer) shorten(now lease.Reading) step {
 	term := l.stamped
 	if c := l.known.copy; c.Epoch != l.stampedEpoch || !term.Live(now.Wall) {
 		term = l.want.Term
-		term.Holder, term.Renewed = "", now.Wall
+		term.Holder, term.RenewTime = "", now.Wall
 	}
 	s := l.write(term)
 	s.stamp, s.promis = now, l.want.Term.Duration
@@ -370,7 +370,7 @@ func (l *leaseSyncer) blocked() bool {
 	}
 	name := l.namespace + "/" + l.name
 	switch edited := obj.UID == l.made && !l.known.sealed; {
-	case !wire.Ours(obj) && !edited:
+	case !wire.MadeByHub(obj) && !edited:
 		l.facts.Problem = reason.ForeignLease
 		l.facts.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
 	case c.Hub != "" && c.Hub != l.self.hub:
@@ -388,16 +388,16 @@ func (l *leaseSyncer) blocked() bool {
 // follow sees to it that the copy names somebody else.
 func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.copy
-	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
+	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
 		l.facts.InPlace, l.facts.Refused = true, false
 		l.wrote() // also if the answer was lost
 		return l.untilSeen(now)
 	}
-	if wait := l.want.Fresh.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
+	if wait := l.want.MinRenewTime.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
 		return step{after: min(wait, pauseRefused)} // no stamp of now is as fresh as that
 	}
 	term := l.want.Term
-	term.Renewed = now.Wall
+	term.RenewTime = now.Wall
 	return l.write(term)
 }
 
@@ -437,7 +437,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 		return step{action: read}
 	}
 	term := l.want.Term
-	term.Renewed = now.Wall
+	term.RenewTime = now.Wall
 	s := l.write(term)
 	if s.writes() {
 		s.stamp, s.promis = now, term.Duration
@@ -450,7 +450,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 // with a higher epoch was poisoned, see newer, and the guard lets no epoch fall: it is removed
 // first.
 func (l *leaseSyncer) write(term lease.Term) step {
-	c := lease.Copy{
+	c := lease.Content{
 		Term: term, Namespace: l.namespace, Name: l.name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
 	}

@@ -55,13 +55,13 @@ func TestRenewal(t *testing.T) {
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a tenure that takes over renews at once what stands": func(r *rig) {
-			r.put(copyOf(stamped(-6, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+			r.put(copyOf(stamped(-6, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").answered()
 			r.next("wait " + firstRenewal(r).String())
 		},
 		"and leaves what is not due yet": func(r *rig) {
-			r.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+			r.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.at(2).next("read").answered().next("wait 3s").facts(SyncStatus{InPlace: true})
 		},

@@ -47,7 +47,7 @@ type request struct {
 	verb string
 	key  types.NamespacedName
 	at   time.Time
-	copy lease.Copy // of a create or update
+	copy lease.Content // of a create or update
 }
 
 // member stands in for the Leases of an API server: with compare-and-swap, and with links that fail in every way.
@@ -217,19 +217,19 @@ func (n *inNamespace) List(ctx context.Context, o metav1.ListOptions) (*coordina
 }
 
 // has returns the copy in a namespace, if there is one.
-func (m *member) has(key types.NamespacedName) (lease.Copy, bool) {
+func (m *member) has(key types.NamespacedName) (lease.Content, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	obj, ok := m.leases[key]
 	if !ok {
-		return lease.Copy{}, false
+		return lease.Content{}, false
 	}
 	c, _ := wire.Read(obj)
 	return c, true
 }
 
 // put stores what a hub wrote earlier.
-func (m *member) put(c lease.Copy, key lease.Key) {
+func (m *member) put(c lease.Content, key lease.Key) {
 	obj := &coordinationv1.Lease{}
 	if err := wire.Write(key, c, obj); err != nil {
 		panic(err)
@@ -349,7 +349,7 @@ func keyOf(namespace string) types.NamespacedName {
 // assignLead makes this member the leader of a namespace from now on.
 func (w *world) assignLead(namespace string, epoch int64) {
 	t := term("east", epoch)
-	t.Acquired = w.clock.Now().Wall
+	t.AcquireTime = w.clock.Now().Wall
 	w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Lead, Term: t, First: true}, testTimings)
 }
 

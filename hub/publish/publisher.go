@@ -163,7 +163,7 @@ type Initial struct {
 	Read bool
 	At   time.Duration
 	// Copies are the sealed ones.
-	Copies []lease.Copy
+	Copies []lease.Content
 }
 
 // Initial returns what was found at the start.
@@ -200,7 +200,7 @@ func (p *Publisher) Left() (ours, others bool) {
 		switch obj := l.known.lease; {
 		case !l.known.read, obj != nil && !l.blocked():
 			ours = true
-		case obj != nil && wire.Ours(obj):
+		case obj != nil && wire.MadeByHub(obj):
 			others = true
 		}
 	}
@@ -241,7 +241,7 @@ func (p *Publisher) Close(namespace string) {
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Copy) bool { return c.Namespace == namespace })
+	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Content) bool { return c.Namespace == namespace })
 	for key, l := range p.syncers {
 		asks := p.scout != nil && *p.scout == key
 		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold

@@ -306,7 +306,7 @@ func TestLedgerBeforeSend(t *testing.T) {
 					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch {
 						t.Errorf("seed %d: %s is sent %+v, but the ledger says %+v", seed, req.key, c, p)
 					}
-					if boot := c.Renewed.Sub(w.clock.began) + c.Duration; boot > p.BootUntil {
+					if boot := c.RenewTime.Sub(w.clock.began) + c.Duration; boot > p.BootUntil {
 						t.Errorf("seed %d: the boot clock was not entered", seed)
 					}
 				}

@@ -30,12 +30,12 @@ func (p *Publisher) Relinquish() (done bool) {
 
 // Found returns the copy of that name as it is known now, whether or not anything was done with it
 // yet, and whether its seal is right; and false if there is none.
-func (p *Publisher) Found(key types.NamespacedName) (c lease.Copy, sealed, ok bool) {
+func (p *Publisher) Found(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.syncers[key]
 	if l == nil || l.known.lease == nil {
-		return lease.Copy{}, false, false
+		return lease.Content{}, false, false
 	}
 	return l.known.copy, l.known.sealed, true
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // by is a copy with the mark of another hub, or none.
-func by(hub string) func(*lease.Copy) { return func(c *lease.Copy) { c.Hub = hub } }
+func by(hub string) func(*lease.Content) { return func(c *lease.Content) { c.Hub = hub } }
 
 // mark fails the test unless the copy in the member carries this mark and a seal.
 func (r *rig) mark(want string) *rig {

@@ -134,7 +134,7 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 		"a sealed one that is newer than the record is left for the record": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost})
+			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost})
 			r.assign(lease.Follow, term("west", 22))
 			r.next("update west 22 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
@@ -156,16 +156,16 @@ func TestWhatStandsInTheWay(t *testing.T) {
 			r.put(ours, testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
 		}},
 		"a copy of another hub with another key": {problem: reason.OtherHub, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Hub = "another" }), lease.Key("another key"))
+			r.put(copyOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"))
 		}},
 		"a copy of another hub with the same key, as after a move": {problem: reason.OtherHub, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Hub = "another" }), testKey)
+			r.put(copyOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), testKey)
 		}},
 		"a copy that belongs to another member": {problem: reason.WrongCluster, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Cluster = "west.fleet" }), testKey)
+			r.put(copyOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), testKey)
 		}},
 		"also one whose seal cannot be checked any more": {problem: reason.WrongCluster, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Cluster = "west.fleet" }), lease.Key("a lost key"))
+			r.put(copyOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), lease.Key("a lost key"))
 		}},
 	}
 	for name, test := range tests {
@@ -223,7 +223,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 		"a seal of another hub does: it took the copy by compare-and-swap": func(r *rig) {
 			r.follows()
 			uid := r.there.UID
-			r.put(copyOf(stamped(-2, term("west", 20)), func(c *lease.Copy) { c.Hub = "another" }), lease.Key("another key"),
+			r.put(copyOf(stamped(-2, term("west", 20)), func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"),
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
 			r.next("wait 2s").facts(SyncStatus{Problem: reason.OtherHub})
@@ -307,6 +307,6 @@ func TestBurnt(t *testing.T) {
 		r := newRig(t)
 		r.put(copyOf(stamped(-2, term("south", 27))), testKey)
 		r.assign(lease.Follow, term("west", 20))
-		r.next("read").answered().next("wait").facts(SyncStatus{Newer: 27, Problem: reason.CopyLost})
+		r.next("read").answered().next("wait").facts(SyncStatus{Newer: 27, Problem: reason.LeaseLost})
 	})
 }

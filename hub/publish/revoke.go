@@ -27,7 +27,7 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 		return step{}
 	}
 	term := l.want.Term
-	term.Renewed = now.Wall
+	term.RenewTime = now.Wall
 	s := l.write(term)
 	s.revokes = l.want.Revoked.Epoch
 	return s
@@ -97,7 +97,7 @@ func (l *leaseSyncer) wentBack(s step, obj *coordinationv1.Lease) bool {
 		return false
 	default:
 		c, mac := wire.Read(obj)
-		return c.SameTerm(s.before.copy.Term) && c.Renewed.Before(s.before.copy.Renewed) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
+		return c.SameTerm(s.before.copy.Term) && c.RenewTime.Before(s.before.copy.RenewTime) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
 	}
 }
 
@@ -128,7 +128,7 @@ func (p *Publisher) wentBack(version string) {
 func (p *Publisher) tellBack(back bool) {
 	if back {
 		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: for a while terms there end by their deadlines only",
-			"reason", reason.WentBack)
+			"reason", reason.OlderState)
 	}
 }
 

@@ -107,7 +107,7 @@ func (w *world) register(name string, changes ...func(*lease.Registration)) *coo
 func (w *world) ledFor(d time.Duration) {
 	w.start()
 	t := term("east", 20)
-	t.Acquired = w.clock.Now().Wall
+	t.AcquireTime = w.clock.Now().Wall
 	w.Assign(keyOf("a"), lease.Assignment{Role: lease.Lead, Term: t, First: true}, ackTimings)
 	after(d - 5*second)
 	w.confirm()

@@ -19,8 +19,8 @@ import (
 
 // The syncer's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The syncer is that of
 // namespace ns in cluster east; D is 15 s, r 5 s. At zero, and so every 5 s from then on, a renewal is due.
-var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Copy{
-	Term: lease.Term{Renewed: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
+var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Content{
+	Term: lease.Term{RenewTime: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
 }).UTC()
 
 const second = time.Second
@@ -66,7 +66,7 @@ func newRig(t testing.TB) *rig {
 
 // term is the one that a cluster leads in an epoch, since zero.
 func term(cluster string, epoch int64) lease.Term {
-	t := lease.Term{Epoch: epoch, Acquired: zero, Duration: 15 * second}
+	t := lease.Term{Epoch: epoch, AcquireTime: zero, Duration: 15 * second}
 	if cluster != "" {
 		t.Holder = cluster + ".fleet"
 	}
@@ -74,13 +74,13 @@ func term(cluster string, epoch int64) lease.Term {
 }
 
 func stamped(seconds float64, t lease.Term) lease.Term {
-	t.Renewed = wall(seconds)
+	t.RenewTime = wall(seconds)
 	return t
 }
 
 // copyOf is a copy of that term as this hub writes it into east.
-func copyOf(t lease.Term, changes ...func(*lease.Copy)) lease.Copy {
-	c := lease.Copy{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
+func copyOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
+	c := lease.Content{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
 	for _, change := range changes {
 		change(&c)
 	}
@@ -88,7 +88,7 @@ func copyOf(t lease.Term, changes ...func(*lease.Copy)) lease.Copy {
 }
 
 // put makes a copy stand in the member, as an object of its own.
-func (r *rig) put(c lease.Copy, key lease.Key, changes ...func(*coordinationv1.Lease)) {
+func (r *rig) put(c lease.Content, key lease.Key, changes ...func(*coordinationv1.Lease)) {
 	r.t.Helper()
 	obj := &coordinationv1.Lease{}
 	if err := wire.Write(key, c, obj); err != nil {
@@ -121,7 +121,7 @@ func (r *rig) assign(role lease.Role, t lease.Term, changes ...func(*lease.Assig
 func first(a *lease.Assignment) { a.First = true }
 
 func fresh(seconds float64) func(*lease.Assignment) {
-	return func(a *lease.Assignment) { a.Fresh = wall(seconds) }
+	return func(a *lease.Assignment) { a.MinRenewTime = wall(seconds) }
 }
 
 // show lets the watch tell what stands in the member.
@@ -162,7 +162,7 @@ func describe(s step) string {
 		holder = "nobody"
 	}
 	words := []string{map[action]string{create: "create", update: "update"}[s.action], holder, fmt.Sprint(c.Epoch)}
-	words = append(words, "stamp", c.Renewed.Sub(zero).String(), "for", c.Duration.String())
+	words = append(words, "stamp", c.RenewTime.Sub(zero).String(), "for", c.Duration.String())
 	if s.promis > 0 {
 		words = append(words, "promise", s.stamp.Wall.Add(s.promis).Sub(zero).String())
 	}

@@ -14,7 +14,7 @@ import (
 func TestStampsOfTheFuture(t *testing.T) {
 	const renewed = "update east 20 stamp 15s for 15s promise 30s"
 	ahead := func(r *rig, seconds float64) {
-		r.put(copyOf(stamped(seconds, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+		r.put(copyOf(stamped(seconds, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
 		r.assign(lease.Lead, term("east", 20))
 		r.next("read").answered().next("wait 5s").facts(SyncStatus{InPlace: true})
 	}
@@ -41,7 +41,7 @@ func TestStampsOfTheFuture(t *testing.T) {
 		},
 		"a later one is counted anew": func(r *rig) {
 			ahead(r, 3600)
-			r.put(copyOf(stamped(3605, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey,
+			r.put(copyOf(stamped(3605, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey,
 				func(l *coordinationv1.Lease) { l.UID = r.syncer.known.lease.UID })
 			r.show()
 			r.at(14).next("wait 5s").at(15).next("wait 5s").at(29).next("update east 20 stamp 29s for 15s promise 44s")
@@ -74,7 +74,7 @@ func TestACopyThatIsToBeFresherThanNowWaits(t *testing.T) {
 		"what stands in the way is told of meanwhile": func(r *rig) {
 			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost, Fresh: wall(10)})
+			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost, Fresh: wall(10)})
 		},
 	})
 }

@@ -175,7 +175,7 @@ func (s *server) eventually(what string, is func() bool) {
 func (s *server) lead(key types.NamespacedName) {
 	s.t.Helper()
 	t := term("east", 20)
-	t.Acquired = s.p.Clock.Now().Wall
+	t.AcquireTime = s.p.Clock.Now().Wall
 	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: t, First: true}, Timings{Renew: 300 * time.Millisecond, Timeout: 500 * time.Millisecond})
 	s.eventually("the member leads", func() bool { return s.p.SyncStatus(key).InPlace })
 }

@@ -29,7 +29,7 @@ var labels = map[string]string{
 //
 // It fails if the copy cannot be stored as it is: an epoch or a duration outside 32
 // bits, or a duration that is not whole seconds.
-func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
+func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
 	}
@@ -37,7 +37,7 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	if c.Duration%time.Second != 0 || seconds <= 0 || seconds > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: duration %v does not fit leaseDurationSeconds", c.Namespace, c.Name, c.Duration)
 	}
-	c.Acquired, c.Renewed = c.Acquired.Truncate(time.Microsecond), c.Renewed.Truncate(time.Microsecond)
+	c.AcquireTime, c.RenewTime = c.AcquireTime.Truncate(time.Microsecond), c.RenewTime.Truncate(time.Microsecond)
 	epoch, duration := int32(c.Epoch), int32(seconds)
 
 	l.Namespace, l.Name = c.Namespace, c.Name
@@ -55,8 +55,8 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity:       &c.Holder,
 		LeaseDurationSeconds: &duration,
-		AcquireTime:          &metav1.MicroTime{Time: c.Acquired},
-		RenewTime:            &metav1.MicroTime{Time: c.Renewed},
+		AcquireTime:          &metav1.MicroTime{Time: c.AcquireTime},
+		RenewTime:            &metav1.MicroTime{Time: c.RenewTime},
 		LeaseTransitions:     &epoch,
 	}
 	return nil
@@ -65,8 +65,8 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 // Read returns what a Lease says and the seal that it carries. A field that is
 // missing reads as its zero value, which promises nothing; whether the whole is to
 // be believed is for the seal to say.
-func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
-	c = lease.Copy{
+func Read(l *coordinationv1.Lease) (c lease.Content, seal string) {
+	c = lease.Content{
 		Namespace:  l.Namespace,
 		Name:       l.Name,
 		Cluster:    l.Annotations[v1alpha1.ClusterAnnotation],
@@ -83,10 +83,10 @@ func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
 		c.Duration = time.Duration(*p) * time.Second
 	}
 	if p := l.Spec.AcquireTime; p != nil {
-		c.Acquired = p.Time
+		c.AcquireTime = p.Time
 	}
 	if p := l.Spec.RenewTime; p != nil {
-		c.Renewed = p.Time
+		c.RenewTime = p.Time
 	}
 	return c, l.Annotations[v1alpha1.SealAnnotation]
 }
@@ -96,10 +96,10 @@ func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
 // changed until the next write.
 func Labelled(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
 
-// Ours reports whether a Lease was made by a hub, even if someone has edited it
+// MadeByHub reports whether a Lease was made by a hub, even if someone has edited it
 // since: it carries any of the marks that only a hub writes. A Lease without them
 // belongs to somebody else and is never overwritten.
-func Ours(l *coordinationv1.Lease) bool {
+func MadeByHub(l *coordinationv1.Lease) bool {
 	if l.Labels[v1alpha1.ManagedLabel] != "" {
 		return true
 	}
