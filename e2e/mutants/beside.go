@@ -42,25 +42,25 @@ var beside = []mutant{
 	{"1: the monotonic half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Wall.Before(t.wall)"}}},
 	{"1: the wall clock's half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Boot < t.boot"}}},
 	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "sent.Boot + t.h"}}},
-	{"1: a tenure taken back goes on if the elector sends what it sent before", tenureTests, []edit{{tenureGo, " && (t.seen == nil || t.seen.HolderIdentity == r.HolderIdentity && t.mine(*t.seen))", ""}}},
-	{"1: a read that failed ends a tenure", tenureTests, []edit{{tenureGo, "(t.seen == nil || t.seen.HolderIdentity", "(t.seen != nil && t.seen.HolderIdentity"}}},
+	{"1: a tenure taken back goes on if the elector sends what it sent before", tenureTests, []edit{{tenureGo, " && (t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord))", ""}}},
+	{"1: a read that failed ends a tenure", tenureTests, []edit{{tenureGo, "(t.lastRecord == nil || t.lastRecord.HolderIdentity", "(t.lastRecord != nil && t.lastRecord.HolderIdentity"}}},
 	{"1: a tenure taken back from a replica with as many transitions goes on", tenureTests, []edit{{tenureGo, " && asStored(r.AcquireTime).Equal(t.acquired)", ""}}},
 
 	// Rule 3.
 	{"3: a renewal makes a Lease that was deleted", publishTests, []edit{{publishGo, "	case update:\n", "	case update:\n		s.lease.UID = \"\"\n"}}},
-	{"3: the stamp is not held", publishTests, []edit{{laneGo, "	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):\n", "	case false:\n"}}},
+	{"3: the stamp is not held", publishTests, []edit{{laneGo, "	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):\n", "	case false:\n"}}},
 	{"3: a silent member is stamped for", publishTests, []edit{{laneGo, "	if !answered {\n", "	if false {\n"}}},
 
 	// Rule 6.
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
 		"	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	if rest := c.Tenure.Overlap(asked, v.skew); rest < 0 {"}}},
 	{"6: what somebody wrote into the election holds a tenure up", tenureTests, []edit{{tenureGo,
-		"max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))", "max(0, rest)"}}},
+		"max(0, min(rest, t.started.Boot+t.earlierDuration+skew-at.Boot))", "max(0, rest)"}}},
 	{"6: a tenure that lost its election is not waited for by a slow clock", tenureTests, []edit{{tenureGo,
-		"max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))", "max(0, min(rest, t.started.Boot+t.span-at.Boot))"}}},
-	{"6: a release beside a tenure whose clock is slow is orderly", tenureTests, []edit{{tenureGo, "t.started.Boot+t.span+t.skew {", "t.started.Boot+t.span {"}}},
+		"max(0, min(rest, t.started.Boot+t.earlierDuration+skew-at.Boot))", "max(0, min(rest, t.started.Boot+t.earlierDuration-at.Boot))"}}},
+	{"6: a release beside a tenure whose clock is slow is orderly", tenureTests, []edit{{tenureGo, "t.started.Boot+t.earlierDuration+t.skew {", "t.started.Boot+t.earlierDuration {"}}},
 	{"6: a record is known for good before a slow clock has ended a tenure", tenureTests, []edit{{tenureGo,
-		"max(0, t.started.Boot+t.span+skew-at.Boot)", "max(0, t.started.Boot+t.span-at.Boot)"}}},
+		"max(0, t.started.Boot+t.earlierDuration+skew-at.Boot)", "max(0, t.started.Boot+t.earlierDuration-at.Boot)"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
 		{tenureGo, "		t.inherit(after)\n", "		_ = after\n		t.inherit(sent)\n"}}},
 	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall), lasts", ", lasts"}}},
@@ -72,8 +72,8 @@ var beside = []mutant{
 	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
 
 	// Rule 7.
-	{"7: a poisoned copy is overwritten", publishTests, []edit{{laneGo, "		if l.known.copy.Epoch > c.Epoch {", "		if false {"}}},
-	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{laneGo, "		l.facts.PoisonedEpoch = max(l.facts.PoisonedEpoch, c.Epoch)\n", ""}}},
+	{"7: a poisoned copy is overwritten", publishTests, []edit{{laneGo, "		if l.known.content.Epoch > c.Epoch {", "		if false {"}}},
+	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{laneGo, "		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)\n", ""}}},
 
 	// Rule 8.
 	{"8: another hub leads, and is deposed", electionTests, []edit{{nextGo, "	if s.OtherHub {", "	if false {"}}},

@@ -3,7 +3,7 @@ package main
 const (
 	nextRevokeGo = "hub/election/revoke.go"
 	laneRevokeGo = "hub/publish/revoke.go"
-	rollGo       = "hub/publish/roll.go"
+	rollGo       = "hub/publish/acks.go"
 	readersGo    = "hub/publish/readers.go"
 )
 
@@ -38,24 +38,24 @@ var handover = []mutant{
 	{"ack: acknowledgement on an expired copy", asking, []edit{{laneRevokeGo, " || !c.Live(now.Wall):", ":"}}},
 	{"ack: acknowledgement on an unsealed copy", asking, []edit{{laneRevokeGo, "case !l.known.sealed || !c.SameTerm", "case !c.SameTerm"}}},
 	{"ack: acknowledgement on the copy of another term", asking, []edit{{laneRevokeGo, "!l.known.sealed || !c.SameTerm(l.want.Revoked) ||", "!l.known.sealed ||"}}},
-	{"ack: list after an ambiguous revoke", asking, []edit{{publishGo, "	case ambiguous:\n		p.unsure(l, s)\n", "	case ambiguous:\n		p.revoked(key, l, s)\n"}}},
-	{"ack: a late create may bring the copy back", asking, []edit{{laneRevokeGo, "l.loose = max(", "_ = max("}}},
-	{"ack: an edit that readers believe is overlooked", asking, []edit{{laneRevokeGo, " || l.facts.PoisonedEpoch > s.revokes {", " {"}}},
+	{"ack: list after an ambiguous revoke", asking, []edit{{publishGo, "	case ambiguous:\n		p.noteUnanswered(l, s)\n", "	case ambiguous:\n		p.askReaders(key, l, s)\n"}}},
+	{"ack: a late create may bring the copy back", asking, []edit{{laneRevokeGo, "l.createPendingUntil = max(", "_ = max("}}},
+	{"ack: an edit that readers believe is overlooked", asking, []edit{{laneRevokeGo, " || l.status.PoisonedEpoch > s.revokes {", " {"}}},
 
 	// Who is asked.
 	{"ack: list before revoke", asking, []edit{{rollGo, "q.number <= asked && q.waiting == nil", "q.waiting == nil"}}},
 	{"ack: list from cache", asking, []edit{{readersGo, "LabelSelector: ReaderSelector().String()}", "LabelSelector: ReaderSelector().String(), ResourceVersion: \"0\"}"}}},
-	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{rollGo, "!e.missing && says(e.lease, obj) {", "!e.missing {"}}},
-	{"ack: a version that was given twice shows no restore", asking, []edit{{readersGo, " || p.roll.contradicts(list.Items))", ")"}}},
-	{"ack: an empty list counts as released", asking, []edit{{rollGo, "q.void = len(q.waiting) == 0", "q.void = false"}}},
-	{"ack: a registration that cannot be read is nobody's", asking, []edit{{rollGo, "if e.broken || e.reader.Follows(namespace) {", "if !e.broken && e.reader.Follows(namespace) {"}}},
-	{"ack: who is missing from the list has gone", asking, []edit{{rollGo, "			e.missing, e.since = true, now\n", "			r.gone(uid)\n"}}},
+	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{rollGo, "!e.missing && sameContent(e.lease, obj) {", "!e.missing {"}}},
+	{"ack: a version that was given twice shows no restore", asking, []edit{{readersGo, " || p.acks.contradicts(list.Items))", ")"}}},
+	{"ack: an empty list counts as released", asking, []edit{{rollGo, "q.unanswerable = len(q.waiting) == 0", "q.unanswerable = false"}}},
+	{"ack: a registration that cannot be read is nobody's", asking, []edit{{rollGo, "if e.unreadable || e.reader.Follows(namespace) {", "if !e.unreadable && e.reader.Follows(namespace) {"}}},
+	{"ack: who is missing from the list has gone", asking, []edit{{rollGo, "			e.missing, e.since = true, now\n", "			r.observeGone(uid)\n"}}},
 	{"ack: release of another epoch counted", simulation, []edit{{rollGo, "e.reader.HasReleased(namespace, q.epoch)", "e.reader.HasReleased(namespace, 0)"}}},
 	{"ack: one release is enough", simulation, []edit{{rollGo, "		if len(q.waiting) == 0 {\n			delete(r.questions", "		if len(q.waiting) < 2 {\n			delete(r.questions"}}},
 
 	// A member that went back.
-	{"ack: a restored member is believed", asking, []edit{{laneRevokeGo, "	p.roll.forgetQuestions()\n", ""}, {laneRevokeGo, "p.doubtful(now, l.timings.Bound) || ", ""}}},
-	{"ack: what happened before the start is forgotten", asking, []edit{{publishGo, "newest: list.ResourceVersion, doubt: p.Clock.Now().Boot}", "newest: list.ResourceVersion, doubt: -time.Hour}"}}},
+	{"ack: a restored member is believed", asking, []edit{{laneRevokeGo, "	p.acks.cancelAll()\n", ""}, {laneRevokeGo, "p.mayMissReaders(now, l.timings.LongestPromise) || ", ""}}},
+	{"ack: what happened before the start is forgotten", asking, []edit{{publishGo, "newestVersion: list.ResourceVersion, since: p.Clock.Now().Boot}", "newestVersion: list.ResourceVersion, since: -time.Hour}"}}},
 	{"ack: older versions are overlooked", asking, []edit{{laneRevokeGo, "	n, err := resourceversion.CompareResourceVersion(a, b)\n", "	n, err := 0, error(nil)\n"}, {laneRevokeGo, "	\"k8s.io/apimachinery/pkg/util/resourceversion\"\n", ""}}},
 
 	// Registrations of the dead.

@@ -9,7 +9,7 @@ const (
 	grantGo      = "hub/election/grant.go"
 	raiseGo      = "hub/election/raise.go"
 	laneGo       = "hub/publish/leasesyncer.go"
-	ledgerGo     = "hub/publish/ledger.go"
+	ledgerGo     = "hub/publish/promises.go"
 	publishGo    = "hub/publish/publisher.go"
 	gatherGo     = "hub/controller/gather.go"
 	candidatesGo = "hub/controller/candidates.go"
@@ -36,7 +36,7 @@ var expiry = []mutant{
 	{"reader: any holder is this cluster", simulation, []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
 
 	// Rule 1.
-	{"1: stamp after check", stories, []edit{{publishGo, "l.next(now, p.MayStamp(now), fresh)", "l.next(p.Clock.Now(), p.MayStamp(now), fresh)"}}},
+	{"1: stamp after check", stories, []edit{{publishGo, "l.next(now, p.MayWrite(now), fresh)", "l.next(p.Clock.Now(), p.MayWrite(now), fresh)"}}},
 	{"1: no deadline check", simulation, []edit{{tenureGo, "t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "t.held && !t.released"}}},
 	{"1: deadline counted from the response", simulation, []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},
@@ -45,9 +45,9 @@ var expiry = []mutant{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
 		{tenureGo, "sent.Wall.Sub(stamp)) + t.h", "sent.Wall.Sub(stamp)) + t.h*3/2"}}},
 	{"1: stamping goes on after the release", tenureTests, []edit{{tenureGo, "	t.released = true\n", ""}}},
-	{"1: a tenure goes on with an election made anew", tests{"./hub/tenure", "^TestATenureThatHasLapsedNeverGoesOn$"}, []edit{{tenureGo, "	if l.tenure.begun() {", "	if false {"}}},
+	{"1: a tenure goes on with an election made anew", tests{"./hub/tenure", "^TestATenureThatHasLapsedNeverGoesOn$"}, []edit{{tenureGo, "	if l.tenure.wasHeld() {", "	if false {"}}},
 	{"1: a tenure that has lapsed goes on", simulation, []edit{{tenureGo, "	if !l.tenure.unbroken(r, sent) {", "	if false {"}}},
-	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.saw(l.Identity()) {", "if false {"}}},
+	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.leaseIsOwn(l.Identity()) {", "if false {"}}},
 
 	// Rule 2.
 	{"2: member write before record", simulation, []edit{{decideGo,
@@ -55,7 +55,7 @@ var expiry = []mutant{
 	{"2: no record compare-and-swap", tests{"./hub/controller", "^TestARecordIsWritten"}, []edit{{persistGo,
 		"	store := func() error { return c.client.Update(ctx, object) }",
 		"	store := func() error { object.ResourceVersion = \"\"; return c.client.Update(ctx, object) }"}}},
-	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.Tenure.Settles(asked, v.skew) > 0 {", "	if false {"}}},
+	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.Tenure.EarlierEndIn(asked, v.skew) > 0 {", "	if false {"}}},
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
@@ -63,7 +63,7 @@ var expiry = []mutant{
 
 	// Rule 3.
 	{"3: an expired copy is renewed", stories, []edit{{laneGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
-	{"3: first copy written by another tenure", simulation, []edit{{laneGo, "l.stampedEpoch == l.want.Term.Epoch || !l.want.First:", "l.stampedEpoch == l.want.Term.Epoch:"}}},
+	{"3: first copy written by another tenure", simulation, []edit{{laneGo, "l.sentEpoch == l.want.Term.Epoch || !l.want.First:", "l.sentEpoch == l.want.Term.Epoch:"}}},
 	{"3: an unsealed copy is believed", simulation, []edit{{laneGo, "c, lease.Sealed(l.self.key, c, seal), wire", "c, true, wire"}}},
 	// As a write without a version would be carried out; that of a Lease cannot be sent by an update.
 	{"3: no member compare-and-swap", simulation, []edit{{"hub/controller/sim_leases_test.go",
@@ -79,7 +79,7 @@ var expiry = []mutant{
 	{"4: another tenure's bound is trusted", simulation, []edit{{nextGo,
 		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
 		"	r := s.Record\n	if !s.GrantedHere && !r.NotBefore.IsZero() {\n		b = expiry{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
-	{"4: a stamp is in no ledger", simulation, []edit{{publishGo, "	if s.promis > 0 {", "	if s.promis > time.Hour {"}}},
+	{"4: a stamp is in no ledger", simulation, []edit{{publishGo, "	if s.promised > 0 {", "	if s.promised > time.Hour {"}}},
 	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{ledgerGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {ledgerGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
 
 	// Rule 5.
@@ -99,7 +99,7 @@ var expiry = []mutant{
 	// Rule 6.
 	{"6: no takeover assumption", simulation, []edit{{expiryGo, "	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := expiry{}\n	if !s.Sent"}}},
 	{"6: the predecessor stamped only until its last renewal", simulation, []edit{{tenureGo,
-		"t.inherited = r.RenewTime.Add(t.span)", "t.inherited = r.RenewTime.Time"}}},
+		"t.inherited = r.RenewTime.Add(t.earlierDuration)", "t.inherited = r.RenewTime.Time"}}},
 	{"6: a missing election Lease promises nothing", simulation, []edit{{tenureGo, "started.Wall.Add(t.h) // where nothing is known", "started.Wall.Add(-time.Minute)"}}},
 	{"6: no D of the record is added", simulation, []edit{{expiryGo, "s.Tenure.Inherited.Add(d + skew)", "s.Tenure.Inherited.Add(skew)"}}},
 	{"6: an empty record grants at once", simulation, []edit{{nextGo, "	case !b.passed(now):\n		wait, why", "	case !s.Record.Lost() && !b.passed(now):\n		wait, why"}}},
@@ -112,7 +112,7 @@ var expiry = []mutant{
 	{"6: the largest ε is not remembered", simulation, []edit{{persistGo, "d.Record.Duration, v.policy.election.Timings.Skew)", "d.Record.Duration, 0)"}}},
 	{"6: stale record at takeover", simulation, []edit{{gatherGo, "switch err := c.live.Get(ctx, key, object); {", "switch err := c.client.Get(ctx, key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{expiryGo,
-		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	if s.Standing != nil {\n		b = expiry{wall: s.Standing.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
+		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	if s.Found != nil {\n		b = expiry{wall: s.Found.Term.Deadline().Add(skew)}\n	}\n	if !s.Sent"}}},
 	{"6: an expired copy raises the record", tests{"./hub/election", "^TestRais"}, []edit{{raiseGo, "!st.live(now)", "st == nil"}}},
 	{"6: copies without a leader here raise the record", tests{"./hub/controller", "^TestOnlyTheLeadersOwnCopy"}, []edit{{gatherGo, "if cp.LeadsHere() && cp.Cluster == m.Identity() && (", "if cp.Holder != \"\" && ("}}},
 	{"6: a holder that was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "case r.HolderIdentity == \"\" && r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):", "case r.HolderIdentity == \"\":"}}},
@@ -124,7 +124,7 @@ var expiry = []mutant{
 	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
 	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		if m.takesPart {\n			s.Highest = max(s.Highest, cp.Epoch)\n		}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(c.granted[v.key], s.Record.Epoch)", "c.granted[v.key]"}}},
-	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Content) bool { return c.Namespace == namespace })\n", ""}}},
+	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })\n", ""}}},
 	{"7: a lane that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{publishGo, " || l.want.Role == lease.Hold\n", "\n"}}},
 	{"7: a copy that is newer than the record is waited for", tests{"./hub/controller", "^TestACopyThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.PoisonedEpoch, m.facts.Newer)", "max(s.Highest, m.facts.PoisonedEpoch)"}}},
 	{"7: an absurd record is believed", stories, []edit{{recallGo, "	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):", "	case false:"}}},
@@ -140,5 +140,5 @@ var expiry = []mutant{
 	// What the simulation found once.
 	{"a vacant record names a leader", tests{"./hub/election", "^Test[^S]"}, []edit{{assignGo, "if r.Leader != \"\" && r.State != Vacant {", "if r.Leader != \"\" {"}}},
 	{"9: a lost record counts as one that no policy claims", tests{"./hub/controller", "^TestWhoClaims"}, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
-	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.untilSeen(now)\n", "		return step{}\n"}}},
+	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.awaitWatch(now)\n", "		return nextStep{}\n"}}},
 }

@@ -50,8 +50,8 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Observed)
 		}
 		c.Answering = m.verdict.Answering
-		c.Refused = m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)
-		c.Prepared = m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)
+		c.Refused = m.facts.Refused && m.facts.MinRenewTime.Equal(v.state.Record.Since)
+		c.Prepared = m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)
 		cs = append(cs, c)
 		if n := m.verdict.Next; n > 0 && (after == 0 || n < after) {
 			after = n

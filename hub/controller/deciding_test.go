@@ -140,11 +140,11 @@ func TestNothingIsLeftOfANamespaceThatIsDropped(t *testing.T) {
 	p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
 	s.c.attached[eastKey], s.c.recorded[shop] = &attachment{publisher: p}, said20()
 	s.c.drop(shop)
-	if promise := s.c.ledger.Promise(shop); promise.Epoch != 0 {
+	if promise := s.c.ledger.Get(shop); promise.Epoch != 0 {
 		t.Errorf("promised: %+v", promise)
 	}
-	if len(s.c.recorded) > 0 || len(p.Initial().Copies) > 0 {
-		t.Errorf("known: %v, found: %v", s.c.recorded, p.Initial().Copies)
+	if len(s.c.recorded) > 0 || len(p.Initial().Leases) > 0 {
+		t.Errorf("known: %v, found: %v", s.c.recorded, p.Initial().Leases)
 	}
 }
 

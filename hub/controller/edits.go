@@ -60,7 +60,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 // earlier tenures may still change is not worth noting: a change of theirs would look
 // like an edit.
 func (c *Controller) remember(v *view, s *v1alpha1.NamespaceLeaderSpec, asked lease.Reading) {
-	if c.Tenure.Settles(asked, v.skew) > 0 {
+	if c.Tenure.EarlierEndIn(asked, v.skew) > 0 {
 		c.forget(v.key)
 		return
 	}

@@ -182,8 +182,8 @@ func (c *Controller) addMemory(v *view) (adopted int64) {
 // addInitial puts in what was found in a member at the start.
 func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 	s := &v.state
-	for _, cp := range m.initial.Copies {
-		c.Tenure.Doubt(cp.RenewTime)
+	for _, cp := range m.initial.Leases {
+		c.Tenure.ObserveEarlierRenewTime(cp.RenewTime)
 		if cp.Namespace != v.key.Name || !lease.PlausibleEpoch(now, cp.Epoch) {
 			continue
 		}
@@ -255,7 +255,7 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 // sent tells what this tenure has promised for the namespace. closed says that no
 // publisher may stamp for it any more.
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
-	p := c.ledger.Promise(key)
+	p := c.ledger.Get(key)
 	return election.Sent{
 		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
 	}
@@ -264,6 +264,6 @@ func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
 // closeStamps closes the source of stamps for a namespace in every member.
 func (c *Controller) closeStamps(key types.NamespacedName) {
 	for _, p := range c.publishers(key.Namespace) {
-		p.Close(key.Name)
+		p.StopRenewing(key.Name)
 	}
 }

@@ -269,10 +269,10 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 		"the leader's":                         {0, 20, func(*view) {}, true},
 		"one that was adopted already":         {20, 20, func(*view) {}, false},
 		"one that is newer than what was":      {19, 20, func(*view) {}, true},
-		"not one of another namespace":         {0, 20, func(v *view) { v.members[0].initial.Copies[0].Namespace = "till" }, false},
+		"not one of another namespace":         {0, 20, func(v *view) { v.members[0].initial.Leases[0].Namespace = "till" }, false},
 		"not one that no hub can have granted": {0, 1 << 40, func(*view) {}, false},
 		"of a moved record, only what is found now": {0, 20, func(v *view) {
-			v.moved, v.members[0].initial.Copies[0].Epoch = true, 25
+			v.moved, v.members[0].initial.Leases[0].Epoch = true, 25
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,8 +280,8 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 			c.adopted[shop] = test.adopted
 			cp := eastCopy(min(test.epoch, 20))
 			v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
-				v.members[0].initial.Copies = slices.Clone(v.members[0].initial.Copies)
-				v.members[0].initial.Copies[0].Epoch = test.epoch
+				v.members[0].initial.Leases = slices.Clone(v.members[0].initial.Leases)
+				v.members[0].initial.Leases[0].Epoch = test.epoch
 				test.change(v)
 			})
 			if got := v.state.Found; (got != nil) != test.want {

@@ -42,7 +42,7 @@ func (c *Controller) served(fleetName string) bool { return c.sight.servedBy(fle
 
 // mayStamp is that of the tenure, but for fleets that are another installation's.
 func (c *Controller) mayStamp(fleetName string, now lease.Reading) bool {
-	return c.Tenure.MayStamp(now) && !c.standsBack(fleetName)
+	return c.Tenure.MayWrite(now) && !c.standsBack(fleetName)
 }
 
 // serve claims a fleet for this installation, and returns its seal. It is false where another installation was faster,

@@ -193,7 +193,7 @@ func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Cont
 		Client: found{copy: obj}, Fleet: "fleet", Cluster: cp.Cluster, ClusterUID: cp.ClusterUID, Hub: "this",
 		Key:      lease.Key("a key of thirty-two characters.."),
 		Clock:    fixedClock{Wall: now, Boot: time.Hour},
-		MayStamp: func(lease.Reading) bool { return true }, Ledger: publish.NewLedger(),
+		MayWrite: func(lease.Reading) bool { return true }, Promises: publish.NewPromises(),
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})

@@ -92,7 +92,7 @@ func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 // What earlier tenures may still change is not worth noting: a change of theirs would look like an edit.
 func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 	c, _, _ := onScene(t)
-	settles := c.Tenure.Settles(musterStart, time.Second)
+	settles := c.Tenure.EarlierEndIn(musterStart, time.Second)
 	if settles <= 0 {
 		t.Fatal("there is nothing to settle")
 	}

@@ -79,7 +79,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if d.After > 0 && (after == 0 || d.After < after) {
 		after = d.After
 	}
-	if rest := c.Tenure.Settles(c.Clock.Now(), v.skew); rest > 0 && (after == 0 || rest < after) {
+	if rest := c.Tenure.EarlierEndIn(c.Clock.Now(), v.skew); rest > 0 && (after == 0 || rest < after) {
 		after = rest // from then on what the record says is known for good
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
@@ -144,13 +144,13 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	c.mu.Lock()
 	first := d.Record.Epoch != 0 && c.granted[v.key] == d.Record.Epoch
 	c.mu.Unlock()
-	first = first && c.ledger.Promise(v.key).Epoch != d.Record.Epoch
+	first = first && c.ledger.Get(v.key).Epoch != d.Record.Epoch
 	timings := publish.Timings{Renew: time.Second, Timeout: time.Second}
 	var duration time.Duration
 	if v.policy != nil {
 		t := v.policy.election.Timings
 		duration = t.Duration
-		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Bound: max(duration, d.Record.Duration) + t.Skew}
+		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, LongestPromise: max(duration, d.Record.Duration) + t.Skew}
 	}
 	v.state.Record = d.Record
 	name := v.copyKey()
@@ -163,7 +163,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		if m.publisher == nil {
 			continue
 		}
-		for _, other := range m.publisher.CopiesOf(v.key.Name) {
+		for _, other := range m.publisher.LeasesIn(v.key.Name) {
 			if other != name && !v.moved {
 				m.publisher.Assign(other, lease.Assignment{Role: lease.Absent}, timings)
 			}

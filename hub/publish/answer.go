@@ -10,19 +10,19 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// verdict is what an error says of a request.
-type verdict int
+// outcome is what an error says of a request.
+type outcome int
 
 const (
-	answered  verdict = iota // done
+	answered  outcome = iota // done
 	conflict                 // not done: what is known of the copy is out of date
 	refused                  // not done: the member says no
 	ambiguous                // nobody knows: no answer, or one that does not say
 )
 
-// judge tells what the error of a request says. Whatever is not certainly a refusal
+// violation tells what the error of a request says. Whatever is not certainly a refusal
 // leaves open whether the request was, or will still be, carried out.
-func judge(err error) verdict {
+func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return answered
@@ -43,13 +43,13 @@ const (
 	pauseSilent  = 100 * time.Millisecond
 )
 
-// settle takes in the answer to a step and returns how long to wait before the next:
+// handleAnswer takes in the answer to a step and returns how long to wait before the next:
 // zero for none.
-func (l *leaseSyncer) settle(s step, obj *coordinationv1.Lease, err error) time.Duration {
+func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error) time.Duration {
 	if s.action == read && apierrors.IsNotFound(err) {
 		obj, err = nil, nil
 	}
-	v, problem := judge(err), reason.Unreachable
+	v, problem := outcomeOf(err), reason.Unreachable
 	switch {
 	case s.action == create && apierrors.IsNotFound(err):
 		v, problem = refused, reason.NamespaceMissing
@@ -58,8 +58,8 @@ func (l *leaseSyncer) settle(s step, obj *coordinationv1.Lease, err error) time.
 	}
 	switch v {
 	case answered:
-		l.take(s, obj)
-		return l.stored(s)
+		l.applyAnswer(s, obj)
+		return l.checkStored(s)
 	case conflict:
 		l.invalidate()
 		if l.conflicts++; l.conflicts > 1 {
@@ -70,31 +70,31 @@ func (l *leaseSyncer) settle(s step, obj *coordinationv1.Lease, err error) time.
 	case ambiguous:
 		l.invalidate() // a read settles what became of it
 	}
-	l.facts.Problem, l.facts.Message = problem, err.Error()
-	proves := !s.fresh.IsZero() && s.fresh.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
+	l.status.Problem, l.status.Message = problem, err.Error()
+	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
 	if proves {
-		l.facts.Refused = true
+		l.status.Refused = true
 	}
 	pause := pauseSilent
 	if v == refused {
 		pause = pauseRefused
 	}
 	if s.writes() || proves {
-		return l.failed(problem, err.Error(), pause)
+		return l.noteFailure(problem, err.Error(), pause)
 	}
 	return pause
 }
 
-// take takes in what a request found or left behind; nil for nothing. If the watch has
+// applyAnswer takes in what a request found or left behind; nil for nothing. If the watch has
 // told of something else since, a read must say which is the newer.
-func (l *leaseSyncer) take(s step, obj *coordinationv1.Lease) {
+func (l *leaseSyncer) applyAnswer(s step, obj *coordinationv1.Lease) {
 	if s.writes() {
-		l.made, l.conflicts = obj.UID, 0
+		l.ownUID, l.conflicts = obj.UID, 0
 	}
 	k := l.known
 	switch {
-	case s.seen == l.seen:
-		l.know(obj)
+	case s.observations == l.observations:
+		l.setKnown(obj)
 	case k.read && k.lease != nil && obj != nil && k.lease.UID == obj.UID && k.lease.ResourceVersion == obj.ResourceVersion:
 		// The watch was faster.
 	default:

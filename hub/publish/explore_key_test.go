@@ -135,11 +135,11 @@ func (w *writer) posted(p *posted, m int, late bool) {
 		c.copy != nil && p.step.lease.ResourceVersion == c.copy.ResourceVersion,
 		p.obj != nil && c.copy != nil && p.obj.ResourceVersion == c.copy.ResourceVersion)
 	w.said(p.said)
-	w.bool(p.step.fresh.IsZero(), p.step.revokes != 0)
-	w.fresh(p.step.fresh)
+	w.bool(p.step.minRenewTime.IsZero(), p.step.revokes != 0)
+	w.fresh(p.step.minRenewTime)
 }
 
-// fresh writes which records have asked for a copy that is as fresh as this.
+// minRenewTime writes which records have asked for a copy that is as fresh as this.
 func (w *writer) fresh(t time.Time) {
 	w.bool(t.Equal(w.s.record.Since), w.s.late != nil && t.Equal(w.s.late.record.Since))
 	for _, r := range w.s.replicas {
@@ -156,20 +156,20 @@ func (w *writer) syncer(r *replica, m int) {
 	w.text(l.want.Term.Holder)
 	w.time(l.want.MinRenewTime, 1)
 	w.fresh(l.want.MinRenewTime)
-	w.fresh(l.facts.Fresh)
-	w.bool(l.want.MinRenewTime.IsZero(), l.facts.Fresh.IsZero(), l.facts.Fresh.Equal(l.want.MinRenewTime), w.stale(l.known.copy, l.want.MinRenewTime),
+	w.fresh(l.status.MinRenewTime)
+	w.bool(l.want.MinRenewTime.IsZero(), l.status.MinRenewTime.IsZero(), l.status.MinRenewTime.Equal(l.want.MinRenewTime), w.stale(l.known.content, l.want.MinRenewTime),
 		c.copy != nil && w.stale(c.said, l.want.MinRenewTime), c.late != nil && w.stale(c.late.said, l.want.MinRenewTime),
 		r.out[m] != nil && w.stale(r.out[m].said, l.want.MinRenewTime))
-	w.bool(l.want.First, l.known.read, l.known.lease != nil, l.known.shown,
+	w.bool(l.want.First, l.known.read, l.known.lease != nil, l.known.watched,
 		c.copy != nil && l.known.lease != nil && l.known.lease.ResourceVersion == c.copy.ResourceVersion,
-		r.out[m] != nil && r.out[m].step.seen == l.seen,
-		l.facts.InPlace, l.facts.Lost, l.facts.Refused, l.facts.Failing != "", l.tried)
+		r.out[m] != nil && r.out[m].step.observations == l.observations,
+		l.status.InPlace, l.status.Lost, l.status.Refused, l.status.Failing != "", l.writeTried)
 	if l.known.lease != nil && (l.known.read || w.e.watch || w.margin >= exactly) {
-		w.said(l.known.copy)
+		w.said(l.known.content)
 	}
-	if l.stampedEpoch == l.want.Term.Epoch || w.margin >= exactly {
-		w.int(l.stampedEpoch)
-		w.time(l.stamped.RenewTime, w.e.d)
+	if l.sentEpoch == l.want.Term.Epoch || w.margin >= exactly {
+		w.int(l.sentEpoch)
+		w.time(l.sent.RenewTime, w.e.d)
 	}
 	w.posted(r.out[m], m, false)
 }

@@ -90,8 +90,8 @@ func (e *explorer) look(now, wrong, when int) lease.Reading {
 	return r
 }
 
-// judge returns what is wrong in a state, and keeps the highest epoch that anybody acted in.
-func (e *explorer) judge(s *scene) string {
+// violation returns what is wrong in a state, and keeps the highest epoch that anybody acted in.
+func (e *explorer) violation(s *scene) string {
 	high, who := s.acted, -1
 	for m := range e.sites {
 		a := e.acts(s, m)

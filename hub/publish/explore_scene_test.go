@@ -102,8 +102,8 @@ type replica struct {
 	out      [sites]*posted
 	ruling   *ruling
 	// What is known of the registered readers, if there are any.
-	roll    ackTable
-	past    past
+	roll    acks
+	past    history
 	listing *listing
 }
 
@@ -195,12 +195,12 @@ func (s *scene) changeSite(m int) *site {
 
 func (s *scene) identity(m int) string { return lease.Identity(siteNames[m], fleetName) }
 
-// mayStamp asks the tenure.
-func (e *explorer) mayStamp(s *scene, r *replica) bool {
+// mayWrite asks the tenure.
+func (e *explorer) mayWrite(s *scene, r *replica) bool {
 	if r.tenure == nil {
 		return false
 	}
-	return r.tenure.MayStamp(s.at(r.wrong))
+	return r.tenure.MayWrite(s.at(r.wrong))
 }
 
 // sent is what the tenure has promised.

@@ -18,9 +18,9 @@ import (
 type Timings struct {
 	// Renew is r, Timeout is τ, Skew is ε.
 	Renew, Timeout, Skew time.Duration
-	// Bound is the longest D that a copy may carry + ε: for how long what happened in the
+	// LongestPromise is the longest D that a copy may carry + ε: for how long what happened in the
 	// member before still counts.
-	Bound time.Duration
+	LongestPromise time.Duration
 }
 
 // SyncStatus are what a syncer knows of its copy, for the controller.
@@ -30,8 +30,8 @@ type SyncStatus struct {
 	// Lost says that the copy of a leader does not stand and cannot be put right within
 	// its term.
 	Lost bool
-	// Fresh is the Fresh of the assignment that InPlace or Refused speaks of.
-	Fresh time.Time
+	// MinRenewTime is the Fresh of the assignment that InPlace or Refused speaks of.
+	MinRenewTime time.Time
 	// Refused says that the last attempt to write a fresh copy failed.
 	Refused bool
 	// PoisonedEpoch is the highest epoch in which readers of the member may have believed an edit
@@ -56,8 +56,8 @@ type SyncStatus struct {
 	Message string
 }
 
-// wordless is what of the facts is news when it changes.
-func (f SyncStatus) wordless() SyncStatus {
+// withoutMessages is what of the facts is news when it changes.
+func (f SyncStatus) withoutMessages() SyncStatus {
 	f.Message, f.Failure = "", ""
 	return f
 }
@@ -72,11 +72,11 @@ type self struct {
 type known struct {
 	read     bool                  // false: nothing is known, a live read must say
 	lease    *coordinationv1.Lease // nil: there is none. Without read: the newest that was seen
-	copy     lease.Content
+	content  lease.Content
 	sealed   bool
 	ours     bool // sealed by this hub for this member, but for an edit of the marks that say so
 	labelled bool
-	shown    bool // a watch has shown it so: when that changes, it will tell
+	watched  bool // a watch has shown it so: when that changes, it will tell
 }
 
 type action int
@@ -89,20 +89,20 @@ const (
 	remove
 )
 
-// step is the next request of a syncer, or how long it has nothing to do.
+// nextStep is the next request of a syncer, or how long it has nothing to do.
 type step struct {
-	action  action
-	lease   *coordinationv1.Lease // what to create, update or remove
-	stamp   lease.Reading         // a promise that this request carries
-	promis  time.Duration         // how long that promise is; zero: none
-	fresh   time.Time             // the Fresh that this request is to satisfy
-	seen    int                   // how much the watch had told when this was decided
-	decided time.Duration         // boot reading of the decision
-	after   time.Duration         // idle: when to look again; zero: only events matter
+	action       action
+	lease        *coordinationv1.Lease // what to create, update or remove
+	reading      lease.Reading         // a promise that this request carries
+	promised     time.Duration         // how long that promise is; zero: none
+	minRenewTime time.Time             // the Fresh that this request is to satisfy
+	observations int                   // how much the watch had told when this was decided
+	decided      time.Duration         // boot reading of the decision
+	after        time.Duration         // idle: when to look again; zero: only events matter
 
-	revokes int64  // the epoch that this request ends; zero: none
-	before  known  // what was known when this was decided
-	newest  string // the highest version that the member had shown by then
+	revokes       int64  // the epoch that this request ends; zero: none
+	before        known  // what was known when this was decided
+	newestVersion string // the highest version that the member had shown by then
 }
 
 // recheck is how often a Lease that stands in the way is looked at again: it carries
@@ -116,35 +116,35 @@ type leaseSyncer struct {
 	want            lease.Assignment
 	timings         Timings
 	known           known
-	made            types.UID // the last Lease that was certainly a copy of ours: an edit of it is ours to repair
+	ownUID          types.UID // the last Lease that was certainly a copy of ours: an edit of it is ours to repair
 
 	// What was stamped last for want's term, by this tenure.
-	stampedEpoch int64
-	stamped      lease.Term
+	sentEpoch int64
+	sent      lease.Term
 
-	seen         int           // how often the watch told something new
-	conflicts    int           // in a row
-	failedWrites int           // writes in a row that failed
-	retryAt      time.Duration // boot reading until which nothing is written; zero: it may be
-	tried        bool          // since the copy was lost, whether it can be written
-	future       time.Time     // a stamp of the future that stands
-	since        time.Duration // boot reading when it was first found to be one
-	loose        time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
-	parked       bool          // waits until the member is heard of
-	departed     bool          // the mark of this hub goes, and nothing is stamped any more
-	lookAgain    time.Duration // boot reading from when on a blocked syncer reads again
-	facts        SyncStatus
-	told         SyncStatus // what the controller was told last, without the message
+	observations       int           // how often the watch told something new
+	conflicts          int           // in a row
+	failedWrites       int           // writes in a row that failed
+	retryAt            time.Duration // boot reading until which nothing is written; zero: it may be
+	writeTried         bool          // futureSince the copy was lost, whether it can be written
+	futureRenewTime    time.Time     // a stamp of the future that stands
+	futureSince        time.Duration // boot reading when it was first found to be one
+	createPendingUntil time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
+	parked             bool          // waits until the member is heard of
+	relinquished       bool          // the mark of this hub goes, and nothing is stamped any more
+	lookAgain          time.Duration // boot reading from when on a blocked syncer reads again
+	status             SyncStatus
+	reported           SyncStatus // what the controller was told last, without the message
 }
 
-// news reports whether the controller should look at the facts again, and takes it
+// statusChanged reports whether the controller should look at the facts again, and takes it
 // that it will.
-func (l *leaseSyncer) news() bool {
-	f := l.facts.wordless()
-	if f == l.told {
+func (l *leaseSyncer) statusChanged() bool {
+	f := l.status.withoutMessages()
+	if f == l.reported {
 		return false
 	}
-	l.told = f
+	l.reported = f
 	return true
 }
 
@@ -163,14 +163,14 @@ func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 		a.MinRenewTime = l.want.MinRenewTime
 	}
 	if !same || !a.MinRenewTime.Equal(l.want.MinRenewTime) {
-		l.facts.InPlace, l.facts.Refused, l.facts.Lost, l.facts.Fresh = false, false, false, a.MinRenewTime
-		l.facts.Released, l.tried = 0, false
-		marked, unmarked := l.told.Marked, l.told.Unmarked
-		l.told = l.facts.wordless()
-		l.told.Marked, l.told.Unmarked = marked, unmarked
+		l.status.InPlace, l.status.Refused, l.status.Lost, l.status.MinRenewTime = false, false, false, a.MinRenewTime
+		l.status.Released, l.writeTried = 0, false
+		marked, unmarked := l.reported.Marked, l.reported.Unmarked
+		l.reported = l.status.withoutMessages()
+		l.reported.Marked, l.reported.Unmarked = marked, unmarked
 	}
 	if l.want, l.timings = a, t; a.Role == lease.Absent {
-		l.wrote() // nothing is to be written any more, so nobody would find out that it can be
+		l.noteSuccess() // nothing is to be written any more, so nobody would find out that it can be
 	}
 }
 
@@ -180,11 +180,11 @@ func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 // one version, is the newer.
 func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
-	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && says(k, obj) {
-		l.known.shown, l.lookAgain = true, 0
+	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && sameContent(k, obj) {
+		l.known.watched, l.lookAgain = true, 0
 		return
 	}
-	l.seen++
+	l.observations++
 	if k != nil {
 		newer, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion)
 		if k.UID != obj.UID || err != nil || newer <= 0 {
@@ -192,39 +192,39 @@ func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 			return
 		}
 	}
-	l.know(obj)
-	l.known.shown, l.lookAgain = true, 0
+	l.setKnown(obj)
+	l.known.watched, l.lookAgain = true, 0
 }
 
-// says reports whether two objects of one version say the same. They do, unless the member's
+// sameContent reports whether two objects of one version say the same. They do, unless the member's
 // etcd was restored: then it gives versions a second time.
-func says(a, b *coordinationv1.Lease) bool {
+func sameContent(a, b *coordinationv1.Lease) bool {
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// gone takes in that a watch no longer shows the copy. The watch shows labelled Leases
+// observeGone takes in that a watch no longer shows the copy. The watch shows labelled Leases
 // only, so the copy may have lost its label: a read must say.
-func (l *leaseSyncer) gone() {
-	l.seen++
+func (l *leaseSyncer) observeGone() {
+	l.observations++
 	l.invalidate()
 }
 
-// know takes in a live answer: the copy, or nil for none.
-func (l *leaseSyncer) know(obj *coordinationv1.Lease) {
+// setKnown takes in a live answer: the copy, or nil for none.
+func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
 	l.known = known{read: true, lease: obj}
 	if obj == nil {
 		return
 	}
 	c, seal := wire.Read(obj)
-	l.known.copy, l.known.sealed, l.known.labelled = c, lease.Sealed(l.self.key, c, seal), wire.Labelled(obj)
-	if l.known.ours = l.own(c, seal); l.known.ours {
-		l.made = obj.UID
+	l.known.content, l.known.sealed, l.known.labelled = c, lease.Sealed(l.self.key, c, seal), wire.Labelled(obj)
+	if l.known.ours = l.isOwn(c, seal); l.known.ours {
+		l.ownUID = obj.UID
 	}
 }
 
-// own reports whether a seal is that of a copy of this syncer, but for an edit of the
+// isOwn reports whether a seal is that of a copy of this syncer, but for an edit of the
 // marks that say so.
-func (l *leaseSyncer) own(c lease.Content, seal string) bool {
+func (l *leaseSyncer) isOwn(c lease.Content, seal string) bool {
 	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
 		return l.known.sealed
 	}
@@ -241,22 +241,22 @@ func (l *leaseSyncer) invalidate() { l.known.read = false }
 // The facts change with what is certain, when there is nothing to do, or by an answer:
 // a request under way leaves them as they are.
 func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
-	l.burn(now)
+	l.notePoisoned(now)
 	l.noteMark()
-	before := l.facts
-	l.facts.InPlace, l.facts.Newer, l.facts.Problem, l.facts.Message = false, 0, "", ""
+	before := l.status
+	l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = false, 0, "", ""
 	s := l.decide(now, may, answered)
 	if s.action != idle {
-		l.facts.InPlace, l.facts.Newer, l.facts.Problem, l.facts.Message = before.InPlace, before.Newer, before.Problem, before.Message
-		s.fresh, s.seen, s.before, s.decided = l.want.MinRenewTime, l.seen, l.known, now.Boot
+		l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = before.InPlace, before.Newer, before.Problem, before.Message
+		s.minRenewTime, s.observations, s.before, s.decided = l.want.MinRenewTime, l.observations, l.known, now.Boot
 	}
 	return s
 }
 
 func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	switch {
-	case l.departed:
-		return l.depart(may)
+	case l.relinquished:
+		return l.relinquish(may)
 	case l.want.Role == lease.Hold:
 		return l.hold(now, may)
 	case !may:
@@ -269,10 +269,10 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 			l.lookAgain = now.Boot + recheck
 		}
 		return step{after: l.lookAgain - now.Boot}
-	case l.newer(now):
+	case l.newerThanRecord(now):
 		return step{}
-	case l.rests(now):
-		l.facts.Problem, l.facts.Message = l.facts.Failing, l.facts.Failure
+	case l.backsOff(now):
+		l.status.Problem, l.status.Message = l.status.Failing, l.status.Failure
 		return step{after: l.retryAt - now.Boot}
 	}
 	switch l.want.Role {
@@ -287,21 +287,21 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	case lease.Revoke:
 		return l.revoke(now)
 	}
-	l.facts.InPlace = true
+	l.status.InPlace = true
 	return step{}
 }
 
-// newer reports whether the copy is sealed and newer than the record, and says so. It raises the record: it was read at
+// newerThanRecord reports whether the copy is sealed and newer than the record, and says so. It raises the record: it was read at
 // the start of the tenure, or left of a namespace that was forgotten while its member was away, or a tenure that
 // overlaps with this one wrote it. Until that is persisted there is nothing to write. An epoch that no hub can have
 // given yet is believed by nobody, and replaced.
-func (l *leaseSyncer) newer(now lease.Reading) bool {
-	c := l.known.copy
+func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
+	c := l.known.content
 	if l.want.Role == lease.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return false
 	}
-	l.facts.Newer = c.Epoch
-	l.facts.Problem, l.facts.Message = reason.LeaseLost, "the copy is newer than the record"
+	l.status.Newer = c.Epoch
+	l.status.Problem, l.status.Message = reason.LeaseLost, "the copy is newer than the record"
 	return true
 }
 
@@ -310,8 +310,8 @@ func (l *leaseSyncer) newer(now lease.Reading) bool {
 func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	switch {
 	case l.known.read:
-		if !l.blocked() && may && l.want.Term.Epoch != 0 && l.extended(now) {
-			return l.shorten(now)
+		if !l.blocked() && may && l.want.Term.Epoch != 0 && l.promisesMore(now) {
+			return l.undoExtension(now)
 		}
 	case l.known.lease == nil || l.known.ours:
 	case may:
@@ -322,41 +322,41 @@ func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	return step{}
 }
 
-// burn takes note of an edit that readers believe, because they know no seal: a higher
+// notePoisoned takes note of an edit that readers believe, because they know no seal: a higher
 // epoch, unless it is absurd, or a later deadline of the term that leads here.
-func (l *leaseSyncer) burn(now lease.Reading) {
-	c, want := l.known.copy, l.want.Term
+func (l *leaseSyncer) notePoisoned(now lease.Reading) {
+	c, want := l.known.content, l.want.Term
 	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return
 	}
-	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.extended(now) {
-		l.facts.PoisonedEpoch = max(l.facts.PoisonedEpoch, c.Epoch)
+	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.promisesMore(now) {
+		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)
 	}
 }
 
-// extended reports whether the copy was edited to let its readers act for longer than what this tenure has sent. What
+// promisesMore reports whether the copy was edited to let its readers act for longer than what this tenure has sent. What
 // earlier ones have sent is not known here, so that every edit of a live copy of theirs counts.
-func (l *leaseSyncer) extended(now lease.Reading) bool {
-	c := l.known.copy
+func (l *leaseSyncer) promisesMore(now lease.Reading) bool {
+	c := l.known.content
 	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
 	}
 	if c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
 		return false // a stamp of the future, which no reader believes
 	}
-	return c.Epoch != l.stampedEpoch || c.Deadline().After(l.stamped.Deadline())
+	return c.Epoch != l.sentEpoch || c.Deadline().After(l.sent.Deadline())
 }
 
-// shorten puts the copy that was stamped last, or nobody, in the place of one that was edited to promise more. For D
+// undoExtension puts the copy that was stamped last, or nobody, in the place of one that was edited to promise more. For D
 // from now on readers may not have seen that, so this counts as a promise, though it makes none.
-func (l *leaseSyncer) shorten(now lease.Reading) step {
-	term := l.stamped
-	if c := l.known.copy; c.Epoch != l.stampedEpoch || !term.Live(now.Wall) {
+func (l *leaseSyncer) undoExtension(now lease.Reading) step {
+	term := l.sent
+	if c := l.known.content; c.Epoch != l.sentEpoch || !term.Live(now.Wall) {
 		term = l.want.Term
 		term.Holder, term.RenewTime = "", now.Wall
 	}
 	s := l.write(term)
-	s.stamp, s.promis = now, l.want.Term.Duration
+	s.reading, s.promised = now, l.want.Term.Duration
 	return s
 }
 
@@ -364,21 +364,21 @@ func (l *leaseSyncer) shorten(now lease.Reading) step {
 // this syncer wrote, and what the seal shows to be its own, is not in the way, whoever has
 // edited it since.
 func (l *leaseSyncer) blocked() bool {
-	obj, c := l.known.lease, l.known.copy
+	obj, c := l.known.lease, l.known.content
 	if obj == nil || l.known.ours {
 		return false
 	}
 	name := l.namespace + "/" + l.name
-	switch edited := obj.UID == l.made && !l.known.sealed; {
+	switch edited := obj.UID == l.ownUID && !l.known.sealed; {
 	case !wire.MadeByHub(obj) && !edited:
-		l.facts.Problem = reason.ForeignLease
-		l.facts.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
+		l.status.Problem = reason.ForeignLease
+		l.status.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
 	case c.Hub != "" && c.Hub != l.self.hub:
-		l.facts.Problem = reason.OtherHub
-		l.facts.Message = "Lease " + name + " was written by the hub " + c.Hub + ": stop that hub, or delete the Lease if it is gone"
+		l.status.Problem = reason.OtherHub
+		l.status.Message = "Lease " + name + " was written by the hub " + c.Hub + ": stop that hub, or delete the Lease if it is gone"
 	case c.Cluster != "" && c.Cluster != l.self.cluster && !edited:
-		l.facts.Problem = reason.WrongCluster
-		l.facts.Message = "Lease " + name + " belongs to the cluster " + c.Cluster + ": check where the kubeconfigs of both lead to"
+		l.status.Problem = reason.WrongCluster
+		l.status.Message = "Lease " + name + " belongs to the cluster " + c.Cluster + ": check where the kubeconfigs of both lead to"
 	default:
 		return false
 	}
@@ -387,11 +387,11 @@ func (l *leaseSyncer) blocked() bool {
 
 // follow sees to it that the copy names somebody else.
 func (l *leaseSyncer) follow(now lease.Reading) step {
-	c := l.known.copy
+	c := l.known.content
 	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
-		l.facts.InPlace, l.facts.Refused = true, false
-		l.wrote() // also if the answer was lost
-		return l.untilSeen(now)
+		l.status.InPlace, l.status.Refused = true, false
+		l.noteSuccess() // also if the answer was lost
+		return l.awaitWatch(now)
 	}
 	if wait := l.want.MinRenewTime.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
 		return step{after: min(wait, pauseRefused)} // no stamp of now is as fresh as that
@@ -401,10 +401,10 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 	return l.write(term)
 }
 
-// untilSeen has a copy that is in place read again while no watch has shown it: one
+// awaitWatch has a copy that is in place read again while no watch has shown it: one
 // that went before a watch knew of it, deleted or by a restore, goes without an event.
-func (l *leaseSyncer) untilSeen(now lease.Reading) step {
-	if l.known.shown {
+func (l *leaseSyncer) awaitWatch(now lease.Reading) step {
+	if l.known.watched {
 		l.lookAgain = 0
 		return step{}
 	}
@@ -416,22 +416,22 @@ func (l *leaseSyncer) untilSeen(now lease.Reading) step {
 
 // lead sees to it that the copy names this member and is renewed.
 func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
-	c := l.known.copy
-	stands := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
+	c := l.known.content
+	valid := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
 	switch {
-	case stands:
-		l.facts.InPlace = l.known.labelled && l.marked()
-		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.facts.InPlace && !l.ahead(c, now) {
-			l.wrote() // also if the answer was lost
+	case valid:
+		l.status.InPlace = l.known.labelled && l.marked()
+		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.status.InPlace && !l.inFuture(c, now) {
+			l.noteSuccess() // also if the answer was lost
 			// Not for longer than r: the wall clock may be put right before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
-	case l.extended(now):
-		return l.shorten(now)
-	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):
-		return l.write(l.stamped) // put right as it was stamped last: nothing new is promised
-	case l.stampedEpoch == l.want.Term.Epoch || !l.want.First:
-		return l.lost(now)
+	case l.promisesMore(now):
+		return l.undoExtension(now)
+	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):
+		return l.write(l.sent) // put right as it was stamped last: nothing new is promised
+	case l.sentEpoch == l.want.Term.Epoch || !l.want.First:
+		return l.loseTerm(now)
 	}
 	if !answered {
 		return step{action: read}
@@ -440,8 +440,8 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	term.RenewTime = now.Wall
 	s := l.write(term)
 	if s.writes() {
-		s.stamp, s.promis = now, term.Duration
-		l.stampedEpoch, l.stamped = term.Epoch, term
+		s.reading, s.promised = now, term.Duration
+		l.sentEpoch, l.sent = term.Epoch, term
 	}
 	return s
 }
@@ -454,18 +454,18 @@ func (l *leaseSyncer) write(term lease.Term) step {
 		Term: term, Namespace: l.namespace, Name: l.name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
 	}
-	if l.departed {
+	if l.relinquished {
 		c.Hub = ""
 	}
 	s := step{action: create, lease: &coordinationv1.Lease{}}
 	if old := l.known.lease; old != nil {
-		if l.known.copy.Epoch > c.Epoch {
+		if l.known.content.Epoch > c.Epoch {
 			return step{action: remove, lease: old}
 		}
 		s = step{action: update, lease: old.DeepCopy()}
 	}
 	if err := wire.Write(l.self.key, c, s.lease); err != nil {
-		l.facts.Problem, l.facts.Message = reason.Unwritable, err.Error()
+		l.status.Problem, l.status.Message = reason.Unwritable, err.Error()
 		return step{}
 	}
 	return s

@@ -46,10 +46,10 @@ type Options struct {
 	Fleet, Cluster, ClusterUID, Hub string
 	Key                             lease.Key
 	Clock                           lease.Clock
-	// MayStamp says whether the tenure still has the right to write at a reading.
-	MayStamp func(lease.Reading) bool
-	// Ledger gets every stamp before it is sent.
-	Ledger *Ledger
+	// MayWrite says whether the tenure still has the right to write at a reading.
+	MayWrite func(lease.Reading) bool
+	// Promises gets every stamp before it is sent.
+	Promises *Promises
 	// Report hears of every request that was sent: whether it was a write, when it was
 	// sent, and its error. It must not block.
 	Report func(write bool, sent lease.Reading, err error)
@@ -65,20 +65,20 @@ type Options struct {
 type Publisher struct {
 	Options
 
-	mu          sync.Mutex // guards what follows; never held across I/O
-	syncers     map[types.NamespacedName]*leaseSyncer
-	initial     Initial
-	listWithin  time.Duration // the time that the next try to read all has
-	lastAnswer  time.Duration // boot reading
-	hasAnswered bool
-	silent      bool                   // the last request got no answer
-	scout       *types.NamespacedName  // the one syncer that asks until that is over
-	parked      []types.NamespacedName // the syncers that wait for it
-	past        past
-	roll        ackTable
-	rollPause   time.Duration // until readers are asked again
-	skew        time.Duration // the largest ε of any copy
-	departed    bool          // see Depart
+	mu           sync.Mutex // guards what follows; never held across I/O
+	syncers      map[types.NamespacedName]*leaseSyncer
+	initial      Initial
+	listWithin   time.Duration // the time that the next try to read all has
+	lastAnswer   time.Duration // boot reading
+	hasAnswered  bool
+	silent       bool                   // the last request got no answer
+	prober       *types.NamespacedName  // the one syncer that asks until that is over
+	parked       []types.NamespacedName // the syncers that wait for it
+	history      history
+	acks         acks
+	listPause    time.Duration // until readers are asked again
+	skew         time.Duration // the largest ε of any copy
+	relinquished bool          // observe Depart
 }
 
 // New returns a Publisher without assignments.
@@ -87,7 +87,7 @@ func New(o Options) *Publisher {
 		Options:    o,
 		syncers:    map[types.NamespacedName]*leaseSyncer{},
 		listWithin: firstList,
-		roll:       newRoll(),
+		acks:       newAcks(),
 	}
 }
 
@@ -134,24 +134,24 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 	if err != nil && ctx.Err() != nil {
 		return false // cut off by this hub itself: that says nothing of the member
 	}
-	p.heard(false, sent, err)
+	p.noteOutcome(false, sent, err)
 	if err != nil {
 		p.Log.V(1).Info("Copies could not be read", "reason", "Unreachable", "err", err.Error())
 		return false
 	}
 	p.mu.Lock()
-	p.past = past{newest: list.ResourceVersion, doubt: p.Clock.Now().Boot}
+	p.history = history{newestVersion: list.ResourceVersion, since: p.Clock.Now().Boot}
 	for i := range list.Items {
 		obj := &list.Items[i]
 		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
-		l.know(obj)
+		l.setKnown(obj)
 		l.blocked() // somebody else's copy is known of before anything is decided
 		if l.known.sealed {
-			p.initial.Copies = append(p.initial.Copies, l.known.copy)
+			p.initial.Leases = append(p.initial.Leases, l.known.content)
 		}
 	}
 	p.initial.Read, p.initial.At = true, sent.Boot
-	p.askSoon()
+	p.listReadersNow()
 	p.mu.Unlock()
 	p.Changed("")
 	return true
@@ -162,8 +162,8 @@ type Initial struct {
 	// Read says that the member has been read at all, and At the boot reading before that request.
 	Read bool
 	At   time.Duration
-	// Copies are the sealed ones.
-	Copies []lease.Content
+	// Leases are the sealed ones.
+	Leases []lease.Content
 }
 
 // Initial returns what was found at the start.
@@ -173,8 +173,8 @@ func (p *Publisher) Initial() Initial {
 	return p.initial
 }
 
-// Copies returns the names of all copies that are known to be in the member.
-func (p *Publisher) Copies() []types.NamespacedName {
+// Leases returns the names of all copies that are known to be in the member.
+func (p *Publisher) Leases() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var keys []types.NamespacedName
@@ -186,14 +186,14 @@ func (p *Publisher) Copies() []types.NamespacedName {
 	return keys
 }
 
-// CopiesOf returns the names of the copies in one namespace.
-func (p *Publisher) CopiesOf(namespace string) []types.NamespacedName {
-	return slices.DeleteFunc(p.Copies(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
+// LeasesIn returns the names of the copies in one namespace.
+func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
+	return slices.DeleteFunc(p.Leases(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
 }
 
-// Left reports what is known to be left in the member: copies of this hub, or at least
+// Remaining reports what is known to be left in the member: copies of this hub, or at least
 // what may be one, and marked copies of others, which it never removes.
-func (p *Publisher) Left() (ours, others bool) {
+func (p *Publisher) Remaining() (ours, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.syncers {
@@ -216,16 +216,16 @@ func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timin
 	p.skew = max(p.skew, t.Skew)
 	var silent []string
 	if l.want.Role != lease.Revoke {
-		silent = p.roll.drop(key)
+		silent = p.acks.cancel(key)
 	}
 	p.Queue.Add(key)
 	p.mu.Unlock()
-	p.tellSilent(key, silent)
+	p.logSilent(key, silent)
 }
 
-// Close takes away the right to stamp in a namespace, whatever the name of the copy.
+// StopRenewing takes away the right to stamp in a namespace, whatever the name of the copy.
 // After it returns, what the Ledger says of this member is final.
-func (p *Publisher) Close(namespace string) {
+func (p *Publisher) StopRenewing(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, l := range p.syncers {
@@ -241,9 +241,9 @@ func (p *Publisher) Close(namespace string) {
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Content) bool { return c.Namespace == namespace })
+	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })
 	for key, l := range p.syncers {
-		asks := p.scout != nil && *p.scout == key
+		asks := p.prober != nil && *p.prober == key
 		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
 		if key.Namespace == namespace && idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
 			delete(p.syncers, key)
@@ -256,7 +256,7 @@ func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l, ok := p.syncers[key]; ok {
-		return l.facts
+		return l.status
 	}
 	return SyncStatus{}
 }
@@ -267,10 +267,10 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	p.mu.Lock()
 	_, had := p.syncers[key]
 	l := p.syncer(key)
-	before := l.seen
-	p.past.shows(obj.ResourceVersion)
+	before := l.observations
+	p.history.observe(obj.ResourceVersion)
 	l.observe(obj)
-	if l.seen != before {
+	if l.observations != before {
 		p.Queue.Add(key)
 	}
 	p.mu.Unlock()
@@ -284,7 +284,7 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l, ok := p.syncers[key]; ok {
-		l.gone()
+		l.observeGone()
 		p.Queue.Add(key)
 	}
 }
@@ -295,8 +295,8 @@ func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	if !ok {
 		l = &leaseSyncer{
 			namespace: key.Namespace, name: key.Name,
-			self:     self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
-			departed: p.departed,
+			self:         self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
+			relinquished: p.relinquished,
 		}
 		p.syncers[key] = l
 	}
@@ -307,15 +307,15 @@ func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 // queue brings, never twice at once for the same copy.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	switch key {
-	case rollKey:
-		p.callRoll(ctx)
+	case listReadersKey:
+		p.listReaders(ctx)
 		return
-	case sweepKey:
-		p.sweep(ctx)
+	case removeExpiredKey:
+		p.removeExpired(ctx)
 		return
 	}
 	for ctx.Err() == nil {
-		s, timeout := p.step(key)
+		s, timeout := p.nextStep(key)
 		if s.action == idle {
 			return
 		}
@@ -324,42 +324,42 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 		if err != nil && ctx.Err() != nil {
 			return // cut off by this hub itself: that says nothing of the member
 		}
-		p.heard(s.action != read, sent, err)
-		if !p.settle(key, s, obj, err) {
+		p.noteOutcome(s.action != read, sent, err)
+		if !p.handleAnswer(key, s, obj, err) {
 			return
 		}
 	}
 }
 
-// step asks a syncer for its next request. One reading of the clocks decides whether
+// nextStep asks a syncer for its next request. One reading of the clocks decides whether
 // the tenure still holds and is the stamp, and the stamp is in the ledger before the
 // request is sent.
 //
 // While the member is silent, one syncer asks whether that is over and the others are
 // parked, so that silence costs one request at a time.
-func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
+func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	p.mu.Lock()
 	l := p.syncer(key)
-	if p.silent && p.scout != nil && *p.scout != key {
+	if p.silent && p.prober != nil && *p.prober != key {
 		p.park(key, l)
 		p.mu.Unlock()
 		return step{}, 0
 	}
 	now := p.Clock.Now()
 	fresh := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
-	s := l.next(now, p.MayStamp(now), fresh)
-	s.newest = p.past.newest
-	if s.promis > 0 {
-		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.stamp, s.promis, l.timings.Skew)
+	s := l.next(now, p.MayWrite(now), fresh)
+	s.newestVersion = p.history.newestVersion
+	if s.promised > 0 {
+		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew)
 	}
 	if s.after > 0 {
 		p.Queue.AddAfter(key, s.after)
 	}
 	if p.silent {
-		p.appoint(key, s.action != idle)
+		p.chooseProber(key, s.action != idle)
 	}
 	timeout := l.timings.Timeout
-	news := s.action == idle && l.news()
+	news := s.action == idle && l.statusChanged()
 	p.mu.Unlock()
 	if news {
 		p.Changed(key.Namespace)
@@ -385,49 +385,49 @@ func (p *Publisher) unpark(n int) {
 	p.parked = p.parked[n:]
 }
 
-// appoint makes a syncer that is about to ask the scout of a silent member. One that has
+// chooseProber makes a syncer that is about to ask the scout of a silent member. One that has
 // nothing to ask leaves it to another. The caller holds mu.
-func (p *Publisher) appoint(key types.NamespacedName, asks bool) {
+func (p *Publisher) chooseProber(key types.NamespacedName, asks bool) {
 	if asks {
-		p.scout = &key
+		p.prober = &key
 		return
 	}
-	p.scout = nil
+	p.prober = nil
 	p.unpark(min(1, len(p.parked)))
 }
 
-// settle hands an answer to its syncer, and reports whether to go on with it at once.
-func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
+// handleAnswer hands an answer to its syncer, and reports whether to go on with it at once.
+func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
 	p.mu.Lock()
 	l := p.syncer(key)
-	pause := l.settle(s, obj, err)
+	pause := l.handleAnswer(s, obj, err)
 	back := false
-	switch judge(err) {
+	switch outcomeOf(err) {
 	case answered:
-		back = p.judgePast(l, s, obj)
-		p.revoked(key, l, s)
+		back = p.noteState(l, s, obj)
+		p.askReaders(key, l, s)
 	case ambiguous:
-		p.unsure(l, s)
+		p.noteUnanswered(l, s)
 	}
 	if pause > 0 {
 		p.Queue.AddAfter(key, pause)
 	}
-	news := pause > 0 && l.news()
+	news := pause > 0 && l.statusChanged()
 	p.mu.Unlock()
-	p.tellBack(back)
+	p.logOlderState(back)
 	if news {
 		p.Changed(key.Namespace)
 	}
 	return pause == 0
 }
 
-// heard notes the outcome of a request, and tells who watches the member's health.
-func (p *Publisher) heard(write bool, sent lease.Reading, err error) {
-	v := judge(err)
+// noteOutcome notes the outcome of a request, and tells who watches the member's health.
+func (p *Publisher) noteOutcome(write bool, sent lease.Reading, err error) {
+	v := outcomeOf(err)
 	p.mu.Lock()
 	if p.silent = v == ambiguous; !p.silent {
 		p.hasAnswered, p.lastAnswer = true, p.Clock.Now().Boot
-		p.scout = nil
+		p.prober = nil
 		p.unpark(len(p.parked))
 	}
 	p.mu.Unlock()

@@ -18,19 +18,19 @@ import (
 // The keys in the queue that stand for no copy: to list the readers of the member, and to
 // remove the registrations of dead ones.
 var (
-	rollKey  = types.NamespacedName{Name: "roll"}
-	sweepKey = types.NamespacedName{Name: "sweep"}
+	listReadersKey   = types.NamespacedName{Name: "roll"}
+	removeExpiredKey = types.NamespacedName{Name: "sweep"}
 )
 
 const (
-	// rollTimeout bounds the list of readers, and each request that removes one.
-	rollTimeout = 3 * time.Second
-	// rollEvery is how often readers are listed while nothing is asked of them: this finds
+	// readersTimeout bounds the list of readers, and each request that removes one.
+	readersTimeout = 3 * time.Second
+	// listReadersEvery is how often readers are listed while nothing is asked of them: this finds
 	// the registrations of processes that died.
-	rollEvery = 15 * time.Second
-	// rollFirst and rollSlowest bound the pause before readers that are asked are listed
+	listReadersEvery = 15 * time.Second
+	// firstListPause and longestListPause bound the pause before readers that are asked are listed
 	// again, which doubles from one to the other. A watch is faster, as a rule.
-	rollFirst, rollSlowest = 100 * time.Millisecond, time.Second
+	firstListPause, longestListPause = 100 * time.Millisecond, time.Second
 	// unknownSkew stands for ε where no policy has said how large it is.
 	unknownSkew = time.Minute
 )
@@ -43,36 +43,36 @@ func ReaderSelector() labels.Selector {
 // ObserveReader takes in a registration from a watch. The publisher keeps it.
 func (p *Publisher) ObserveReader(obj *coordinationv1.Lease) {
 	p.mu.Lock()
-	p.past.shows(obj.ResourceVersion)
-	p.roll.see(obj, p.Clock.Now())
-	done := p.released()
+	p.history.observe(obj.ResourceVersion)
+	p.acks.observe(obj, p.Clock.Now())
+	done := p.noteReleases()
 	p.mu.Unlock()
-	p.tell(done)
+	p.notify(done)
 }
 
 // ObserveReaderGone takes in that a watch showed the end of a registration. It is not for
 // one that a new list merely lacks: its reader may still act.
 func (p *Publisher) ObserveReaderGone(uid types.UID) {
 	p.mu.Lock()
-	p.roll.gone(uid)
-	done := p.released()
+	p.acks.gone(uid)
+	done := p.noteReleases()
 	p.mu.Unlock()
-	p.tell(done)
+	p.notify(done)
 }
 
-// askSoon has the readers listed at once. The caller holds mu.
-func (p *Publisher) askSoon() {
-	p.rollPause = rollFirst
-	p.Queue.Add(rollKey)
+// listReadersNow has the readers listed at once. The caller holds mu.
+func (p *Publisher) listReadersNow() {
+	p.listPause = firstListPause
+	p.Queue.Add(listReadersKey)
 }
 
-// callRoll lists the readers consistently: with no resource version, a list is at least
+// listReaders lists the readers consistently: with no resource version, a list is at least
 // as new as everything that was answered before it was sent.
-func (p *Publisher) callRoll(ctx context.Context) {
+func (p *Publisher) listReaders(ctx context.Context) {
 	p.mu.Lock()
-	asked, newest := p.roll.asked, p.past.newest
+	asked, newest := p.acks.asked, p.history.newestVersion
 	p.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, rollTimeout)
+	bounded, cancel := context.WithTimeout(ctx, readersTimeout)
 	defer cancel()
 	sent := p.Clock.Now()
 	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{LabelSelector: ReaderSelector().String()})
@@ -80,57 +80,57 @@ func (p *Publisher) callRoll(ctx context.Context) {
 		return
 	}
 	if err == nil {
-		p.heard(false, sent, nil)
+		p.noteOutcome(false, sent, nil)
 	} else {
 		p.Log.V(1).Info("The readers could not be listed", "reason", reason.Unreachable, "err", err.Error())
 	}
 	p.mu.Lock()
-	back := err == nil && (older(list.ResourceVersion, newest) || p.roll.contradicts(list.Items))
+	back := err == nil && (older(list.ResourceVersion, newest) || p.acks.contradicts(list.Items))
 	if err == nil {
 		if back {
-			p.wentBack(list.ResourceVersion)
+			p.distrustAcks(list.ResourceVersion)
 		}
-		p.past.shows(list.ResourceVersion)
-		p.roll.list(list.Items, list.ResourceVersion, asked, p.Clock.Now())
-		if len(p.roll.dead(p.Clock.Now(), p.slack())) > 0 {
-			p.Queue.Add(sweepKey)
+		p.history.observe(list.ResourceVersion)
+		p.acks.observeList(list.Items, list.ResourceVersion, asked, p.Clock.Now())
+		if len(p.acks.expired(p.Clock.Now(), p.slack())) > 0 {
+			p.Queue.Add(removeExpiredKey)
 		}
 	}
-	done := p.released()
-	p.askAgain()
+	done := p.noteReleases()
+	p.listReadersLater()
 	p.mu.Unlock()
-	p.tell(done)
-	p.tellBack(back)
+	p.notify(done)
+	p.logOlderState(back)
 }
 
-// askAgain has the readers listed again in a while. The caller holds mu.
-func (p *Publisher) askAgain() {
-	if !p.roll.open() {
-		p.Queue.AddAfter(rollKey, rollEvery)
+// listReadersLater has the readers listed again in a while. The caller holds mu.
+func (p *Publisher) listReadersLater() {
+	if !p.acks.unanswered() {
+		p.Queue.AddAfter(listReadersKey, listReadersEvery)
 		return
 	}
-	p.Queue.AddAfter(rollKey, p.rollPause)
-	p.rollPause = min(2*p.rollPause, rollSlowest)
+	p.Queue.AddAfter(listReadersKey, p.listPause)
+	p.listPause = min(2*p.listPause, longestListPause)
 }
 
-// released enters into the facts what all readers have released, and returns the
+// noteReleases enters into the facts what all readers have released, and returns the
 // namespaces. The caller holds mu, and tells of them after it.
-func (p *Publisher) released() (namespaces []string) {
-	for _, q := range p.roll.answered() {
-		p.syncer(q.copy).facts.Released = q.epoch
-		namespaces = append(namespaces, q.copy.Namespace)
+func (p *Publisher) noteReleases() (namespaces []string) {
+	for _, q := range p.acks.answered() {
+		p.syncer(q.lease).status.Released = q.epoch
+		namespaces = append(namespaces, q.lease.Namespace)
 	}
 	return namespaces
 }
 
-func (p *Publisher) tell(namespaces []string) {
+func (p *Publisher) notify(namespaces []string) {
 	for _, namespace := range namespaces {
 		p.Changed(namespace)
 	}
 }
 
-// tellSilent tells of readers for which nobody waits any more.
-func (p *Publisher) tellSilent(key types.NamespacedName, readers []string) {
+// logSilent tells of readers for which nobody waits any more.
+func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	if len(readers) > 0 {
 		p.Log.Info("Readers did not release a revoked term, so that it had to run out",
 			"reason", reason.WaitingForReaders, "lease", key, "readers", readers)
@@ -145,26 +145,26 @@ func (p *Publisher) slack() time.Duration {
 	return p.skew
 }
 
-// sweep removes the registrations of readers that must have stopped acting. A process
+// removeExpired removes the registrations of readers that must have stopped acting. A process
 // that still lives finds its registration gone, and makes another before it goes on.
-func (p *Publisher) sweep(ctx context.Context) {
+func (p *Publisher) removeExpired(ctx context.Context) {
 	p.mu.Lock()
-	dead := p.roll.dead(p.Clock.Now(), p.slack())
+	dead := p.acks.expired(p.Clock.Now(), p.slack())
 	p.mu.Unlock()
 	for _, obj := range dead {
-		if ctx.Err() != nil || !p.MayStamp(p.Clock.Now()) {
+		if ctx.Err() != nil || !p.MayWrite(p.Clock.Now()) {
 			return
 		}
-		if err := p.bury(ctx, obj); err != nil && ctx.Err() == nil {
+		if err := p.removeRegistration(ctx, obj); err != nil && ctx.Err() == nil {
 			p.Log.V(1).Info("The registration of a dead reader could not be removed",
 				"reason", reason.Unreachable, "lease", types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, "err", err.Error())
 		}
 	}
 }
 
-// bury removes a registration, unless it was confirmed since.
-func (p *Publisher) bury(ctx context.Context, obj *coordinationv1.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, rollTimeout)
+// removeRegistration removes a registration, unless it was confirmed since.
+func (p *Publisher) removeRegistration(ctx context.Context, obj *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, readersTimeout)
 	defer cancel()
 	api := p.Client.Leases(obj.Namespace)
 	if obj.DeletionTimestamp.IsZero() {

@@ -18,31 +18,31 @@ func (p *Publisher) Relinquish() (done bool) {
 	defer p.mu.Unlock()
 	done = p.initial.Read
 	for key, l := range p.syncers {
-		if !l.departed {
-			l.departed = true
+		if !l.relinquished {
+			l.relinquished = true
 			p.Queue.Add(key)
 		}
 		done = done && l.known.read && !l.marked()
 	}
-	p.departed = true
+	p.relinquished = true
 	return done
 }
 
-// Found returns the copy of that name as it is known now, whether or not anything was done with it
+// Find returns the copy of that name as it is known now, whether or not anything was done with it
 // yet, and whether its seal is right; and false if there is none.
-func (p *Publisher) Found(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
+func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.syncers[key]
 	if l == nil || l.known.lease == nil {
 		return lease.Content{}, false, false
 	}
-	return l.known.copy, l.known.sealed, true
+	return l.known.content, l.known.sealed, true
 }
 
 // marked reports whether the copy is known to be this hub's.
 func (l *leaseSyncer) marked() bool {
-	return l.known.lease != nil && l.known.sealed && l.known.copy.Hub == l.self.hub
+	return l.known.lease != nil && l.known.sealed && l.known.content.Hub == l.self.hub
 }
 
 // noteMark says whose the copy is. While that is in doubt, what was known of it stays.
@@ -50,20 +50,20 @@ func (l *leaseSyncer) noteMark() {
 	if !l.known.read {
 		return
 	}
-	l.facts.Marked = l.marked()
-	l.facts.Unmarked = l.known.lease != nil && l.known.sealed && l.known.copy.Hub == ""
+	l.status.Marked = l.marked()
+	l.status.Unmarked = l.known.lease != nil && l.known.sealed && l.known.content.Hub == ""
 }
 
-// depart takes the mark of this hub off the copy. The stamp stays that of the last renewal:
+// relinquish takes the mark of this hub off the copy. The stamp stays that of the last renewal:
 // this promises nothing.
-func (l *leaseSyncer) depart(may bool) step {
+func (l *leaseSyncer) relinquish(may bool) step {
 	switch {
 	case !may:
 		return step{after: pauseSilent}
 	case !l.known.read:
 		return step{action: read}
 	case l.marked():
-		return l.write(l.known.copy.Term)
+		return l.write(l.known.content.Term)
 	}
 	return step{}
 }

@@ -76,7 +76,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 		}, false},
 		"or than one a watch of copies showed": {func(w *world) {
 			w.registers(20)
-			w.member.put(copyOf(stamped(0, term("west", 7)), func(c *lease.Content) { c.Namespace = "b" }), testKey)
+			w.member.put(contentOf(renewedAt(0, term("west", 7)), func(c *lease.Content) { c.Namespace = "b" }), testKey)
 			w.member.mu.Lock()
 			shown := w.member.leases[keyOf("b")].DeepCopy()
 			w.member.mu.Unlock()
@@ -132,7 +132,7 @@ func TestARestoreTakesBackWhatReadersHaveReleased(t *testing.T) {
 
 // A registration goes ε after its end, by the largest ε of any copy: its process may live by as wrong a clock.
 func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
-	const round = rollEvery / second // readers are listed at the multiples of it
+	const round = listReadersEvery / second // readers are listed at the multiples of it
 	assign := func(w *world, namespace string, skew time.Duration) {
 		w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Follow, Term: term("west", 20)},
 			Timings{Renew: 5 * second, Timeout: 3 * second, Skew: skew})
@@ -164,7 +164,7 @@ func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 					if !left {
 						break
 					}
-					after(rollEvery)
+					after(listReadersEvery)
 				}
 				w.stop()
 			}})

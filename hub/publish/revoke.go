@@ -16,13 +16,13 @@ import (
 // it should be and still live. Where that is not so nobody can be told to stop, and the
 // term ends by its deadline.
 func (l *leaseSyncer) revoke(now lease.Reading) step {
-	c := l.known.copy
+	c := l.known.content
 	switch {
 	case l.known.sealed && c.SameTerm(l.want.Term):
-		l.facts.InPlace = true
+		l.status.InPlace = true
 		return step{}
-	case l.extended(now):
-		return l.shorten(now)
+	case l.promisesMore(now):
+		return l.undoExtension(now)
 	case !l.known.sealed || !c.SameTerm(l.want.Revoked) || !c.Live(now.Wall):
 		return step{}
 	}
@@ -33,45 +33,45 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 	return s
 }
 
-// revoked takes in that the request of a step was certainly carried out: if that was the
+// askReaders takes in that the request of a step was certainly carried out: if that was the
 // revocation of a term, its readers are asked. The caller holds mu.
 //
 // What they say counts only if none of them can be missing from the list, or unaware of
 // the revocation: not while the member may be one whose etcd was restored, and they with
 // it; not while a late request may still make a leader's copy, should this one be
 // deleted; not if they may have believed an edit with a higher epoch.
-func (p *Publisher) revoked(key types.NamespacedName, l *leaseSyncer, s step) {
+func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
 	now := p.Clock.Now()
 	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
-		p.doubtful(now, l.timings.Bound) || now.Boot < l.loose || l.facts.PoisonedEpoch > s.revokes {
+		p.mayMissReaders(now, l.timings.LongestPromise) || now.Boot < l.createPendingUntil || l.status.PoisonedEpoch > s.revokes {
 		return
 	}
-	p.roll.ask(key, s.revokes)
-	p.askSoon()
+	p.acks.ask(key, s.revokes)
+	p.listReadersNow()
 }
 
-// unsure notes a request that may still be carried out, at any time. Updates and removals
+// noteUnanswered notes a request that may still be carried out, at any time. Updates and removals
 // then fail by their preconditions; what creates a copy does not. The caller holds mu.
-func (p *Publisher) unsure(l *leaseSyncer, s step) {
+func (p *Publisher) noteUnanswered(l *leaseSyncer, s step) {
 	if s.action != create {
 		return
 	}
 	if c, _ := wire.Read(s.lease); c.LeadsHere() {
-		l.loose = max(l.loose, p.Clock.Now().Boot+l.timings.Bound)
+		l.createPendingUntil = max(l.createPendingUntil, p.Clock.Now().Boot+l.timings.LongestPromise)
 	}
 }
 
-// past is what a member has shown of its history. Versions and stamps of its objects
+// history is what a member has shown of its history. Versions and stamps of its objects
 // rise, unless its etcd was restored to an earlier state.
-type past struct {
-	newest string        // the highest resource version that it has shown
-	doubt  time.Duration // boot reading when it was first read, or showed something older last
+type history struct {
+	newestVersion string        // the highest resource version that it has shown
+	since         time.Duration // boot reading when it was first read, or showed something older last
 }
 
-// shows takes in the version of something that the member has just shown.
-func (h *past) shows(version string) {
-	if version != "" && (h.newest == "" || older(h.newest, version)) {
-		h.newest = version
+// observe takes in the version of something that the member has just shown.
+func (h *history) observe(version string) {
+	if version != "" && (h.newestVersion == "" || older(h.newestVersion, version)) {
+		h.newestVersion = version
 	}
 }
 
@@ -81,14 +81,14 @@ func older(a, b string) bool {
 	return err == nil && n < 0
 }
 
-// wentBack reports whether an answer shows an older state than was known when the request
+// showsOlderState reports whether an answer shows an older state than was known when the request
 // was sent: a version or, in a sealed copy, a stamp.
-func (l *leaseSyncer) wentBack(s step, obj *coordinationv1.Lease) bool {
+func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
 	case obj == nil:
 		return false
 	case s.action != read:
-		return s.newest != "" && older(obj.ResourceVersion, s.newest)
+		return s.newestVersion != "" && older(obj.ResourceVersion, s.newestVersion)
 	case k == nil:
 		return false
 	case older(obj.ResourceVersion, k.ResourceVersion):
@@ -97,43 +97,43 @@ func (l *leaseSyncer) wentBack(s step, obj *coordinationv1.Lease) bool {
 		return false
 	default:
 		c, mac := wire.Read(obj)
-		return c.SameTerm(s.before.copy.Term) && c.RenewTime.Before(s.before.copy.RenewTime) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
+		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
 	}
 }
 
-// judgePast takes in the answer to a step as news of the member's history, and reports
+// noteState takes in the answer to a step as news of the member's history, and reports
 // whether that went back. The caller holds mu.
-func (p *Publisher) judgePast(l *leaseSyncer, s step, obj *coordinationv1.Lease) (back bool) {
+func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease) (back bool) {
 	if obj == nil {
 		return false
 	}
-	if back = l.wentBack(s, obj); back {
-		p.wentBack(obj.ResourceVersion)
+	if back = l.showsOlderState(s, obj); back {
+		p.distrustAcks(obj.ResourceVersion)
 	}
-	p.past.shows(obj.ResourceVersion)
+	p.history.observe(obj.ResourceVersion)
 	return back
 }
 
-// wentBack notes that the member is not what it was: whatever its readers have said may
+// showsOlderState notes that the member is not what it was: whatever its readers have said may
 // be older than what they do. The caller holds mu.
-func (p *Publisher) wentBack(version string) {
-	p.past = past{newest: version, doubt: p.Clock.Now().Boot}
-	p.roll.forgetQuestions()
+func (p *Publisher) distrustAcks(version string) {
+	p.history = history{newestVersion: version, since: p.Clock.Now().Boot}
+	p.acks.cancelAll()
 	for _, l := range p.syncers {
-		l.facts.Released = 0
+		l.status.Released = 0
 	}
 }
 
-// tellBack tells that the member went back, if it did.
-func (p *Publisher) tellBack(back bool) {
+// logOlderState tells that the member went back, if it did.
+func (p *Publisher) logOlderState(back bool) {
 	if back {
 		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: for a while terms there end by their deadlines only",
 			"reason", reason.OlderState)
 	}
 }
 
-// doubtful reports whether readers may act in the member of which nobody knows, because
+// mayMissReaders reports whether readers may act in the member of which nobody knows, because
 // its etcd was restored to a state before they registered. The caller holds mu.
-func (p *Publisher) doubtful(now lease.Reading, bound time.Duration) bool {
-	return now.Boot < p.past.doubt+max(bound, p.roll.longest()+p.slack())
+func (p *Publisher) mayMissReaders(now lease.Reading, bound time.Duration) bool {
+	return now.Boot < p.history.since+max(bound, p.acks.longestDuration()+p.slack())
 }

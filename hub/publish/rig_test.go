@@ -45,7 +45,7 @@ type rig struct {
 	syncer *leaseSyncer
 	now    lease.Reading
 	may    bool
-	// heard says that the member has just answered.
+	// noteOutcome says that the member has just answered.
 	heard bool
 	// blind says that the watch has not shown yet what is known by an answer.
 	blind bool
@@ -73,13 +73,13 @@ func term(cluster string, epoch int64) lease.Term {
 	return t
 }
 
-func stamped(seconds float64, t lease.Term) lease.Term {
+func renewedAt(seconds float64, t lease.Term) lease.Term {
 	t.RenewTime = wall(seconds)
 	return t
 }
 
-// copyOf is a copy of that term as this hub writes it into east.
-func copyOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
+// contentOf is a copy of that term as this hub writes it into east.
+func contentOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
 	c := lease.Content{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
 	for _, change := range changes {
 		change(&c)
@@ -120,7 +120,7 @@ func (r *rig) assign(role lease.Role, t lease.Term, changes ...func(*lease.Assig
 
 func first(a *lease.Assignment) { a.First = true }
 
-func fresh(seconds float64) func(*lease.Assignment) {
+func minRenewTime(seconds float64) func(*lease.Assignment) {
 	return func(a *lease.Assignment) { a.MinRenewTime = wall(seconds) }
 }
 
@@ -135,7 +135,7 @@ func (r *rig) at(seconds float64) *rig {
 // next fails the test unless the syncer's next request is this one.
 func (r *rig) next(want string) *rig {
 	r.t.Helper()
-	r.syncer.known.shown = !r.blind
+	r.syncer.known.watched = !r.blind
 	r.pending = r.syncer.next(r.now, r.may, r.heard)
 	if got := describe(r.pending); got != want {
 		r.t.Fatalf("at %v the syncer wants to %s, want %s", r.now.Wall.Sub(zero), got, want)
@@ -163,8 +163,8 @@ func describe(s step) string {
 	}
 	words := []string{map[action]string{create: "create", update: "update"}[s.action], holder, fmt.Sprint(c.Epoch)}
 	words = append(words, "stamp", c.RenewTime.Sub(zero).String(), "for", c.Duration.String())
-	if s.promis > 0 {
-		words = append(words, "promise", s.stamp.Wall.Add(s.promis).Sub(zero).String())
+	if s.promised > 0 {
+		words = append(words, "promise", s.reading.Wall.Add(s.promised).Sub(zero).String())
 	}
 	return strings.Join(words, " ")
 }
@@ -209,22 +209,22 @@ func (r *rig) carry() (*coordinationv1.Lease, error) {
 // answered carries the pending request out and hands its answer over.
 func (r *rig) answered() *rig {
 	r.t.Helper()
-	return r.settled(r.carry())
+	return r.handed(r.carry())
 }
 
-// settled hands an answer over.
-func (r *rig) settled(obj *coordinationv1.Lease, err error) *rig {
+// handed hands an answer over.
+func (r *rig) handed(obj *coordinationv1.Lease, err error) *rig {
 	r.t.Helper()
-	if pause := r.syncer.settle(r.pending, obj, err); pause != 0 {
+	if pause := r.syncer.handleAnswer(r.pending, obj, err); pause != 0 {
 		r.t.Fatalf("after %s the syncer pauses for %v", describe(r.pending), pause)
 	}
 	return r
 }
 
-// failed hands an error over, after which the syncer must pause.
+// noteFailure hands an error over, after which the syncer must pause.
 func (r *rig) failed(err error, pause time.Duration) *rig {
 	r.t.Helper()
-	if got := r.syncer.settle(r.pending, nil, err); got != pause {
+	if got := r.syncer.handleAnswer(r.pending, nil, err); got != pause {
 		r.t.Fatalf("after %v the syncer pauses for %v, want %v", err, got, pause)
 	}
 	return r
@@ -241,10 +241,10 @@ func (r *rig) unanswered(done bool) *rig {
 	return r.failed(errTimeout, pauseSilent)
 }
 
-// facts fails the test unless the facts, without the words and the marks, are these.
+// status fails the test unless the facts, without the words and the marks, are these.
 func (r *rig) facts(want SyncStatus) *rig {
 	r.t.Helper()
-	got := r.syncer.facts.wordless()
+	got := r.syncer.status.withoutMessages()
 	got.Marked, got.Unmarked = false, false
 	if got != want {
 		r.t.Fatalf("the facts are %+v, want %+v", got, want)

@@ -11,25 +11,25 @@ import (
 // r apart that the namespace decides. So terms that began together, or that a tenure took
 // over together, do not stay together: renewals come evenly, and most find that the member
 // has just answered another.
-func (l *leaseSyncer) due(c lease.Content) time.Time {
+func (l *leaseSyncer) due(content lease.Content) time.Time {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(l.namespace))
 	every := max(1, l.timings.Renew.Microseconds()) // no finer than a stamp
 	shift := int64(h.Sum64() % uint64(every))
-	latest := c.RenewTime.UnixMicro() + every
+	latest := content.RenewTime.UnixMicro() + every
 	return time.UnixMicro(latest - (latest+shift)%every)
 }
 
-// ahead reports whether a standing copy carries a stamp of the future, and did so for D by a clock that does not
+// inFuture reports whether a standing copy carries a stamp of the future, and did so for D by a clock that does not
 // step. Until then it may be the hub's clock that was set back for a moment, and the copy right. From then on
 // nobody holds what the stamp has promised, and readers who did not believe it wait for one of now.
-func (l *leaseSyncer) ahead(c lease.Content, now lease.Reading) bool {
+func (l *leaseSyncer) inFuture(c lease.Content, now lease.Reading) bool {
 	if !c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
-		l.future = time.Time{}
+		l.futureRenewTime = time.Time{}
 		return false
 	}
-	if !l.future.Equal(c.RenewTime) {
-		l.future, l.since = c.RenewTime, now.Boot
+	if !l.futureRenewTime.Equal(c.RenewTime) {
+		l.futureRenewTime, l.futureSince = c.RenewTime, now.Boot
 	}
-	return now.Boot-l.since >= c.Duration
+	return now.Boot-l.futureSince >= c.Duration
 }

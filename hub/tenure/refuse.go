@@ -8,13 +8,13 @@ import "fmt"
 func (t *Tenure) RefuseIf(useless func() error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.useless = useless
+	t.veto = useless
 }
 
-// refuses is the error with which the lock refuses to win or to renew the election now.
-func (t *Tenure) refuses() error {
+// vetoed is the error with which the lock refuses to win or to renew the election now.
+func (t *Tenure) vetoed() error {
 	t.mu.Lock()
-	useless := t.useless
+	useless := t.veto
 	t.mu.Unlock()
 	if useless == nil {
 		return nil

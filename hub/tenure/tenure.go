@@ -28,25 +28,25 @@ type Tenure struct {
 	clock lease.Clock
 	h     time.Duration
 
-	mu        sync.Mutex                         // never held across I/O
-	seen      *resourcelock.LeaderElectionRecord // what the election said last, by a read or a write of this process
-	held      bool
-	released  bool
-	started   lease.Reading
-	inherited time.Time
+	mu         sync.Mutex                         // never held across I/O
+	lastRecord *resourcelock.LeaderElectionRecord // what the election said last, by a read or a write of this process
+	held       bool
+	released   bool
+	started    lease.Reading
+	inherited  time.Time
 	// orderly says that the election was free when this tenure won it: the one before it had ended.
 	orderly bool
-	// span is for how long after the start of this tenure an earlier one may go on: h, or that of its own election.
-	span time.Duration
-	skew time.Duration // the largest difference of clocks that Overlap was asked for
-	// latest is the latest wall reading by which this tenure may have stamped.
-	latest time.Time
+	// earlierDuration is for how long after the start of this tenure an earlier one may go on: h, or that of its own election.
+	earlierDuration time.Duration
+	skew            time.Duration // the largest difference of clocks that Overlap was asked for
+	// lastWrite is the latest wall reading by which this tenure may have stamped.
+	lastWrite time.Time
 	// transitions and acquired tell this process's term in the election from those of others.
 	transitions int
 	acquired    time.Time
 	wall        time.Time     // deadline by the wall clock
 	boot        time.Duration // deadline by the boot clock
-	useless     func() error  // see RefuseIf
+	veto        func() error  // see RefuseIf
 }
 
 // New returns the tenure of a process that has not been elected yet. h is the
@@ -61,20 +61,20 @@ func (t *Tenure) Lock(inner resourcelock.Interface) resourcelock.Interface {
 	return &lock{Interface: inner, tenure: t}
 }
 
-// MayStamp reports whether a request whose stamp is now may be sent to a member: now
+// MayWrite reports whether a request whose stamp is now may be sent to a member: now
 // is before the deadline on both clocks.
-func (t *Tenure) MayStamp(now lease.Reading) bool {
+func (t *Tenure) MayWrite(now lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	may := t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot
-	if may && now.Wall.After(t.latest) {
-		t.latest = now.Wall
+	if may && now.Wall.After(t.lastWrite) {
+		t.lastWrite = now.Wall
 	}
 	return may
 }
 
-// Holds is MayStamp for this instant.
-func (t *Tenure) Holds() bool { return t.MayStamp(t.clock.Now()) }
+// Holds is MayWrite for this instant.
+func (t *Tenure) Holds() bool { return t.MayWrite(t.clock.Now()) }
 
 // Started is when the tenure was acquired: a reading taken after the request that won
 // the election was answered. Inherited is the latest instant at which an earlier
@@ -85,15 +85,15 @@ func (t *Tenure) Started() (started lease.Reading, inherited time.Time) {
 	return t.started, t.inherited
 }
 
-// Doubt takes in a stamp of an earlier tenure. One that is later than what was
+// ObserveEarlierRenewTime takes in a stamp of an earlier tenure. One that is later than what was
 // inherited shows that the election's Lease told an untruth, as it does when the hub's
 // etcd was restored: the earlier tenure can then have stamped until h after the start
 // of this one.
-func (t *Tenure) Doubt(stamp time.Time) {
+func (t *Tenure) ObserveEarlierRenewTime(stamp time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held && stamp.After(t.inherited) {
-		if latest := t.started.Wall.Add(t.span); latest.After(t.inherited) {
+		if latest := t.started.Wall.Add(t.earlierDuration); latest.After(t.inherited) {
 			t.inherited = latest
 		}
 	}
@@ -114,15 +114,15 @@ func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 	}
 	rest := max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)
 	t.skew = max(t.skew, skew)
-	return max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))
+	return max(0, min(rest, t.started.Boot+t.earlierDuration+skew-at.Boot))
 }
 
-// Settles is how long after a reading all earlier tenures will have ended, even if the election's Lease was lost or
+// EarlierEndIn is how long after a reading all earlier tenures will have ended, even if the election's Lease was lost or
 // told an untruth, with clocks that differ by skew at most. A write of theirs that arrives later has no consequences.
-func (t *Tenure) Settles(at lease.Reading, skew time.Duration) time.Duration {
+func (t *Tenure) EarlierEndIn(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, t.started.Boot+t.span+skew-at.Boot)
+	return max(0, t.started.Boot+t.earlierDuration+skew-at.Boot)
 }
 
 // lock is a resourcelock.Interface that reports to a Tenure.
@@ -136,10 +136,10 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	r, raw, err := l.Interface.Get(ctx)
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
-	l.tenure.seen = nil
+	l.tenure.lastRecord = nil
 	if err == nil {
 		seen := *r
-		l.tenure.seen = &seen
+		l.tenure.lastRecord = &seen
 	}
 	return r, raw, err
 }
@@ -148,10 +148,10 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 // deleted, another replica may have made it anew, and that one may be gone as well.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	sent := l.tenure.clock.Now()
-	if l.tenure.begun() {
+	if l.tenure.wasHeld() {
 		return errOver
 	}
-	if err := l.tenure.refuses(); err != nil {
+	if err := l.tenure.vetoed(); err != nil {
 		return err
 	}
 	err := l.Interface.Create(ctx, r)
@@ -166,7 +166,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	if r.HolderIdentity == "" {
 		// The instant of the release is read after the last stamp can have been drawn.
 		latest, mark := l.tenure.release()
-		if !l.tenure.saw(l.Identity()) {
+		if !l.tenure.leaseIsOwn(l.Identity()) {
 			return errNotHeld
 		}
 		r.RenewTime, r.AcquireTime = metav1.NewTime(latest), metav1.NewTime(latest.Add(mark))
@@ -176,7 +176,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	if !l.tenure.unbroken(r, sent) {
 		return errOver
 	}
-	if err := l.tenure.refuses(); err != nil {
+	if err := l.tenure.vetoed(); err != nil {
 		return err
 	}
 	err := l.Interface.Update(ctx, r)
@@ -199,21 +199,21 @@ var errOver = errors.New("the tenure of this process has lapsed, and another rep
 func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.held || !t.released && t.mine(r) && (t.seen == nil || t.seen.HolderIdentity == r.HolderIdentity && t.mine(*t.seen)) &&
+	return !t.held || !t.released && t.isOwn(r) && (t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord)) &&
 		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot &&
 		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))
 }
 
-// mine reports whether a record is of the term in the election that this process has won. What the
+// isOwn reports whether a record is of the term in the election that this process has won. What the
 // elector sends does not suffice: when its renewal fails because another replica has had the election in between, it
 // may send the old AcquireTime with a count of transitions that began anew with a new Lease. So what it has read
 // since has to be this process's too. The caller holds mu.
-func (t *Tenure) mine(r resourcelock.LeaderElectionRecord) bool {
+func (t *Tenure) isOwn(r resourcelock.LeaderElectionRecord) bool {
 	return r.LeaderTransitions == t.transitions && asStored(r.AcquireTime).Equal(t.acquired)
 }
 
-// begun reports whether the process has had a tenure: it never gets another one.
-func (t *Tenure) begun() bool {
+// wasHeld reports whether the process has had a tenure: it never gets another one.
+func (t *Tenure) wasHeld() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held
@@ -226,15 +226,15 @@ var errNotHeld = errors.New("the election is not released: another replica holds
 // it was acquired. No claim says so: one whose holder somebody has edited away is no release.
 const releaseMark = time.Microsecond
 
-// saw reports whether the election's Lease was this tenure's when it was last read or written: it named this holder, in
+// leaseIsOwn reports whether the election's Lease was this tenure's when it was last read or written: it named this holder, in
 // the term that the holder won. client-go's elector does not look. When it could not renew, it releases whatever it
 // reads last, and the next replica would take that for the end of all stamps. A Lease that names the holder in
 // another term, or that is older than its last renewal, is a request of old that was carried out late, after another
 // replica had lost the Lease that it still has the right to.
-func (t *Tenure) saw(holder string) bool {
+func (t *Tenure) leaseIsOwn(holder string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.seen != nil && t.seen.HolderIdentity == holder && t.mine(*t.seen) && !asStored(t.seen.RenewTime).Add(t.h).Before(t.wall)
+	return t.lastRecord != nil && t.lastRecord.HolderIdentity == holder && t.isOwn(*t.lastRecord) && !asStored(t.lastRecord.RenewTime).Add(t.h).Before(t.wall)
 }
 
 // release ends the right to write and returns an instant after the last stamp of this
@@ -245,10 +245,10 @@ func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	defer t.mu.Unlock()
 	t.released = true
 	now := t.clock.Now()
-	if latest = now.Wall; t.latest.After(latest) {
-		latest = t.latest
+	if latest = now.Wall; t.lastWrite.After(latest) {
+		latest = t.lastWrite
 	}
-	if t.orderly || now.Boot >= t.started.Boot+t.span+t.skew {
+	if t.orderly || now.Boot >= t.started.Boot+t.earlierDuration+t.skew {
 		mark = releaseMark
 	}
 	// Rounded up, because a Lease stores microseconds.
@@ -265,7 +265,7 @@ func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 		t.held, t.transitions, t.acquired = true, r.LeaderTransitions, asStored(r.AcquireTime)
 		t.inherit(after)
 	}
-	t.seen = &r
+	t.lastRecord = &r
 	t.wall = stamp.Add(t.h)
 	t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h
 }
@@ -279,8 +279,8 @@ const longestElection = time.Minute
 // inherit notes the latest instant at which an earlier tenure can have stamped, by what
 // its election's Lease said before this one took it. The caller holds mu.
 func (t *Tenure) inherit(started lease.Reading) {
-	r := t.seen
-	t.started, t.span, t.inherited = started, t.h, started.Wall.Add(t.h) // where nothing is known
+	r := t.lastRecord
+	t.started, t.earlierDuration, t.inherited = started, t.h, started.Wall.Add(t.h) // where nothing is known
 	if r == nil {
 		return
 	}
@@ -293,8 +293,8 @@ func (t *Tenure) inherit(started lease.Reading) {
 		// Claimed and never renewed. The stamp may be older than the Lease, or than the end of the
 		// tenure that the claim replaced: a candidate can be paused between its stamp and its request.
 	default:
-		t.span = max(t.h, lasts*time.Second)
-		t.inherited = r.RenewTime.Add(t.span)
+		t.earlierDuration = max(t.h, lasts*time.Second)
+		t.inherited = r.RenewTime.Add(t.earlierDuration)
 	}
 }
 

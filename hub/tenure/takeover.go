@@ -8,16 +8,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// misread is how far the wall clocks of two replicas may be apart: the largest ε that a
+// maxClockDifference is how far the wall clocks of two replicas may be apart: the largest ε that a
 // policy has by default.
-const misread = time.Second
+const maxClockDifference = time.Second
 
-// nearEnd is how long before the end of another replica's tenure a candidate begins to
+// longestWait is how long before the end of another replica's tenure a candidate begins to
 // wait for it: no shorter than client-go's elector waits between two looks, which is up
 // to 2.2 retry periods.
-const nearEnd = 2200 * time.Millisecond
+const longestWait = 2200 * time.Millisecond
 
-// Prompt wraps the lock of a hub's election so that a candidate takes over as soon as the
+// TakeOverPromptly wraps the lock of a hub's election so that a candidate takes over as soon as the
 // tenure of a replica that was lost has certainly ended.
 //
 // client-go's elector counts the duration of an election from when it happened to see
@@ -30,7 +30,7 @@ const nearEnd = 2200 * time.Millisecond
 // apart would do no harm, but be taken back at once. So it must also have gone without a
 // renewal for half its duration, in this candidate's own time. The lock of Prompt
 // serves one elector.
-func Prompt(inner resourcelock.Interface, c clock.WithTicker) resourcelock.Interface {
+func TakeOverPromptly(inner resourcelock.Interface, c clock.WithTicker) resourcelock.Interface {
 	return &prompt{Interface: inner, clock: c}
 }
 
@@ -55,7 +55,7 @@ func (p *prompt) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 			free.HolderIdentity = ""
 			return &free, raw, nil
 		}
-		if left > nearEnd || !p.wait(ctx, left) {
+		if left > longestWait || !p.wait(ctx, left) {
 			return r, raw, nil
 		}
 	}
@@ -69,7 +69,7 @@ func (p *prompt) left(r *resourcelock.LeaderElectionRecord) time.Duration {
 		p.last, p.since = *r, now
 	}
 	duration := time.Duration(r.LeaseDurationSeconds) * time.Second
-	return max(r.RenewTime.Add(duration+misread).Sub(now), p.since.Add(duration/2).Sub(now))
+	return max(r.RenewTime.Add(duration+maxClockDifference).Sub(now), p.since.Add(duration/2).Sub(now))
 }
 
 // wait returns true when d has passed, false when ctx ended before that.

@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Promise is what this tenure has promised for one namespace, in all members and
+// Get is what this tenure has promised for one namespace, in all members and
 // terms together.
 type Promise struct {
 	// Until is the latest stamp + the duration sent with it, by the hub's wall clock.
@@ -23,22 +23,22 @@ type Promise struct {
 	Epoch int64
 }
 
-// Ledger remembers every promise of a tenure. It is safe for concurrent use.
-type Ledger struct {
-	mu       sync.Mutex
-	promises map[types.NamespacedName]Promise // by fleet and namespace
+// Promises remembers every promise of a tenure. It is safe for concurrent use.
+type Promises struct {
+	mu          sync.Mutex
+	byNamespace map[types.NamespacedName]Promise // by fleet and namespace
 }
 
-// NewLedger returns an empty ledger.
-func NewLedger() *Ledger {
-	return &Ledger{promises: map[types.NamespacedName]Promise{}}
+// NewPromises returns an empty ledger.
+func NewPromises() *Promises {
+	return &Promises{byNamespace: map[types.NamespacedName]Promise{}}
 }
 
-// enter notes a stamp that is about to be sent, under a policy of that ε.
-func (l *Ledger) enter(key types.NamespacedName, epoch int64, stamp lease.Reading, d, skew time.Duration) {
+// put notes a stamp that is about to be sent, under a policy of that ε.
+func (l *Promises) add(key types.NamespacedName, epoch int64, stamp lease.Reading, d, skew time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.promises[key]
+	p := l.byNamespace[key]
 	until := stamp.Wall.Add(d)
 	if skew > p.Skew || !until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp.Boot+d+skew >= p.BootUntil+p.Skew {
 		p.Skew = skew // a smaller one once this outlasts all that was sent under the larger
@@ -48,20 +48,20 @@ func (l *Ledger) enter(key types.NamespacedName, epoch int64, stamp lease.Readin
 	}
 	p.Epoch = epoch
 	p.BootUntil = max(p.BootUntil, stamp.Boot+d)
-	l.promises[key] = p
+	l.byNamespace[key] = p
 }
 
-// Promise returns what was promised for a namespace of a fleet. It is final once no
+// Get returns what was promised for a namespace of a fleet. It is final once no
 // Publisher has an assignment to lead there.
-func (l *Ledger) Promise(key types.NamespacedName) Promise {
+func (l *Promises) Get(key types.NamespacedName) Promise {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.promises[key]
+	return l.byNamespace[key]
 }
 
 // Forget drops a namespace whose promises have all passed.
-func (l *Ledger) Forget(key types.NamespacedName) {
+func (l *Promises) Forget(key types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.promises, key)
+	delete(l.byNamespace, key)
 }
