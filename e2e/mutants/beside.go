@@ -103,6 +103,6 @@ var beside = []mutant{
 
 	// Rule 14.
 	{"14: another UID behind a name is taken for the pinned one", pinTests, []edit{{identityGo, "	case pin != \"\" && found != pin:", "	case false:"}}},
-	{"14: one UID behind two names belongs to the later", pinTests, []edit{{identityGo, "compareClaims(c, best) < 0", "compareClaims(c, best) > 0"}}},
+	{"14: one UID behind two names belongs to the later", pinTests, []edit{{identityGo, "compareOwners(c, best) < 0", "compareOwners(c, best) > 0"}}},
 	{"14: a copy of another cluster is overwritten", publishTests, []edit{{laneGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
 }

@@ -54,9 +54,9 @@ var clocks = []mutant{
 	// Whose Date it is.
 	{"clocks: the Date of a gateway counts", answering, []edit{{answersGo, " || status >= http.StatusInternalServerError", ""}}},
 	{"clocks: the Date of a cache counts", answering, []edit{{answersGo, " || header[\"Age\"] != nil", ""}}},
-	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.asked, m.renewals.asked = m.asked, m.asked", "m.renewals.asked = m.asked"}}},
+	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.requestSent, m.renewals.requestSent = m.requestSent, m.requestSent", "m.renewals.requestSent = m.requestSent"}}},
 	{"clocks: the clock of a cluster that is gone stays", answering, []edit{{"hub/fleet/connect.go", "		c.clocks.Reset()\n", ""}}},
-	{"clocks: nobody is told of a verdict", answering, []edit{{answersGo, "			s.judged++\n", ""}}},
+	{"clocks: nobody is told of a verdict", answering, []edit{{answersGo, "			s.clockVerdicts++\n", ""}}},
 
 	// What follows from a verdict.
 	{"clocks: a leader whose clock is off stays", choosing, []edit{{candidatesGo, "	case m.clocks.State == skew.Beyond:\n", "	case m.clocks.State == skew.Beyond && v.policy == nil:\n"}}},

@@ -46,10 +46,10 @@ type connection struct {
 	// drained holds a replaced target until its requests are done.
 	drained   *target
 	drainedAt lease.Reading
-	// warm is the cluster, if its caches are full.
-	warm *warm
+	// running is the cluster, if its caches are full.
+	running *runningCluster
 	// tidied: the probe Lease was removed, or that was tried.
-	tidied bool
+	probeRemoved bool
 }
 
 // run keeps the member connected until ctx ends or the member may be forgotten.
@@ -59,7 +59,7 @@ func (m *member) run(ctx context.Context) {
 	failures := 0
 	for {
 		stepCtx, cancel := context.WithCancel(ctx)
-		m.note(func(s *state) { s.interrupt = cancel })
+		m.change(func(s *state) { s.interrupt = cancel })
 		next, done := c.step(stepCtx)
 		cancel()
 		if done || ctx.Err() != nil {
@@ -89,7 +89,7 @@ const retry time.Duration = -2
 // step brings the member one step closer to what the hub's objects ask for. It returns when to
 // look again at the latest, and true when the member is forgotten.
 func (c *connection) step(ctx context.Context) (time.Duration, bool) {
-	s := c.read()
+	s := c.get()
 	now := c.p.clock.Now()
 	c.endDrain(now)
 	switch {
@@ -104,13 +104,13 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		}
 		return c.untilForgotten(s, now), false
 	}
-	if !c.adopt(ctx, s) {
+	if !c.useKubeconfig(ctx, s) {
 		return retry, false
 	}
-	if s = c.read(); s.target == nil {
+	if s = c.get(); s.target == nil {
 		return c.untilForgotten(s, now), false
 	}
-	if !c.p.claim(c.member) {
+	if !c.p.takeUID(c.member) {
 		return retryMost, false // the owner of the UID may leave
 	}
 	pinned := c.pin(ctx)
@@ -153,10 +153,10 @@ func (c *connection) untilForgotten(s state, now lease.Reading) time.Duration {
 	return max(0, ForgottenAfter-(now.Boot-c.goneAt.Boot))
 }
 
-// adopt puts the kubeconfig of the Secret to use, once the cluster behind it has proved to be the
+// useKubeconfig puts the kubeconfig of the Secret to use, once the cluster behind it has proved to be the
 // right one. It returns false to be called again soon. What is in use already stays so
 // until something better is proved.
-func (c *connection) adopt(ctx context.Context, s state) bool {
+func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	if s.spec.kubeconfig == "" {
 		c.reject(s, Problem{reason.NoKubeconfig, s.spec.noKubeconfig})
 		return true
@@ -170,11 +170,11 @@ func (c *connection) adopt(ctx context.Context, s state) bool {
 		return true
 	}
 	if s.target != nil && s.target.access.equal(c.parsed) {
-		if judge(s.spec.pin, s.uid, s.target.uid) == other {
+		if identityOf(s.spec.pin, s.uid, s.target.uid) == other {
 			c.distrust(s.target, s.target.uid)
 			return false
 		}
-		c.note(func(s *state) {
+		c.change(func(s *state) {
 			s.kubeconfig = Problem{}
 			if s.contact.Reason == reason.WrongCluster {
 				s.contact = Problem{}
@@ -184,7 +184,7 @@ func (c *connection) adopt(ctx context.Context, s state) bool {
 	}
 	t, err := newTarget(c.parsed, s.target)
 	if err == nil {
-		err = c.prove(ctx, s, t)
+		err = c.useIfRight(ctx, s, t)
 	}
 	if err == nil {
 		return true
@@ -198,8 +198,8 @@ func (c *connection) adopt(ctx context.Context, s state) bool {
 	return false
 }
 
-// prove asks the target who it is, and takes it into use if that is right.
-func (c *connection) prove(ctx context.Context, s state, t *target) error {
+// useIfRight asks the target who it is, and takes it into use if that is right.
+func (c *connection) useIfRight(ctx context.Context, s state, t *target) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	at := c.p.clock.Now()
@@ -211,7 +211,7 @@ func (c *connection) prove(ctx context.Context, s state, t *target) error {
 		return err
 	}
 	t.uid = found
-	verdict := judge(s.spec.pin, s.uid, found)
+	verdict := identityOf(s.spec.pin, s.uid, found)
 	if verdict == other {
 		return &contactError{reason.WrongCluster, wrongCluster(s.spec.pin, found)}
 	}
@@ -226,8 +226,8 @@ func (c *connection) prove(ctx context.Context, s state, t *target) error {
 // identity; renewals under way may finish.
 func (c *connection) use(ctx context.Context, t *target) {
 	var old *target
-	t.asked = c.asked
-	c.note(func(s *state) {
+	t.requestSent = c.requestSent
+	c.change(func(s *state) {
 		old, s.target, s.uid = s.target, t, t.uid
 		s.contact, s.kubeconfig = Problem{}, Problem{}
 		c.caches.set(t, t.caches)
@@ -239,7 +239,7 @@ func (c *connection) use(ctx context.Context, t *target) {
 		c.endDrain(never)
 		c.drained, c.drainedAt = old, c.p.clock.Now()
 	}
-	poke(c.wakeProbe)
+	wake(c.wakeProbe)
 	c.answered.fire() // to prove; informers cut off just now need not wait for a probe
 	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.uid, "rotation", old != nil)
 }
@@ -254,7 +254,7 @@ func (c *connection) endDrain(now lease.Reading) {
 // distrust stops using a target behind which there is another cluster now, and whatever shares its
 // connections. Nothing more is sent there, and run does not wait for what was.
 func (m *member) distrust(t *target, found string) {
-	m.note(func(s *state) {
+	m.change(func(s *state) {
 		if s.target != t && !t.shares(s.target) {
 			return
 		}
@@ -267,12 +267,12 @@ func (m *member) distrust(t *target, found string) {
 		m.renewals.set(nil, nil)
 	})
 	t.close()
-	poke(m.wake)
+	wake(m.wake)
 }
 
 // reject reports why the newest kubeconfig is not in use.
 func (c *connection) reject(s state, p Problem) {
-	c.note(func(now *state) {
+	c.change(func(now *state) {
 		now.contact, now.kubeconfig = Problem{}, Problem{}
 		switch {
 		case p.Reason == reason.WrongCluster:
@@ -291,18 +291,18 @@ func (c *connection) reject(s state, p Problem) {
 // reset takes leave of a cluster that is not behind the name any more.
 func (c *connection) reset() {
 	c.end()
-	c.note(func(s *state) {
-		s.uid, s.claimed, s.track = "", false, health.Track{}
+	c.change(func(s *state) {
+		s.uid, s.ownsUID, s.track = "", false, health.Track{}
 		c.clocks.Reset()
 	})
 }
 
 // end ends the cluster, and with it what the manager does there.
 func (c *connection) end() {
-	c.note(func(s *state) { s.cluster = nil })
-	if c.warm != nil {
-		c.warm.stop()
-		c.warm = nil
+	c.change(func(s *state) { s.cluster = nil })
+	if c.running != nil {
+		c.running.stop()
+		c.running = nil
 	}
 }
 
@@ -313,7 +313,7 @@ func (c *connection) close() {
 	c.caches.set(nil, nil)
 	c.renewals.set(nil, nil)
 	var t *target
-	c.note(func(s *state) { t, s.target = s.target, nil })
+	c.change(func(s *state) { t, s.target = s.target, nil })
 	if t != nil {
 		t.close()
 	}
@@ -322,7 +322,7 @@ func (c *connection) close() {
 // fail reports why there is no cluster although there is a target.
 func (c *connection) fail(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		c.note(func(s *state) { s.contact = asProblem(err) })
+		c.change(func(s *state) { s.contact = asProblem(err) })
 	}
 }
 

@@ -43,8 +43,8 @@ var memberMapper = func() meta.RESTMapper {
 	return m
 }()
 
-// warm is a cluster whose caches run.
-type warm struct {
+// running is a cluster whose caches run.
+type runningCluster struct {
 	cluster cluster.Cluster
 	// ctx is the life of the cluster, which ends with that of the provider or by stop.
 	ctx context.Context
@@ -57,8 +57,8 @@ type warm struct {
 // connect makes the member's cluster and waits until its informers are full. It does nothing if
 // that was done.
 func (c *connection) connect(ctx context.Context) error {
-	s := c.read()
-	if c.warm != nil || s.target == nil {
+	s := c.get()
+	if c.running != nil || s.target == nil {
 		return nil // done, or a probe has just found another cluster
 	}
 	refused := &refusal{log: log.FromContext(ctx).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))}
@@ -81,14 +81,14 @@ func (c *connection) connect(ctx context.Context) error {
 		w.stop()
 		return err
 	}
-	c.warm = w
-	c.note(func(s *state) { s.cluster, s.contact = cl, Problem{} })
-	poke(c.wakeProbe) // writes are probed from now on
+	c.running = w
+	c.change(func(s *state) { s.cluster, s.contact = cl, Problem{} })
+	wake(c.wakeProbe) // writes are probed from now on
 	return nil
 }
 
 // start runs the caches of a cluster. They outlive the step that starts them.
-func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *warm {
+func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *runningCluster {
 	ctx, cancel := context.WithCancel(c.lifetime)
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -96,7 +96,7 @@ func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *warm {
 			logger.Error(err, "Caches stopped")
 		}
 	})
-	return &warm{cluster: cl, ctx: ctx, stop: func() {
+	return &runningCluster{cluster: cl, ctx: ctx, stop: func() {
 		cancel()
 		running.Wait()
 	}}
@@ -106,13 +106,13 @@ func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *warm {
 // runs, and a manager that was told of a cluster which ended before its controllers start fails
 // when they do.
 func (c *connection) engage(ctx context.Context) error {
-	if c.warm == nil || c.warm.engaged || !c.p.elected() {
+	if c.running == nil || c.running.engaged || !c.p.elected() {
 		return nil
 	}
-	if err := c.p.mgr.Engage(c.warm.ctx, c.key.ClusterName(), c.warm.cluster); err != nil {
+	if err := c.p.mgr.Engage(c.running.ctx, c.key.ClusterName(), c.running.cluster); err != nil {
 		return fmt.Errorf("engage: %w", err)
 	}
-	c.warm.engaged = true
+	c.running.engaged = true
 	log.FromContext(ctx).Info("Member engaged", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 	return nil
 }

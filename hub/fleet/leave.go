@@ -21,7 +21,7 @@ const leavePoll = time.Second
 // pin writes the UID on the Cluster. It returns false as long as it is not seen there. A Cluster that
 // does not take part is not pinned any more.
 func (c *connection) pin(ctx context.Context) bool {
-	s := c.read()
+	s := c.get()
 	if s.spec.pin != "" || !s.spec.takesPart() {
 		return true
 	}
@@ -43,7 +43,7 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 	if err := local.GetCache().Get(ctx, client.ObjectKey{Namespace: c.key.Fleet, Name: c.key.Name}, &cached); err != nil {
 		return fmt.Errorf("read Cluster %s: %w", c.key, err)
 	}
-	if cached.Annotations[v1alpha1.ClusterUIDAnnotation] == uid || cached.UID != c.read().spec.uid {
+	if cached.Annotations[v1alpha1.ClusterUIDAnnotation] == uid || cached.UID != c.get().spec.uid {
 		return nil
 	}
 	changed := cached.DeepCopy()
@@ -64,8 +64,8 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 // returns true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
-	if !c.tidied && writes && s.target != nil && !s.spec.moved {
-		c.tidied = true
+	if !c.probeRemoved && writes && s.target != nil && !s.spec.moved {
+		c.probeRemoved = true
 		c.removeProbe(ctx)
 	}
 	if !s.spec.gone && s.spec.pin != "" {

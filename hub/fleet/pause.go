@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// vigilEvery is how often the process looks whether it was paused.
-	vigilEvery = 250 * time.Millisecond
+	// pauseCheckEvery is how often the process looks whether it was paused.
+	pauseCheckEvery = 250 * time.Millisecond
 	// pauseLeast is the shortest pause that is noticed.
 	pauseLeast = time.Second
 )
@@ -28,7 +28,7 @@ type pauseDetector struct {
 // detectPauses looks regularly until ctx ends.
 func (p *Provider) detectPauses(ctx context.Context) {
 	p.noticePause()
-	for wait(ctx, p.timers, vigilEvery, nil) == nil {
+	for wait(ctx, p.timers, pauseCheckEvery, nil) == nil {
 		p.noticePause()
 	}
 }
@@ -36,11 +36,11 @@ func (p *Provider) detectPauses(ctx context.Context) {
 // noticePause takes a pause that has just ended out of the judgement of all members, before anybody
 // judges. It returns the reading of the clocks that it took.
 func (p *Provider) noticePause() lease.Reading {
-	p.vigil.mu.Lock()
-	defer p.vigil.mu.Unlock()
+	p.pauses.mu.Lock()
+	defer p.pauses.mu.Unlock()
 	now := p.clock.Now()
-	last := p.vigil.last
-	p.vigil.last = &now
+	last := p.pauses.last
+	p.pauses.last = &now
 	if last == nil || now.Boot-last.Boot < pauseLeast {
 		return now
 	}

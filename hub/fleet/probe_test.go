@@ -67,7 +67,7 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
-			p := &prober{member: m, asked: c.Now()}
+			p := &prober{member: m, lastRead: c.Now()}
 			c.advance(tc.asked)
 			s := state{track: tc.track(c)}
 			if got := p.readDue(s, c.Now(), interval); got != tc.read {

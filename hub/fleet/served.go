@@ -12,12 +12,12 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// takeBack is for how long a fleet counts as another installation's after its mark has gone from the seal. If it is
+// otherHubGrace is for how long a fleet counts as another installation's after its mark has gone from the seal. If it is
 // alive it puts the mark back within that time, so a mark that was taken off by mistake costs nothing.
-const takeBack = 10 * time.Second
+const otherHubGrace = 10 * time.Second
 
-// service says who serves a fleet.
-type service struct {
+// servedBy says who serves a fleet.
+type servedBy struct {
 	mark  string        // of the seal
 	other string        // the mark of another installation here that stood on it last, or stands there
 	gone  lease.Reading // when that was found to be gone
@@ -32,8 +32,8 @@ func (p *Provider) ServedBy(fleet string) (mark string) {
 	return p.served[fleet].at(now)
 }
 
-func (s service) at(now lease.Reading) string {
-	if s.mark == "" && s.other != "" && now.Boot-s.gone.Boot < takeBack {
+func (s servedBy) at(now lease.Reading) string {
+	if s.mark == "" && s.other != "" && now.Boot-s.gone.Boot < otherHubGrace {
 		return s.other
 	}
 	return s.mark
@@ -71,7 +71,7 @@ func (p *Provider) noteServed(fleet, mark string) bool {
 	if was.mark == mark {
 		return false
 	}
-	is := service{mark: mark}
+	is := servedBy{mark: mark}
 	if _, ok := seal.Neighbour(p.options.HubID, was.mark); ok {
 		is.other, is.gone = was.mark, now
 	}
@@ -79,8 +79,8 @@ func (p *Provider) noteServed(fleet, mark string) bool {
 	for key, m := range p.members {
 		if key.Fleet == fleet {
 			p.changed.add(key)
-			poke(m.wake)
-			poke(m.wakeProbe)
+			wake(m.wake)
+			wake(m.wakeProbe)
 		}
 	}
 	return true

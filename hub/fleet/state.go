@@ -56,7 +56,7 @@ type state struct {
 	target *target
 	uid    string
 	// claimed: the UID was found to be this member's before anybody else's.
-	claimed bool
+	ownsUID bool
 	// cluster has full caches, or is nil.
 	cluster cluster.Cluster
 	// contact says why there is no target or cluster, and kubeconfig why the newest kubeconfig is
@@ -64,8 +64,8 @@ type state struct {
 	contact, kubeconfig Problem
 
 	track health.Track
-	// judged counts the changes of verdicts on the clocks.
-	judged int
+	// clockVerdicts counts the changes of verdicts on the clocks.
+	clockVerdicts int
 }
 
 func newMember(p *Provider, k Key) (*member, error) {
@@ -76,7 +76,7 @@ func newMember(p *Provider, k Key) (*member, error) {
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 	}
-	m.caches.asked, m.renewals.asked = m.asked, m.asked
+	m.caches.requestSent, m.renewals.requestSent = m.requestSent, m.requestSent
 	writerConfig := m.renewals.config(m.renewals)
 	m.cachesConfig = m.caches.config(m.caches)
 	writer, err := httpClient(writerConfig)
@@ -92,7 +92,7 @@ func newMember(p *Provider, k Key) (*member, error) {
 	if m.leases, err = coordinationv1client.NewForConfigAndClient(protobuf(m.cachesConfig), m.direct); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	m.informer, err = httpClient(m.caches.config(&patient{next: m.caches, answered: &m.answered, clock: p.timers}))
+	m.informer, err = httpClient(m.caches.config(&retryTransport{next: m.caches, answered: &m.answered, clock: p.timers}))
 	return m, err
 }
 
@@ -104,8 +104,8 @@ func protobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// update takes in what the hub's objects say now.
-func (m *member) update(s spec) {
+// setSpec takes in what the hub's objects say now.
+func (m *member) setSpec(s spec) {
 	m.mu.Lock()
 	old := m.state.spec
 	changed := !s.equal(old)
@@ -118,8 +118,8 @@ func (m *member) update(s spec) {
 	}
 	m.mu.Unlock()
 	if changed {
-		poke(m.wake)
-		poke(m.wakeProbe) // once the pin is there, writes are probed
+		wake(m.wake)
+		wake(m.wakeProbe) // once the pin is there, writes are probed
 		m.p.changed.add(m.key)
 	}
 }
@@ -131,7 +131,7 @@ func (m *member) gone(moved types.UID) {
 	s := m.state.spec
 	m.mu.Unlock()
 	s.gone, s.moved = true, s.moved || moved != "" && moved == s.uid
-	m.update(s)
+	m.setSpec(s)
 }
 
 // forget asks run to end, unless the member takes part.
@@ -145,18 +145,18 @@ func (m *member) forget() {
 	if m.state.interrupt != nil {
 		m.state.interrupt()
 	}
-	poke(m.wake)
+	wake(m.wake)
 }
 
-// read returns a copy of the state.
-func (m *member) read() state {
+// get returns a copy of the state.
+func (m *member) get() state {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
 }
 
-// note changes the state, and tells subscribers if what they see has changed.
-func (m *member) note(change func(*state)) {
+// change changes the state, and tells subscribers if what they see has changed.
+func (m *member) change(change func(*state)) {
 	m.mu.Lock()
 	before := m.state.visible()
 	change(&m.state)
@@ -180,20 +180,20 @@ type visible struct {
 
 func (s *state) visible() visible {
 	return visible{
-		uid: s.uid, claimed: s.claimed, connected: s.cluster != nil,
+		uid: s.uid, claimed: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
 		answering: s.track.Answering(),
 		read:      s.track.Reached(health.Read), write: s.track.Reached(health.Write),
 		failure: s.track.Failure().Reason,
-		judged:  s.judged,
+		judged:  s.clockVerdicts,
 	}
 }
 
-func (m *member) cluster() cluster.Cluster { return m.read().cluster }
+func (m *member) cluster() cluster.Cluster { return m.get().cluster }
 
 func (m *member) observe(o health.Observation) {
 	m.p.noticePause()
-	m.note(func(s *state) { s.track.Observe(o) })
+	m.change(func(s *state) { s.track.Observe(o) })
 	if o.OK {
 		m.answered.fire()
 	}
@@ -220,14 +220,14 @@ func (s *state) known() string {
 	return s.uid
 }
 
-func (m *member) claim() claim {
-	s := m.read()
-	return claim{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.claimed, created: s.spec.created}
+func (m *member) uidOwner() uidOwner {
+	s := m.get()
+	return uidOwner{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.ownsUID, created: s.spec.created}
 }
 
 // snapshot is the member as the controller sees it. The owners are those of all UIDs.
 func (m *member) snapshot(owners map[string]Key) Member {
-	s := m.read()
+	s := m.get()
 	priority, priorityReason := s.spec.priority()
 	return Member{
 		Key:            m.key,

@@ -48,7 +48,7 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 		look time.Duration // how often the process looks at its clock
 		want health.State
 	}{
-		"awake for a minute":  {vigilEvery, health.Unhealthy},
+		"awake for a minute":  {pauseCheckEvery, health.Unhealthy},
 		"asleep for a minute": {time.Minute, health.Healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,14 +157,14 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 		{"a failure", func() { m.observe(at(c, health.Write, false)) }, true},
 		{"the same failure again", func() { m.observe(at(c, health.Write, false)) }, false},
 		{"an answer", func() { m.observe(at(c, health.Write, true)) }, true},
-		{"a new label", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, true},
-		{"the same objects", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, false},
-		{"a new problem", func() { m.note(func(s *state) { s.kubeconfig = Problem{reason.NoKubeconfig, ""} }) }, true},
+		{"a new label", func() { m.setSpec(spec{labels: map[string]string{"a": "b"}}) }, true},
+		{"the same objects", func() { m.setSpec(spec{labels: map[string]string{"a": "b"}}) }, false},
+		{"a new problem", func() { m.change(func(s *state) { s.kubeconfig = Problem{reason.NoKubeconfig, ""} }) }, true},
 		{"the Cluster is gone", func() { m.gone("") }, true},
 	} {
 		c.advance(time.Second / 10)
 		step.do()
-		if got := len(m.p.changed.take()) > 0; got != step.want {
+		if got := len(m.p.changed.getAll()) > 0; got != step.want {
 			t.Errorf("%s: told %v, want %v", step.name, got, step.want)
 		}
 	}
@@ -194,9 +194,9 @@ func TestWhoeverSharesConnectionsIsDistrustedTogether(t *testing.T) {
 				t.Fatal(err)
 			}
 			interrupted := false
-			m.note(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
+			m.change(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
 			m.distrust(old, "the-second")
-			s := m.read()
+			s := m.get()
 			if stays := s.target == inUse; stays != tc.want || interrupted == tc.want || (s.contact.Reason == reason.WrongCluster) == tc.want {
 				t.Errorf("stays %v, interrupted %v, %v; stays %v wanted", stays, interrupted, s.contact, tc.want)
 			}

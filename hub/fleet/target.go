@@ -33,8 +33,8 @@ type target struct {
 	// uid is what identify found before the target came into use.
 	uid            string
 	caches, writer *pool
-	// asked is that of a transport: set when the target comes into use.
-	asked func() hear
+	// lastRead is that of a transport: set when the target comes into use.
+	requestSent func() answerFunc
 }
 
 // newTarget makes a target that is not connected yet. If it differs from old in the token only, it
@@ -90,7 +90,7 @@ func (t *target) identify(ctx context.Context) (string, error) {
 	}
 	req.Header.Set("Accept", "application/json")
 	t.authorize(req)
-	resp, err := timed(t.asked, t.writer.transport, req)
+	resp, err := timed(t.requestSent, t.writer.transport, req)
 	if err != nil {
 		return "", t.unreachable(err)
 	}

@@ -34,7 +34,7 @@ type swappableTransport struct {
 	maxBody int64
 	route   atomic.Pointer[route]
 	// asked, if not nil, is called before each request, and what it returns with the answer.
-	asked func() hear
+	requestSent func() answerFunc
 }
 
 // route is where a transport leads to.
@@ -101,7 +101,7 @@ func (l *swappableTransport) RoundTrip(req *http.Request) (*http.Response, error
 	}
 	out.Host = ""
 	r.target.authorize(out)
-	resp, err := timed(l.asked, r.pool.transport, out)
+	resp, err := timed(l.requestSent, r.pool.transport, out)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (l *swappableTransport) RoundTrip(req *http.Request) (*http.Response, error
 }
 
 // timed sends a request, and tells when it was sent and what was answered.
-func timed(asked func() hear, transport http.RoundTripper, req *http.Request) (*http.Response, error) {
+func timed(asked func() answerFunc, transport http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if asked == nil {
 		return transport.RoundTrip(req)
 	}
@@ -149,22 +149,22 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// patient is the transport of a member's informers. A request that is not answered is sent again
+// retryTransport is the transport of a member's informers. A request that is not answered is sent again
 // when the member answers something, and a watch whose connection is lost ends as if the server had
 // ended it. So informers go on from where they were as soon as the member is back; left to
 // themselves they would back off for up to a minute, and list everything again. An
 // informer that shall give up cancels its requests.
-type patient struct {
+type retryTransport struct {
 	next     http.RoundTripper
 	answered *signal
 	clock    clock.Clock
 }
 
-// patience is the least time between two tries of one request.
-const patience = 250 * time.Millisecond
+// retryPause is the least time between two tries of one request.
+const retryPause = 250 * time.Millisecond
 
 // RoundTrip sends a request without a body until it is answered or its context ends.
-func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *retryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	for {
 		answered := p.answered.next()
@@ -175,7 +175,7 @@ func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err == nil || req.Body != nil || ctx.Err() != nil || errors.Is(err, errStranger) {
 			return resp, err
 		}
-		if err := wait(ctx, p.clock, patience, nil); err != nil {
+		if err := wait(ctx, p.clock, retryPause, nil); err != nil {
 			return nil, err
 		}
 		select {

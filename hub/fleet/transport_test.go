@@ -251,12 +251,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // An informer's requests wait for the member, and go on when it answers.
-func TestPatientWaitsForAnAnswer(t *testing.T) {
+func TestARetryWaitsForAnAnswer(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { reply(w, "here") })
 	l := newTransport(testKey, "", 100)
 	var answered signal
 	tried := make(chan struct{}, 10)
-	client := &http.Client{Transport: &patient{answered: &answered, clock: clock.RealClock{}, next: roundTripper(func(req *http.Request) (*http.Response, error) {
+	client := &http.Client{Transport: &retryTransport{answered: &answered, clock: clock.RealClock{}, next: roundTripper(func(req *http.Request) (*http.Response, error) {
 		defer func() { tried <- struct{}{} }()
 		return l.RoundTrip(req)
 	})}}
@@ -277,7 +277,7 @@ func TestPatientWaitsForAnAnswer(t *testing.T) {
 	select {
 	case got := <-done:
 		t.Fatalf("it did not wait for an answer: %s", got)
-	case <-time.After(2 * patience):
+	case <-time.After(2 * retryPause):
 	}
 	answered.fire()
 	select {
@@ -324,7 +324,7 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 			l := newTransport(testKey, "", 100)
 			tg := targetTo(t, accessTo(t, s, "", "t"), nil)
 			l.set(tg, tg.caches)
-			client := &http.Client{Transport: &patient{next: l, answered: &signal{}, clock: clock.RealClock{}}}
+			client := &http.Client{Transport: &retryTransport{next: l, answered: &signal{}, clock: clock.RealClock{}}}
 			resp, err := client.Get("https://east.prod.invalid/api" + tc.query)
 			if err != nil {
 				t.Fatal(err)

@@ -53,26 +53,26 @@ func (s *signal) fire() {
 	}
 }
 
-// inbox collects keys for one reader. A key that waits already is not added again.
-type inbox struct {
+// workQueue collects keys for one reader. A key that waits already is not added again.
+type workQueue struct {
 	mu   sync.Mutex
 	keys []Key
 	wake chan struct{} // holds one
 }
 
-func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
+func newWorkQueue() *workQueue { return &workQueue{wake: make(chan struct{}, 1)} }
 
-func (b *inbox) add(k Key) {
+func (b *workQueue) add(k Key) {
 	b.mu.Lock()
 	if !slices.Contains(b.keys, k) {
 		b.keys = append(b.keys, k)
 	}
 	b.mu.Unlock()
-	poke(b.wake)
+	wake(b.wake)
 }
 
-// take returns what waits, perhaps nothing, and leaves the inbox empty.
-func (b *inbox) take() []Key {
+// sample returns what waits, perhaps nothing, and leaves the inbox empty.
+func (b *workQueue) getAll() []Key {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	keys := b.keys
@@ -80,8 +80,8 @@ func (b *inbox) take() []Key {
 	return keys
 }
 
-// poke wakes the one goroutine that listens to wake, now or when it listens next.
-func poke(wake chan struct{}) {
+// wake wakes the one goroutine that listens to wake, now or when it listens next.
+func wake(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
 	default:
