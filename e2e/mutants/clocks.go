@@ -36,10 +36,10 @@ var clocks = []mutant{
 	{"clocks: one sample is a proof", measuring, []edit{{trackGo, "g.proofs >= confirm", "g.proofs >= 1"}}},
 	{"clocks: proofs need not follow each other", measuring, []edit{{trackGo, "		g.proofs = 0\n", ""}}},
 	{"clocks: let off at ε", measuring, []edit{{trackGo, "inner := g.eps * 3 / 4", "inner := g.eps"}}},
-	{"clocks: let off at once", measuring, []edit{{trackGo, "lasts(g.near, Calm, now.Boot)", "g.near != nil"}}},
-	{"clocks: let off unmeasured", measuring, []edit{{trackGo, "lasts(g.clear, vague, now.Boot)", "lasts(g.clear, Calm/2, now.Boot)"}}},
-	{"clocks: never let off where the way is long", measuring, []edit{{trackGo, " || lasts(g.clear, vague, now.Boot)", ""}}},
-	{"clocks: a rebuilt cluster inherits a verdict", measuring, []edit{{trackGo, "gate{eps: g.eps})", "g)"}}},
+	{"clocks: let off at once", measuring, []edit{{trackGo, "lasts(g.within, Calm, now.Boot)", "g.within != nil"}}},
+	{"clocks: let off unmeasured", measuring, []edit{{trackGo, "lasts(g.clear, longCalm, now.Boot)", "lasts(g.clear, Calm/2, now.Boot)"}}},
+	{"clocks: never let off where the way is long", measuring, []edit{{trackGo, " || lasts(g.clear, longCalm, now.Boot)", ""}}},
+	{"clocks: a rebuilt cluster inherits a verdict", measuring, []edit{{trackGo, "judgement{eps: g.eps})", "g)"}}},
 
 	// Hosts and other API servers.
 	{"clocks: a host's renewal is admitted at the start of a second", measuring, []edit{{othersGo, "r.Admitted.Add(time.Second).Sub(lo)", "r.Admitted.Sub(lo)"}}},

@@ -49,7 +49,7 @@ var handover = []mutant{
 	{"ack: a version that was given twice shows no restore", asking, []edit{{readersGo, " || p.acks.contradicts(list.Items))", ")"}}},
 	{"ack: an empty list counts as released", asking, []edit{{rollGo, "q.unanswerable = len(q.waiting) == 0", "q.unanswerable = false"}}},
 	{"ack: a registration that cannot be read is nobody's", asking, []edit{{rollGo, "if e.unreadable || e.reader.Follows(namespace) {", "if !e.unreadable && e.reader.Follows(namespace) {"}}},
-	{"ack: who is missing from the list has gone", asking, []edit{{rollGo, "			e.missing, e.since = true, now\n", "			r.observeGone(uid)\n"}}},
+	{"ack: who is missing from the list has gone", asking, []edit{{rollGo, "			e.missing, e.since = true, now\n", "			r.gone(uid)\n"}}},
 	{"ack: release of another epoch counted", simulation, []edit{{rollGo, "e.reader.HasReleased(namespace, q.epoch)", "e.reader.HasReleased(namespace, 0)"}}},
 	{"ack: one release is enough", simulation, []edit{{rollGo, "		if len(q.waiting) == 0 {\n			delete(r.questions", "		if len(q.waiting) < 2 {\n			delete(r.questions"}}},
 

@@ -11,7 +11,7 @@ const (
 var (
 	departures = tests{"./hub/publish", "^(TestDepart|TestTakingOver)$"}
 	arrivals   = tests{"./hub/election", "^(TestMoved|TestWhatIsTakenKeepsTheLongestD|TestRaise)$"}
-	moves      = tests{"./hub/fleet", "^TestJudgeMove$"}
+	moves      = tests{"./hub/fleet", "^TestMoveOf$"}
 	takeovers  = tests{"./hub/controller", "^(TestWhoseRecord|TestTaken|TestWhatIsFoundOfAMovedNamespaceCountsAtOnce)$"}
 )
 

@@ -54,8 +54,8 @@ var survivors = []mutant{
 		"				if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {\n					o = t.Obj\n				}\n				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone"}}},
 
 	// What a decision rests on.
-	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.Largest, seal.LargestSkew", "= seal.Largest, 0"}}},
-	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.Largest, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
+	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.LargestDuration, seal.LargestSkew", "= seal.LargestDuration, 0"}}},
+	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.LargestDuration, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
 	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{decideGo, "	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {"}}},
 	{"survivor: half counts as most", counting, []edit{{gatherGo, "2*lost > reached", "2*lost >= reached"}}},
 	{"survivor: a successor is prepared by a copy of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
@@ -67,7 +67,7 @@ var survivors = []mutant{
 	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
 	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
 	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{laneRevokeGo, "p.acks.longestDuration()+p.slack()", "p.acks.longestDuration()"}}},
-	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{persistGo, "			c.mayComeTrue(v.key, spec)\n", ""}}},
+	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{persistGo, "			c.mayComeTrue(v.key, spec)\n", "			_ = spec\n"}}},
 	{"survivor: a conflict has a record taken as it is", recording, []edit{{persistGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},
 	{"survivor: a deletion has a record taken as gone", recording, []edit{{persistGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsConflict(err)"}}},
 

@@ -121,7 +121,7 @@ var expiry = []mutant{
 	// Rule 7.
 	{"7: epochs do not start from the seconds", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
 	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
-	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", ""}}},
+	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		_ = s\n"}}},
 	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		if m.takesPart {\n			s.Highest = max(s.Highest, cp.Epoch)\n		}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(c.granted[v.key], s.Record.Epoch)", "c.granted[v.key]"}}},
 	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })\n", ""}}},
@@ -140,5 +140,5 @@ var expiry = []mutant{
 	// What the simulation found once.
 	{"a vacant record names a leader", tests{"./hub/election", "^Test[^S]"}, []edit{{assignGo, "if r.Leader != \"\" && r.State != Vacant {", "if r.Leader != \"\" {"}}},
 	{"9: a lost record counts as one that no policy claims", tests{"./hub/controller", "^TestWhoClaims"}, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
-	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.awaitWatch(now)\n", "		return nextStep{}\n"}}},
+	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.awaitWatch(now)\n", "		return step{}\n"}}},
 }

@@ -196,7 +196,7 @@ func unguardedMessage(err error) string {
 		return "the cluster does not let the hub install the policy that protects the Leases: apply config/member there"
 	case errors.Is(err, guard.ErrUnsupported):
 		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs Kubernetes 1.30 or later"
-	case errors.Is(err, guard.ErrNotStanding):
+	case errors.Is(err, guard.ErrNotEnforced):
 		return "the policy that protects the Leases does not refuse yet what it must"
 	default:
 		return "the policy that protects the Leases has not been checked yet"

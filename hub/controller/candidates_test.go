@@ -56,7 +56,7 @@ func TestWhoMayLead(t *testing.T) {
 	}
 	bare := func(m *memberView) { m.namespace = nil }
 	paused := func(m *memberView) { m.Paused = true }
-	unguarded := func(m *memberView) { m.unguarded = guard.ErrNotStanding }
+	unguarded := func(m *memberView) { m.unguarded = guard.ErrNotEnforced }
 	failing := func(m *memberView) { m.facts.Failing, m.facts.Failure = reason.Unwritable, "a quota" }
 	leads := func(phase election.RecordState, why reason.Reason) election.Record {
 		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20}
@@ -95,7 +95,7 @@ func TestWhoMayLead(t *testing.T) {
 		"one that forbids copies":                               {anotherLeads, east(copyTroubled(reason.Forbidden)), election.Unfit, reason.Forbidden, "the copy; grant the hub's user there the rules of config/member"},
 		"one where no copy can be written":                      {anotherLeads, east(copyTroubled(reason.Unwritable), unguarded), election.Unfit, reason.Unwritable, "the copy"},
 		"a copy that is not there yet is no problem":            {anotherLeads, east(copyTroubled(reason.LeaseLost)), election.Fit, reason.Eligible, ""},
-		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotStanding)},
+		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced)},
 		"one that is paused":                                    {anotherLeads, east(paused, failing), election.RetainOnly, reason.Paused, stays},
 		"one that cannot be written while another leads":        {anotherLeads, east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
 		"one that could not be written, where nobody ever led":  {election.Record{State: election.Vacant}, east(failing), election.Fit, reason.Eligible, ""},
@@ -229,7 +229,7 @@ func TestWhatAnUnguardedClusterIsToldToDo(t *testing.T) {
 	for words, err := range map[string]error{
 		"the cluster does not let the hub install the policy that protects the Leases: apply config/member there":                guard.ErrForbidden,
 		"the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs Kubernetes 1.30 or later": guard.ErrUnsupported,
-		"the policy that protects the Leases does not refuse yet what it must":                                                   guard.ErrNotStanding,
+		"the policy that protects the Leases does not refuse yet what it must":                                                   guard.ErrNotEnforced,
 		"the policy that protects the Leases has not been checked yet":                                                           errors.New("anything else"),
 	} {
 		if got := unguardedMessage(fmt.Errorf("check: %w", err)); got != words {

@@ -254,8 +254,8 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 		if (err == nil) != test.persists || apierrors.IsNotFound(getErr) == test.persists {
 			t.Errorf("%s: %v, stored: %v", name, err, getErr)
 		}
-		if s, err := good.Find(t.Context(), "fleet"); err != nil || (s.Largest == 2*time.Minute) != test.raised {
-			t.Errorf("%s: the seal says %v, %v", name, s.Largest, err)
+		if s, err := good.Find(t.Context(), "fleet"); err != nil || (s.LargestDuration == 2*time.Minute) != test.raised {
+			t.Errorf("%s: the seal says %v, %v", name, s.LargestDuration, err)
 		}
 	}
 }

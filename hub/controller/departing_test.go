@@ -175,7 +175,7 @@ func TestWhoIsToldThatAHubStandsBack(t *testing.T) {
 		m.sight = served{fleetSight{m.Fleet}, besideMark}
 		m.sayStandsBack(t.Context(), p)
 		m.sayStandsBack(t.Context(), p)
-		other, _ := seal.Neighbour(m.HubID, besideMark)
+		other, _ := seal.OtherInstallation(m.HubID, besideMark)
 		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + standsBackBecause("fleet", other, "leasecast-system")
 		if !slices.Equal(m.events.events, []string{want}) {
 			t.Errorf("told %q, want %q once", m.events.events, want)

@@ -104,9 +104,9 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.stop != "" {
 		return v, nil
 	}
-	v.state.LargestDuration, v.state.LargestSkew = seal.Largest, seal.LargestSkew
+	v.state.LargestDuration, v.state.LargestSkew = seal.LargestDuration, seal.LargestSkew
 	if v.policy != nil {
-		v.state.LargestDuration = max(seal.Largest, v.policy.election.Timings.Duration)
+		v.state.LargestDuration = max(seal.LargestDuration, v.policy.election.Timings.Duration)
 	}
 	c.buildState(v)
 	return v, nil

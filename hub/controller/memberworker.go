@@ -253,7 +253,7 @@ func (c *Controller) guardDue(ctx context.Context, key fleet.Key, a *attachment,
 // heedGuard takes in what a check has found, and reports whether that is news. Silence says nothing
 // of the guard: what was known of it stays.
 func (c *Controller) heedGuard(a *attachment, err error) (news bool) {
-	if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotStanding) {
+	if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotEnforced) {
 		return false
 	}
 	return c.noteGuard(a, err)

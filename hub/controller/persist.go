@@ -81,7 +81,7 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	if v.object == nil {
 		return nil
 	}
-	if _, neighbours := seal.Neighbour(c.HubID, v.object.Spec.Hub); neighbours {
+	if _, neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours {
 		return nil
 	}
 	status.ObservedGeneration = v.object.Generation

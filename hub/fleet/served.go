@@ -42,7 +42,7 @@ func (s servedBy) at(now lease.Reading) string {
 // mayWrite reports whether this replica may write for a fleet: it has the right to write, and no other installation
 // serves the fleet.
 func (p *Provider) mayWrite(fleet string) bool {
-	_, other := seal.Neighbour(p.options.HubID, p.ServedBy(fleet))
+	_, other := seal.OtherInstallation(p.options.HubID, p.ServedBy(fleet))
 	return !other && p.options.MayWrite()
 }
 
@@ -57,7 +57,7 @@ func (r runner) noteSeal(ctx context.Context, fleet string) {
 	if !r.noteServed(fleet, seal.MarkOf(&secret)) {
 		return
 	}
-	if namespace, ok := seal.Neighbour(r.options.HubID, seal.MarkOf(&secret)); ok {
+	if namespace, ok := seal.OtherInstallation(r.options.HubID, seal.MarkOf(&secret)); ok {
 		r.log.Info("Another installation of the hub serves the fleet, so this one changes nothing there", "fleet", fleet, "hubNamespace", namespace)
 	}
 }
@@ -72,7 +72,7 @@ func (p *Provider) noteServed(fleet, mark string) bool {
 		return false
 	}
 	is := servedBy{mark: mark}
-	if _, ok := seal.Neighbour(p.options.HubID, was.mark); ok {
+	if _, ok := seal.OtherInstallation(p.options.HubID, was.mark); ok {
 		is.other, is.gone = was.mark, now
 	}
 	p.served[fleet] = is
