@@ -47,9 +47,9 @@ var beside = []mutant{
 	{"1: a tenure taken back from a replica with as many transitions goes on", tenureTests, []edit{{tenureGo, " && asStored(r.AcquireTime).Equal(t.acquired)", ""}}},
 
 	// Rule 3.
-	{"3: a renewal makes a Lease that was deleted", publishTests, []edit{{publishGo, "	case update:\n", "	case update:\n		s.lease.UID = \"\"\n"}}},
-	{"3: the stamp is not held", publishTests, []edit{{laneGo, "	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):\n", "	case false:\n"}}},
-	{"3: a silent member is stamped for", publishTests, []edit{{laneGo, "	if !answered {\n", "	if false {\n"}}},
+	{"3: a renewal makes a Lease that was deleted", publishTests, []edit{{publisherGo, "	case update:\n", "	case update:\n		s.lease.UID = \"\"\n"}}},
+	{"3: the stamp is not held", publishTests, []edit{{decideGo, "	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):\n", "	case false:\n"}}},
+	{"3: a silent member is stamped for", publishTests, []edit{{decideGo, "	if !answered {\n", "	if false {\n"}}},
 
 	// Rule 6.
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
@@ -72,14 +72,14 @@ var beside = []mutant{
 	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
 
 	// Rule 7.
-	{"7: a poisoned copy is overwritten", publishTests, []edit{{laneGo, "		if l.known.content.Epoch > c.Epoch {", "		if false {"}}},
-	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{laneGo, "		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)\n", ""}}},
+	{"7: a poisoned copy is overwritten", publishTests, []edit{{decideGo, "		if l.known.content.Epoch > c.Epoch {", "		if false {"}}},
+	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{publishEditsGo, "		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)\n", ""}}},
 
 	// Rule 8.
 	{"8: another hub leads, and is deposed", electionTests, []edit{{nextGo, "	if s.OtherHub {", "	if false {"}}},
 	{"8: a term of another hub under another name is not heeded", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))", "false"}}},
 	{"8: a term of another hub counts without ε", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.Live(now.Add(-s.LargestSkew))", "cp.Live(now)"}}},
-	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
+	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
 
 	// Rule 9.
 	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
@@ -104,5 +104,5 @@ var beside = []mutant{
 	// Rule 14.
 	{"14: another UID behind a name is taken for the pinned one", pinTests, []edit{{identityGo, "	case pin != \"\" && found != pin:", "	case false:"}}},
 	{"14: one UID behind two names belongs to the later", pinTests, []edit{{identityGo, "compareOwners(c, best) < 0", "compareOwners(c, best) > 0"}}},
-	{"14: a copy of another cluster is overwritten", publishTests, []edit{{laneGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
+	{"14: a copy of another cluster is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
 }

@@ -18,10 +18,10 @@ var holes = []mutant{
 	{"3: an earlier deadline does not shorten what an edit promised", readerTests, []edit{{readerGo, "	r.current = r.frozen.until(c.Deadline(), now)", "	r.current = r.frozen"}}},
 	{"3: it does so on the wall clock only", readerTests, []edit{{readerGo, "deadline, min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))", "deadline, p.boot"}}},
 	{"3: a stepped wall clock undoes it", readerTests, []edit{{readerGo, "min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))", "now.Boot + deadline.Sub(now.Wall)"}}},
-	{"3: an edit of the renewTime is no reason for a new term", tests{"./hub/publish", "^TestAnEditThatPromisesMore"}, []edit{{laneGo, "c.Epoch == want.Epoch && l.promisesMore(now)", "c.Epoch == want.Epoch && l.promisesMore(now) && c.Duration > want.Duration"}}},
-	{"3: an edit that promises more stays while its term is being replaced", specials, []edit{{laneGo, "may && l.want.Term.Epoch != 0 && l.promisesMore(now) {", "may && false {"}}},
-	{"3: nobody waits until readers have seen the repair", tests{"./hub/publish", "^TestAnEditThatPromisesMore"}, []edit{{laneGo, "	s.reading, s.promised = now, l.want.Term.Duration\n	return s", "	return s"}}},
-	{"3: a revocation leaves an edit that promises more", tests{"./hub/publish", "^TestLaneRevokes$"}, []edit{{laneRevokeGo, "	case l.promisesMore(now):\n		return l.undoExtension(now)\n", ""}}},
+	{"3: an edit of the renewTime is no reason for a new term", tests{"./hub/publish", "^TestAnEditThatPromisesMore"}, []edit{{publishEditsGo, "c.Epoch == want.Epoch && l.promisesMore(now)", "c.Epoch == want.Epoch && l.promisesMore(now) && c.Duration > want.Duration"}}},
+	{"3: an edit that promises more stays while its term is being replaced", specials, []edit{{decideGo, "may && l.want.Term.Epoch != 0 && l.promisesMore(now) {", "may && false {"}}},
+	{"3: nobody waits until readers have seen the repair", tests{"./hub/publish", "^TestAnEditThatPromisesMore"}, []edit{{publishEditsGo, "	s.reading, s.promised = now, l.want.Term.Duration\n	return s", "	return s"}}},
+	{"3: a revocation leaves an edit that promises more", tests{"./hub/publish", "^TestLaneRevokes$"}, []edit{{revokeGo, "	case l.promisesMore(now):\n		return l.undoExtension(now)\n", ""}}},
 
 	// Two replicas at once.
 	{"6: a clock that is behind by ε is not waited for", tenureTests, []edit{{tenureGo, "		end = end.Add(skew)", "		end = end.Add(0)"}}},
@@ -34,13 +34,13 @@ var holes = []mutant{
 	{"6: a release by a clock that was set back hides stamps", tenureTests, []edit{{tenureGo, "t.lastWrite.After(latest) {", "false {"}}},
 	{"6: an election of 68 years is believed", tenureTests, []edit{{tenureGo, ", lasts > longestElection/time.Second: // odd", ": // odd"}}},
 	{"6: a candidate overlooks renewals within one second", tests{"./hub/tenure", "^TestPrompt"}, []edit{{"hub/tenure/takeover.go", " || !r.RenewTime.Equal(&p.last.RenewTime) {", " || r.RenewTime.Unix() != p.last.RenewTime.Unix() {"}}},
-	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{laneGo, "	case l.newerThanRecord(now):\n", "	case l.want.Role != lease.Lead && l.newerThanRecord(now):\n"}}},
+	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{decideGo, "	case l.newerThanRecord(now):\n", "	case l.want.Role != lease.Lead && l.newerThanRecord(now):\n"}}},
 
 	{"13: a cluster that cannot be read in order to be written is chosen again and again", tests{"./hub/publish", "^TestAFreshCopy$"}, []edit{{"hub/publish/answer.go", "	if s.writes() || proves {", "	if s.writes() {"}}},
 
 	// Whose word a record is.
-	{"8: what another hub makes of its record is put right", tests{"./hub/controller", "^TestARecordOfAnotherHubIsSeen$"}, []edit{{recallGo, "		ok = false // whatever", "		// whatever"}}},
-	{"2: a write that comes true late is an edit", tests{"./hub/controller", "^TestARecordThatIsWrittenLate"}, []edit{{recallGo, "	case changed && c.isOwn(v.key, v.found):", "	case false:"}}},
+	{"8: what another hub makes of its record is put right", tests{"./hub/controller", "^TestARecordOfAnotherHubIsSeen$"}, []edit{{editsGo, "		ok = false // whatever", "		// whatever"}}},
+	{"2: a write that comes true late is an edit", tests{"./hub/controller", "^TestARecordThatIsWrittenLate"}, []edit{{editsGo, "	case changed && c.isOwn(v.key, v.found):", "	case false:"}}},
 
 	// The first election of a namespace.
 	{"13: the first leader waits for nobody", firstTests, []edit{{nextGo, "delay > wait {", "false {"}}},

@@ -1,23 +1,29 @@
 package main
 
 const (
-	readerGo     = "api/lease/reader.go"
-	termGo       = "api/lease/term.go"
-	assignGo     = "hub/election/assign.go"
-	expiryGo     = "hub/election/expiry.go"
-	nextGo       = "hub/election/next.go"
-	grantGo      = "hub/election/grant.go"
-	raiseGo      = "hub/election/raise.go"
-	laneGo       = "hub/publish/leasesyncer.go"
-	ledgerGo     = "hub/publish/promises.go"
-	publishGo    = "hub/publish/publisher.go"
-	gatherGo     = "hub/controller/gather.go"
-	candidatesGo = "hub/controller/candidates.go"
-	claimGo      = "hub/controller/claim.go"
-	decideGo     = "hub/controller/reconcile.go"
-	persistGo    = "hub/controller/persist.go"
-	recallGo     = "hub/controller/edits.go"
-	tenureGo     = "hub/tenure/tenure.go"
+	readerGo       = "api/lease/reader.go"
+	termGo         = "api/lease/term.go"
+	assignGo       = "hub/election/assign.go"
+	expiryGo       = "hub/election/expiry.go"
+	nextGo         = "hub/election/next.go"
+	grantGo        = "hub/election/grant.go"
+	raiseGo        = "hub/election/raise.go"
+	syncerGo       = "hub/publish/leasesyncer.go"
+	acksExpiryGo   = "hub/publish/acksexpiry.go"
+	publishEditsGo = "hub/publish/edits.go"
+	historyGo      = "hub/publish/history.go"
+	initialGo      = "hub/publish/initial.go"
+	decideGo       = "hub/publish/decide.go"
+	inmemberGo     = "hub/publish/inmember.go"
+	promisesGo     = "hub/publish/promises.go"
+	publisherGo    = "hub/publish/publisher.go"
+	gatherGo       = "hub/controller/gather.go"
+	candidatesGo   = "hub/controller/candidates.go"
+	claimGo        = "hub/controller/claim.go"
+	reconcileGo    = "hub/controller/reconcile.go"
+	persistGo      = "hub/controller/persist.go"
+	editsGo        = "hub/controller/edits.go"
+	tenureGo       = "hub/tenure/tenure.go"
 )
 
 // expiry are the mutants of the rules under which only expiry ends a term, ordered by the
@@ -36,7 +42,7 @@ var expiry = []mutant{
 	{"reader: any holder is this cluster", simulation, []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
 
 	// Rule 1.
-	{"1: stamp after check", stories, []edit{{publishGo, "l.next(now, p.MayWrite(now), fresh)", "l.next(p.Clock.Now(), p.MayWrite(now), fresh)"}}},
+	{"1: stamp after check", stories, []edit{{publisherGo, "l.next(now, p.MayWrite(now), fresh)", "l.next(p.Clock.Now(), p.MayWrite(now), fresh)"}}},
 	{"1: no deadline check", simulation, []edit{{tenureGo, "t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "t.held && !t.released"}}},
 	{"1: deadline counted from the response", simulation, []edit{
 		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},
@@ -50,21 +56,21 @@ var expiry = []mutant{
 	{"1: the election of another replica is released", simulation, []edit{{tenureGo, "if !l.tenure.leaseIsOwn(l.Identity()) {", "if false {"}}},
 
 	// Rule 2.
-	{"2: member write before record", simulation, []edit{{decideGo,
+	{"2: member write before record", simulation, []edit{{reconcileGo,
 		"	switch err := c.persist(ctx, v, d); {", "	if d.Persist {\n		c.granted[v.key] = d.Record.Epoch\n	}\n	c.assign(v, d)\n	switch err := c.persist(ctx, v, d); {"}}},
 	{"2: no record compare-and-swap", tests{"./hub/controller", "^TestARecordIsWritten"}, []edit{{persistGo,
 		"	store := func() error { return c.client.Update(ctx, object) }",
 		"	store := func() error { object.ResourceVersion = \"\"; return c.client.Update(ctx, object) }"}}},
-	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{recallGo, "	if c.Tenure.EarlierEndIn(asked, v.skew) > 0 {", "	if false {"}}},
+	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{editsGo, "	if c.Tenure.EarlierEndIn(asked, v.skew) > 0 {", "	if false {"}}},
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
 		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},
 
 	// Rule 3.
-	{"3: an expired copy is renewed", stories, []edit{{laneGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
-	{"3: first copy written by another tenure", simulation, []edit{{laneGo, "l.sentEpoch == l.want.Term.Epoch || !l.want.First:", "l.sentEpoch == l.want.Term.Epoch:"}}},
-	{"3: an unsealed copy is believed", simulation, []edit{{laneGo, "c, lease.Sealed(l.self.key, c, seal), wire", "c, true, wire"}}},
+	{"3: an expired copy is renewed", stories, []edit{{decideGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
+	{"3: first copy written by another tenure", simulation, []edit{{decideGo, "l.sentEpoch == l.want.Term.Epoch || !l.want.First:", "l.sentEpoch == l.want.Term.Epoch:"}}},
+	{"3: an unsealed copy is believed", simulation, []edit{{syncerGo, "c, lease.Sealed(l.self.key, c, seal), wire", "c, true, wire"}}},
 	// As a write without a version would be carried out; that of a Lease cannot be sent by an update.
 	{"3: no member compare-and-swap", simulation, []edit{{"hub/controller/sim_leases_test.go",
 		"obj.UID != old.UID, obj.ResourceVersion != \"\" && obj.ResourceVersion != old.ResourceVersion:", "obj.UID != old.UID:"}}},
@@ -79,8 +85,8 @@ var expiry = []mutant{
 	{"4: another tenure's bound is trusted", simulation, []edit{{nextGo,
 		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
 		"	r := s.Record\n	if !s.GrantedHere && !r.NotBefore.IsZero() {\n		b = expiry{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
-	{"4: a stamp is in no ledger", simulation, []edit{{publishGo, "	if s.promised > 0 {", "	if s.promised > time.Hour {"}}},
-	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{ledgerGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {ledgerGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
+	{"4: a stamp is in no ledger", simulation, []edit{{publisherGo, "	if s.promised > 0 {", "	if s.promised > time.Hour {"}}},
+	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{promisesGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {promisesGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
 
 	// Rule 5.
 	{"5: no ε after this tenure's stamps", simulation, []edit{
@@ -91,9 +97,9 @@ var expiry = []mutant{
 	{"5: the policy's D instead of the sent one", simulation, []edit{{expiryGo,
 		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
 	{"5: a smaller ε shortens what was promised", stories, []edit{{expiryGo, "	skew = max(skew, s.Sent.Skew)\n", ""}}},
-	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
-	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, " && stamp.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
-	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{ledgerGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp", "stamp"}}},
+	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
+	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, " && stamp.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
+	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp", "stamp"}}},
 	{"5: a shorter D is recorded at once", tests{"./hub/election", "^TestTheRecordKeepsTheLongestDThatIsOut$"}, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.
@@ -124,11 +130,11 @@ var expiry = []mutant{
 	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		_ = s\n"}}},
 	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		if m.takesPart {\n			s.Highest = max(s.Highest, cp.Epoch)\n		}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(c.granted[v.key], s.Record.Epoch)", "c.granted[v.key]"}}},
-	{"7: what was found at the start makes a record again", stories, []edit{{publishGo, "	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })\n", ""}}},
-	{"7: a lane that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{publishGo, " || l.want.Role == lease.Hold\n", "\n"}}},
+	{"7: what was found at the start makes a record again", stories, []edit{{inmemberGo, "	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })\n", ""}}},
+	{"7: a lane that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{inmemberGo, " || l.want.Role == lease.Hold\n", "\n"}}},
 	{"7: a copy that is newer than the record is waited for", tests{"./hub/controller", "^TestACopyThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.PoisonedEpoch, m.facts.Newer)", "max(s.Highest, m.facts.PoisonedEpoch)"}}},
-	{"7: an absurd record is believed", stories, []edit{{recallGo, "	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):", "	case false:"}}},
-	{"7: a term of years is believed", stories, []edit{{recallGo, "	case r.Duration > lease.MaxDuration:", "	case false:"}}},
+	{"7: an absurd record is believed", stories, []edit{{editsGo, "	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):", "	case false:"}}},
+	{"7: a term of years is believed", stories, []edit{{editsGo, "	case r.Duration > lease.MaxDuration:", "	case false:"}}},
 	{"7: epochs start from the minutes", simulation, []edit{{termGo, "now.Sub(epochZero)/time.Second", "now.Sub(epochZero)/time.Minute"}}},
 	{"7: a record goes before its bound", tests{"./hub/election", "^Test[^S]"}, []edit{{nextGo,
 		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForExpiry, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},
@@ -140,5 +146,5 @@ var expiry = []mutant{
 	// What the simulation found once.
 	{"a vacant record names a leader", tests{"./hub/election", "^Test[^S]"}, []edit{{assignGo, "if r.Leader != \"\" && r.State != Vacant {", "if r.Leader != \"\" {"}}},
 	{"9: a lost record counts as one that no policy claims", tests{"./hub/controller", "^TestWhoClaims"}, []edit{{claimGo, "if v.policy == nil && recorded == \"\" && v.unread(policies) {", "if false {"}}},
-	{"what answers tell needs no watch", simulation, []edit{{laneGo, "		return l.awaitWatch(now)\n", "		return step{}\n"}}},
+	{"what answers tell needs no watch", simulation, []edit{{decideGo, "		return l.awaitWatch(now)\n", "		return step{}\n"}}},
 }

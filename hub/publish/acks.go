@@ -1,10 +1,8 @@
 package publish
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -174,37 +172,4 @@ func (r *acks) answered() (done []*question) {
 		}
 	}
 	return done
-}
-
-// longestDuration is the longest time for which a reader may act after it has confirmed its
-// registration.
-func (r *acks) longestDuration() (d time.Duration) {
-	for _, e := range r.registrations {
-		d = max(d, e.reader.Duration)
-	}
-	return d
-}
-
-// expired returns the registrations whose readers must have stopped acting, on both clocks:
-// a wall clock that was stepped forward ends nothing. Those that are missing are
-// forgotten.
-func (r *acks) expired(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
-	for uid, e := range r.registrations {
-		d, until := e.reader.Duration, e.reader.Until()
-		if e.unreadable {
-			d = lease.MaxRegistration // nothing that it says is believed
-		}
-		if e.unreadable || e.missing {
-			until = e.since.Wall.Add(d) // it may have been confirmed anew until then
-		}
-		switch {
-		case now.Boot < e.since.Boot+d+skew, now.Wall.Before(until.Add(skew)):
-		case e.missing:
-			r.gone(uid)
-		default:
-			ls = append(ls, e.lease)
-		}
-	}
-	slices.SortFunc(ls, func(a, b *coordinationv1.Lease) int { return cmp.Compare(a.UID, b.UID) })
-	return ls
 }

@@ -3,34 +3,23 @@ package publish
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // workers is how many requests a Publisher has under way at once.
 const workers = 16
-
-// listTimeout bounds the reading of all copies of a member at the start of a tenure, and firstList
-// the first try: who waits long for an answer that was lost learns late what the member knows.
-// Each try has twice the time of the one before it.
-const (
-	listTimeout = 15 * time.Second
-	firstList   = time.Second
-)
 
 // answeredWithin is how long ago a member must have answered something for a stamp to
 // be drawn without a read that goes first.
@@ -117,96 +106,6 @@ func (p *Publisher) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// ReadAll reads all copies of the member once, live, and reports whether they were
-// read. Run calls it first, until it succeeds.
-func (p *Publisher) ReadAll(ctx context.Context) bool {
-	p.mu.Lock()
-	within := p.listWithin
-	p.listWithin = min(2*within, listTimeout)
-	p.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	sent := p.Clock.Now()
-	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{
-		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
-		TimeoutSeconds: new(int64(within / time.Second)), // the member need not work on it any longer
-	})
-	if err != nil && ctx.Err() != nil {
-		return false // cut off by this hub itself: that says nothing of the member
-	}
-	p.noteOutcome(false, sent, err)
-	if err != nil {
-		p.Log.V(1).Info("Copies could not be read", "reason", "Unreachable", "err", err.Error())
-		return false
-	}
-	p.mu.Lock()
-	p.history = history{newestVersion: list.ResourceVersion, since: p.Clock.Now().Boot}
-	for i := range list.Items {
-		obj := &list.Items[i]
-		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
-		l.setKnown(obj)
-		l.blocked() // somebody else's copy is known of before anything is decided
-		if l.known.sealed {
-			p.initial.Leases = append(p.initial.Leases, l.known.content)
-		}
-	}
-	p.initial.Read, p.initial.At = true, sent.Boot
-	p.listReadersNow()
-	p.mu.Unlock()
-	p.Changed("")
-	return true
-}
-
-// Initial is what was found at the start.
-type Initial struct {
-	// Read says that the member has been read at all, and At the boot reading before that request.
-	Read bool
-	At   time.Duration
-	// Leases are the sealed ones.
-	Leases []lease.Content
-}
-
-// Initial returns what was found at the start.
-func (p *Publisher) Initial() Initial {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.initial
-}
-
-// Leases returns the names of all copies that are known to be in the member.
-func (p *Publisher) Leases() []types.NamespacedName {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var keys []types.NamespacedName
-	for key, l := range p.syncers {
-		if l.known.lease != nil || !l.known.read {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// LeasesIn returns the names of the copies in one namespace.
-func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
-	return slices.DeleteFunc(p.Leases(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
-}
-
-// Remaining reports what is known to be left in the member: copies of this hub, or at least
-// what may be one, and marked copies of others, which it never removes.
-func (p *Publisher) Remaining() (ours, others bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, l := range p.syncers {
-		switch obj := l.known.lease; {
-		case !l.known.read, obj != nil && !l.blocked():
-			ours = true
-		case obj != nil && wire.MadeByHub(obj):
-			others = true
-		}
-	}
-	return ours, others
-}
-
 // Assign says what a copy has to be from now on. After it returns, no stamp is drawn
 // for an earlier assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
@@ -235,22 +134,6 @@ func (p *Publisher) StopRenewing(namespace string) {
 	}
 }
 
-// Forget drops what is known of a namespace of which nothing is left: no record, no promise, and no epoch that the
-// seconds have not outlived. So what was found at the start does not count any more: or a record would be made of
-// it again. A syncer stays that still has something to find out or a copy to remove.
-func (p *Publisher) Forget(namespace string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })
-	for key, l := range p.syncers {
-		asks := p.prober != nil && *p.prober == key
-		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
-		if key.Namespace == namespace && idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
-			delete(p.syncers, key)
-		}
-	}
-}
-
 // SyncStatus returns what is known of a copy.
 func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
@@ -259,34 +142,6 @@ func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 		return l.status
 	}
 	return SyncStatus{}
-}
-
-// Observe takes in a copy from a watch.
-func (p *Publisher) Observe(obj *coordinationv1.Lease) {
-	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
-	p.mu.Lock()
-	_, had := p.syncers[key]
-	l := p.syncer(key)
-	before := l.observations
-	p.history.observe(obj.ResourceVersion)
-	l.observe(obj)
-	if l.observations != before {
-		p.Queue.Add(key)
-	}
-	p.mu.Unlock()
-	if !had {
-		p.Changed(key.Namespace)
-	}
-}
-
-// ObserveGone takes in that a watch no longer shows a copy.
-func (p *Publisher) ObserveGone(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l, ok := p.syncers[key]; ok {
-		l.observeGone()
-		p.Queue.Add(key)
-	}
 }
 
 // syncer returns the syncer of a copy, made if need be. The caller holds mu.
@@ -367,35 +222,6 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	return s, timeout
 }
 
-// park puts a syncer by until the member is heard of, or until it is its turn to ask. The
-// caller holds mu.
-func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
-	if !l.parked {
-		l.parked = true
-		p.parked = append(p.parked, key)
-	}
-}
-
-// unpark brings back the n syncers that have waited longest. The caller holds mu.
-func (p *Publisher) unpark(n int) {
-	for _, key := range p.parked[:n] {
-		p.syncer(key).parked = false
-		p.Queue.Add(key)
-	}
-	p.parked = p.parked[n:]
-}
-
-// chooseProber makes a syncer that is about to ask the scout of a silent member. One that has
-// nothing to ask leaves it to another. The caller holds mu.
-func (p *Publisher) chooseProber(key types.NamespacedName, asks bool) {
-	if asks {
-		p.prober = &key
-		return
-	}
-	p.prober = nil
-	p.unpark(min(1, len(p.parked)))
-}
-
 // handleAnswer hands an answer to its syncer, and reports whether to go on with it at once.
 func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
 	p.mu.Lock()
@@ -419,22 +245,6 @@ func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordina
 		p.Changed(key.Namespace)
 	}
 	return pause == 0
-}
-
-// noteOutcome notes the outcome of a request, and tells who watches the member's health.
-func (p *Publisher) noteOutcome(write bool, sent lease.Reading, err error) {
-	v := outcomeOf(err)
-	p.mu.Lock()
-	if p.silent = v == ambiguous; !p.silent {
-		p.hasAnswered, p.lastAnswer = true, p.Clock.Now().Boot
-		p.prober = nil
-		p.unpark(len(p.parked))
-	}
-	p.mu.Unlock()
-	if v == conflict {
-		err = nil // the member works: it told us that we were out of date
-	}
-	p.Report(write, sent, err)
 }
 
 // send does the I/O of a step, within the timeout.

@@ -1,11 +1,5 @@
 package publish
 
-import (
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/leasecast/leasecast/api/lease"
-)
-
 // Relinquish takes the mark of this hub off every copy in the member, for good: whatever is
 // assigned afterwards changes nothing. The terms stay as they are. It reports whether all
 // that is known of the member carries another mark or none; call it until it does.
@@ -26,18 +20,6 @@ func (p *Publisher) Relinquish() (done bool) {
 	}
 	p.relinquished = true
 	return done
-}
-
-// Find returns the copy of that name as it is known now, whether or not anything was done with it
-// yet, and whether its seal is right; and false if there is none.
-func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.syncers[key]
-	if l == nil || l.known.lease == nil {
-		return lease.Content{}, false, false
-	}
-	return l.known.content, l.known.sealed, true
 }
 
 // marked reports whether the copy is known to be this hub's.

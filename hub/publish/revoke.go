@@ -1,15 +1,8 @@
 package publish
 
 import (
-	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
 )
 
 // revoke puts nobody in the place of the leader whose term is to end, if its copy is as
@@ -33,23 +26,6 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 	return s
 }
 
-// askReaders takes in that the request of a step was certainly carried out: if that was the
-// revocation of a term, its readers are asked. The caller holds mu.
-//
-// What they say counts only if none of them can be missing from the list, or unaware of
-// the revocation: not while the member may be one whose etcd was restored, and they with
-// it; not while a late request may still make a leader's copy, should this one be
-// deleted; not if they may have believed an edit with a higher epoch.
-func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
-	now := p.Clock.Now()
-	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
-		p.mayMissReaders(now, l.timings.LongestPromise) || now.Boot < l.createPendingUntil || l.status.PoisonedEpoch > s.revokes {
-		return
-	}
-	p.acks.ask(key, s.revokes)
-	p.listReadersNow()
-}
-
 // noteUnanswered notes a request that may still be carried out, at any time. Updates and removals
 // then fail by their preconditions; what creates a copy does not. The caller holds mu.
 func (p *Publisher) noteUnanswered(l *leaseSyncer, s step) {
@@ -59,81 +35,4 @@ func (p *Publisher) noteUnanswered(l *leaseSyncer, s step) {
 	if c, _ := wire.Read(s.lease); c.LeadsHere() {
 		l.createPendingUntil = max(l.createPendingUntil, p.Clock.Now().Boot+l.timings.LongestPromise)
 	}
-}
-
-// history is what a member has shown of its history. Versions and stamps of its objects
-// rise, unless its etcd was restored to an earlier state.
-type history struct {
-	newestVersion string        // the highest resource version that it has shown
-	since         time.Duration // boot reading when it was first read, or showed something older last
-}
-
-// observe takes in the version of something that the member has just shown.
-func (h *history) observe(version string) {
-	if version != "" && (h.newestVersion == "" || older(h.newestVersion, version)) {
-		h.newestVersion = version
-	}
-}
-
-// older reports whether the first version was certainly given before the second.
-func older(a, b string) bool {
-	n, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && n < 0
-}
-
-// showsOlderState reports whether an answer shows an older state than was known when the request
-// was sent: a version or, in a sealed copy, a stamp.
-func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
-	switch k := s.before.lease; {
-	case obj == nil:
-		return false
-	case s.action != read:
-		return s.newestVersion != "" && older(obj.ResourceVersion, s.newestVersion)
-	case k == nil:
-		return false
-	case older(obj.ResourceVersion, k.ResourceVersion):
-		return true // be it another object: one that has come since is newer
-	case k.UID != obj.UID:
-		return false
-	default:
-		c, mac := wire.Read(obj)
-		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
-	}
-}
-
-// noteState takes in the answer to a step as news of the member's history, and reports
-// whether that went back. The caller holds mu.
-func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease) (back bool) {
-	if obj == nil {
-		return false
-	}
-	if back = l.showsOlderState(s, obj); back {
-		p.distrustAcks(obj.ResourceVersion)
-	}
-	p.history.observe(obj.ResourceVersion)
-	return back
-}
-
-// showsOlderState notes that the member is not what it was: whatever its readers have said may
-// be older than what they do. The caller holds mu.
-func (p *Publisher) distrustAcks(version string) {
-	p.history = history{newestVersion: version, since: p.Clock.Now().Boot}
-	p.acks.cancelAll()
-	for _, l := range p.syncers {
-		l.status.Released = 0
-	}
-}
-
-// logOlderState tells that the member went back, if it did.
-func (p *Publisher) logOlderState(back bool) {
-	if back {
-		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: for a while terms there end by their deadlines only",
-			"reason", reason.OlderState)
-	}
-}
-
-// mayMissReaders reports whether readers may act in the member of which nobody knows, because
-// its etcd was restored to a state before they registered. The caller holds mu.
-func (p *Publisher) mayMissReaders(now lease.Reading, bound time.Duration) bool {
-	return now.Boot < p.history.since+max(bound, p.acks.longestDuration()+p.slack())
 }

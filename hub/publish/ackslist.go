@@ -5,12 +5,11 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -137,54 +136,19 @@ func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	}
 }
 
-// slack is ε. The caller holds mu.
-func (p *Publisher) slack() time.Duration {
-	if p.skew == 0 {
-		return unknownSkew
+// askReaders takes in that the request of a step was certainly carried out: if that was the
+// revocation of a term, its readers are asked. The caller holds mu.
+//
+// What they say counts only if none of them can be missing from the list, or unaware of
+// the revocation: not while the member may be one whose etcd was restored, and they with
+// it; not while a late request may still make a leader's copy, should this one be
+// deleted; not if they may have believed an edit with a higher epoch.
+func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
+	now := p.Clock.Now()
+	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
+		p.mayMissReaders(now, l.timings.LongestPromise) || now.Boot < l.createPendingUntil || l.status.PoisonedEpoch > s.revokes {
+		return
 	}
-	return p.skew
-}
-
-// removeExpired removes the registrations of readers that must have stopped acting. A process
-// that still lives finds its registration gone, and makes another before it goes on.
-func (p *Publisher) removeExpired(ctx context.Context) {
-	p.mu.Lock()
-	dead := p.acks.expired(p.Clock.Now(), p.slack())
-	p.mu.Unlock()
-	for _, obj := range dead {
-		if ctx.Err() != nil || !p.MayWrite(p.Clock.Now()) {
-			return
-		}
-		if err := p.removeRegistration(ctx, obj); err != nil && ctx.Err() == nil {
-			p.Log.V(1).Info("The registration of a dead reader could not be removed",
-				"reason", reason.Unreachable, "lease", types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, "err", err.Error())
-		}
-	}
-}
-
-// removeRegistration removes a registration, unless it was confirmed since.
-func (p *Publisher) removeRegistration(ctx context.Context, obj *coordinationv1.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, readersTimeout)
-	defer cancel()
-	api := p.Client.Leases(obj.Namespace)
-	if obj.DeletionTimestamp.IsZero() {
-		err := api.Delete(ctx, obj.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion}})
-		if err != nil {
-			return ignoreNotFound(err)
-		}
-	}
-	left, err := api.Get(ctx, obj.Name, metav1.GetOptions{})
-	if err != nil || left.UID != obj.UID || !left.Spec.RenewTime.Equal(obj.Spec.RenewTime) {
-		return ignoreNotFound(err)
-	}
-	wire.FreeRegistration(left)
-	_, err = api.Update(ctx, left, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
-	return ignoreNotFound(err)
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	p.acks.ask(key, s.revokes)
+	p.listReadersNow()
 }
