@@ -10,7 +10,7 @@ var (
 	electionTests = tests{"./hub/election", "^Test[^S]"}
 	publishTests  = tests{"./hub/publish", "^Test[^O]"}
 	tenureTests   = tests{"./hub/tenure", "^Test(Deadline|Release|Inherited|Doubt|ATenure)"}
-	pinTests      = tests{"./hub/fleet", "^Test(Judge|Owners)$"}
+	pinTests      = tests{"./hub/fleet", "^Test(IdentityOf|Owners)$"}
 )
 
 const (

@@ -54,7 +54,7 @@ var clocks = []mutant{
 	// Whose Date it is.
 	{"clocks: the Date of a gateway counts", answering, []edit{{answersGo, " || status >= http.StatusInternalServerError", ""}}},
 	{"clocks: the Date of a cache counts", answering, []edit{{answersGo, " || header[\"Age\"] != nil", ""}}},
-	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.requestSent, m.renewals.requestSent = m.requestSent, m.requestSent", "m.renewals.requestSent = m.requestSent"}}},
+	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent", "m.renewals.RequestSent = m.requestSent"}}},
 	{"clocks: the clock of a cluster that is gone stays", answering, []edit{{"hub/fleet/connect.go", "		c.clocks.Reset()\n", ""}}},
 	{"clocks: nobody is told of a verdict", answering, []edit{{answersGo, "			s.clockVerdicts++\n", ""}}},
 

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,11 +79,8 @@ func (m *member) changeClocks(change func()) {
 	}
 }
 
-// answerFunc is to be called with an answer, when it has come.
-type answerFunc func(status int, header http.Header)
-
 // lastRead notes when a request is sent. The Date of the answer tells of the member's clock.
-func (m *member) requestSent() answerFunc {
+func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.p.clock.Now()
 	return func(status int, header http.Header) {
 		now := m.p.clock.Now()
@@ -104,9 +104,9 @@ func dateOf(status int, header http.Header) (time.Time, bool) {
 // right to write: one of them is enough.
 func (m *member) sampleLeases(ctx context.Context) {
 	c := &leaseSampler{member: m}
-	for pause := time.Duration(0); wait(ctx, m.p.timers, pause, nil) == nil; {
+	for pause := time.Duration(0); wake.For(ctx, m.p.timers, pause, nil) == nil; {
 		s := m.get()
-		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.uid || s.spec.moved || !m.p.mayWrite(m.key.Fleet) {
+		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.UID || s.spec.moved || !m.p.mayWrite(m.key.Fleet) {
 			pause = time.Second
 			continue
 		}
@@ -121,7 +121,7 @@ type leaseSampler struct {
 }
 
 // sample lists the Leases of API servers and hosts, and returns when to do so again.
-func (c *leaseSampler) sample(ctx context.Context, t *target) time.Duration {
+func (c *leaseSampler) sample(ctx context.Context, t *transport.Target) time.Duration {
 	servers, sent, answered, err := c.list(ctx, metav1.NamespaceSystem, metav1.ListOptions{LabelSelector: apiServers})
 	if err == nil {
 		c.changeClocks(func() { c.clocks.Servers(servers, sent, answered) })
@@ -136,10 +136,10 @@ func (c *leaseSampler) sample(ctx context.Context, t *target) time.Duration {
 }
 
 // logFailure logs once that the lists fail. What they would measure is done without.
-func (c *leaseSampler) logFailure(err error, t *target) {
+func (c *leaseSampler) logFailure(err error, t *transport.Target) {
 	if err != nil && !c.failed {
 		c.p.log.Info("The Leases of the member's API servers and hosts cannot be listed, so their clocks are not measured",
-			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", t.clean(err.Error()))
+			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", t.Clean(err.Error()))
 	}
 	c.failed = err != nil
 }

@@ -50,7 +50,7 @@ func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
 func TestAnswersMeasureTheClock(t *testing.T) {
 	m, clock := newTestMember(t)
 	ahead := 10 * time.Second
-	s := apiServer(t, true, dated(clock, &ahead))
+	s := apiServer(t, dated(clock, &ahead))
 	c := &connection{member: m}
 	t.Cleanup(c.close)
 	c.use(t.Context(), targetTo(t, accessTo(t, s, "", "token"), nil))
@@ -59,7 +59,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	if i, ok := offset(); ok {
 		t.Fatalf("%+v before any answer", i)
 	}
-	get(t, &http.Client{Transport: m.caches}, m.caches, "/")
+	get(t, &http.Client{Transport: m.caches}, "/")
 	if i, ok := offset(); !ok || i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 1100*time.Millisecond {
 		t.Errorf("after an answer to the caches: %+v, %v", i, ok)
 	}
@@ -68,7 +68,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 		t.Errorf("one answer is not a proof: %v", got)
 	}
 	clock.advance(300 * time.Millisecond)
-	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/")
+	get(t, &http.Client{Transport: m.renewals}, "/")
 	if got := (Member{live: m}).Clocks(time.Second); got.State != skew.Beyond {
 		t.Errorf("after an answer on each connection: %+v", got)
 	}
@@ -79,7 +79,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 		t.Errorf("subscribers were told %v, then %v: want the change of the verdict", told, again)
 	}
 	clock.advance(300 * time.Millisecond)
-	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/")
+	get(t, &http.Client{Transport: m.renewals}, "/")
 	if again := m.p.changed.getAll(); len(again) != 0 {
 		t.Errorf("subscribers were told %v: nothing has changed", again)
 	}

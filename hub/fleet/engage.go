@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -83,7 +86,7 @@ func (c *connection) connect(ctx context.Context) error {
 	}
 	c.running = w
 	c.change(func(s *state) { s.cluster, s.contact = cl, Problem{} })
-	wake(c.wakeProbe) // writes are probed from now on
+	wake.Wake(c.wakeProbe) // writes are probed from now on
 	return nil
 }
 
@@ -153,7 +156,7 @@ func (r *refusal) handle(ctx context.Context, _ *toolscache.Reflector, err error
 	if ctx.Err() != nil {
 		return
 	}
-	r.log.Info("Member could not be watched", "error", shorten(err.Error()))
+	r.log.Info("Member could not be watched", "error", transport.Shorten(err.Error()))
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return
 	}
@@ -172,17 +175,17 @@ func (r *refusal) watch(giveUp context.CancelFunc) error {
 	return r.err
 }
 
-func awaitSync(ctx context.Context, t *target, cl cluster.Cluster, refused *refusal) error {
+func awaitSync(ctx context.Context, t *transport.Target, cl cluster.Cluster, refused *refusal) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if refused.watch(cancel) == nil && cl.GetCache().WaitForCacheSync(ctx) {
 		return nil
 	}
 	if err := refused.watch(nil); err != nil {
-		return t.describe(err)
+		return t.Describe(err)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &contactError{reason.Unreachable, fmt.Sprintf("Namespaces and Leases could not be listed within %v", syncTimeout)}
+		return &transport.ContactError{Reason: reason.Unreachable, Message: fmt.Sprintf("Namespaces and Leases could not be listed within %v", syncTimeout)}
 	}
 	return ctx.Err()
 }

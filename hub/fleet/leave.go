@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -90,6 +92,6 @@ func (c *connection) removeProbe(ctx context.Context) {
 	defer cancel()
 	err := c.writer.CoordinationV1().Leases(probeNamespace).Delete(ctx, probeName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		log.FromContext(ctx).Info("Probe Lease left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", shorten(err.Error()))
+		log.FromContext(ctx).Info("Probe Lease left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/health"
 )
@@ -28,7 +30,7 @@ type pauseDetector struct {
 // detectPauses looks regularly until ctx ends.
 func (p *Provider) detectPauses(ctx context.Context) {
 	p.noticePause()
-	for wait(ctx, p.timers, pauseCheckEvery, nil) == nil {
+	for wake.For(ctx, p.timers, pauseCheckEvery, nil) == nil {
 		p.noticePause()
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +55,7 @@ func (m *member) probe(ctx context.Context) {
 		if at, ok := p.nextAim(interval); ok && at > now {
 			next = min(next, at)
 		}
-		if wait(ctx, m.p.timers, max(0, next-now), m.wakeProbe) != nil {
+		if wake.For(ctx, m.p.timers, max(0, next-now), m.wakeProbe) != nil {
 			return
 		}
 	}
@@ -112,17 +115,17 @@ func (p *prober) mayWrite(s state, now lease.Reading) bool {
 		p.excuse(health.Write, *p.mayWriteAt, now)
 	}
 	p.mayWriteAt, p.mightNotWrite = &now, false
-	return s.cluster != nil && s.spec.pin == s.target.uid && !s.spec.moved
+	return s.cluster != nil && s.spec.pin == s.target.UID && !s.spec.moved
 }
 
-func (p *prober) sendRead(ctx context.Context, t *target) {
+func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 	at := p.p.clock.Now()
-	found, err := t.identify(ctx)
+	found, err := t.Identify(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
-	if err == nil && found != t.uid {
-		err = &contactError{reason.WrongCluster, wrongCluster(t.uid, found)}
+	if err == nil && found != t.UID {
+		err = &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(t.UID, found)}
 		defer p.distrust(t, found)
 	}
 	p.observe(observation(health.Read, at, err))
@@ -130,7 +133,7 @@ func (p *prober) sendRead(ctx context.Context, t *target) {
 
 // sendWrite updates the probe Lease. If it is not as expected, it is read and written once
 // more.
-func (p *prober) sendWrite(ctx context.Context, t *target) {
+func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
 	var at lease.Reading
 	var err error
@@ -165,7 +168,7 @@ func (p *prober) sendWrite(ctx context.Context, t *target) {
 		p.lease = nil
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		p.observe(observation(health.Write, at, t.describe(err)))
+		p.observe(observation(health.Write, at, t.Describe(err)))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -258,7 +260,7 @@ func (p *Provider) SetProbing(interval, timeout time.Duration) {
 	p.mu.Unlock()
 	for _, m := range members {
 		if changed {
-			wake(m.wakeProbe)
+			wake.Wake(m.wakeProbe)
 		}
 	}
 }

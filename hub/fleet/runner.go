@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -53,7 +55,7 @@ func (r runner) Start(ctx context.Context) error {
 		default:
 			close(r.synced)
 		}
-		if wait(ctx, r.timers, forever, r.work.wake) != nil {
+		if wake.For(ctx, r.timers, forever, r.work.wake) != nil {
 			return nil
 		}
 	}
@@ -211,8 +213,8 @@ func (p *Provider) awaitElection(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.members {
-		wake(m.wake)
-		wake(m.wakeProbe)
+		wake.Wake(m.wake)
+		wake.Wake(m.wakeProbe)
 	}
 }
 
@@ -227,7 +229,7 @@ func (p *Provider) remove(m *member) bool {
 	delete(p.members, m.key)
 	p.changed.add(m.key)
 	for _, other := range p.members {
-		wake(other.wake) // it may have waited for the UID
+		wake.Wake(other.wake) // it may have waited for the UID
 	}
 	// Should the Cluster have come back between the two, it is looked at again.
 	p.work.add(m.key)
@@ -236,7 +238,7 @@ func (p *Provider) remove(m *member) bool {
 
 // notifySubscribers calls them until ctx ends.
 func (p *Provider) notifySubscribers(ctx context.Context) {
-	for wait(ctx, p.timers, forever, p.changed.wake) == nil {
+	for wake.For(ctx, p.timers, forever, p.changed.wake) == nil {
 		for _, k := range p.changed.getAll() {
 			p.mu.Lock()
 			subscribers := slices.Collect(maps.Values(p.subscribers))

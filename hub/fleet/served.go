@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,8 +81,8 @@ func (p *Provider) noteServed(fleet, mark string) bool {
 	for key, m := range p.members {
 		if key.Fleet == fleet {
 			p.changed.add(key)
-			wake(m.wake)
-			wake(m.wakeProbe)
+			wake.Wake(m.wake)
+			wake.Wake(m.wakeProbe)
 		}
 	}
 	return true

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -25,14 +28,14 @@ type member struct {
 	p   *Provider
 
 	// The clients never change; what is below their transports does.
-	caches, renewals *swappableTransport
+	caches, renewals *transport.Swappable
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
 	direct, informer *http.Client
 
-	// answered fires whenever the member answers a request well.
-	answered signal
-	// wake and wakeProbe hold one wake-up each for run and probe.
+	// Answered fires whenever the member answers a request well.
+	answered wake.Signal
+	// Wake and wakeProbe hold one wake-up each for run and probe.
 	wake, wakeProbe chan struct{}
 
 	// leases reads, on the connection of the caches, what hosts and API servers renew.
@@ -52,8 +55,8 @@ type state struct {
 	// interrupt ends what run is doing because its premises changed.
 	interrupt context.CancelFunc
 
-	// target is in use, uid is the cluster behind it, or was when there last was one.
-	target *target
+	// Target is in use, uid is the cluster behind it, or was when there last was one.
+	target *transport.Target
 	uid    string
 	// claimed: the UID was found to be this member's before anybody else's.
 	ownsUID bool
@@ -71,28 +74,28 @@ type state struct {
 func newMember(p *Provider, k Key) (*member, error) {
 	m := &member{
 		key: k, p: p,
-		caches:    newTransport(k, p.options.UserAgent, maxCachesBody),
-		renewals:  newTransport(k, p.options.UserAgent, maxWriterBody),
+		caches:    transport.NewSwappable(k.Identity(), p.options.UserAgent, transport.MaxCachesBody),
+		renewals:  transport.NewSwappable(k.Identity(), p.options.UserAgent, transport.MaxRenewalsBody),
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 	}
-	m.caches.requestSent, m.renewals.requestSent = m.requestSent, m.requestSent
-	writerConfig := m.renewals.config(m.renewals)
-	m.cachesConfig = m.caches.config(m.caches)
-	writer, err := httpClient(writerConfig)
+	m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent
+	writerConfig := m.renewals.Config(m.renewals)
+	m.cachesConfig = m.caches.Config(m.caches)
+	writer, err := transport.HTTPClient(writerConfig)
 	if err != nil {
 		return nil, err
 	}
 	if m.writer, err = kubernetes.NewForConfigAndClient(protobuf(writerConfig), writer); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	if m.direct, err = httpClient(m.cachesConfig); err != nil {
+	if m.direct, err = transport.HTTPClient(m.cachesConfig); err != nil {
 		return nil, err
 	}
 	if m.leases, err = coordinationv1client.NewForConfigAndClient(protobuf(m.cachesConfig), m.direct); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	m.informer, err = httpClient(m.caches.config(&retryTransport{next: m.caches, answered: &m.answered, clock: p.timers}))
+	m.informer, err = transport.HTTPClient(m.caches.Config(&transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}))
 	return m, err
 }
 
@@ -118,8 +121,8 @@ func (m *member) setSpec(s spec) {
 	}
 	m.mu.Unlock()
 	if changed {
-		wake(m.wake)
-		wake(m.wakeProbe) // once the pin is there, writes are probed
+		wake.Wake(m.wake)
+		wake.Wake(m.wakeProbe) // once the pin is there, writes are probed
 		m.p.changed.add(m.key)
 	}
 }
@@ -145,7 +148,7 @@ func (m *member) forget() {
 	if m.state.interrupt != nil {
 		m.state.interrupt()
 	}
-	wake(m.wake)
+	wake.Wake(m.wake)
 }
 
 // get returns a copy of the state.
@@ -195,7 +198,7 @@ func (m *member) observe(o health.Observation) {
 	m.p.noticePause()
 	m.change(func(s *state) { s.track.Observe(o) })
 	if o.OK {
-		m.answered.fire()
+		m.answered.Fire()
 	}
 }
 

@@ -1,10 +1,11 @@
 package fleet
 
 import (
-	"net/url"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -56,7 +57,7 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 			m.observe(health.Observation{Kind: health.Read, At: c.Now(), OK: true})
 			m.observe(health.Observation{Kind: health.Write, At: c.Now(), OK: true})
 			c.advance(500 * time.Millisecond)
-			sent := c.Now() // answered by nobody, because nobody is awake to hear it
+			sent := c.Now() // Answered by nobody, because nobody is awake to hear it
 			for slept := time.Duration(0); slept < time.Minute; slept += tc.look {
 				c.advance(tc.look)
 				if tc.look < pauseLeast {
@@ -171,25 +172,22 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 }
 
 func TestWhoeverSharesConnectionsIsDistrustedTogether(t *testing.T) {
-	address, err := url.Parse("https://192.0.2.1:6443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := access{server: address, token: "before"}
+	s := apiServer(t, nil)
+	before := accessTo(t, s, "", "the-token-before")
 	for name, tc := range map[string]struct {
-		inUse access
+		inUse transport.Access
 		want  bool // stays in use
 	}{
-		"another token on the same connections": {access{server: address, token: "after"}, false},
-		"connections of its own":                {access{server: address, serverName: "other"}, true},
+		"another token on the same connections": {accessTo(t, s, "", "the-token-after"), false},
+		"connections of its own":                {accessTo(t, s, "example.com", "the-token-before"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newTestMember(t)
-			old, err := newTarget(before, nil)
+			old, err := transport.NewTarget(before, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			inUse, err := newTarget(tc.inUse, old)
+			inUse, err := transport.NewTarget(tc.inUse, old)
 			if err != nil {
 				t.Fatal(err)
 			}
