@@ -41,7 +41,7 @@ var beside = []mutant{
 	// Rule 1.
 	{"1: the monotonic half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Wall.Before(t.wall)"}}},
 	{"1: the wall clock's half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Boot < t.boot"}}},
-	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "sent.Boot + t.h"}}},
+	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(renewTime)) + t.h", "sent.Boot + t.h"}}},
 	{"1: a tenure taken back goes on if the elector sends what it sent before", tenureTests, []edit{{tenureGo, " && (t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord))", ""}}},
 	{"1: a read that failed ends a tenure", tenureTests, []edit{{tenureGo, "(t.lastRecord == nil || t.lastRecord.HolderIdentity", "(t.lastRecord != nil && t.lastRecord.HolderIdentity"}}},
 	{"1: a tenure taken back from a replica with as many transitions goes on", tenureTests, []edit{{tenureGo, " && asStored(r.AcquireTime).Equal(t.acquired)", ""}}},
@@ -68,7 +68,7 @@ var beside = []mutant{
 	{"6: a claim that was never renewed tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime):"}}},
 	{"6: a renewal hides what the tenure inherited", tenureTests, []edit{{tenureGo, " &&\n		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))", ""}}},
 	{"6: the election's longer duration is ignored", tenureTests, []edit{{tenureGo, "max(t.h, lasts*time.Second)", "t.h"}}},
-	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && stamp.After(t.inherited) {", "	if false {"}}},
+	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && renewTime.After(t.inherited) {", "	if false {"}}},
 	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
 
 	// Rule 7.

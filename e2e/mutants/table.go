@@ -42,14 +42,14 @@ var expiry = []mutant{
 	{"reader: any holder is this cluster", simulation, []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
 
 	// Rule 1.
-	{"1: stamp after check", stories, []edit{{publisherGo, "l.next(now, p.MayWrite(now), fresh)", "l.next(p.Clock.Now(), p.MayWrite(now), fresh)"}}},
+	{"1: stamp after check", stories, []edit{{publisherGo, "l.next(now, p.MayWrite(now), answered)", "l.next(p.Clock.Now(), p.MayWrite(now), answered)"}}},
 	{"1: no deadline check", simulation, []edit{{tenureGo, "t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot", "t.held && !t.released"}}},
 	{"1: deadline counted from the response", simulation, []edit{
-		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = stamp"},
-		{tenureGo, "t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "t.boot = after.Boot + t.h"}}},
+		{tenureGo, "t.wall = renewTime.Add(t.h)", "t.wall = after.Wall.Add(t.h)\n	_ = renewTime"},
+		{tenureGo, "t.boot = sent.Boot - max(0, sent.Wall.Sub(renewTime)) + t.h", "t.boot = after.Boot + t.h"}}},
 	{"1: deadline of 1.5 h", stories, []edit{
-		{tenureGo, "t.wall = stamp.Add(t.h)", "t.wall = stamp.Add(t.h * 3 / 2)"},
-		{tenureGo, "sent.Wall.Sub(stamp)) + t.h", "sent.Wall.Sub(stamp)) + t.h*3/2"}}},
+		{tenureGo, "t.wall = renewTime.Add(t.h)", "t.wall = renewTime.Add(t.h * 3 / 2)"},
+		{tenureGo, "sent.Wall.Sub(renewTime)) + t.h", "sent.Wall.Sub(renewTime)) + t.h*3/2"}}},
 	{"1: stamping goes on after the release", tenureTests, []edit{{tenureGo, "	t.released = true\n", ""}}},
 	{"1: a tenure goes on with an election made anew", tests{"./hub/tenure", "^TestATenureThatHasLapsedNeverGoesOn$"}, []edit{{tenureGo, "	if l.tenure.wasHeld() {", "	if false {"}}},
 	{"1: a tenure that has lapsed goes on", simulation, []edit{{tenureGo, "	if !l.tenure.unbroken(r, sent) {", "	if false {"}}},
@@ -86,7 +86,7 @@ var expiry = []mutant{
 		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
 		"	r := s.Record\n	if !s.GrantedHere && !r.NotBefore.IsZero() {\n		b = expiry{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
 	{"4: a stamp is in no ledger", simulation, []edit{{publisherGo, "	if s.promised > 0 {", "	if s.promised > time.Hour {"}}},
-	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{promisesGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {promisesGo, "max(p.BootUntil, stamp.Boot+d)", "stamp.Boot + d"}}},
+	{"4: the ledger keeps the last stamp, not the latest", simulation, []edit{{promisesGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {promisesGo, "max(p.BootUntil, sent.Boot+d)", "sent.Boot + d"}}},
 
 	// Rule 5.
 	{"5: no ε after this tenure's stamps", simulation, []edit{
@@ -98,8 +98,8 @@ var expiry = []mutant{
 		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
 	{"5: a smaller ε shortens what was promised", stories, []edit{{expiryGo, "	skew = max(skew, s.Sent.Skew)\n", ""}}},
 	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
-	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, " && stamp.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
-	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp", "stamp"}}},
+	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, " && sent.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
+	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && sent", "sent"}}},
 	{"5: a shorter D is recorded at once", tests{"./hub/election", "^TestTheRecordKeepsTheLongestDThatIsOut$"}, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.

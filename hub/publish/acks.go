@@ -11,57 +11,55 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// acks knows the registered readers of a member, and who of them has not released a
-// revoked term yet. It is not safe for concurrent use.
+// acks knows the registered readers of a member, and which of them has not released a revoked term yet. It is
+// not safe for concurrent use.
 //
-// Who has to be asked is for a consistent list to say that was begun after the
-// revocation; what a registration says may come from anywhere, late or not, because a
-// release is for good.
+// Who has to release the term, only a consistent list tells that was begun after the revocation. What a
+// registration says counts wherever it comes from, and however late, because a release is for good.
 type acks struct {
 	registrations map[types.UID]*registration
 	questions     map[string]*question // by namespace
-	asked         int                  // how many questions so far
+	asked         int                  // how many questions were asked so far
 }
 
-// registration is one registration, as it was seen last.
+// registration is that of one reader, as it was seen last.
 type registration struct {
 	lease      *coordinationv1.Lease
 	reader     lease.Registration
-	unreadable bool // it cannot be read: it never released anything
-	// missing says that a list did not show it, and no watch its end: the process may live.
+	unreadable bool // it is invalid: such a reader never released anything
+	// missing says that a list did not show it, and no watch showed its end: the process may live.
 	missing bool
-	// futureSince is when this version was first seen, or missed.
+	// since is when this version was first seen, or first missed.
 	since lease.Reading
 }
 
-// question is whether all readers have released an epoch.
+// question asks whether all readers have released an epoch.
 type question struct {
 	lease  types.NamespacedName
 	epoch  int64
 	number int
 	// waiting are those that have not; nil before a list has told who there is.
 	waiting      map[types.UID]bool
-	unanswerable bool // nothing that readers say can answer it any more
+	unanswerable bool // no answer of readers counts any more
 }
 
 func newAcks() acks {
 	return acks{registrations: map[types.UID]*registration{}, questions: map[string]*question{}}
 }
 
-// ask begins to ask whether the term that a copy was of has been released.
-func (r *acks) ask(copyKey types.NamespacedName, epoch int64) {
+// ask begins to ask whether the readers have released the term that a Lease named.
+func (r *acks) ask(key types.NamespacedName, epoch int64) {
 	r.asked++
-	r.questions[copyKey.Namespace] = &question{lease: copyKey, epoch: epoch, number: r.asked}
+	r.questions[key.Namespace] = &question{lease: key, epoch: epoch, number: r.asked}
 }
 
-// cancel ends the question about a copy, and returns the names of those that it was still
-// waiting for.
-func (r *acks) cancel(copyKey types.NamespacedName) (waiting []string) {
-	q := r.questions[copyKey.Namespace]
-	if q == nil || q.lease != copyKey {
+// cancel ends the question about a Lease, and returns the names of the readers that it was still waiting for.
+func (r *acks) cancel(key types.NamespacedName) (waiting []string) {
+	q := r.questions[key.Namespace]
+	if q == nil || q.lease != key {
 		return nil
 	}
-	delete(r.questions, copyKey.Namespace)
+	delete(r.questions, key.Namespace)
 	for uid := range q.waiting {
 		if e := r.registrations[uid]; e != nil {
 			waiting = append(waiting, e.lease.Namespace+"/"+e.lease.Name)
@@ -83,8 +81,8 @@ func (r *acks) unanswered() bool {
 	return false
 }
 
-// observe takes in a registration that a watch shows. An older version than the one that is
-// known says nothing new.
+// observe notes a registration that a watch shows. An older version than the one that is known says nothing
+// new.
 func (r *acks) observe(obj *coordinationv1.Lease, now lease.Reading) {
 	if e := r.registrations[obj.UID]; e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion) {
 		return
@@ -92,8 +90,8 @@ func (r *acks) observe(obj *coordinationv1.Lease, now lease.Reading) {
 	r.put(obj, now)
 }
 
-// contradicts reports whether a list shows a version that is known, and another content: the
-// member's etcd was restored, and has given that version a second time.
+// contradicts reports whether a list shows a known version with another content. Then the member's etcd was
+// restored, and has used that version a second time.
 func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
 		e := r.registrations[obj.UID]
@@ -101,7 +99,7 @@ func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 	})
 }
 
-// put takes in a version of a registration as the present one.
+// put notes a version of a registration as the present one.
 func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
 	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && sameContent(e.lease, obj) {
 		return
@@ -110,8 +108,8 @@ func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
 	r.registrations[obj.UID] = &registration{lease: obj, reader: reader, unreadable: err != nil, since: now}
 }
 
-// observeGone takes in the end of a registration: its finalizer was taken off, by a reader that
-// had stopped, or because it must have stopped.
+// gone notes the end of a registration. Its finalizer was taken off, by a reader that had stopped, or because
+// it must have stopped.
 func (r *acks) gone(uid types.UID) {
 	delete(r.registrations, uid)
 	for _, q := range r.questions {
@@ -119,8 +117,8 @@ func (r *acks) gone(uid types.UID) {
 	}
 }
 
-// observeList takes in a consistent list of all registrations, with its version, that was begun
-// when so many questions had been asked. What is newer than the list came by a watch.
+// observeList notes a consistent list of all registrations, with its version. asked is how many questions had
+// been asked when the list was begun. What is newer than the list came by a watch.
 func (r *acks) observeList(items []coordinationv1.Lease, version string, asked int, now lease.Reading) {
 	shown := map[types.UID]bool{}
 	for i := range items {
@@ -143,7 +141,7 @@ func (r *acks) observeList(items []coordinationv1.Lease, version string, asked i
 	}
 }
 
-// readersOf are those who may act in a namespace.
+// readersOf are the readers that may act in a namespace.
 func (r *acks) readersOf(namespace string) map[types.UID]bool {
 	f := map[types.UID]bool{}
 	for uid, e := range r.registrations {

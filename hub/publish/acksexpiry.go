@@ -25,8 +25,8 @@ func (p *Publisher) slack() time.Duration {
 	return p.skew
 }
 
-// removeExpired removes the registrations of readers that must have stopped acting. A process
-// that still lives finds its registration gone, and makes another before it goes on.
+// removeExpired removes the registrations of readers that must have stopped acting. A process that is still
+// alive finds its registration gone, and makes another before it goes on.
 func (p *Publisher) removeExpired(ctx context.Context) {
 	p.mu.Lock()
 	dead := p.acks.expired(p.Clock.Now(), p.slack())
@@ -36,13 +36,13 @@ func (p *Publisher) removeExpired(ctx context.Context) {
 			return
 		}
 		if err := p.removeRegistration(ctx, obj); err != nil && ctx.Err() == nil {
-			p.Log.V(1).Info("The registration of a dead reader could not be removed",
+			p.Log.V(1).Info("The expired registration of a reader could not be removed",
 				"reason", reason.Unreachable, "lease", types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, "err", err.Error())
 		}
 	}
 }
 
-// removeRegistration removes a registration, unless it was confirmed since.
+// removeRegistration removes a registration, unless its reader has confirmed it since.
 func (p *Publisher) removeRegistration(ctx context.Context, obj *coordinationv1.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, readersTimeout)
 	defer cancel()
@@ -69,8 +69,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// longestDuration is the longest time for which a reader may act after it has confirmed its
-// registration.
+// longestDuration is the longest time for which a reader may act after it has confirmed its registration.
 func (r *acks) longestDuration() (d time.Duration) {
 	for _, e := range r.registrations {
 		d = max(d, e.reader.Duration)
@@ -78,17 +77,16 @@ func (r *acks) longestDuration() (d time.Duration) {
 	return d
 }
 
-// expired returns the registrations whose readers must have stopped acting, on both clocks:
-// a wall clock that was stepped forward ends nothing. Those that are missing are
-// forgotten.
+// expired returns the registrations whose readers must have stopped acting, by both clocks: a wall clock that
+// was stepped forward ends nothing. It forgets those that are missing.
 func (r *acks) expired(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
 	for uid, e := range r.registrations {
 		d, until := e.reader.Duration, e.reader.Until()
 		if e.unreadable {
-			d = lease.MaxRegistration // nothing that it says is believed
+			d = lease.MaxRegistration // its own duration is not believed
 		}
 		if e.unreadable || e.missing {
-			until = e.since.Wall.Add(d) // it may have been confirmed anew until then
+			until = e.since.Wall.Add(d) // it may have been confirmed once more until then
 		}
 		switch {
 		case now.Boot < e.since.Boot+d+skew, now.Wall.Before(until.Add(skew)):

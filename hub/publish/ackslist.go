@@ -14,8 +14,8 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// The keys in the queue that stand for no copy: to list the readers of the member, and to
-// remove the registrations of dead ones.
+// The keys in the queue that name no Lease: to list the readers of the member, and to remove expired
+// registrations.
 var (
 	listReadersKey   = types.NamespacedName{Name: "roll"}
 	removeExpiredKey = types.NamespacedName{Name: "sweep"}
@@ -24,13 +24,13 @@ var (
 const (
 	// readersTimeout bounds the list of readers, and each request that removes one.
 	readersTimeout = 3 * time.Second
-	// listReadersEvery is how often readers are listed while nothing is asked of them: this finds
-	// the registrations of processes that died.
+	// listReadersEvery is how often readers are listed while no question is open. This finds the
+	// registrations of processes that died.
 	listReadersEvery = 15 * time.Second
-	// firstListPause and longestListPause bound the pause before readers that are asked are listed
-	// again, which doubles from one to the other. A watch is faster, as a rule.
+	// firstListPause and longestListPause bound the pause before readers are listed again while a question is
+	// open. The pause doubles each time. Usually a watch is faster.
 	firstListPause, longestListPause = 100 * time.Millisecond, time.Second
-	// unknownSkew stands for ε where no policy has said how large it is.
+	// unknownSkew is used for ε as long as no policy has said how large it is.
 	unknownSkew = time.Minute
 )
 
@@ -39,7 +39,7 @@ func ReaderSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{v1alpha1.ReaderLabel: "true"})
 }
 
-// ObserveReader takes in a registration from a watch. The publisher keeps it.
+// ObserveReader notes a registration that a watch shows. The publisher keeps the object.
 func (p *Publisher) ObserveReader(obj *coordinationv1.Lease) {
 	p.mu.Lock()
 	p.history.observe(obj.ResourceVersion)
@@ -49,8 +49,8 @@ func (p *Publisher) ObserveReader(obj *coordinationv1.Lease) {
 	p.notify(done)
 }
 
-// ObserveReaderGone takes in that a watch showed the end of a registration. It is not for
-// one that a new list merely lacks: its reader may still act.
+// ObserveReaderGone notes that a watch showed the end of a registration. Do not call it for one that a new
+// list merely lacks: its reader may still act.
 func (p *Publisher) ObserveReaderGone(uid types.UID) {
 	p.mu.Lock()
 	p.acks.gone(uid)
@@ -65,8 +65,8 @@ func (p *Publisher) listReadersNow() {
 	p.Queue.Add(listReadersKey)
 }
 
-// listReaders lists the readers consistently: with no resource version, a list is at least
-// as new as everything that was answered before it was sent.
+// listReaders lists the readers consistently. Without a resource version, a list is at least as new as
+// everything that was answered before it was sent.
 func (p *Publisher) listReaders(ctx context.Context) {
 	p.mu.Lock()
 	asked, newest := p.acks.asked, p.history.newestVersion
@@ -84,9 +84,9 @@ func (p *Publisher) listReaders(ctx context.Context) {
 		p.Log.V(1).Info("The readers could not be listed", "reason", reason.Unreachable, "err", err.Error())
 	}
 	p.mu.Lock()
-	back := err == nil && (older(list.ResourceVersion, newest) || p.acks.contradicts(list.Items))
+	olderState := err == nil && (older(list.ResourceVersion, newest) || p.acks.contradicts(list.Items))
 	if err == nil {
-		if back {
+		if olderState {
 			p.distrustAcks(list.ResourceVersion)
 		}
 		p.history.observe(list.ResourceVersion)
@@ -99,10 +99,10 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	p.listReadersLater()
 	p.mu.Unlock()
 	p.notify(done)
-	p.logOlderState(back)
+	p.logOlderState(olderState)
 }
 
-// listReadersLater has the readers listed again in a while. The caller holds mu.
+// listReadersLater has the readers listed again after a pause. The caller holds mu.
 func (p *Publisher) listReadersLater() {
 	if !p.acks.unanswered() {
 		p.Queue.AddAfter(listReadersKey, listReadersEvery)
@@ -112,8 +112,8 @@ func (p *Publisher) listReadersLater() {
 	p.listPause = min(2*p.listPause, longestListPause)
 }
 
-// noteReleases enters into the facts what all readers have released, and returns the
-// namespaces. The caller holds mu, and tells of them after it.
+// noteReleases puts into the status what all readers have released, and returns the namespaces. The caller
+// holds mu, and notifies the controller when it has let go of it.
 func (p *Publisher) noteReleases() (namespaces []string) {
 	for _, q := range p.acks.answered() {
 		p.syncer(q.lease).status.Released = q.epoch
@@ -128,7 +128,7 @@ func (p *Publisher) notify(namespaces []string) {
 	}
 }
 
-// logSilent tells of readers for which nobody waits any more.
+// logSilent logs which readers a question was still waiting for when it was ended.
 func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	if len(readers) > 0 {
 		p.Log.Info("Readers did not release a revoked term, so that it had to run out",
@@ -136,13 +136,15 @@ func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	}
 }
 
-// askReaders takes in that the request of a step was certainly carried out: if that was the
-// revocation of a term, its readers are asked. The caller holds mu.
+// askReaders asks the readers to release a term, if the request of the step has certainly revoked it. The
+// caller holds mu.
 //
-// What they say counts only if none of them can be missing from the list, or unaware of
-// the revocation: not while the member may be one whose etcd was restored, and they with
-// it; not while a late request may still make a leader's copy, should this one be
-// deleted; not if they may have believed an edit with a higher epoch.
+// Their answers count only if no reader can be missing from the list, or can have missed the revocation. So
+// it does not ask:
+//
+//   - while the member's etcd, and its readers' registrations with it, may have been restored;
+//   - while a late request may still create a leader's Lease, should this one be deleted;
+//   - if readers may have believed an edit with a higher epoch.
 func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
 	now := p.Clock.Now()
 	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||

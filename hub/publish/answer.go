@@ -15,13 +15,13 @@ type outcome int
 
 const (
 	answered  outcome = iota // done
-	conflict                 // not done: what is known of the copy is out of date
-	refused                  // not done: the member says no
-	ambiguous                // nobody knows: no answer, or one that does not say
+	conflict                 // not done: what is known of the Lease is out of date
+	refused                  // not done: the member refuses it
+	ambiguous                // unknown: no answer, or one that does not tell
 )
 
-// violation tells what the error of a request says. Whatever is not certainly a refusal
-// leaves open whether the request was, or will still be, carried out.
+// outcomeOf classifies the error of a request. Unless the error is certainly a refusal, the request may have
+// been carried out, or may still be.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
@@ -36,15 +36,15 @@ func outcomeOf(err error) outcome {
 	}
 }
 
-// pause is how long a syncer waits before it tries again after a refusal, and shorter
-// after silence: a link that heals should be noticed at once.
+// A syncer pauses before it tries again after a refusal. After silence the pause is shorter, so that it
+// notices at once when a link heals.
 const (
 	pauseRefused = time.Second
 	pauseSilent  = 100 * time.Millisecond
 )
 
-// handleAnswer takes in the answer to a step and returns how long to wait before the next:
-// zero for none.
+// handleAnswer notes the answer to a step and returns how long to wait before the next one: zero for not at
+// all.
 func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error) time.Duration {
 	if s.action == read && apierrors.IsNotFound(err) {
 		obj, err = nil, nil
@@ -63,12 +63,12 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	case conflict:
 		l.invalidate()
 		if l.conflicts++; l.conflicts > 1 {
-			return pauseSilent // somebody else is as busy with this copy
+			return pauseSilent // somebody else keeps writing this Lease
 		}
 		return 0
 	case refused:
 	case ambiguous:
-		l.invalidate() // a read settles what became of it
+		l.invalidate() // a read must tell what became of it
 	}
 	l.status.Problem, l.status.Message = problem, err.Error()
 	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
@@ -85,8 +85,8 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	return pause
 }
 
-// applyAnswer takes in what a request found or left behind; nil for nothing. If the watch has
-// told of something else since, a read must say which is the newer.
+// applyAnswer notes the object that a request found or stored, or nil for none. If the watch has shown
+// something else since, a read must tell which is the newer.
 func (l *leaseSyncer) applyAnswer(s step, obj *coordinationv1.Lease) {
 	if s.writes() {
 		l.ownUID, l.conflicts = obj.UID, 0

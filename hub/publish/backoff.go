@@ -8,11 +8,12 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// writes reports whether the step writes a copy.
+// writes reports whether the step creates or updates a Lease.
 func (s step) writes() bool { return s.action == create || s.action == update }
 
-// noteFailure takes in that a copy could not be written, or not be read in order to write it. It returns how long to wait before the next try:
-// a link that heals is to be noticed at once, but what has failed for long does not heal in a moment.
+// noteFailure notes that a Lease could not be written, or not be read in order to write it. It returns the
+// pause before the next try. First the pauses are short, so that a link that heals is noticed at once. After
+// many failures in a row they are longer.
 func (l *leaseSyncer) noteFailure(why reason.Reason, words string, pause time.Duration) time.Duration {
 	l.status.Failing, l.status.Failure = why, words
 	if l.failedWrites++; l.failedWrites > fastRetries {
@@ -21,14 +22,15 @@ func (l *leaseSyncer) noteFailure(why reason.Reason, words string, pause time.Du
 	return pause
 }
 
-// noteSuccess takes in that a copy was written.
+// noteSuccess notes that a Lease was written.
 func (l *leaseSyncer) noteSuccess() {
 	l.failedWrites, l.retryAt, l.status.Failing, l.status.Failure = 0, 0, "", ""
 }
 
-// checkStored judges what the member made of a copy that was to be written. Something there may have changed it, so
-// that it is not what readers and hubs have to find, and will change the next one, too. It returns how long to
-// wait before that, each time twice as long; no news of the copy has it written earlier.
+// checkStored compares what the member stored with what was sent. Something in the member, as a mutating
+// webhook, may change Leases on their way. Then readers and hubs do not find what they need, and the next
+// write will be changed, too. It returns how long to wait before that, each time twice as long. No event
+// shortens this wait.
 func (l *leaseSyncer) checkStored(s step) time.Duration {
 	if !s.writes() || !l.known.read || l.known.lease == nil {
 		return 0 // if anything was written, a read will tell
@@ -45,7 +47,7 @@ func (l *leaseSyncer) checkStored(s step) time.Duration {
 	return pause
 }
 
-// backsOff reports whether the syncer has to wait before it writes again what will be changed on its way.
+// backsOff reports whether the syncer has to wait before it writes again what the member changes.
 func (l *leaseSyncer) backsOff(now lease.Reading) bool {
 	return now.Boot < l.retryAt && l.want.Role != lease.Absent
 }
@@ -53,9 +55,9 @@ func (l *leaseSyncer) backsOff(now lease.Reading) bool {
 // fastRetries is how many writes in a row may fail before the pauses become longer.
 const fastRetries = 10
 
-// loseTerm says that the leader's term cannot go on. Who is next depends on whether the member can be
-// written at all. So where the last write failed that is tried first, by one that changes nothing and
-// promises nothing: it may have failed in an outage that is over.
+// loseTerm notes that the leader's term cannot go on. Who leads next depends on whether the member can be
+// written at all. If the last write failed, it may have failed in an outage that is over. So a write that
+// changes nothing and promises nothing is tried first.
 func (l *leaseSyncer) loseTerm(now lease.Reading) step {
 	if l.status.Failing == "" || l.known.lease == nil || !l.known.ours {
 		l.status.Lost = true

@@ -12,14 +12,14 @@ import (
 
 type action int
 
-// nextStep is the next request of a syncer, or how long it has nothing to do.
+// step is the next request of a syncer, or how long it has nothing to do.
 type step struct {
 	action       action
 	lease        *coordinationv1.Lease // what to create, update or remove
-	reading      lease.Reading         // a promise that this request carries
-	promised     time.Duration         // how long that promise is; zero: none
-	minRenewTime time.Time             // the Fresh that this request is to satisfy
-	observations int                   // how much the watch had told when this was decided
+	reading      lease.Reading         // the renewTime of a promise that this request carries
+	promised     time.Duration         // for how long the request lets its holder act; zero: it promises nothing
+	minRenewTime time.Time             // the MinRenewTime that this request is to satisfy
+	observations int                   // how often the watch had shown something new by then
 	decided      time.Duration         // boot reading of the decision
 	after        time.Duration         // idle: when to look again; zero: only events matter
 
@@ -28,8 +28,8 @@ type step struct {
 	newestVersion string // the highest version that the member had shown by then
 }
 
-// recheck is how often a Lease that stands in the way is looked at again: it carries
-// no label of ours, so no watch tells when it goes.
+// recheck is how often a Lease that is in the way is read again. It carries no label of ours, so no watch
+// tells when it goes.
 const recheck = 2 * time.Second
 
 const (
@@ -40,11 +40,11 @@ const (
 	remove
 )
 
-// next names the next request. may says that the tenure still has the right to stamp
-// at now; answered, that the member has just answered something.
+// next names the next request. may says that the tenure has the right to write at now. answered says that the
+// member has just answered something.
 //
-// The facts change with what is certain, when there is nothing to do, or by an answer:
-// a request under way leaves them as they are.
+// A request under way leaves the status as it is. The status changes by an answer, or when there is nothing
+// to do.
 func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
 	l.notePoisoned(now)
 	l.noteMark()
@@ -65,7 +65,7 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	case l.want.Role == lease.Hold:
 		return l.hold(now, may)
 	case !may:
-		return step{after: pauseSilent} // a renewal of the tenure that is late tells nobody
+		return step{after: pauseSilent} // no event comes when the tenure is renewed late
 	case !l.known.read || l.lookAgain != 0 && now.Boot >= l.lookAgain:
 		l.lookAgain = 0
 		return step{action: read}
@@ -96,22 +96,23 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	return step{}
 }
 
-// newerThanRecord reports whether the copy is sealed and newer than the record, and says so. It raises the record: it was read at
-// the start of the tenure, or left of a namespace that was forgotten while its member was away, or a tenure that
-// overlaps with this one wrote it. Until that is persisted there is nothing to write. An epoch that no hub can have
-// given yet is believed by nobody, and replaced.
+// newerThanRecord reports whether the Lease is sealed and newer than the record, and puts that into the
+// status. Such a Lease was read at the start of the tenure, or left in a member that was away when its
+// namespace was forgotten, or written by an overlapping tenure. The controller raises the record above it.
+// Until that is persisted there is nothing to write. Nobody believes an epoch that no hub can have given yet,
+// so that one is replaced.
 func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 	c := l.known.content
 	if l.want.Role == lease.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return false
 	}
 	l.status.Newer = c.Epoch
-	l.status.Problem, l.status.Message = reason.LeaseLost, "the copy is newer than the record"
+	l.status.Problem, l.status.Message = reason.LeaseLost, "the Lease is newer than the record"
 	return true
 }
 
-// hold changes nothing, unless the copy was edited to promise more than was sent. Somebody else's copy is told of all
-// the same, so that when it goes, that has to be found out.
+// hold changes nothing, unless someone edited the Lease to promise more than was sent. It also reads a Lease
+// of somebody else again, to find out when it goes.
 func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	switch {
 	case l.known.read:
@@ -127,7 +128,7 @@ func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	return step{}
 }
 
-// follow sees to it that the copy names somebody else.
+// follow makes the Lease name another cluster, or nobody.
 func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.content
 	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
@@ -136,15 +137,15 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 		return l.awaitWatch(now)
 	}
 	if wait := l.want.MinRenewTime.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
-		return step{after: min(wait, pauseRefused)} // no stamp of now is as fresh as that
+		return step{after: min(wait, pauseRefused)} // now is earlier than that
 	}
 	term := l.want.Term
 	term.RenewTime = now.Wall
 	return l.write(term)
 }
 
-// awaitWatch has a copy that is in place read again while no watch has shown it: one
-// that went before a watch knew of it, deleted or by a restore, goes without an event.
+// awaitWatch reads a Lease that is in place again, until a watch has shown it. If it is deleted, or lost by a
+// restore, before a watch knew of it, no event comes.
 func (l *leaseSyncer) awaitWatch(now lease.Reading) step {
 	if l.known.watched {
 		l.lookAgain = 0
@@ -156,7 +157,7 @@ func (l *leaseSyncer) awaitWatch(now lease.Reading) step {
 	return step{after: l.lookAgain - now.Boot}
 }
 
-// lead sees to it that the copy names this member and is renewed.
+// lead makes the Lease name this member, and renews it.
 func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	c := l.known.content
 	valid := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
@@ -165,13 +166,13 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 		l.status.InPlace = l.known.labelled && l.marked()
 		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.status.InPlace && !l.inFuture(c, now) {
 			l.noteSuccess() // also if the answer was lost
-			// Not for longer than r: the wall clock may be put right before that.
+			// No longer than r: the wall clock may be corrected before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
 	case l.promisesMore(now):
 		return l.undoExtension(now)
 	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):
-		return l.write(l.sent) // put right as it was stamped last: nothing new is promised
+		return l.write(l.sent) // repaired with the renewTime that was sent last: this promises nothing new
 	case l.sentEpoch == l.want.Term.Epoch || !l.want.First:
 		return l.loseTerm(now)
 	}
@@ -188,9 +189,8 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	return s
 }
 
-// write puts a copy with this term in the place of what is known. A copy
-// with a higher epoch was poisoned, see newer, and the guard lets no epoch fall: it is removed
-// first.
+// write replaces what is known to be there by a Lease with this term. A Lease with a higher epoch was edited
+// (see newerThanRecord). The guard lets no epoch fall, so that Lease is removed first.
 func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Content{
 		Term: term, Namespace: l.namespace, Name: l.name,

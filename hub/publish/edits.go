@@ -6,8 +6,8 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// notePoisoned takes note of an edit that readers believe, because they know no seal: a higher
-// epoch, unless it is absurd, or a later deadline of the term that leads here.
+// notePoisoned notes an edit that readers believe, because they do not check seals: a higher epoch, unless it
+// is absurd, or a later deadline of the term that leads here.
 func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 	c, want := l.known.content, l.want.Term
 	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
@@ -18,21 +18,23 @@ func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 	}
 }
 
-// promisesMore reports whether the copy was edited to let its readers act for longer than what this tenure has sent. What
-// earlier ones have sent is not known here, so that every edit of a live copy of theirs counts.
+// promisesMore reports whether someone edited the Lease so that its readers act for longer than this tenure
+// has promised. What earlier tenures promised is not known here, so every edit of a live Lease of theirs
+// counts.
 func (l *leaseSyncer) promisesMore(now lease.Reading) bool {
 	c := l.known.content
 	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
 	}
 	if c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
-		return false // a stamp of the future, which no reader believes
+		return false // a renewTime in the future, which no reader believes
 	}
 	return c.Epoch != l.sentEpoch || c.Deadline().After(l.sent.Deadline())
 }
 
-// undoExtension puts the copy that was stamped last, or nobody, in the place of one that was edited to promise more. For D
-// from now on readers may not have seen that, so this counts as a promise, though it makes none.
+// undoExtension replaces a Lease that was edited to promise more by what was sent last, or by one that names
+// nobody. For D from now on readers may not have seen that. So it counts as a promise, although it makes
+// none.
 func (l *leaseSyncer) undoExtension(now lease.Reading) step {
 	term := l.sent
 	if c := l.known.content; c.Epoch != l.sentEpoch || !term.Live(now.Wall) {
@@ -44,9 +46,8 @@ func (l *leaseSyncer) undoExtension(now lease.Reading) step {
 	return s
 }
 
-// blocked reports whether something stands in the way that is never overwritten. What
-// this syncer wrote, and what the seal shows to be its own, is not in the way, whoever has
-// edited it since.
+// blocked reports whether something is in the way that is never overwritten. What this syncer wrote, and what
+// the seal shows to be its own, is not in the way, even if someone has edited it since.
 func (l *leaseSyncer) blocked() bool {
 	obj, c := l.known.lease, l.known.content
 	if obj == nil || l.known.ours {

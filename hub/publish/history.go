@@ -11,14 +11,14 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// history is what a member has shown of its history. Versions and stamps of its objects
-// rise, unless its etcd was restored to an earlier state.
+// history is what a member has shown of its past. Versions and renewTimes of its objects rise, unless its
+// etcd was restored to an earlier state.
 type history struct {
-	newestVersion string        // the highest resource version that it has shown
-	since         time.Duration // boot reading when it was first read, or showed something older last
+	newestVersion string        // the highest resource version that the member has shown
+	since         time.Duration // boot reading when the member was first read, or when it last showed an older state
 }
 
-// observe takes in the version of something that the member has just shown.
+// observe notes the version of something that the member has just shown.
 func (h *history) observe(version string) {
 	if version != "" && (h.newestVersion == "" || older(h.newestVersion, version)) {
 		h.newestVersion = version
@@ -31,8 +31,8 @@ func older(a, b string) bool {
 	return err == nil && n < 0
 }
 
-// showsOlderState reports whether an answer shows an older state than was known when the request
-// was sent: a version or, in a sealed copy, a stamp.
+// showsOlderState reports whether an answer shows an older state than was known when the request was sent: an
+// older version or, in a sealed Lease, an earlier renewTime.
 func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
 	case obj == nil:
@@ -42,7 +42,7 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	case k == nil:
 		return false
 	case older(obj.ResourceVersion, k.ResourceVersion):
-		return true // be it another object: one that has come since is newer
+		return true // of another object, too: one made since has a newer version
 	case k.UID != obj.UID:
 		return false
 	default:
@@ -51,21 +51,21 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	}
 }
 
-// noteState takes in the answer to a step as news of the member's history, and reports
-// whether that went back. The caller holds mu.
-func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease) (back bool) {
+// noteState notes the version in the answer to a step, and reports whether the answer shows an older state.
+// The caller holds mu.
+func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease) (olderState bool) {
 	if obj == nil {
 		return false
 	}
-	if back = l.showsOlderState(s, obj); back {
+	if olderState = l.showsOlderState(s, obj); olderState {
 		p.distrustAcks(obj.ResourceVersion)
 	}
 	p.history.observe(obj.ResourceVersion)
-	return back
+	return olderState
 }
 
-// showsOlderState notes that the member is not what it was: whatever its readers have said may
-// be older than what they do. The caller holds mu.
+// distrustAcks forgets all acknowledgements, because the member shows an older state. What its readers have
+// said may be older than what they do. The caller holds mu.
 func (p *Publisher) distrustAcks(version string) {
 	p.history = history{newestVersion: version, since: p.Clock.Now().Boot}
 	p.acks.cancelAll()
@@ -74,16 +74,15 @@ func (p *Publisher) distrustAcks(version string) {
 	}
 }
 
-// logOlderState tells that the member went back, if it did.
-func (p *Publisher) logOlderState(back bool) {
-	if back {
+func (p *Publisher) logOlderState(olderState bool) {
+	if olderState {
 		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: for a while terms there end by their deadlines only",
 			"reason", reason.OlderState)
 	}
 }
 
-// mayMissReaders reports whether readers may act in the member of which nobody knows, because
-// its etcd was restored to a state before they registered. The caller holds mu.
+// mayMissReaders reports whether readers may act in the member that the hub does not know, because its etcd
+// was restored to a state before they registered. The caller holds mu.
 func (p *Publisher) mayMissReaders(now lease.Reading, bound time.Duration) bool {
 	return now.Boot < p.history.since+max(bound, p.acks.longestDuration()+p.slack())
 }

@@ -12,25 +12,26 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// listTimeout bounds the reading of all copies of a member at the start of a tenure, and firstList
-// the first try: who waits long for an answer that was lost learns late what the member knows.
-// Each try has twice the time of the one before it.
+// listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each try
+// has twice the time of the one before. A long first try would waste time if its answer is lost.
 const (
+	// listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each
+	// try has twice the time of the one before. A long first try would waste time if its answer is lost.
 	listTimeout = 15 * time.Second
 	firstList   = time.Second
 )
 
-// Initial is what was found at the start.
+// Initial is what was found in the member at the start.
 type Initial struct {
-	// Read says that the member has been read at all, and At the boot reading before that request.
+	// Read says that the member has been read. At is the boot reading before that request.
 	Read bool
 	At   time.Duration
-	// Leases are the sealed ones.
+	// Leases is what the sealed ones say.
 	Leases []lease.Content
 }
 
-// ReadAll reads all copies of the member once, live, and reports whether they were
-// read. Run calls it first, until it succeeds.
+// ReadAll reads all Leases of the hub in the member once, live, and reports whether that succeeded. Run calls
+// it first, until it succeeds.
 func (p *Publisher) ReadAll(ctx context.Context) bool {
 	p.mu.Lock()
 	within := p.listWithin
@@ -41,14 +42,14 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 	sent := p.Clock.Now()
 	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{
 		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
-		TimeoutSeconds: new(int64(within / time.Second)), // the member need not work on it any longer
+		TimeoutSeconds: new(int64(within / time.Second)), // after that nobody waits for the answer
 	})
 	if err != nil && ctx.Err() != nil {
-		return false // cut off by this hub itself: that says nothing of the member
+		return false // ended by this hub: that says nothing of the member
 	}
 	p.noteOutcome(false, sent, err)
 	if err != nil {
-		p.Log.V(1).Info("Copies could not be read", "reason", "Unreachable", "err", err.Error())
+		p.Log.V(1).Info("The Leases of the member could not be read", "reason", "Unreachable", "err", err.Error())
 		return false
 	}
 	p.mu.Lock()
@@ -57,7 +58,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 		obj := &list.Items[i]
 		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
 		l.setKnown(obj)
-		l.blocked() // somebody else's copy is known of before anything is decided
+		l.blocked() // the controller knows of somebody else's Lease before it decides anything
 		if l.known.sealed {
 			p.initial.Leases = append(p.initial.Leases, l.known.content)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// Leases returns the names of all copies that are known to be in the member.
+// Leases returns the names of all Leases that are known to be in the member, and of those that have to be
+// read.
 func (p *Publisher) Leases() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -23,13 +24,13 @@ func (p *Publisher) Leases() []types.NamespacedName {
 	return keys
 }
 
-// LeasesIn returns the names of the copies in one namespace.
+// LeasesIn is Leases for one namespace.
 func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 	return slices.DeleteFunc(p.Leases(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
 }
 
-// Remaining reports what is known to be left in the member: copies of this hub, or at least
-// what may be one, and marked copies of others, which it never removes.
+// Remaining reports what is left in the member: Leases of this hub, or what may be one, and Leases with the
+// mark of others, which it never removes.
 func (p *Publisher) Remaining() (ours, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,7 +45,7 @@ func (p *Publisher) Remaining() (ours, others bool) {
 	return ours, others
 }
 
-// Observe takes in a copy from a watch.
+// Observe notes a Lease that a watch shows.
 func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
 	p.mu.Lock()
@@ -62,7 +63,7 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	}
 }
 
-// ObserveGone takes in that a watch no longer shows a copy.
+// ObserveGone notes that a watch no longer shows a Lease.
 func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,8 +73,8 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	}
 }
 
-// Find returns the copy of that name as it is known now, whether or not anything was done with it
-// yet, and whether its seal is right; and false if there is none.
+// Find returns what the Lease of that name is known to say, and whether its seal is right. It returns false
+// if there is none.
 func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,9 +85,9 @@ func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok 
 	return l.known.content, l.known.sealed, true
 }
 
-// Forget drops what is known of a namespace of which nothing is left: no record, no promise, and no epoch that the
-// seconds have not outlived. So what was found at the start does not count any more: or a record would be made of
-// it again. A syncer stays that still has something to find out or a copy to remove.
+// Forget drops what is known of a namespace of which nothing is left: no record and no promise, and its epoch
+// is below the seconds since 2025. It also drops what was found at the start, or a record would be made of it
+// again. A syncer stays if it still has to read or remove a Lease.
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// self is what every copy in a member has in common.
+// self is what all Leases of this hub in one member have in common.
 type self struct {
 	cluster, uid, hub string
 	key               lease.Key
@@ -25,41 +25,41 @@ type known struct {
 	lease    *coordinationv1.Lease // nil: there is none. Without read: the newest that was seen
 	content  lease.Content
 	sealed   bool
-	ours     bool // sealed by this hub for this member, but for an edit of the marks that say so
+	ours     bool // sealed by this hub for this member, apart from edits of the annotations that say so
 	labelled bool
-	watched  bool // a watch has shown it so: when that changes, it will tell
+	watched  bool // a watch has shown it so, and will show when that changes
 }
 
-// leaseSyncer is the state machine of one copy. It is not safe for concurrent use.
+// leaseSyncer is the state machine of one Lease. It is not safe for concurrent use.
 type leaseSyncer struct {
 	namespace, name string
 	self            self
 	want            lease.Assignment
 	timings         Timings
 	known           known
-	ownUID          types.UID // the last Lease that was certainly a copy of ours: an edit of it is ours to repair
+	ownUID          types.UID // the UID of the last Lease that was certainly ours: an edit of that one is repaired
 
-	// What was stamped last for want's term, by this tenure.
+	// sentEpoch and sent are what this tenure promised last for the term in want.
 	sentEpoch int64
 	sent      lease.Term
 
-	observations       int           // how often the watch told something new
+	observations       int           // how often the watch showed something new
 	conflicts          int           // in a row
 	failedWrites       int           // writes in a row that failed
 	retryAt            time.Duration // boot reading until which nothing is written; zero: it may be
-	writeTried         bool          // futureSince the copy was lost, whether it can be written
-	futureRenewTime    time.Time     // a stamp of the future that stands
-	futureSince        time.Duration // boot reading when it was first found to be one
-	createPendingUntil time.Duration // boot reading until which a leader's copy may still be made by a request without an answer
-	parked             bool          // waits until the member is heard of
-	relinquished       bool          // the mark of this hub goes, and nothing is stamped any more
-	lookAgain          time.Duration // boot reading from when on a blocked syncer reads again
+	writeTried         bool          // since the term was lost: whether a write was tried
+	futureRenewTime    time.Time     // a renewTime in the future that was read
+	futureSince        time.Duration // boot reading when it was first found to be in the future
+	createPendingUntil time.Duration // boot reading until which a request without an answer may still create a leader's Lease
+	parked             bool          // waits until the member answers another request
+	relinquished       bool          // the mark of this hub goes, and nothing is renewed any more
+	lookAgain          time.Duration // boot reading from which on a blocked syncer reads again
 	status             SyncStatus
-	reported           SyncStatus // what the controller was told last, without the message
+	reported           SyncStatus // the status that the controller was called for last, without its messages
 }
 
-// statusChanged reports whether the controller should look at the facts again, and takes it
-// that it will.
+// statusChanged reports whether the controller should look at the status again. The caller then has to call
+// it.
 func (l *leaseSyncer) statusChanged() bool {
 	f := l.status.withoutMessages()
 	if f == l.reported {
@@ -69,12 +69,11 @@ func (l *leaseSyncer) statusChanged() bool {
 	return true
 }
 
-// assign replaces what the copy has to be. An older epoch than the present one comes
-// from a record that was read too early, and is ignored.
+// assign replaces what the Lease has to say. An assignment with an older epoch than the present one comes
+// from a record that was read too early. It is ignored.
 //
-// What is known of the copy as it had to be before says nothing of the one to come. A
-// Fresh is asked for once: what became of it stays known, and is tried for, when the
-// next assignment of the same term asks somebody else.
+// A new role or term clears what the status says of the old one. MinRenewTime is asked for once: it stays in
+// force, with its outcome, when the next assignment of the same term asks for nobody's.
 func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 	if a.Role != lease.Absent && a.Term.Epoch < l.want.Term.Epoch {
 		return
@@ -91,14 +90,13 @@ func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 		l.reported.Marked, l.reported.Unmarked = marked, unmarked
 	}
 	if l.want, l.timings = a, t; a.Role == lease.Absent {
-		l.noteSuccess() // nothing is to be written any more, so nobody would find out that it can be
+		l.noteSuccess() // nothing is written any more, so no later write clears the failures
 	}
 }
 
-// observe takes in a copy as a watch showed it. The version that is known is no news, if it
-// says what is known. An older one may be late or, if the member's etcd was restored, the
-// present one: that is for a read to say, and so is which of two objects of one name, or of
-// one version, is the newer.
+// observe notes a Lease that a watch shows. The version that is known says nothing new, if its content is the
+// same. An older version may be late, or the present one if the member's etcd was restored. Which one, a read
+// must tell. A read also tells which of two objects of one name, or of one version, is the newer.
 func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
 	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && sameContent(k, obj) {
@@ -117,20 +115,20 @@ func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	l.known.watched, l.lookAgain = true, 0
 }
 
-// sameContent reports whether two objects of one version say the same. They do, unless the member's
-// etcd was restored: then it gives versions a second time.
+// sameContent reports whether two objects of one version say the same. They do, unless the member's etcd was
+// restored: it then uses versions a second time.
 func sameContent(a, b *coordinationv1.Lease) bool {
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// observeGone takes in that a watch no longer shows the copy. The watch shows labelled Leases
-// only, so the copy may have lost its label: a read must say.
+// observeGone notes that a watch no longer shows the Lease. The watch shows labelled Leases only, so the
+// Lease may just have lost its label. A read must tell.
 func (l *leaseSyncer) observeGone() {
 	l.observations++
 	l.invalidate()
 }
 
-// setKnown takes in a live answer: the copy, or nil for none.
+// setKnown notes a live answer: the Lease, or nil for none.
 func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
 	l.known = known{read: true, lease: obj}
 	if obj == nil {
@@ -143,8 +141,8 @@ func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
 	}
 }
 
-// isOwn reports whether a seal is that of a copy of this syncer, but for an edit of the
-// marks that say so.
+// isOwn reports whether the seal is that of a Lease of this syncer, apart from edits of the annotations that
+// say so.
 func (l *leaseSyncer) isOwn(c lease.Content, seal string) bool {
 	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
 		return l.known.sealed
@@ -153,5 +151,5 @@ func (l *leaseSyncer) isOwn(c lease.Content, seal string) bool {
 	return lease.Sealed(l.self.key, c, seal)
 }
 
-// invalidate takes in that what is known may be out of date: a read must say.
+// invalidate notes that what is known may be out of date. A read must tell.
 func (l *leaseSyncer) invalidate() { l.known.read = false }

@@ -9,17 +9,16 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Get is what this tenure has promised for one namespace, in all members and
-// terms together.
+// Promise is what this tenure has promised for one namespace, in all members and terms together.
 type Promise struct {
-	// Until is the latest stamp + the duration sent with it, by the hub's wall clock.
+	// Until is the latest renewTime + the duration sent with it, by the hub's wall clock.
 	Until time.Time
 	// BootUntil is the latest boot reading at a send + the duration sent.
 	BootUntil time.Duration
-	// Skew is an ε so large that nobody acts any more by anything promised when it has passed after Until, and
-	// after BootUntil: each promise stands for as long as was right under the policy that it was sent under.
+	// Skew is the ε to wait after Until and after BootUntil: then nobody acts any more by anything promised.
+	// Each promise lasts for as long as was right under the policy that it was sent under.
 	Skew time.Duration
-	// Epoch is that of the last stamp sent.
+	// Epoch is that of the last promise.
 	Epoch int64
 }
 
@@ -29,30 +28,30 @@ type Promises struct {
 	byNamespace map[types.NamespacedName]Promise // by fleet and namespace
 }
 
-// NewPromises returns an empty ledger.
+// NewPromises returns one without promises.
 func NewPromises() *Promises {
 	return &Promises{byNamespace: map[types.NamespacedName]Promise{}}
 }
 
-// put notes a stamp that is about to be sent, under a policy of that ε.
-func (l *Promises) add(key types.NamespacedName, epoch int64, stamp lease.Reading, d, skew time.Duration) {
+// add notes a promise that is about to be sent, under a policy with this ε.
+func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading, d, skew time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.byNamespace[key]
-	until := stamp.Wall.Add(d)
-	if skew > p.Skew || !until.Add(skew).Before(p.Until.Add(p.Skew)) && stamp.Boot+d+skew >= p.BootUntil+p.Skew {
-		p.Skew = skew // a smaller one once this outlasts all that was sent under the larger
+	until := sent.Wall.Add(d)
+	if skew > p.Skew || !until.Add(skew).Before(p.Until.Add(p.Skew)) && sent.Boot+d+skew >= p.BootUntil+p.Skew {
+		p.Skew = skew // a smaller ε counts once this promise outlasts all that were sent under the larger
 	}
 	if until.After(p.Until) {
 		p.Until = until
 	}
 	p.Epoch = epoch
-	p.BootUntil = max(p.BootUntil, stamp.Boot+d)
+	p.BootUntil = max(p.BootUntil, sent.Boot+d)
 	l.byNamespace[key] = p
 }
 
-// Get returns what was promised for a namespace of a fleet. It is final once no
-// Publisher has an assignment to lead there.
+// Get returns what was promised for a namespace of a fleet. It is final once no Publisher has an assignment
+// to lead there.
 func (l *Promises) Get(key types.NamespacedName) Promise {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,53 +21,53 @@ import (
 // workers is how many requests a Publisher has under way at once.
 const workers = 16
 
-// answeredWithin is how long ago a member must have answered something for a stamp to
-// be drawn without a read that goes first.
+// answeredWithin is how long ago the member must have answered something for a renewal without a read before
+// it.
 const answeredWithin = 200 * time.Millisecond
 
 // Options configure a Publisher. All fields are required.
 type Options struct {
-	// Client reaches the Leases of the member. It must not limit its own rate, and its
-	// requests must end when their context does.
+	// Client reaches the Leases of the member. It must not limit its own rate, and its requests must end with
+	// their context.
 	Client coordinationclient.LeasesGetter
 	// Fleet is the hub namespace of the member, Cluster its identity, ClusterUID the UID
 	// that was pinned for it, Hub the name of this hub, Key the key of its seal.
 	Fleet, Cluster, ClusterUID, Hub string
 	Key                             lease.Key
 	Clock                           lease.Clock
-	// MayWrite says whether the tenure still has the right to write at a reading.
+	// MayWrite reports whether the tenure has the right to write at a reading.
 	MayWrite func(lease.Reading) bool
-	// Promises gets every stamp before it is sent.
+	// Promises gets every promise before it is sent.
 	Promises *Promises
-	// Report hears of every request that was sent: whether it was a write, when it was
-	// sent, and its error. It must not block.
+	// Report is called after every request: whether it was a write, when it was sent, and its error. It must
+	// not block.
 	Report func(write bool, sent lease.Reading, err error)
-	// Changed hears that the facts of a namespace are not what they were, or that a copy
-	// was seen for which there is no assignment. It must not block.
+	// Changed is called when the status of a Lease in the namespace changes, or when a Lease without an
+	// assignment is seen. It must not block.
 	Changed func(namespace string)
-	// Queue brings the names of copies back that have something to do. Run shuts it down.
+	// Queue holds the names of Leases that have something to do. Run shuts it down.
 	Queue workqueue.TypedDelayingInterface[types.NamespacedName]
 	Log   logr.Logger
 }
 
-// Publisher writes the copies of one member. Use New, then Run.
+// Publisher writes the Leases of one member. Use New, then Run.
 type Publisher struct {
 	Options
 
 	mu           sync.Mutex // guards what follows; never held across I/O
 	syncers      map[types.NamespacedName]*leaseSyncer
 	initial      Initial
-	listWithin   time.Duration // the time that the next try to read all has
+	listWithin   time.Duration // how long the next try to read all may take
 	lastAnswer   time.Duration // boot reading
 	hasAnswered  bool
-	silent       bool                   // the last request got no answer
-	prober       *types.NamespacedName  // the one syncer that asks until that is over
-	parked       []types.NamespacedName // the syncers that wait for it
+	silent       bool                   // the last request was not answered
+	prober       *types.NamespacedName  // the one syncer that asks while the member is silent
+	parked       []types.NamespacedName // the syncers that wait meanwhile
 	history      history
 	acks         acks
-	listPause    time.Duration // until readers are asked again
-	skew         time.Duration // the largest ε of any copy
-	relinquished bool          // observe Depart
+	listPause    time.Duration // until readers are listed again
+	skew         time.Duration // the largest ε of any assignment
+	relinquished bool          // see Relinquish
 }
 
 // New returns a Publisher without assignments.
@@ -80,8 +80,8 @@ func New(o Options) *Publisher {
 	}
 }
 
-// Run reads every copy of the member, then works until ctx ends. When it returns,
-// nothing is under way any more.
+// Run reads every Lease of the member, then works until ctx ends. When it returns, nothing is under way any
+// more.
 func (p *Publisher) Run(ctx context.Context) {
 	defer p.Queue.ShutDown()
 	defer context.AfterFunc(ctx, p.Queue.ShutDown)()
@@ -106,24 +106,24 @@ func (p *Publisher) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Assign says what a copy has to be from now on. After it returns, no stamp is drawn
-// for an earlier assignment.
+// Assign sets what a Lease has to say from now on. After it returns, nothing is promised by an earlier
+// assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
 	p.mu.Lock()
 	l := p.syncer(key)
 	l.assign(a, t)
 	p.skew = max(p.skew, t.Skew)
-	var silent []string
+	var waiting []string
 	if l.want.Role != lease.Revoke {
-		silent = p.acks.cancel(key)
+		waiting = p.acks.cancel(key)
 	}
 	p.Queue.Add(key)
 	p.mu.Unlock()
-	p.logSilent(key, silent)
+	p.logSilent(key, waiting)
 }
 
-// StopRenewing takes away the right to stamp in a namespace, whatever the name of the copy.
-// After it returns, what the Ledger says of this member is final.
+// StopRenewing ends all renewals in a namespace, whatever the name of the Lease. After it returns, what
+// Promises holds of this member is final.
 func (p *Publisher) StopRenewing(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,7 +134,7 @@ func (p *Publisher) StopRenewing(namespace string) {
 	}
 }
 
-// SyncStatus returns what is known of a copy.
+// SyncStatus returns what is known of a Lease.
 func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	return SyncStatus{}
 }
 
-// syncer returns the syncer of a copy, made if need be. The caller holds mu.
+// syncer returns the syncer of a Lease, and makes it if need be. The caller holds mu.
 func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	l, ok := p.syncers[key]
 	if !ok {
@@ -158,8 +158,8 @@ func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	return l
 }
 
-// Work runs the syncer of one copy until it has nothing to do. Run calls it for what the
-// queue brings, never twice at once for the same copy.
+// Work runs the syncer of one Lease until it has nothing to do. Run calls it for each key of the queue, never
+// twice at once for the same Lease.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	switch key {
 	case listReadersKey:
@@ -177,7 +177,7 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 		sent := p.Clock.Now()
 		obj, err := p.send(ctx, key, s, timeout)
 		if err != nil && ctx.Err() != nil {
-			return // cut off by this hub itself: that says nothing of the member
+			return // ended by this hub: that says nothing of the member
 		}
 		p.noteOutcome(s.action != read, sent, err)
 		if !p.handleAnswer(key, s, obj, err) {
@@ -186,12 +186,11 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// nextStep asks a syncer for its next request. One reading of the clocks decides whether
-// the tenure still holds and is the stamp, and the stamp is in the ledger before the
-// request is sent.
+// nextStep asks a syncer for its next request. One reading of the clocks decides whether the tenure still
+// lasts, and is the renewTime. The promise is noted before the request is sent.
 //
-// While the member is silent, one syncer asks whether that is over and the others are
-// parked, so that silence costs one request at a time.
+// While the member is silent, one syncer asks whether that is over and the others are parked. So silence
+// costs one request at a time.
 func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	p.mu.Lock()
 	l := p.syncer(key)
@@ -201,8 +200,8 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 		return step{}, 0
 	}
 	now := p.Clock.Now()
-	fresh := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
-	s := l.next(now, p.MayWrite(now), fresh)
+	answered := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
+	s := l.next(now, p.MayWrite(now), answered)
 	s.newestVersion = p.history.newestVersion
 	if s.promised > 0 {
 		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew)
@@ -214,9 +213,9 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 		p.chooseProber(key, s.action != idle)
 	}
 	timeout := l.timings.Timeout
-	news := s.action == idle && l.statusChanged()
+	changed := s.action == idle && l.statusChanged()
 	p.mu.Unlock()
-	if news {
+	if changed {
 		p.Changed(key.Namespace)
 	}
 	return s, timeout
@@ -227,10 +226,10 @@ func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordina
 	p.mu.Lock()
 	l := p.syncer(key)
 	pause := l.handleAnswer(s, obj, err)
-	back := false
+	olderState := false
 	switch outcomeOf(err) {
 	case answered:
-		back = p.noteState(l, s, obj)
+		olderState = p.noteState(l, s, obj)
 		p.askReaders(key, l, s)
 	case ambiguous:
 		p.noteUnanswered(l, s)
@@ -238,10 +237,10 @@ func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordina
 	if pause > 0 {
 		p.Queue.AddAfter(key, pause)
 	}
-	news := pause > 0 && l.statusChanged()
+	changed := pause > 0 && l.statusChanged()
 	p.mu.Unlock()
-	p.logOlderState(back)
-	if news {
+	p.logOlderState(olderState)
+	if changed {
 		p.Changed(key.Namespace)
 	}
 	return pause == 0

@@ -1,12 +1,11 @@
 package publish
 
-// Relinquish takes the mark of this hub off every copy in the member, for good: whatever is
-// assigned afterwards changes nothing. The terms stay as they are. It reports whether all
-// that is known of the member carries another mark or none; call it until it does.
+// Relinquish takes the mark of this hub off every Lease in the member, for good. Later assignments change
+// nothing. The terms stay as they are. It reports whether every known Lease of the member carries another
+// mark or none. Call it until it does.
 //
-// After it returns, no stamp is drawn any more. A copy without a mark is the word of this
-// hub that it has done so, in the one place where another hub can take the word and make it
-// its own by compare-and-swap.
+// After it returns, nothing is renewed any more. A Lease without a mark tells another hub that this one has
+// let go. The other hub takes the Lease by compare-and-swap.
 func (p *Publisher) Relinquish() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -22,12 +21,13 @@ func (p *Publisher) Relinquish() (done bool) {
 	return done
 }
 
-// marked reports whether the copy is known to be this hub's.
+// marked reports whether the Lease is known to carry the mark of this hub.
 func (l *leaseSyncer) marked() bool {
 	return l.known.lease != nil && l.known.sealed && l.known.content.Hub == l.self.hub
 }
 
-// noteMark says whose the copy is. While that is in doubt, what was known of it stays.
+// noteMark puts into the status whose mark the Lease carries. While the Lease has to be read again, the
+// status keeps what was known.
 func (l *leaseSyncer) noteMark() {
 	if !l.known.read {
 		return
@@ -36,8 +36,7 @@ func (l *leaseSyncer) noteMark() {
 	l.status.Unmarked = l.known.lease != nil && l.known.sealed && l.known.content.Hub == ""
 }
 
-// relinquish takes the mark of this hub off the copy. The stamp stays that of the last renewal:
-// this promises nothing.
+// relinquish takes the mark of this hub off the Lease. The renewTime stays, so this promises nothing.
 func (l *leaseSyncer) relinquish(may bool) step {
 	switch {
 	case !may:

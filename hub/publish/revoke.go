@@ -5,9 +5,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// revoke puts nobody in the place of the leader whose term is to end, if its copy is as
-// it should be and still live. Where that is not so nobody can be told to stop, and the
-// term ends by its deadline.
+// revoke replaces a live leader's Lease by one that names nobody, so that readers stop at once. Where the
+// Lease is not as expected, nobody can be told to stop, and the term ends at its deadline.
 func (l *leaseSyncer) revoke(now lease.Reading) step {
 	c := l.known.content
 	switch {
@@ -26,8 +25,8 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 	return s
 }
 
-// noteUnanswered notes a request that may still be carried out, at any time. Updates and removals
-// then fail by their preconditions; what creates a copy does not. The caller holds mu.
+// noteUnanswered notes a request without an answer, which may still be carried out. An update or removal then
+// fails by its preconditions, but a creation does not. The caller holds mu.
 func (p *Publisher) noteUnanswered(l *leaseSyncer, s step) {
 	if s.action != create {
 		return

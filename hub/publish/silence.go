@@ -6,7 +6,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// noteOutcome notes the outcome of a request, and tells who watches the member's health.
+// noteOutcome notes the outcome of a request, and reports it to whoever tracks the member's health.
 func (p *Publisher) noteOutcome(write bool, sent lease.Reading, err error) {
 	v := outcomeOf(err)
 	p.mu.Lock()
@@ -17,13 +17,12 @@ func (p *Publisher) noteOutcome(write bool, sent lease.Reading, err error) {
 	}
 	p.mu.Unlock()
 	if v == conflict {
-		err = nil // the member works: it told us that we were out of date
+		err = nil // the member works: it says that this hub is out of date
 	}
 	p.Report(write, sent, err)
 }
 
-// park puts a syncer by until the member is heard of, or until it is its turn to ask. The
-// caller holds mu.
+// park sets a syncer aside until the member answers, or until it is its turn to ask. The caller holds mu.
 func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
 	if !l.parked {
 		l.parked = true
@@ -40,8 +39,8 @@ func (p *Publisher) unpark(n int) {
 	p.parked = p.parked[n:]
 }
 
-// chooseProber makes a syncer that is about to ask the scout of a silent member. One that has
-// nothing to ask leaves it to another. The caller holds mu.
+// chooseProber makes a syncer that is about to ask the prober of a silent member. One that has nothing to ask
+// leaves that to another. The caller holds mu.
 func (p *Publisher) chooseProber(key types.NamespacedName, asks bool) {
 	if asks {
 		p.prober = &key

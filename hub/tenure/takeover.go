@@ -8,28 +8,24 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// maxClockDifference is how far the wall clocks of two replicas may be apart: the largest ε that a
-// policy has by default.
+// maxClockDifference is how far the wall clocks of two replicas may be apart: the default ε of a policy.
 const maxClockDifference = time.Second
 
-// longestWait is how long before the end of another replica's tenure a candidate begins to
-// wait for it: no shorter than client-go's elector waits between two looks, which is up
-// to 2.2 retry periods.
+// longestWait is how long before the end of another replica's tenure a candidate begins to wait for it. It is
+// no shorter than client-go's elector pauses between two looks, which is up to 2.2 retry periods.
 const longestWait = 2200 * time.Millisecond
 
-// TakeOverPromptly wraps the lock of a hub's election so that a candidate takes over as soon as the
-// tenure of a replica that was lost has certainly ended.
+// TakeOverPromptly wraps the lock of a hub's election so that a candidate takes over as soon as the tenure of
+// a lost replica has certainly ended.
 //
-// client-go's elector counts the duration of an election from when it happened to see
-// the last renewal, and looks again every 1 to 2.2 retry periods. With a duration of 6 s
-// and a period of 1 s that adds up to 4.4 s in which nobody renews anything, more than
-// 2r + τ + ε ≤ D leaves. The stamp in the Lease says when the tenure ends: so
-// a look shortly before that end waits for it, and one after it finds the election free.
+// client-go's elector counts the duration of an election from when it happened to see the last renewal, and
+// looks again every 1 to 2.2 retry periods. With a duration of 6 s and a period of 1 s that adds up to 4.4 s
+// in which nobody renews anything, more than 2r + τ + ε ≤ D leaves. The renewTime in the Lease says when the
+// tenure ends. So a look shortly before that end waits for it, and one after it finds the election free.
 //
-// A tenure that a candidate takes from a living replica because their clocks are too far
-// apart would do no harm, but be taken back at once. So it must also have gone without a
-// renewal for half its duration, in this candidate's own time. The lock of Prompt
-// serves one elector.
+// If the clocks of two replicas are too far apart, a candidate would take the election from a living one.
+// That does no harm, but the other would take it back at once. So the tenure must also have gone without a
+// renewal for half its duration, in this candidate's own time. The lock serves one elector.
 func TakeOverPromptly(inner resourcelock.Interface, c clock.WithTicker) resourcelock.Interface {
 	return &prompt{Interface: inner, clock: c}
 }
@@ -39,7 +35,7 @@ type prompt struct {
 	clock clock.WithTicker
 
 	last  resourcelock.LeaderElectionRecord // what the Lease said
-	since time.Time                         // when it was first seen to say so
+	since time.Time                         // when this candidate first saw that
 }
 
 // Get shows an election without a holder once the holder's tenure is over.
