@@ -109,8 +109,8 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	restored := harness.Now()
 	stage.d.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
 		c, err := stage.copy(ctx, "east", "shop")
-		if err == nil && !c.Renewed.After(restored.Wall) {
-			err = fmt.Errorf("it was renewed at %v", c.Renewed)
+		if err == nil && !c.RenewTime.After(restored.Wall) {
+			err = fmt.Errorf("it was renewed at %v", c.RenewTime)
 		}
 		return err
 	})

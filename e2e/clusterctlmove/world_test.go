@@ -127,7 +127,7 @@ func (w *world) ledBy(ctx context.Context, at site, hub, namespace, leader strin
 }
 
 // copy reads a copy.
-func (w *world) copy(ctx context.Context, member, namespace string) (lease.Copy, error) {
+func (w *world) copy(ctx context.Context, member, namespace string) (lease.Content, error) {
 	l, err := w.lease(ctx, member, namespace)
 	c, _ := wire.Read(l)
 	return c, err

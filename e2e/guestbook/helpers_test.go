@@ -128,8 +128,8 @@ func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (
 	now := clocks.Now()
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.DefaultLeaseName}}
 	_, err = controllerutil.CreateOrUpdate(ctx, admin, l, func() error {
-		return wire.Write(lease.Key("only for tests"), lease.Copy{
-			Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: now.Wall, Renewed: now.Wall, Duration: d},
+		return wire.Write(lease.Key("only for tests"), lease.Content{
+			Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d},
 			Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
 		}, l)
 	})

@@ -159,7 +159,7 @@ func (w *world) holder(name string) {
 	w.mu.Lock()
 	first := w.term.Holder == ""
 	w.epoch++
-	w.term = lease.Term{Holder: name, Epoch: w.epoch, Acquired: time.Now(), Duration: w.duration}
+	w.term = lease.Term{Holder: name, Epoch: w.epoch, AcquireTime: time.Now(), Duration: w.duration}
 	w.mu.Unlock()
 	w.renew(w.t.Context())
 	if !first {
@@ -188,7 +188,7 @@ func (w *world) renew(ctx context.Context) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.term.Renewed = time.Now()
+	w.term.RenewTime = time.Now()
 	leases := w.client.CoordinationV1().Leases(w.namespace)
 	l, err := leases.Get(ctx, v1alpha1.DefaultLeaseName, metav1.GetOptions{})
 	fresh := apierrors.IsNotFound(err)
@@ -196,7 +196,7 @@ func (w *world) renew(ctx context.Context) {
 		l, err = &coordinationv1.Lease{}, nil
 	}
 	if err == nil {
-		err = wire.Write(lease.Key("only for tests"), lease.Copy{
+		err = wire.Write(lease.Key("only for tests"), lease.Content{
 			Term: w.term, Namespace: w.namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
 		}, l)
 	}

@@ -170,7 +170,7 @@ func (ct *contact) probe() {
 		}
 		ct.observe(observed(health.Read, now, err))
 	})
-	if !r.tenure.MayStamp(now) {
+	if !r.tenure.MayWrite(now) {
 		ct.deprived = true
 	} else {
 		if ct.deprived && ct.entitled != (lease.Reading{}) {
@@ -363,7 +363,7 @@ func (ct *contact) attach() {
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
-		Clock: r.proc, Ledger: r.controller.ledger, MayStamp: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
+		Clock: r.proc, Promises: r.controller.ledger, MayWrite: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				report(ct.observe, write, sent, err)
@@ -432,7 +432,7 @@ func (r *replica) campaign() {
 		LockConfig: resourcelock.ResourceLockConfig{Identity: r.name},
 	})}
 	if w.prompt {
-		e.lock = tenure.Prompt(e.lock, taskClock{p: r.proc})
+		e.lock = tenure.TakeOverPromptly(e.lock, taskClock{p: r.proc})
 	}
 	retry, deadline := w.h/6, w.h*2/3
 	for !e.try() {

@@ -23,7 +23,7 @@ type simHub struct {
 	stamped  int64 // the epoch of the last stamp
 	granted  int64
 	highest  int64
-	standing *election.Standing
+	standing *election.FoundTerm
 	read     map[string]bool
 	lanes    map[string]*simLane
 	ask      time.Duration
@@ -73,7 +73,7 @@ func (h *simHub) readMember(m *simMember) {
 	if c := m.copy; c != nil {
 		h.highest = max(h.highest, c.Epoch)
 		if c.LeadsHere() && (h.standing == nil || c.Epoch > h.standing.Term.Epoch) {
-			h.standing = &election.Standing{Cluster: m.name, Term: c.Term, Boot: math.MaxInt64}
+			h.standing = &election.FoundTerm{Cluster: m.name, Term: c.Term, Boot: math.MaxInt64}
 		}
 	}
 }
@@ -81,17 +81,17 @@ func (h *simHub) readMember(m *simMember) {
 func (h *simHub) state(closed bool) election.State {
 	w := h.w
 	s := election.State{
-		Record: w.record, Tenure: h.tenure, Sent: h.sent, Highest: max(h.highest, h.granted), Standing: h.standing,
+		Record: w.record, Tenure: h.tenure, Sent: h.sent, Highest: max(h.highest, h.granted), Found: h.standing,
 		LargestDuration: max(w.largest, w.policy.Timings.Duration),
 	}
-	s.Sent.Closed = closed
+	s.Sent.Final = closed
 	lost := 0
 	for _, m := range w.members {
 		if m.fitness == election.Unfit && m.why != reason.Deleting {
 			lost++
 		}
 		if m.name == w.record.Leader {
-			s.CopyLost = h.lanes[m.name].lost
+			s.LeaseLost = h.lanes[m.name].lost
 		}
 	}
 	s.MostUnreachable = 2*lost > len(w.members)
@@ -130,7 +130,7 @@ func (h *simHub) decide() {
 		h.close()
 	}
 	d := election.Next(w.read(h.clock), &p, h.state(closed), cs)
-	if d.Close {
+	if d.StopRenewing {
 		h.close()
 		d = election.Next(w.read(h.clock), &p, h.state(true), cs)
 	}
@@ -191,8 +191,8 @@ func (h *simHub) assign(r election.Record, p election.Policy) {
 		}
 		if a.Role != l.want.Role || !a.Term.SameTerm(l.want.Term) {
 			l.lost = false
-		} else if a.Fresh.IsZero() {
-			a.Fresh = l.want.Fresh
+		} else if a.MinRenewTime.IsZero() {
+			a.MinRenewTime = l.want.MinRenewTime
 		}
 		l.want = a
 	}
@@ -208,21 +208,21 @@ func (l *simLane) work(h *simHub) {
 	known := m.copy
 	switch want.Role {
 	case lease.Follow:
-		if known != nil && (known.Epoch > want.Term.Epoch || known.SameTerm(want.Term) && !known.Renewed.Before(want.Fresh)) {
+		if known != nil && (known.Epoch > want.Term.Epoch || known.SameTerm(want.Term) && !known.RenewTime.Before(want.MinRenewTime)) {
 			if known.Epoch == want.Term.Epoch {
-				l.placed, l.refused = want.Fresh, time.Time{}
+				l.placed, l.refused = want.MinRenewTime, time.Time{}
 				h.ask = min(h.ask, h.w.now)
 			}
 			return
 		}
-		want.Term.Renewed = now.Wall
+		want.Term.RenewTime = now.Wall
 	case lease.Lead:
 		stands := known != nil && known.SameTerm(want.Term) && known.Live(now.Wall)
 		switch {
-		case stands && now.Wall.Sub(known.Renewed) < simRenew:
+		case stands && now.Wall.Sub(known.RenewTime) < simRenew:
 			return
 		case stands, want.First && h.stamped != want.Term.Epoch:
-			want.Term.Renewed = now.Wall
+			want.Term.RenewTime = now.Wall
 			h.enter(now, want.Term)
 			l.last = want.Term
 		case l.last.SameTerm(want.Term) && l.last.Live(now.Wall):
@@ -248,7 +248,7 @@ func (h *simHub) enter(now lease.Reading, t lease.Term) {
 func (l *simLane) send(h *simHub, want lease.Assignment) {
 	w, m := h.w, l.member
 	version := m.version
-	c := &lease.Copy{Term: want.Term, Cluster: lease.Identity(m.name, "fleet")}
+	c := &lease.Content{Term: want.Term, Cluster: lease.Identity(m.name, "fleet")}
 	arrives, answered := w.between(0, 50*time.Millisecond), true
 	if w.faulty && w.chance(8) {
 		arrives, answered = w.between(0, 5*second), false
@@ -267,8 +267,8 @@ func (l *simLane) send(h *simHub, want lease.Assignment) {
 	}
 	w.after(wait, func() {
 		l.busy = false
-		if !answered && want.Role == lease.Follow && !want.Fresh.IsZero() {
-			l.refused, h.ask = want.Fresh, w.now
+		if !answered && want.Role == lease.Follow && !want.MinRenewTime.IsZero() {
+			l.refused, h.ask = want.MinRenewTime, w.now
 		}
 	})
 }

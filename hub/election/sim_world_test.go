@@ -70,9 +70,9 @@ type simMember struct {
 	fitness  election.Fitness
 	why      reason.Reason
 	up       bool
-	copy     *lease.Copy
+	copy     *lease.Content
 	version  int
-	before   []*lease.Copy // what a restore may bring back
+	before   []*lease.Content // what a restore may bring back
 	readers  []*simReader
 }
 
@@ -85,7 +85,7 @@ type simReader struct {
 
 type delivery struct {
 	at   time.Duration
-	copy *lease.Copy
+	copy *lease.Content
 }
 
 func newSim(seed uint64) *world {
@@ -199,7 +199,7 @@ func (w *world) deliver(r *simReader) {
 }
 
 // put changes what stands in a member, and lets its readers know, each in its time.
-func (w *world) put(m *simMember, c *lease.Copy) {
+func (w *world) put(m *simMember, c *lease.Content) {
 	w.say("%s: %+v", m.name, c)
 	m.before = append(m.before, m.copy)
 	m.copy = c
