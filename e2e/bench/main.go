@@ -6,7 +6,7 @@
 //	go run ./e2e/bench steady failover          only these measurements
 //	go run ./e2e/bench -scale.for=1m scale      a shorter look at the large fleet, which alone takes 12 minutes
 //
-// The measurements are: steady, blackhole, failover and handover (together nine minutes); peer, what people do today, and
+// The measurements are: steady, blackhole, failover, handover and change (together eleven minutes); peer, what people do today, and
 // ours beside it, under the same fault (five minutes each); scale, a large fleet for long.
 //
 // It exits with 1 if something could not be measured; a missed target is a figure like any other.
@@ -77,6 +77,10 @@ var measurements = []measurement{
 	{
 		"handover", "40 planned changes between clusters whose readers say when they have stopped",
 		[]string{handoverGapMedian, handoverGapP99}, measureHandover, nil,
+	},
+	{
+		"change", "200 namespaces that change their leader at once, for a better one and for a lost one",
+		[]string{changeRecordWrites, changeStatusWrites, changeEvents, changeLiveReads, massHandover, massFailover}, measureChange, nil,
 	},
 	{
 		peerName, "what people do today: client-go's elector against one API server, a candidate in each cluster",
