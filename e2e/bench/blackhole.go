@@ -95,7 +95,7 @@ func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond)
 func awaitLed(ctx context.Context, d *harness.Drill, want int) error {
 	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(ctx context.Context) error {
 		records := &v1alpha1.NamespaceLeaderList{}
-		if err := d.HubClient().List(ctx, records); err != nil {
+		if err := d.Hub.List(ctx, records); err != nil {
 			return err
 		}
 		led, last := 0, "there is no record"

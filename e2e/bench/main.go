@@ -28,8 +28,6 @@ import (
 
 const (
 	outDir = "out"
-	// startLimit bounds the start of a fleet, with the building of our own programs.
-	startLimit = 5 * time.Minute
 	// phaseLimit bounds one measurement.
 	phaseLimit = 8 * time.Minute
 )
@@ -208,31 +206,14 @@ func choose(names []string) ([]measurement, error) {
 	return chosen, nil
 }
 
-// start puts a fleet on stage in an empty folder.
+// start starts a fleet in the folder of the measurement.
 func (b *bench) start(ctx context.Context, o harness.Options) (*harness.Drill, error) {
-	dir, err := b.emptyDir()
-	if err != nil {
-		return nil, err
-	}
-	o.Dir, o.Progress = dir, b.say
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
+	o.Dir, o.Progress = b.dir(), b.say
 	return harness.Start(ctx, o)
 }
 
 // dir is the folder of a measurement's logs.
 func (b *bench) dir() string { return filepath.Join(outDir, "bench", b.phase) }
-
-// emptyDir makes that folder, and removes what the last run left in it.
-func (b *bench) emptyDir() (string, error) {
-	if err := os.RemoveAll(b.dir()); err != nil {
-		return "", fmt.Errorf("empty the folder of the last run: %w", err)
-	}
-	if err := os.MkdirAll(b.dir(), 0o755); err != nil {
-		return "", fmt.Errorf("folder of the measurement: %w", err)
-	}
-	return b.dir(), nil
-}
 
 // say reports progress.
 func (b *bench) say(text string) {

@@ -39,19 +39,16 @@ type electorate struct {
 
 // measurePeer counts what client-go's electors ask of their API server, and kills the leader again and again.
 func measurePeer(ctx context.Context, b *bench) (err error) {
-	dir, err := b.emptyDir()
-	if err != nil {
+	if err := harness.EmptyDir(b.dir()); err != nil {
 		return err
 	}
-	starting, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	f, err := fleet.Start(starting, fleet.Options{AuditReads: true, Progress: b.say})
+	f, err := fleet.Start(ctx, fleet.Options{AuditReads: true, Progress: b.say})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Stop()) }()
-	e := electorate{dir: dir, namespaces: b.sizes.teams(b.sizes.compared)}
-	if e.kubeconfig, err = settleElectorate(starting, f.Hub(), e); err != nil {
+	e := electorate{dir: b.dir(), namespaces: b.sizes.teams(b.sizes.compared)}
+	if e.kubeconfig, err = settleElectorate(ctx, f.Hub(), e); err != nil {
 		return err
 	}
 	var took []time.Duration

@@ -44,9 +44,9 @@ func (c writeCount) rateSince(o writeCount) float64 {
 func newWriteCounter(ctx context.Context, d *harness.Drill) (*writeCounter, error) {
 	c := &writeCounter{drill: d, leases: map[string]*harness.Watch[*coordinationv1.Lease]{}}
 	for _, s := range d.Fleet.Servers() {
-		admin := d.HubClient()
+		admin := d.Hub
 		if s != d.Fleet.Hub() {
-			admin = d.MemberClient(s.Name())
+			admin = d.Members[s.Name()]
 		}
 		w, err := harness.Observe(ctx, admin, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, unpublished)
 		if err != nil {

@@ -76,7 +76,7 @@ func startHub(name, dir string, programs Programs, kubeconfig string) (*process.
 // AwaitElected returns when one of the hub's replicas has been elected.
 func (d *Drill) AwaitElected(ctx context.Context) error {
 	return d.Await(ctx, electionPatience, "a hub process is elected", func(ctx context.Context) error {
-		return elected(ctx, d.hub)
+		return elected(ctx, d.Hub)
 	})
 }
 

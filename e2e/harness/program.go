@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -30,6 +31,14 @@ func Run(name string, program func(context.Context) error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// EmptyDir makes a folder, and removes what the last run left in it.
+func EmptyDir(dir string) error {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return fmt.Errorf("empty the folder of the last run: %w", err)
+	}
+	return nil
 }
 
 // WriteReport writes a report as JSON into a file, whose folder it makes if need be.

@@ -10,9 +10,6 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
-// startLimit bounds the start of what a test needs, with the building of our own programs.
-const startLimit = 5 * time.Minute
-
 // TB is the part of testing.TB that this package needs. Naming it here keeps package testing out of the programs.
 type TB interface {
 	fleet.TB
@@ -60,9 +57,7 @@ func After(t TB, instant time.Duration) {
 func New(t TB, o Options) *Drill {
 	t.Helper()
 	o.Progress = func(line string) { t.Log(line) }
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	d, err := startInTemp(ctx, o)
+	d, err := startInTemp(t.Context(), o)
 	Must(t, err)
 	t.Cleanup(func() {
 		if err := d.Stop(); err != nil {
@@ -78,8 +73,7 @@ func New(t TB, o Options) *Drill {
 // Main is the TestMain of a package whose tests share a drill. It starts the drill, has prepare make what else the tests
 // need, runs the tests, and stops all. It returns what to exit with.
 func Main(m interface{ Run() int }, o Options, prepare func(ctx context.Context, d *Drill) error) (code int) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
+	ctx := context.Background()
 	tell := func(line string) { fmt.Fprintln(os.Stderr, line) }
 	o.Progress = tell
 	d, err := startInTemp(ctx, o)

@@ -27,7 +27,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -96,7 +95,7 @@ type pair struct {
 // election reads the Lease of the hub's election.
 func (p *pair) election(ctx context.Context) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
-	return l, p.d.HubClient().Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l)
+	return l, p.d.Hub.Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l)
 }
 
 // renewedNow returns when the holder of the election renews it, with the instant of the renewal.
@@ -194,29 +193,12 @@ func (p *pair) led(t *testing.T, limit time.Duration) {
 	t.Helper()
 	harness.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
-			r, err := p.d.Record(ctx, namespace)
-			if err != nil {
-				return err
-			}
-			if s := r.Spec; s.Leader != leader || s.State != v1alpha1.StateLeading {
-				return fmt.Errorf("%s: leader %q, state %s, %s: %s", namespace, s.Leader, s.State, s.Reason, r.Status.Message)
-			}
-			c, err := p.copy(ctx, leader, namespace)
-			if err != nil {
-				return err
-			}
-			if got := ptr.Deref(c.Spec.HolderIdentity, ""); got != leader+"."+harness.FleetNamespace || int64(*c.Spec.LeaseTransitions) != r.Spec.Epoch {
-				return fmt.Errorf("%s: the copy in %s names %s in epoch %d, the record has epoch %d", namespace, leader, got, *c.Spec.LeaseTransitions, r.Spec.Epoch)
+			if _, err := p.d.Leading(ctx, leader, namespace, leader); err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
 			}
 		}
 		return nil
 	})
-}
-
-// copy reads a copy.
-func (p *pair) copy(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
-	l := &coordinationv1.Lease{}
-	return l, p.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
 }
 
 func read(t *testing.T, file string) string {

@@ -82,11 +82,7 @@ func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words .
 func (w *world) awaitEligible(cluster, namespace string) {
 	w.T.Helper()
 	w.Eventually(cluster+" may lead "+namespace, soon, func() error {
-		c, err := w.Candidate(namespace, cluster)
-		if err == nil && !c.Eligible {
-			err = fmt.Errorf("%+v", c)
-		}
-		return err
+		return w.Eligible(namespace, cluster)
 	})
 }
 

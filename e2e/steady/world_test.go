@@ -114,12 +114,8 @@ func (w *world) leads(leader, namespace string, within time.Duration, members ..
 	w.T.Helper()
 	w.Eventually(leader+" leads "+namespace, within, func() (err error) {
 		for _, m := range members {
-			c, err := w.Candidate(namespace, m)
-			if err != nil {
+			if err := w.Eligible(namespace, m); err != nil {
 				return err
-			}
-			if !c.Eligible {
-				return fmt.Errorf("%s is not eligible: %s, %s", m, c.Reason, c.Message)
 			}
 		}
 		epoch, err = w.Leading(leader, namespace, members...)
