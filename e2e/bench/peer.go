@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -84,15 +83,8 @@ func accountFile(ctx context.Context, s *fleet.Server, dir, name string, rules [
 	if err != nil {
 		return "", err
 	}
-	content, err := fleet.Kubeconfig(s.Name(), config)
-	if err != nil {
-		return "", err
-	}
 	file = filepath.Join(dir, name+"-"+s.Name()+".kubeconfig")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		return "", fmt.Errorf("kubeconfig of %s: %w", name, err)
-	}
-	return file, nil
+	return file, fleet.WriteKubeconfig(file, s.Name(), config)
 }
 
 // round has the first cluster lead everywhere, kills its candidate and returns how long each namespace had no leader. Each

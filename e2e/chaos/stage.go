@@ -102,11 +102,7 @@ func (st *stage) addReader(ctx context.Context, member string) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := fleet.Kubeconfig(member, config)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(st.readerKubeconfig(member), kubeconfig, 0o600); err != nil {
+	if err := fleet.WriteKubeconfig(st.readerKubeconfig(member), member, config); err != nil {
 		return err
 	}
 	start := func(run int) (*process.Process, error) {

@@ -191,14 +191,12 @@ type guestbook struct {
 func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *guestbook {
 	t.Helper()
 	dir := t.TempDir()
-	kubeconfig, err := fleet.Kubeconfig(name, cfg)
-	harness.Must(t, err)
-	harness.Must(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600))
-	p := &guestbook{ActLog: harness.NewActLog(filepath.Join(dir, "acts")), t: t}
-	p.Process, err = process.Start(name, filepath.Join(dir, "log"), program, append([]string{
+	harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
+	run, err := process.Start(name, filepath.Join(dir, "log"), program, append([]string{
 		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "-cluster=" + name, "-namespaces=" + ns, "-acts=" + filepath.Join(dir, "acts"), "-zap-log-level=debug",
 	}, args...)...)
 	harness.Must(t, err)
+	p := &guestbook{run, harness.NewActLog(filepath.Join(dir, "acts")), t}
 	t.Cleanup(func() {
 		harness.Must(t, p.Kill())
 		if t.Failed() {

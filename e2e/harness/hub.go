@@ -41,12 +41,12 @@ func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Serve
 			return "", fmt.Errorf("config/%s: %w", folder, err)
 		}
 	}
-	config, err := accountConfig(ctx, c, s, client.ObjectKey{Namespace: HubNamespace, Name: HubName})
+	config, err := s.TokenConfig(ctx, HubNamespace, HubName)
 	if err != nil {
 		return "", err
 	}
 	kubeconfig = filepath.Join(dir, HubName+".kubeconfig")
-	return kubeconfig, writeKubeconfig(kubeconfig, HubName, s.ViaProxy(config))
+	return kubeconfig, fleet.WriteKubeconfig(kubeconfig, HubName, s.ViaProxy(config))
 }
 
 // StartHub starts one more replica of the hub. It does not wait for anything: see

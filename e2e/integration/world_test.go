@@ -191,14 +191,16 @@ func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b str
 	return w, a, b, epoch
 }
 
-// setPriority edits the priority label of a Cluster; empty removes it.
+// setPriority edits the priority label of a Cluster.
 func (w *world) setPriority(cluster, priority string) {
 	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) {
-		if priority == "" {
-			delete(c.Labels, v1alpha1.PriorityLabel)
-		} else {
-			metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, priority)
-		}
+		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, priority)
 	})
+}
+
+// removePriority removes the label.
+func (w *world) removePriority(cluster string) {
+	w.T.Helper()
+	w.editCluster(cluster, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
 }
