@@ -28,33 +28,22 @@ const (
 type massChange struct {
 	*bench
 	drill      *harness.Drill
+	view       *harness.View
 	namespaces []string
-	records    *harness.Watch[*v1alpha1.NamespaceLeader]
-	leases     map[string]*harness.Watch[*coordinationv1.Lease] // by cluster
 }
 
 // measureChange prefers another cluster, counts what the hub asks of its own API server for that, and then loses the
 // cluster that leads. It measures each time how long all namespaces need until they are led again.
 func measureChange(ctx context.Context, b *bench) (err error) {
-	m := &massChange{bench: b, namespaces: b.sizes.teams(changed), leases: map[string]*harness.Watch[*coordinationv1.Lease]{}}
-	o := harness.Options{Timings: harness.Fast}
-	for i, cluster := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: m.namespaces})
-	}
-	if m.drill, err = b.start(ctx, o); err != nil {
+	m := &massChange{bench: b, namespaces: teams(changed)}
+	if m.drill, err = b.start(ctx, harness.Options{Timings: harness.Fast, Members: members(m.namespaces...)}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.drill.Stop()) }()
-	if m.records, err = m.drill.WatchRecords(ctx); err != nil {
+	if m.view, err = m.drill.Look(ctx); err != nil {
 		return err
 	}
-	defer m.records.Stop()
-	for _, cluster := range clusters {
-		if m.leases[cluster], err = m.drill.WatchCopies(ctx, cluster); err != nil {
-			return err
-		}
-		defer m.leases[cluster].Stop()
-	}
+	defer m.view.Close()
 	if err := m.await(ctx, clusters[0]); err != nil {
 		return err
 	}
@@ -70,7 +59,7 @@ func measureChange(ctx context.Context, b *bench) (err error) {
 
 // await returns when this cluster leads everywhere and all are settled, and the first renewals of its terms have come.
 func (m *massChange) await(ctx context.Context, leader string) error {
-	got, err := awaitSettled(ctx, m.drill, m.records, changed)
+	got, err := awaitSettled(ctx, m.drill, m.view.Records, changed)
 	if err == nil && got != leader {
 		err = fmt.Errorf("%s leads, want %s", got, leader)
 	}
@@ -115,7 +104,7 @@ func (m *massChange) lose(ctx context.Context, leader string) error {
 // change returns how long after the floor the last namespace is led by another cluster. A namespace is led again when the
 // watch of its new leader shows the Lease. The floor is that of the namespace whose old leader was renewed last.
 func (m *massChange) change(ctx context.Context, old, what string, cause func() error) (over time.Duration, err error) {
-	for _, w := range m.leases {
+	for _, w := range m.view.Copies {
 		w.Take() // what was before is of no interest
 	}
 	if err := process.Pass(ctx, 2*m.drill.Timings.Renew); err != nil { // so that a renewal of each is known
@@ -128,7 +117,7 @@ func (m *massChange) change(ctx context.Context, old, what string, cause func() 
 	var took []time.Duration
 	led := map[string]change{}
 	err = m.drill.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces %s", changed, what), func(context.Context) error {
-		for cluster, w := range m.leases {
+		for cluster, w := range m.view.Copies {
 			if cluster != old {
 				note(led, w.Take(), at)
 			}
@@ -144,7 +133,7 @@ func (m *massChange) change(ctx context.Context, old, what string, cause func() 
 	for _, c := range led {
 		took = append(took, c.At-at)
 	}
-	stamps := renewals(m.leases[old].Seen())
+	stamps := renewals(m.view.Copies[old].Seen())
 	var floor time.Duration
 	for _, namespace := range m.namespaces {
 		stamp, ok := lastUpTo(stamps[namespace], at)

@@ -49,12 +49,23 @@ type sizes struct {
 }
 
 // teams are the names of n namespaces.
-func (sizes) teams(n int) []string {
+func teams(n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("team-%03d", i)
 	}
 	return names
+}
+
+// clusters are the members of most measurements. The first one leads first.
+var clusters = []string{"east", "west", "south"}
+
+// members are these clusters, with the same namespaces each.
+func members(namespaces ...string) (all []harness.Member) {
+	for i, cluster := range clusters {
+		all = append(all, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
+	}
+	return all
 }
 
 func (s sizes) perFault() time.Duration { return time.Duration(s.faults) * 2 * time.Minute }

@@ -37,11 +37,8 @@ type readers struct {
 
 // measureOurs counts what hub and readers ask of all API servers together, and takes away the leader again and again.
 func measureOurs(ctx context.Context, b *bench) (err error) {
-	r := &readers{namespaces: b.sizes.teams(b.sizes.compared), kubeconfigs: map[string]string{}, running: map[string]*party{}}
-	o := harness.Options{Timings: harness.Default, AuditReads: true}
-	for i, cluster := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: r.namespaces})
-	}
+	r := &readers{namespaces: teams(b.sizes.compared), kubeconfigs: map[string]string{}, running: map[string]*party{}}
+	o := harness.Options{Timings: harness.Default, AuditReads: true, Members: members(r.namespaces...)}
 	if r.drill, err = b.start(ctx, o); err != nil {
 		return err
 	}

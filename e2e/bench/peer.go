@@ -22,9 +22,6 @@ import (
 // everywhere is gone from one instant to the next, and nobody learns of it. Of the peer that takes away the candidate
 // process only, which is all of it that runs in that cluster.
 
-// clusters take part on either side. The first one leads first.
-var clusters = []string{"east", "west", "south"}
-
 // candidateRules are the rights that the elector needs.
 var candidateRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
@@ -46,7 +43,7 @@ func measurePeer(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Stop()) }()
-	e := electorate{dir: b.dir(), namespaces: b.sizes.teams(b.sizes.compared)}
+	e := electorate{dir: b.dir(), namespaces: teams(b.sizes.compared)}
 	if e.kubeconfig, err = settleElectorate(ctx, f.Hub(), e); err != nil {
 		return err
 	}
