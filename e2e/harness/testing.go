@@ -7,6 +7,14 @@ import (
 	"os"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
@@ -50,6 +58,18 @@ func After(t TB, instant time.Duration) {
 		}
 		return nil
 	})
+}
+
+// PutLease writes a member's Lease of a namespace as a hub does, for tests of readers. cluster is the name that Leases
+// give the member.
+func PutLease(ctx context.Context, c client.Client, namespace, cluster string, t lease.Term) error {
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}}
+	_, err := controllerutil.CreateOrUpdate(ctx, c, l, func() error {
+		return wire.Write(lease.Key("only for tests"), lease.Copy{
+			Term: t, Namespace: namespace, Name: l.Name, Cluster: cluster, ClusterUID: "uid", Hub: "hub",
+		}, l)
+	})
+	return err
 }
 
 // New starts a drill for a test and stops it when the test is over. If the test fails it keeps logs and acts, and tells
