@@ -11,14 +11,27 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 // Quiet silences the libraries: what they say about servers that a program breaks on purpose helps nobody.
 func Quiet() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
+}
+
+// Logs has the libraries log errors, or everything.
+func Logs(everything bool) {
+	level := zapcore.ErrorLevel
+	if everything {
+		level = zapcore.DebugLevel
+	}
+	logger := zap.New(zap.UseDevMode(true), zap.Level(level))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
 }
 
 // Run runs a program until it is done or interrupted, and ends this process.
