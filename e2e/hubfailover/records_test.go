@@ -122,7 +122,7 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 	for _, e := range run {
 		t.Run(e.name, func(t *testing.T) {
 			stage.settled(t)
-			l, err := stage.election(t.Context())
+			l, _, err := stage.d.Election(t.Context(), harness.HubNamespace)
 			harness.Must(t, err)
 			// Until then the hub may take the edit for a record of its predecessor, which it accepts. A candidate reads
 			// the clock for its acquireTime before it waits for the end of the last leadership.

@@ -23,10 +23,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -92,20 +88,14 @@ type pair struct {
 	raised   int        // by how much the priority of east is higher than it was
 }
 
-// election reads the Lease of the hub's election.
-func (p *pair) election(ctx context.Context) (*coordinationv1.Lease, error) {
-	l := &coordinationv1.Lease{}
-	return l, p.d.Hub.Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l)
-}
-
 // renewedNow returns when the holder of the election renews it, with the instant of the renewal.
 func (p *pair) renewedNow(t *testing.T) time.Time {
 	t.Helper()
-	before, err := p.election(t.Context())
+	before, _, err := p.d.Election(t.Context(), harness.HubNamespace)
 	harness.Must(t, err)
 	var renewed time.Time
 	harness.Eventually(t, patience, "the election is renewed", func(ctx context.Context) error {
-		now, err := p.election(ctx)
+		now, _, err := p.d.Election(ctx, harness.HubNamespace)
 		if err != nil {
 			return err
 		}
@@ -120,11 +110,10 @@ func (p *pair) renewedNow(t *testing.T) time.Time {
 // writer returns the replica that holds the election. An unknown identity is that of the one replica whose identity
 // is not known yet.
 func (p *pair) writer(ctx context.Context) (*replica, error) {
-	l, err := p.election(ctx)
+	_, holder, err := p.d.Election(ctx, harness.HubNamespace)
 	if err != nil {
 		return nil, err
 	}
-	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	var nameless []*replica
 	for _, r := range p.replicas {
 		if r.identity == holder && holder != "" {
