@@ -4,6 +4,7 @@ package main
 // code. One that a test kills does not belong here, nor one that is not generated any more:
 // both are errors.
 var explained = map[string]string{
+	"hub/controller/reconcile.go soonest: boundary: wait < first → <=":                                                                                          "of equal waits it does not matter which one counts",
 	"api/lease/seal.go Sealed: condition: strings.HasPrefix(seal, sealPrefix) dropped from &&":                                                                  "the whole seal is compared after it, and begins with the prefix",
 	"api/lease/wire/registration.go WriteRegistration: condition: !maps.Equal(read.Released, r.Released) dropped from ||":                                       "releases that would be read as others are refused by the reading itself: a key that JSON changes is no namespace",
 	"api/lease/wire/registration.go WriteRegistration: error: if err != nil dropped":                                                                            "a map of strings and integers can always be written as JSON",
@@ -45,9 +46,6 @@ var explained = map[string]string{
 	"hub/controller/policystatus.go Controller.fillPolicyStatus: boundary: n < result.RequeueAfter → <=":                                                        "equal times are the same",
 	"hub/controller/policystatus.go Controller.reconcilePolicy: statement: defer cancel() dropped":                                                              "the context ends with its deadline, a little later",
 	"hub/controller/readers.go watchReaders: statement: wg.Wait() dropped":                                                                                      "the watch ends a little later, and tells a publisher that has ended",
-	"hub/controller/edits.go Controller.detectEdit: branch: case ok dropped":                                                                                    "what is remembered once more is the same",
-	"hub/controller/reconcile.go Controller.reconcileNamespace: boundary: d.After < after → <=":                                                                 "equal times are the same",
-	"hub/controller/reconcile.go Controller.reconcileNamespace: boundary: rest < after → <=":                                                                    "equal times are the same",
 	"hub/controller/reconcile.go Controller.reconcileNamespace: statement: defer cancel() dropped":                                                              "the context ends with its deadline, a little later",
 	"hub/controller/reconcile.go notLeading: constant: 1 → +1 in return 1":                                                                                      "more than 0 either way",
 	"hub/controller/status.go cut: boundary: len(s) <= n → <":                                                                                                   "a text as long as what is taken is cut to itself",
