@@ -70,7 +70,7 @@ var expiry = []mutant{
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
-		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},
+		{nextGo, "		r.Duration = want // recorded before any Lease carries it\n", ""}}},
 
 	// Rule 3.
 	{"3: an expired copy is renewed", stories, []edit{{decideGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
@@ -117,7 +117,7 @@ var expiry = []mutant{
 	{"6: the largest D is forgotten", stories, []edit{
 		{expiryGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"},
 		{expiryGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"},
-		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // stays", "p.Timings.Duration // stays"}}},
+		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // still", "p.Timings.Duration // stays"}}},
 	{"6: an edit of the record shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"}}},
 	{"6: a smaller ε shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "	skew = max(skew, s.LargestSkew)\n", ""}}},
 	{"6: the largest ε is not remembered", simulation, []edit{{persistGo, "d.Record.Duration, v.policy.election.Timings.Skew)", "d.Record.Duration, 0)"}}},
