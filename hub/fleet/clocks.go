@@ -155,7 +155,7 @@ func (c *leaseSampler) list(ctx context.Context, namespace string, o metav1.List
 	}
 	for i := range list.Items {
 		if l := &list.Items[i]; l.Spec.RenewTime != nil {
-			rs = append(rs, skew.Renewal{Name: l.Name, Stamp: l.Spec.RenewTime.Time, Admitted: admitted(l)})
+			rs = append(rs, skew.Renewal{Name: l.Name, RenewTime: l.Spec.RenewTime.Time, Admitted: admitted(l)})
 		}
 	}
 	return rs, sent, answered, nil
