@@ -7,7 +7,7 @@ var (
 	readerTests   = tests{"./api/lease", "^Test"}
 	clockTests    = tests{"./api/lease/clock", "^TestAPause"}
 	firstTests    = tests{"./hub/election", "^TestTheFirstLeaderWaits"}
-	electionTests = tests{"./hub/election", "^Test[^S]"}
+	electionTests = tests{"./hub/election", "^Test"}
 	publishTests  = tests{"./hub/publish", "^Test[^O]"}
 	tenureTests   = tests{"./hub/tenure", "^Test(Deadline|Release|Inherited|Doubt|ATenure)"}
 	pinTests      = tests{"./hub/fleet", "^Test(IdentityOf|Owners)$"}

@@ -55,6 +55,7 @@ var explained = map[string]string{
 	"hub/election/next.go drain: boundary: r.Since.After(now.Wall) → or equal":                                                                                  "Since becomes now, which it is",
 	"hub/election/next.go drain: swapped: r, s.Record in same(r, s.Record) #2":                                                                                  "same does not tell its arguments apart",
 	"hub/election/next.go drain: swapped: r, s.Record in same(r, s.Record)":                                                                                     "same does not tell its arguments apart",
+	"hub/election/next.go elect: boundary: delay > wait → >=":                                                                                                   "if both are equal it does not matter which counts",
 	"hub/election/next.go elect: swapped: r, s.Record in same(r, s.Record)":                                                                                     "same does not tell its arguments apart",
 	"hub/election/next.go successorOf: condition: ok dropped from &&":                                                                                           "who is not among the candidates is Unfit, and may not lead",
 	"hub/election/next.go keep: boundary: until < wait → <=":                                                                                                    "if both are equal it does not matter which counts",

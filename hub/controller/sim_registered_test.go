@@ -160,17 +160,7 @@ func (g *registration) pump() {
 }
 
 func (g *registration) again(d time.Duration) {
-	at := g.r.w.now + d
-	if g.due != 0 && g.due <= at {
-		return
-	}
-	g.due = at
-	g.r.after(d, func() {
-		if g.due == at {
-			g.due = 0
-			g.pump()
-		}
-	})
+	g.r.soonest(&g.due, d, g.pump)
 }
 
 // work does one thing, and returns how long to wait before the next.

@@ -162,6 +162,8 @@ func TestTheFirstLeaderWaitsForBetterClusters(t *testing.T) {
 	}
 	lost := seen(0)
 	lost.Record = election.Record{}
+	restarted := seen(0)
+	restarted.Record.Since, restarted.Tenure = wall(-4), afterOutage()
 	missing := unfit("east", 100, reason.NamespaceMissing)
 	west := fit("west", 50)
 	const waits = "Vacant nobody 0 WaitingForClusters next west waiting WaitingForClusters after "
@@ -174,6 +176,9 @@ func TestTheFirstLeaderWaitsForBetterClusters(t *testing.T) {
 		},
 		"that are not guarded yet": {
 			now: at(109.999), policy: patient, state: seen(0), among: []election.Candidate{unguarded("east", 100), west}, want: waits + "1ms persist",
+		},
+		"longer than that while clusters still answer to a hub that was restarted": {
+			now: at(5), policy: patient, state: restarted, among: []election.Candidate{unknown("east", 100), west}, want: waits + "10s persist",
 		},
 		"until the delay is over": {
 			now: at(110), policy: patient, state: seen(0), among: []election.Candidate{missing, west}, want: "Leading west 90 Elected persist",
