@@ -102,9 +102,9 @@ var expiry = []mutant{
 	{"5: the policy's D instead of the sent one", simulation, []edit{{expiryGo,
 		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
 	{"5: a smaller ε shortens what was promised", stories, []edit{{expiryGo, "	skew = max(skew, s.Sent.Skew)\n", ""}}},
-	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
-	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, " && sent.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
-	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && sent", "sent"}}},
+	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
+	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, " && sent.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
+	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && sent", "sent"}}},
 	{"5: a shorter D is recorded at once", tests{"./hub/election", "^TestTheRecordKeepsTheLongestDThatIsOut$"}, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.

@@ -12,7 +12,7 @@ import (
 )
 
 // Rule 10: a successor's copy is written anew, to see that it can be.
-func TestAFreshCopy(t *testing.T) {
+func TestALeaseWithAMinRenewTime(t *testing.T) {
 	placed := SyncStatus{InPlace: true, MinRenewTime: wall(10)}
 	run(t, map[string]func(*rig){
 		"is written although the old one says the same": func(r *rig) {

@@ -58,7 +58,7 @@ func TestWritesThatFail(t *testing.T) {
 }
 
 // Where a term is lost although the member answers, what is written is what stands already: it promises nothing.
-func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
+func TestALostLeaseIsReportedOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 	const again = "update east 20 stamp 0s for 15s"
 	fails := func(r *rig) {
 		r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)

@@ -59,7 +59,7 @@ func (w *world) refuses(verbs ...string) {
 }
 
 // Rule 11: the hub that its Clusters leave says on the copies that it has stopped.
-func TestAPublisherDeparts(t *testing.T) {
+func TestAPublisherRelinquishes(t *testing.T) {
 	departs := func(w *world, want bool) {
 		w.t.Helper()
 		if got := w.Relinquish(); got != want {
@@ -171,7 +171,7 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 	})
 }
 
-func TestALaneIsForgotten(t *testing.T) {
+func TestASyncerIsForgotten(t *testing.T) {
 	other := keyOf("b")
 	for name, test := range map[string]struct {
 		change func(*world, *leaseSyncer)
@@ -273,7 +273,7 @@ func TestWhenTheMemberHasJustAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatTheControllerIsToldOf(t *testing.T) {
+func TestWhatTheControllerIsCalledFor(t *testing.T) {
 	unstarted(t, map[string]func(*world){
 		"a copy that a watch shows first, and no more of it": func(w *world) {
 			obj := w.seen("a", testKey)
@@ -342,7 +342,7 @@ func TestWhatTheControllerIsToldOf(t *testing.T) {
 }
 
 // The right to stamp is taken away from who leads, and nothing from others.
-func TestAFollowersCopyIsKeptAfterClose(t *testing.T) {
+func TestAFollowersLeaseIsKeptAfterRenewalsStop(t *testing.T) {
 	unstarted(t, map[string]func(*world){"": func(w *world) {
 		w.start()
 		w.assignFollow("a")

@@ -227,7 +227,7 @@ func TestTheNewestVersionIsTheHighestShown(t *testing.T) {
 }
 
 // What a read finds is older than what was known of the same object, or it is no sign of a restore.
-func TestWhatShowsThatTheMemberWentBack(t *testing.T) {
+func TestWhatShowsAnOlderState(t *testing.T) {
 	object := func(seconds float64, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 		r := newRig(t)
 		r.put(contentOf(renewedAt(seconds, term("west", 20))), testKey, changes...)
@@ -359,7 +359,7 @@ func TestSinceWhenARegistrationIsKnown(t *testing.T) {
 	}
 }
 
-func TestWithoutAPolicyARenewalIsDueAtTheNextStamp(t *testing.T) {
+func TestWithoutAPolicyARenewalIsDueAtTheNextRenewTime(t *testing.T) {
 	for _, ns := range namespaces(20) {
 		c := contentOf(renewedAt(0, term("east", 20)))
 		if got := (&leaseSyncer{namespace: ns}).due(c).Sub(c.RenewTime); got != time.Microsecond {

@@ -89,7 +89,7 @@ func TestWhatIsNewerThanTheRecord(t *testing.T) {
 }
 
 // What stands in the way is never overwritten; what was ours until somebody edited it is.
-func TestWhoseACopyIs(t *testing.T) {
+func TestWhoseALeaseIs(t *testing.T) {
 	const repaired = "update west 20 stamp 0s for 15s"
 	run(t, map[string]func(*rig){
 		"another cluster's, once it is sealed so, though it is the object that we made": func(r *rig) {
@@ -164,7 +164,7 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 }
 
 // What a watch shows, it will tell the end of: nothing needs to be read again.
-func TestACopyThatAWatchShowsIsKnownToBeShown(t *testing.T) {
+func TestALeaseThatAWatchShowsIsWatched(t *testing.T) {
 	for name, change := range map[string]func(*rig){
 		"as it is known": func(*rig) {},
 		"or anew":        func(r *rig) { r.edit() },
@@ -182,7 +182,7 @@ func TestACopyThatAWatchShowsIsKnownToBeShown(t *testing.T) {
 	}
 }
 
-func TestWhenABlindLaneLooksAgain(t *testing.T) {
+func TestWhenABlindSyncerLooksAgain(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"events in between do not put it off": func(r *rig) {
 			r.blind = true
@@ -220,7 +220,7 @@ func TestWhenABlindLaneLooksAgain(t *testing.T) {
 	})
 }
 
-func TestWhatAnswersSayOfFacts(t *testing.T) {
+func TestWhatAnswersSayOfTheStatus(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"an update of a copy that has gone is read at once: the namespace may be there": func(r *rig) {
 			r.follows()
@@ -286,7 +286,7 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 	})
 }
 
-func TestALedgerThatGetsTheSamePromiseTwiceIsSettled(t *testing.T) {
+func TestTheSamePromiseTwiceChangesNothing(t *testing.T) {
 	l, key := NewPromises(), keyOf("a")
 	l.add(key, 20, at(0), 15*second, second)
 	l.add(key, 20, at(0), 15*second, second)

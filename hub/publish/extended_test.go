@@ -81,7 +81,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 
 // Two tenures that overlap must not undo each other's work: what is sealed and newer than the record is news for the
 // record, whatever the copy has to be.
-func TestASealedNewerCopyIsNeverOverwritten(t *testing.T) {
+func TestASealedNewerLeaseIsNeverOverwritten(t *testing.T) {
 	for name, role := range map[string]lease.Role{"a leader's": lease.Lead, "a follower's": lease.Follow, "one that is revoked": lease.Revoke} {
 		t.Run(name, func(t *testing.T) {
 			run(t, map[string]func(*rig){

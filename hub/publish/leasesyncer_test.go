@@ -115,7 +115,7 @@ func TestRenewal(t *testing.T) {
 }
 
 // Closed syncers draw no stamps, and neither does a hub that has lost the right to.
-func TestNoStamp(t *testing.T) {
+func TestNothingIsPromised(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"on hold": func(r *rig) {
 			r.leads()

@@ -286,7 +286,7 @@ func TestASilentMember(t *testing.T) {
 }
 
 // Every stamp is in the ledger before it is sent.
-func TestLedgerBeforeSend(t *testing.T) {
+func TestAPromiseIsNotedBeforeItIsSent(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)

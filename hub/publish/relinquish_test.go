@@ -32,7 +32,7 @@ func (r *rig) marks(ours, none bool) *rig {
 }
 
 // Rule 11: the hub that its Clusters leave says on the copies that it has stopped, and leaves the terms as they are.
-func TestDepart(t *testing.T) {
+func TestRelinquish(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"a leader's copy keeps its term and its stamp": func(r *rig) {
 			r.leads().marks(false, false)

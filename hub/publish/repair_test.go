@@ -12,7 +12,7 @@ import (
 )
 
 // A copy that somebody edits or deletes is put right with what was sent last: nothing new is promised.
-func TestRepairOfALeadersCopy(t *testing.T) {
+func TestRepairOfALeadersLease(t *testing.T) {
 	longer := term("east", 20)
 	longer.Duration = 60 * second
 	run(t, map[string]func(*rig){
@@ -81,7 +81,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 	})
 }
 
-func TestRepairOfAFollowersCopy(t *testing.T) {
+func TestRepairOfAFollowersLease(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"deleted": func(r *rig) {
 			r.follows()
@@ -266,7 +266,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 }
 
 // Readers know no seal. An edit that they may have believed is told of, for the next term has to be above it.
-func TestBurnt(t *testing.T) {
+func TestPoisonedEpoch(t *testing.T) {
 	type edit = func(*coordinationv1.Lease)
 	higher := func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 27 }
 	longer := func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 3600 }

@@ -19,7 +19,7 @@ func revoking(t lease.Term) func(*lease.Assignment) {
 }
 
 // The syncer of a leader in epoch 20 is to revoke it. Its last stamp is of zero.
-func TestLaneRevokes(t *testing.T) {
+func TestASyncerRevokes(t *testing.T) {
 	revoke := func(r *rig) { r.assign(lease.Revoke, term("", 21), revoking(term("east", 20))) }
 	for name, test := range map[string]func(*rig){
 		"the live copy gives way to nobody's": func(r *rig) {
@@ -291,7 +291,7 @@ func (w *world) back(by int, change func(map[types.NamespacedName]*coordinationv
 	change(w.member.leases)
 }
 
-func TestPublisherDoubtsAMemberThatWentBack(t *testing.T) {
+func TestAMemberThatShowsAnOlderStateIsDistrusted(t *testing.T) {
 	nothing := func(map[types.NamespacedName]*coordinationv1.Lease) {}
 	bubble(t, map[string]func(*world){
 		"a write that gets an older version than was known": func(w *world) {

@@ -11,7 +11,7 @@ import (
 )
 
 // A tenure whose clock was ahead leaves stamps of the future behind.
-func TestStampsOfTheFuture(t *testing.T) {
+func TestARenewTimeInTheFuture(t *testing.T) {
 	const renewed = "update east 20 stamp 15s for 15s promise 30s"
 	ahead := func(r *rig, seconds float64) {
 		r.put(contentOf(renewedAt(seconds, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
@@ -56,7 +56,7 @@ func TestStampsOfTheFuture(t *testing.T) {
 }
 
 // No copy of now is as fresh as one that is asked for from later on.
-func TestACopyThatIsToBeFresherThanNowWaits(t *testing.T) {
+func TestALeaseWithAMinRenewTimeInTheFutureWaits(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"until then": func(r *rig) {
 			r.follows()
