@@ -170,7 +170,7 @@ func TestAcksNameTheSilent(t *testing.T) {
 	r.listed(10, registered("b", 1), registered("a", 2), registered("c", 3, released("ns", 20)))
 	r.answered()
 	if got := r.cancel(types.NamespacedName{Namespace: "ns", Name: "other"}); got != nil || !r.unanswered() {
-		t.Errorf("the question of another copy was dropped: %v", got)
+		t.Errorf("the question of another Lease was dropped: %v", got)
 	}
 	if got := fmt.Sprint(r.cancel(keyOf("ns"))); got != "[pods/a pods/b]" || r.unanswered() {
 		t.Errorf("silent are %s", got)

@@ -64,7 +64,7 @@ func TestPromisesRememberAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *testi
 	}
 }
 
-// The renewal of one copy without its I/O.
+// The renewal of one Lease without its I/O.
 func BenchmarkRenewal(b *testing.B) {
 	r := newRig(b)
 	r.leads()

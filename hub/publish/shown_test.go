@@ -32,7 +32,7 @@ func TestAFollowersLeaseThatAWatchShowsIsNotReadAgain(t *testing.T) {
 			r := newRig(t)
 			r.blind = true
 			r.assign(lease.Follow, term("west", 7))
-			r.next("read").answered().next("create west 7 stamp 0s for 15s").answered().next("wait 2s")
+			r.next("read").answered().next("create west 7 renewTime 0s for 15s").answered().next("wait 2s")
 			change(r)
 			r.show()
 			r.blind = false

@@ -79,7 +79,7 @@ func TestWhatASampleProves(t *testing.T) {
 			// Of the 30 ms between the two, 15 µs of drift.
 			skew.Interval{Lo: -20*ms - slack, Hi: 20*ms + slack + 15*time.Microsecond},
 		},
-		"a stamp that was seen: it is not further behind": {
+		"a renewTime that was seen: it is not further behind": {
 			[]skew.Sample{{Open: true, Before: 10 * second, Shown: noon.Add(12 * second), Grain: time.Microsecond}}, at(10 * second),
 			skew.Interval{Lo: 2*second - slack, Hi: century},
 		},
