@@ -171,8 +171,8 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 	sight := func(holder string, stamped, seen time.Duration, gone bool) harness.Sighting[*coordinationv1.Lease] {
 		t.Helper()
 		object := &coordinationv1.Lease{}
-		c := lease.Copy{
-			Term:      lease.Term{Holder: holder, Epoch: 7, Acquired: wall, Renewed: wall.Add(stamped), Duration: 15 * time.Second},
+		c := lease.Content{
+			Term:      lease.Term{Holder: holder, Epoch: 7, AcquireTime: wall, RenewTime: wall.Add(stamped), Duration: 15 * time.Second},
 			Namespace: "shop", Name: "leasecast", Cluster: "east.prod", ClusterUID: "uid", Hub: "hub",
 		}
 		harness.Must(t, wire.Write(lease.Key{}, c, object))

@@ -94,8 +94,8 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	restored := harness.Now()
 	first.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
 		c, err := copyIn(ctx, "east", "shop")
-		if err == nil && !c.Renewed.After(restored.Wall) {
-			err = fmt.Errorf("it was renewed at %v", c.Renewed)
+		if err == nil && !c.RenewTime.After(restored.Wall) {
+			err = fmt.Errorf("it was renewed at %v", c.RenewTime)
 		}
 		return err
 	})

@@ -126,7 +126,7 @@ func (v *view) settled(but ...string) {
 	first.Eventually(v.t, patience, "everybody is renewed", func(context.Context) error {
 		renewed := map[string]bool{}
 		for place, seen := range v.Terms() {
-			renewed[place.Namespace] = renewed[place.Namespace] || seen[len(seen)-1].Renewed.After(now)
+			renewed[place.Namespace] = renewed[place.Namespace] || seen[len(seen)-1].RenewTime.After(now)
 		}
 		for namespace := range leaders {
 			if !slices.Contains(but, namespace) && !renewed[namespace] {

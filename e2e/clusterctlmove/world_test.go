@@ -135,7 +135,7 @@ func (at site) ledBy(ctx context.Context, hub, namespace, leader string) (epoch 
 }
 
 // copyIn reads a member's Lease.
-func copyIn(ctx context.Context, member, namespace string) (lease.Copy, error) {
+func copyIn(ctx context.Context, member, namespace string) (lease.Content, error) {
 	l, err := first.CopyIn(ctx, member, namespace)
 	c, _ := wire.Read(l)
 	return c, err

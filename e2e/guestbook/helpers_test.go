@@ -124,7 +124,7 @@ func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadl
 // put is write for other goroutines than the test's.
 func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration, err error) {
 	now := clocks.Now()
-	term := lease.Term{Holder: holder, Epoch: epoch, Acquired: now.Wall, Renewed: now.Wall, Duration: d}
+	term := lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d}
 	return now.Boot + d, harness.PutLease(ctx, admin, ns, us, term)
 }
 

@@ -151,7 +151,7 @@ func LastStamp(seen []Sighting[*coordinationv1.Lease], namespace string, upTo ti
 		if s.Gone || c.Namespace != namespace || !c.LeadsHere() {
 			continue
 		}
-		if at := BootOf(c.Renewed, s.At); at <= upTo && (!ok || at > stamp) {
+		if at := BootOf(c.RenewTime, s.At); at <= upTo && (!ok || at > stamp) {
 			stamp, ok = at, true
 		}
 	}

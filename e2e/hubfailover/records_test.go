@@ -197,7 +197,7 @@ func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 		for key, seen := range v.Terms() {
 			n := 0
 			for _, s := range seen {
-				if harness.BootOf(s.Renewed, s.At) > instant {
+				if harness.BootOf(s.RenewTime, s.At) > instant {
 					n++
 				}
 			}

@@ -246,13 +246,13 @@ func (w *world) keeps(leader, namespace string) *journal {
 }
 
 // seen are the versions that differ in what a reader goes by. One that is gone is empty.
-func (j *journal) seen() (all []lease.Copy) {
+func (j *journal) seen() (all []lease.Content) {
 	for _, s := range j.watch.Seen() {
 		c, _ := wire.Read(s.Object)
 		if s.Gone {
-			c = lease.Copy{}
+			c = lease.Content{}
 		}
-		if n := len(all); n == 0 || all[n-1].Holder != c.Holder || all[n-1].Epoch != c.Epoch || !all[n-1].Renewed.Equal(c.Renewed) {
+		if n := len(all); n == 0 || all[n-1].Holder != c.Holder || all[n-1].Epoch != c.Epoch || !all[n-1].RenewTime.Equal(c.RenewTime) {
 			all = append(all, c)
 		}
 	}
@@ -292,7 +292,7 @@ func (j *journal) check() time.Duration {
 			t.Errorf("the copy of %s in %s was %+v, want holder %s, epoch %d", after.Name, was.Leader, c, was.Leader, was.Epoch)
 		}
 		if i > 0 {
-			longest = max(longest, c.Renewed.Sub(seen[i-1].Renewed))
+			longest = max(longest, c.RenewTime.Sub(seen[i-1].RenewTime))
 		}
 	}
 	if longest >= j.w.duration() {
@@ -310,8 +310,8 @@ func (w *world) follow(leader, namespace string) (last func() time.Time) {
 		j.watch.Stop()
 		var latest time.Time
 		for _, c := range j.seen() {
-			if c.Holder == leader+"."+w.Fleet && c.Renewed.After(latest) {
-				latest = c.Renewed
+			if c.Holder == leader+"."+w.Fleet && c.RenewTime.After(latest) {
+				latest = c.RenewTime
 			}
 		}
 		return latest

@@ -150,7 +150,7 @@ func (w *world) holder(name string) {
 	w.mu.Lock()
 	first := w.term.Holder == ""
 	w.epoch++
-	w.term = lease.Term{Holder: name, Epoch: w.epoch, Acquired: time.Now(), Duration: w.duration}
+	w.term = lease.Term{Holder: name, Epoch: w.epoch, AcquireTime: time.Now(), Duration: w.duration}
 	w.mu.Unlock()
 	w.renew(w.t.Context())
 	if !first {
@@ -179,7 +179,7 @@ func (w *world) renew(ctx context.Context) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.term.Renewed = time.Now()
+	w.term.RenewTime = time.Now()
 	if err := harness.PutLease(ctx, w.client, w.namespace, us, w.term); err != nil && ctx.Err() == nil {
 		w.t.Errorf("renew: %v", err)
 	}

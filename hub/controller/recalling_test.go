@@ -49,7 +49,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			c.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second) // nothing of an earlier one is left to settle
 			c.Elected = func(context.Context) bool { return !test.deposed }
 			if test.known != nil {
-				c.recorded[shop] = *test.known
+				c.namespace(shop).known = ofSpec(*test.known)
 			}
 			v := &view{key: shop}
 			if test.found != nil {
@@ -62,7 +62,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			if (v.stop != "") != test.stops || v.standing != test.stops {
 				t.Errorf("stops %q, standing %v; want %v", v.stop, v.standing, test.stops)
 			}
-			if _, known := c.recorded[shop]; known != (test.known != nil || test.found != nil) {
+			if known := c.recall(shop).known != nil; known != (test.known != nil || test.found != nil) {
 				t.Errorf("it is known: %v", known)
 			}
 			if test.vanished && (v.object.Name != "shop" || v.object.Spec.Leader != "east") {
@@ -81,29 +81,29 @@ func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 		t.Error("it is taken for this hub's")
 	}
 	// What the other hub makes of it is no edit, whatever this hub knew.
-	c.recorded[shop] = said20()
+	c.namespace(shop).known = ofSpec(said20())
 	o.Spec.Leader, o.Spec.Epoch = "west", 21
 	v = &view{key: shop, object: o, found: o.Spec.DeepCopy()}
-	if c.detectEdit(t.Context(), v, musterStart); v.edited || v.state.Record.Leader != "west" || len(c.recorded) > 0 {
-		t.Errorf("edited %v, led by %s; known: %v", v.edited, v.state.Record.Leader, c.recorded)
+	if c.detectEdit(t.Context(), v, musterStart); v.edited || v.state.Record.Leader != "west" || c.recall(shop).known != nil {
+		t.Errorf("edited %v, led by %s; known: %v", v.edited, v.state.Record.Leader, c.recall(shop).known)
 	}
 }
 
 // What earlier tenures may still change is not worth noting: a change of theirs would look like an edit.
 func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 	c, _, _ := onScene(t)
-	settles := c.Tenure.Settles(musterStart, time.Second)
+	settles := c.Tenure.EarlierEndIn(musterStart, time.Second)
 	if settles <= 0 {
 		t.Fatal("there is nothing to settle")
 	}
-	c.recorded[shop] = said20()
+	c.namespace(shop).known = ofSpec(said20())
 	v, at := &view{key: shop, skew: time.Second}, musterStart
 	at.Boot += settles - 1
-	if c.remember(v, new(said20()), at); len(c.recorded) > 0 {
+	if c.remember(v, ofSpec(said20()), at); c.recall(shop).known != nil {
 		t.Error("it is known too early")
 	}
 	at.Boot++
-	if c.remember(v, new(said20()), at); len(c.recorded) != 1 {
+	if c.remember(v, ofSpec(said20()), at); c.recall(shop).known == nil {
 		t.Error("it is not known")
 	}
 }
@@ -112,22 +112,22 @@ func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 func TestARecordIsStoredAndReadAsItWas(t *testing.T) {
 	at := musterStart.Wall.Add(123456 * time.Microsecond)
 	want := election.Record{
-		Leader: "east", Epoch: 20, Revoked: 19, State: election.Draining, Reason: reason.Unreachable, Since: at, Acquired: at.Add(1e9),
+		Leader: "east", Epoch: 20, Revoked: 19, State: election.Draining, Reason: reason.Unreachable, Since: at, AcquireTime: at.Add(1e9),
 		Duration: 15 * time.Second, LeaseName: "leasecast", NotBefore: at.Add(2e9), Next: "west", Observed: map[string]int32{"east": 9},
 	}
 	s := v1alpha1.NamespaceLeaderSpec{ObservedPriorities: []v1alpha1.ObservedPriority{{Name: "east", Priority: 8}, {Name: "west", Priority: 7}}}
 	odd := want
-	odd.Since, odd.Acquired = at.Add(789), want.Acquired.Add(789)
+	odd.Since, odd.AcquireTime = at.Add(789), want.AcquireTime.Add(789)
 	store(odd, &s)
 	got := recordOf(&s)
 	if len(got.Observed) != 1 || got.Observed["east"] != 9 {
 		t.Errorf("heeded: %v", got.Observed)
 	}
-	if !got.Since.Equal(want.Since) || !got.Acquired.Equal(want.Acquired) || !got.NotBefore.Equal(want.NotBefore) {
-		t.Errorf("times %v, %v, %v; a record takes microseconds", got.Since, got.Acquired, got.NotBefore)
+	if !got.Since.Equal(want.Since) || !got.AcquireTime.Equal(want.AcquireTime) || !got.NotBefore.Equal(want.NotBefore) {
+		t.Errorf("times %v, %v, %v; a record takes microseconds", got.Since, got.AcquireTime, got.NotBefore)
 	}
 	for _, r := range []*election.Record{&got, &want} {
-		r.Since, r.Acquired, r.NotBefore, r.Observed = time.Time{}, time.Time{}, time.Time{}, nil
+		r.Since, r.AcquireTime, r.NotBefore, r.Observed = time.Time{}, time.Time{}, time.Time{}, nil
 	}
 	if got.Leader != want.Leader || got.Epoch != want.Epoch || got.Revoked != want.Revoked || got.State != want.State || got.Reason != want.Reason ||
 		got.Duration != want.Duration || got.LeaseName != want.LeaseName || got.Next != want.Next {

@@ -95,8 +95,8 @@ func (r *reader) stop(place, namespace string, p lease.Permit) {
 }
 
 // ended notes that terms are over for good, by a copy that says so and is believed.
-func (r *reader) ended(c lease.Copy) {
-	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 && !c.Renewed.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
+func (r *reader) ended(c lease.Content) {
+	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 && !c.RenewTime.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
 		r.reg.over[c.Namespace] = max(r.reg.over[c.Namespace], c.Epoch-1)
 		r.reg.pump()
 	}

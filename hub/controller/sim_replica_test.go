@@ -45,6 +45,7 @@ type replica struct {
 	deaf         bool          // hears nothing of its release
 	stopAtEnd    time.Duration // for how long it is stopped before it gives the election up
 	decisions    map[string]*decision
+	shown        map[string]int64 // by name of a record, how far a watch has shown it
 }
 
 // contact is a replica's connection with one member, as hub/fleet would keep it.
@@ -69,7 +70,7 @@ type decision struct {
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r := &replica{
 		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now, mark: seal.MarkOf(w.hub.secret),
-		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
+		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{}, shown: map[string]int64{},
 	}
 	if w.chance(0.3) {
 		r.cacheLag = w.between(0, 2*time.Second)
@@ -167,7 +168,7 @@ func (ct *contact) probe() {
 		}
 		ct.observe(observed(health.Read, now, err))
 	})
-	if !r.tenure.MayStamp(now) {
+	if !r.tenure.MayWrite(now) {
 		ct.deprived = true
 	} else {
 		if ct.deprived && ct.entitled != (lease.Reading{}) {
@@ -251,6 +252,17 @@ func (w *world) hubChanged() {
 	}
 }
 
+// showRecord shows a version of a record, as a watch would: in order, and the last one of several.
+func (r *replica) showRecord(name, version string, order int64) {
+	if order < r.shown[name] {
+		return
+	}
+	r.shown[name] = order
+	if r.controller.recordShown(types.NamespacedName{Namespace: simFleet, Name: name}, version) {
+		r.reconcile(name)
+	}
+}
+
 // reconcileAll asks for decisions about everything.
 func (r *replica) reconcileAll() {
 	for _, name := range r.w.spaces {
@@ -319,7 +331,7 @@ func (ct *contact) attach() {
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
-		Clock: r.proc, Ledger: r.controller.ledger, MayStamp: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
+		Clock: r.proc, Promises: r.controller.ledger, MayWrite: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				report(ct.observe, write, sent, err)
@@ -388,7 +400,7 @@ func (r *replica) campaign() {
 		LockConfig: resourcelock.ResourceLockConfig{Identity: r.name},
 	})}
 	if w.prompt {
-		e.lock = tenure.Prompt(e.lock, taskClock{p: r.proc})
+		e.lock = tenure.TakeOverPromptly(e.lock, taskClock{p: r.proc})
 	}
 	retry, deadline := w.h/6, w.h*2/3
 	for !e.try() {
