@@ -198,16 +198,16 @@ const MaxHistory = 16
 // has been written.
 const ConditionReady = "Ready"
 
-// ConditionCopiesInPlace of a NamespaceLeader is True when every reachable cluster
+// ConditionLeasesInPlace of a NamespaceLeader is True when every reachable cluster
 // that has the namespace holds the Lease that it should; otherwise the message names
 // those that do not, and why.
-const ConditionCopiesInPlace = "CopiesInPlace"
+const ConditionLeasesInPlace = "LeasesInPlace"
 
 // NamespaceLeaderStatus explains a record to people.
 //
 // +kubebuilder:validation:MinProperties=1
 type NamespaceLeaderStatus struct {
-	// conditions are Ready and CopiesInPlace.
+	// conditions are Ready and LeasesInPlace.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -99,7 +99,7 @@ func awaitLed(ctx context.Context, d *harness.Drill, want int) error {
 		}
 		led, last := 0, "there is no record"
 		for _, r := range records.Items {
-			if r.Spec.State == v1alpha1.StateLeading && isTrue(r, v1alpha1.ConditionReady) && isTrue(r, v1alpha1.ConditionCopiesInPlace) {
+			if r.Spec.State == v1alpha1.StateLeading && isTrue(r, v1alpha1.ConditionReady) && isTrue(r, v1alpha1.ConditionLeasesInPlace) {
 				led++
 				continue
 			}

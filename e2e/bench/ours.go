@@ -165,7 +165,7 @@ func awaitSettled(
 
 func settled(record v1alpha1.NamespaceLeader, leader string) error {
 	s := record.Spec
-	if s.Leader != leader || s.State != v1alpha1.StateLeading || !isTrue(record, v1alpha1.ConditionReady) || !isTrue(record, v1alpha1.ConditionCopiesInPlace) {
+	if s.Leader != leader || s.State != v1alpha1.StateLeading || !isTrue(record, v1alpha1.ConditionReady) || !isTrue(record, v1alpha1.ConditionLeasesInPlace) {
 		return fmt.Errorf("leader %q, state %s, %s", s.Leader, s.State, record.Status.Message)
 	}
 	if len(record.Status.Candidates) < len(clusters) {

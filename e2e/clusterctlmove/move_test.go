@@ -114,7 +114,7 @@ func (at site) saysOtherHub(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionCopiesInPlace)
+			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionLeasesInPlace)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(reason.OtherHub) {
 				return fmt.Errorf("%s: condition %+v", namespace, c)
 			}

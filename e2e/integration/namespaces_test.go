@@ -104,8 +104,8 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	for m := range foreign {
 		w.awaitUnfit(m, a, reason.ForeignLease, "Lease "+a+"/leasecast", "made by somebody else", "delete it, or use another leaseName")
 	}
-	w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "ForeignLease", "east: Lease "+a+"/leasecast", "south: Lease")
-	w.awaitCondition(b, v1alpha1.ConditionCopiesInPlace, metav1.ConditionTrue, "InPlace")
+	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "ForeignLease", "east: Lease "+a+"/leasecast", "south: Lease")
+	w.awaitCondition(b, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.grow(3)
 	for m, l := range foreign {
 		now, err := w.CopyIn(m, a)
@@ -120,10 +120,10 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	if got := w.Leads("west", a, soon, "west", "south"); got != epoch {
 		t.Errorf("epoch %d, was %d", got, epoch)
 	}
-	w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "ForeignLease", "east: Lease")
+	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "ForeignLease", "east: Lease")
 	w.Must(w.Members["east"].Delete(t.Context(), foreign["east"]))
 	w.Leads("west", a, soon, all...)
-	w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionTrue, "InPlace")
+	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.check()
 	jb.check()
 }

@@ -194,7 +194,7 @@ func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T)
 				return w.Members[m].Update(t.Context(), theirs)
 			})
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
-			w.awaitCondition(a, v1alpha1.ConditionCopiesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
+			w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
 			j.grow(4) // more than D: whoever is to be deposed is by now
 			now, err := w.CopyIn(m, a)
 			w.Must(err)

@@ -63,7 +63,7 @@ var survivors = []mutant{
 
 	// What follows from it.
 	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{reconcileGo, "is.Reason == reason.Adopted {", "is.Reason == reason.Adopted && false {"}}},
-	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{reconcileGo, "c.ledger.Get(v.key).Epoch != d.Record.Epoch", "true"}}},
+	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{reconcileGo, "c.promises.Get(v.key).Epoch != d.Record.Epoch", "true"}}},
 	{"survivor: doubt of a member counts by the present D only", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
 	{"survivor: doubt of a member counts without ε", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
 	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{historyGo, "p.acks.longestDuration()+p.slack()", "p.acks.longestDuration()"}}},

@@ -125,7 +125,7 @@ func (oneAfterTheOther) health(m fleet.Member, _ health.Thresholds) health.Verdi
 func TestADecisionCountsWhatWasLostWithinOneWindow(t *testing.T) {
 	for window, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false} {
 		c, s, _ := onScene(t)
-		c.sight = oneAfterTheOther{s}
+		c.source = oneAfterTheOther{s}
 		v := shopView(election.Record{State: election.Vacant, Epoch: 1}, measured("east", agrees), measured("west", agrees))
 		for i := range v.members {
 			v.members[i].publisher = nil
@@ -159,7 +159,7 @@ func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
 	scene := &scene{verdict: health.Verdict{State: health.Healthy, Answering: true}}
 	scene.shown = []fleet.Member{{Key: eastKey, Connected: true, Priority: 5}}
 	scene.space = measured("east", agrees).namespace
-	s.c.sight = scene
+	s.c.source = scene
 	s.c.client = updates{api, errRefused}
 	var err error
 	for range 4 {

@@ -42,7 +42,7 @@ func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
 	s := newStage(t)
 	p := publish.New(publish.Options{
 		Client: awaited{s.east}, Fleet: "fleet", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this", Key: testKey,
-		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.ledger,
+		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.promises,
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})

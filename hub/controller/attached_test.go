@@ -73,7 +73,7 @@ func TestThePublisherSeesWhatTheCacheShows(t *testing.T) {
 	}
 	s := newStage(t)
 	p := s.publisher()
-	detach, err := watchCopies(t.Context(), engagement{cluster: shows{informers: informers}}, p)
+	detach, err := watchLeases(t.Context(), engagement{cluster: shows{informers: informers}}, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestThePublisherSeesWhatTheCacheShows(t *testing.T) {
 	known("it was changed", true)
 	detach()
 	informers.Error = errRefused
-	if _, err := watchCopies(t.Context(), engagement{cluster: shows{informers: informers}}, p); err == nil {
+	if _, err := watchLeases(t.Context(), engagement{cluster: shows{informers: informers}}, p); err == nil {
 		t.Error("a cache that shows nothing is no error")
 	}
 }
@@ -120,7 +120,7 @@ func TestWhenTheGuardIsDue(t *testing.T) {
 				if test.served {
 					by = m.HubID
 				}
-				m.sight = served{fleetSight{m.Fleet}, by}
+				m.source = served{fleetSource{m.Fleet}, by}
 				if test.leaves {
 					m.loses("east")
 				}
@@ -166,7 +166,7 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 	}{
 		"another hub has a copy there":  {func(*muster, *attachment) {}, true},
 		"a standby lets go of nothing":  {func(m *muster, _ *attachment) { m.standby() }, false},
-		"nor does one that stands back": {func(m *muster, _ *attachment) { m.sight = served{fleetSight{m.Fleet}, besideMark} }, false},
+		"nor does one that stands back": {func(m *muster, _ *attachment) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false},
 		"a copy of this hub is left": {func(m *muster, a *attachment) {
 			a.publisher = publisherThatRead(m.t, musterStart.Wall, testKey, eastCopy(20))
 		}, false},

@@ -245,7 +245,7 @@ func describe(d election.Decision) string {
 	}
 	switch waiting {
 	case reason.OtherHub:
-		return "another hub writes the copies, so this one decides nothing; see the condition CopiesInPlace"
+		return "another hub writes the copies, so this one decides nothing; see the condition LeasesInPlace"
 	case reason.Moved:
 		return "the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"
 	}

@@ -261,7 +261,7 @@ func TestTheRecordInWords(t *testing.T) {
 		"a policy that is gone": {r(election.Retired, reason.PolicyGone, ""), "", "",
 			"no policy claims the namespace; the record stays until everything promised has passed"},
 		"another hub at work": {r(election.Vacant, reason.NoCandidate, ""), reason.OtherHub, "",
-			"another hub writes the copies, so this one decides nothing; see the condition CopiesInPlace"},
+			"another hub writes the copies, so this one decides nothing; see the condition LeasesInPlace"},
 		"a namespace that has moved": {r(election.Vacant, reason.Moved, ""), reason.Moved, "",
 			"the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"},
 		"a promise that nobody knows": {r(election.Vacant, reason.WaitingForExpiry, "west"), reason.WaitingForExpiry, "",

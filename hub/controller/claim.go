@@ -22,11 +22,10 @@ func (c *Controller) claim(v *view, policies []*policy) {
 		m.takesPart = v.policy != nil && v.policy.speaksOf(m)
 	}
 	if v.policy == nil && recorded == "" && v.unread(policies) {
-		// The record that would tell is lost. Nothing is taken away for that: a leader's
-		// copy may stand in the cluster that was read first.
+		// The record is lost. A Lease in a cluster that was not read yet may tell more, so nothing is taken away.
 		v.stop = "whether a policy claims the namespace is not known before every cluster has been read"
 	}
-	if !c.sight.synced() {
+	if !c.source.synced() {
 		v.stop = "the Clusters are not known yet"
 	}
 }

@@ -89,11 +89,11 @@ func (s lateClocks) clocks(m fleet.Member, _ time.Duration) skew.Verdict {
 }
 
 func TestTheBoundWaitsForTheLeadersClockOnly(t *testing.T) {
-	c := &Controller{sight: lateClocks{behind: map[string]time.Duration{"east": 2 * time.Second, "west": 9 * time.Second}}}
+	c := &Controller{source: lateClocks{behind: map[string]time.Duration{"east": 2 * time.Second, "west": 9 * time.Second}}}
 	v := &view{policy: &policy{}, members: []memberView{measured("east", vague), measured("west", vague)}}
 	v.state.Record.Leader = "east"
 	for i := range v.members {
-		c.judge(v, &v.members[i])
+		c.addHealth(v, &v.members[i])
 	}
 	if got := v.state.Behind; got != 2*time.Second {
 		t.Errorf("waits for %v, want the 2s of east", got)

@@ -29,7 +29,7 @@ func TestWhatIsSeenOfAConnectedMember(t *testing.T) {
 		if !m.member("east").Connected {
 			t.Fatalf("it is not connected: %+v", m.member("east").Problem)
 		}
-		if !m.sight.synced() {
+		if !m.source.synced() {
 			t.Error("the Clusters are not known")
 		}
 		var names []string
@@ -39,20 +39,20 @@ func TestWhatIsSeenOfAConnectedMember(t *testing.T) {
 		if slices.Sort(names); !slices.Equal(names, []string{"fleet/shop", "fleet/till"}) {
 			t.Errorf("to be decided on are %q", names)
 		}
-		if ns, err := m.sight.namespace(t.Context(), m.member("east"), "till"); err != nil || ns.Labels["team"] != "shops" {
+		if ns, err := m.source.namespace(t.Context(), m.member("east"), "till"); err != nil || ns.Labels["team"] != "shops" {
 			t.Errorf("till in east: %+v, %v", ns, err)
 		}
-		if _, err := m.sight.namespace(t.Context(), m.member("east"), "nowhere"); !apierrors.IsNotFound(err) {
+		if _, err := m.source.namespace(t.Context(), m.member("east"), "nowhere"); !apierrors.IsNotFound(err) {
 			t.Errorf("a namespace that is not there: %v", err)
 		}
-		if _, err := m.sight.namespace(t.Context(), m.member("west"), "till"); !errors.Is(err, errDisengaged) {
+		if _, err := m.source.namespace(t.Context(), m.member("west"), "till"); !errors.Is(err, errDisengaged) {
 			t.Errorf("a member that is not connected: %v", err)
 		}
 
 		// The clock of the server is years off that of the bubble.
 		m.status()
 		pass(5 * time.Second)
-		m.tell(eastKey)
+		m.recordProblem(eastKey)
 		if told := strings.Join(m.events.events, "|"); !strings.Contains(told, "Warning ClockSkewed") {
 			t.Errorf("told %q (%+v)", told, m.member("east").Problem)
 		}

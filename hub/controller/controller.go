@@ -57,27 +57,27 @@ type Options struct {
 // a manager with SetupWithManager.
 type Controller struct {
 	Options
-	client client.Client // reads from the cache
-	live   client.Reader // reads records: a decision never rests on a stale one
-	events events.EventRecorder
-	ledger *publish.Promises
-	sight  memberSource
-	writer func(fleet.Member) kubernetes.Interface // reaches a member
+	client   client.Client // reads from the cache
+	live     client.Reader // reads records from the API server
+	events   events.EventRecorder
+	promises *publish.Promises
+	source   memberSource
+	writer   func(fleet.Member) kubernetes.Interface // reaches a member
 
 	records  queue
 	policies queue
 
 	useless atomic.Pointer[limits] // beyond which a wrong clock of this hub lets nobody lead
 
-	mu         sync.Mutex // guards what follows; never held across I/O
-	running    context.Context
-	wg         sync.WaitGroup
-	engaged    map[fleet.Key]engagement
-	attached   map[fleet.Key]*attachment
-	ends       map[fleet.Key]chan struct{} // closed when the latest attachment has ended
-	namespaces map[types.NamespacedName]*namespaceState
-	problems   map[fleet.Key]fleet.Problem            // of each Cluster, the one that an event told of
-	said       map[types.NamespacedName]lease.Reading // when an event on a policy last told who serves its fleet
+	mu              sync.Mutex // guards what follows; never held across I/O
+	running         context.Context
+	wg              sync.WaitGroup
+	engaged         map[fleet.Key]engagement
+	attached        map[fleet.Key]*attachment
+	ends            map[fleet.Key]chan struct{} // closed when the latest attachment has ended
+	namespaces      map[types.NamespacedName]*namespaceState
+	problems        map[fleet.Key]fleet.Problem            // of each Cluster, the one of the last event
+	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 }
 
 // engagement is a member that the manager has engaged.
@@ -95,16 +95,16 @@ type claim struct {
 // New returns a Controller.
 func New(o Options) *Controller {
 	return &Controller{
-		Options:    o,
-		ledger:     publish.NewPromises(),
-		sight:      fleetSight{o.Fleet},
-		writer:     fleet.Member.Writer,
-		engaged:    map[fleet.Key]engagement{},
-		attached:   map[fleet.Key]*attachment{},
-		ends:       map[fleet.Key]chan struct{}{},
-		namespaces: map[types.NamespacedName]*namespaceState{},
-		problems:   map[fleet.Key]fleet.Problem{},
-		said:       map[types.NamespacedName]lease.Reading{},
+		Options:         o,
+		promises:        publish.NewPromises(),
+		source:          fleetSource{o.Fleet},
+		writer:          fleet.Member.Writer,
+		engaged:         map[fleet.Key]engagement{},
+		attached:        map[fleet.Key]*attachment{},
+		ends:            map[fleet.Key]chan struct{}{},
+		namespaces:      map[types.NamespacedName]*namespaceState{},
+		problems:        map[fleet.Key]fleet.Problem{},
+		standBackEvents: map[types.NamespacedName]lease.Reading{},
 	}
 }
 
@@ -187,7 +187,7 @@ func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Re
 }
 
 // Start runs the work for members until ctx ends. It returns when all of it has
-// stopped, so that nothing is stamped any more when the hub gives up its election.
+// stopped, so that nothing is renewed any more when the hub gives up its election.
 func (c *Controller) Start(ctx context.Context) error {
 	select {
 	case <-c.Fleet.Synced():
@@ -200,7 +200,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		c.attach(key, e)
 	}
 	c.mu.Unlock()
-	c.tellAll()
+	c.recordProblems()
 	<-ctx.Done()
 	c.mu.Lock()
 	c.running = nil // nobody is attached any more

@@ -95,20 +95,20 @@ func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
 		change func(*stage)
 		renews bool
 	}{
-		"the Clusters are not known": {func(s *stage) { s.c.sight = &scene{unsynced: true} }, false},
+		"the Clusters are not known": {func(s *stage) { s.c.source = &scene{unsynced: true} }, false},
 		"this replica may not be the elected one any more": {func(s *stage) {
 			s.c.namespace(shop).known = ofSpec(v1alpha1.NamespaceLeaderSpec{Leader: "west"})
 			s.c.Elected = func(context.Context) bool { return false }
 		}, true},
 		"another installation serves the fleet": {func(s *stage) {
-			s.c.HubID, s.c.sight = seal.Mark("uid", "leasecast-system"), beside{&scene{}}
+			s.c.HubID, s.c.source = seal.Mark("uid", "leasecast-system"), beside{&scene{}}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := leads(t)
 			s.c.Tenure = succeeding(t, s.clock.now, 6*time.Second, -time.Hour)
 			hubOf(t, s.c)
-			s.c.sight = &scene{}
+			s.c.source = &scene{}
 			test.change(s)
 			got, err := s.c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})
 			if err != nil || got.RequeueAfter != notYet {
@@ -140,7 +140,7 @@ func TestNothingIsLeftOfANamespaceThatIsDropped(t *testing.T) {
 	p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
 	s.c.attached[eastKey], s.c.namespace(shop).known = &attachment{publisher: p}, ofSpec(said20())
 	s.c.drop(shop)
-	if promise := s.c.ledger.Get(shop); promise.Epoch != 0 {
+	if promise := s.c.promises.Get(shop); promise.Epoch != 0 {
 		t.Errorf("promised: %+v", promise)
 	}
 	if s.c.recall(shop).known != nil || len(p.Initial().Leases) > 0 {
@@ -262,11 +262,11 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 
 func TestWhoMayWrite(t *testing.T) {
 	c, _, _ := onScene(t)
-	if !c.mayStamp("fleet", musterStart) {
+	if !c.mayWrite("fleet", musterStart) {
 		t.Error("the elected replica may not")
 	}
 	late := lease.Reading{Wall: musterStart.Wall.Add(time.Hour), Boot: musterStart.Boot + time.Hour}
-	if c.mayStamp("fleet", late) {
+	if c.mayWrite("fleet", late) {
 		t.Error("it may without an election that lasts")
 	}
 }

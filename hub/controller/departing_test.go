@@ -30,7 +30,7 @@ func TestARecordThatCannotBeLetGoOfIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMuster(t, &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}})
 		m.client = unpatched{m.api}
-		if err := m.disown(t.Context(), "fleet"); err == nil {
+		if err := m.dropMarks(t.Context(), "fleet"); err == nil {
 			t.Error("no error")
 		}
 	})
@@ -93,12 +93,12 @@ func TestTheEpochsOfCopiesThatWereLetGoOfCount(t *testing.T) {
 func TestWhatIsNotTakenOver(t *testing.T) {
 	v := &view{}
 	v.state.Record = election.Record{State: election.Vacant, Reason: reason.Moved}
-	if v.takenIn(&memberView{isRead: true}) {
+	if v.isOurs(&memberView{isRead: true}) {
 		t.Error("a cluster in which nobody works")
 	}
 	v = &view{members: []memberView{{takesPart: true, isRead: true, publisher: publish.New(publish.Options{})}}}
 	v.state.Record = election.Record{State: election.Draining, Reason: reason.Moved, Epoch: 20, Leader: "east"}
-	if v.taken() {
+	if v.leasesAreOurs() {
 		t.Error("a term that ends")
 	}
 	c, _, _ := onScene(t)
@@ -117,9 +117,9 @@ func TestWhenAFleetIsClaimed(t *testing.T) {
 		marked bool
 	}{
 		"nobody serves it":              {func(*muster) {}, true, true},
-		"another installation does":     {func(m *muster) { m.sight = served{fleetSight{m.Fleet}, besideMark} }, false, false},
+		"another installation does":     {func(m *muster) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false, false},
 		"this replica is a standby":     {func(m *muster) { m.standby() }, false, false},
-		"its Clusters cannot be listed": {func(m *muster) { m.sight = &scene{unmoved: errRefused} }, false, false},
+		"its Clusters cannot be listed": {func(m *muster) { m.source = &scene{unmoved: errRefused} }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestASealThatAMoveTookIsNotMadeAgain(t *testing.T) {
 			if err := m.api.Delete(t.Context(), secret); err != nil {
 				t.Fatal(err)
 			}
-			m.sight = &scene{moves: moving}
+			m.source = &scene{moves: moving}
 			if _, serves := m.serve(t.Context(), "fleet"); !serves {
 				t.Error("it is not served any more")
 			}
@@ -168,13 +168,13 @@ func TestWhoIsToldThatAHubStandsBack(t *testing.T) {
 		m := newMuster(t, clusterOf("fleet", "east", "5"))
 		m.Clock = fixedClock{Wall: musterStart.Wall, Boot: time.Second} // the machine has just started
 		p := policyOf("fleet", "shops", "shop")
-		if m.sayStandsBack(t.Context(), p); len(m.events.events) > 0 {
+		if m.recordStandsBack(t.Context(), p); len(m.events.events) > 0 {
 			t.Errorf("nobody else serves it, and told is %q", m.events.events)
 		}
-		clear(m.said)
-		m.sight = served{fleetSight{m.Fleet}, besideMark}
-		m.sayStandsBack(t.Context(), p)
-		m.sayStandsBack(t.Context(), p)
+		clear(m.standBackEvents)
+		m.source = served{fleetSource{m.Fleet}, besideMark}
+		m.recordStandsBack(t.Context(), p)
+		m.recordStandsBack(t.Context(), p)
 		other, _ := seal.OtherInstallation(m.HubID, besideMark)
 		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + standsBackBecause("fleet", other, "leasecast-system")
 		if !slices.Equal(m.events.events, []string{want}) {

@@ -51,10 +51,10 @@ func (v *view) dropAbsurd(now time.Time) {
 	}
 }
 
-// detectEdit takes what this tenure recorded last for what the record says, if somebody who
-// is no hub has written or deleted it since: an edit is not heeded, and persist puts it
-// right. Where it may be the word of a later tenure, nothing is decided any more. What a new
-// tenure finds is heeded. asked is a reading from before the record was read.
+// detectEdit compares a record that was read live with what this tenure knows of it. An edit of anybody who is no hub
+// has no effect: the decision uses what is known, and persist restores it. If a later tenure may have written the
+// record, nothing is decided any more. A new tenure knows nothing yet, and believes what it finds. asked is a reading
+// from before the record was read.
 func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Reading) {
 	var known v1alpha1.NamespaceLeaderSpec
 	last := c.recall(v.key).known
@@ -75,7 +75,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 		c.remember(v, v.object, asked)
 	case changed && !c.Elected(ctx):
 		// A later tenure takes the election before it writes, and this is asked for live, after the record.
-		v.stop, v.standing = "the record was changed, and this replica may not be the elected one any more", true
+		v.stop, v.renews = "the record was changed, and this replica may not be the elected one any more", true
 	case changed:
 		v.edited = true
 		if v.vanished = v.object == nil; v.vanished {
@@ -90,9 +90,8 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 	}
 }
 
-// remember notes a record that was read or written after the reading. What
-// earlier tenures may still change is not worth noting: a change of theirs would look
-// like an edit.
+// remember notes a record that was read or written after the reading. It notes nothing while an earlier tenure may
+// still write, because such a write would look like an edit.
 func (c *Controller) remember(v *view, o *v1alpha1.NamespaceLeader, asked lease.Reading) {
 	s := c.namespace(v.key)
 	s.versions.note(o.ResourceVersion)

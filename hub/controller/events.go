@@ -24,17 +24,17 @@ const listTimeout = 5 * time.Second
 // warmTimeout bounds the look of a standby at a seal.
 const warmTimeout = 2 * time.Second
 
-// memberChanged asks for decisions about everything in the fleet of a member, and
-// tells the owner of a Cluster what is wrong with it.
+// memberChanged asks for decisions about everything in the fleet of a member, and records what is wrong with its
+// Cluster.
 func (c *Controller) memberChanged(key fleet.Key) {
 	c.fleetChanged(key.Fleet)
 	c.wake(key.Fleet)
-	c.tell(key)
+	c.recordProblem(key)
 	c.warmSeal(key.Fleet)
 }
 
-// warmSeal has a standby know what the copies of a fleet are sealed with. Should it be elected in the middle of a
-// move, the Secret may be gone by then, and without its key no copy can be let go of.
+// warmSeal has a standby load the seal of a fleet. It may be elected in the middle of a move, when the Secret is gone
+// already. Without the key it could not let go of the Leases.
 func (c *Controller) warmSeal(fleetName string) {
 	if c.Tenure.Holds() {
 		return // it loads the seal when it needs it
@@ -46,13 +46,13 @@ func (c *Controller) warmSeal(fleetName string) {
 	}
 }
 
-// tell tells the owner of a Cluster what is wrong with it, once for each reason. A
-// replica that has no right to write, there or at all, only notes that there is a Cluster.
-func (c *Controller) tell(key fleet.Key) {
+// recordProblem records an event on a Cluster that says what is wrong with it, once for each reason. A replica
+// without the right to write only notes that there is a Cluster.
+func (c *Controller) recordProblem(key fleet.Key) {
 	m, ok := c.Fleet.Member(key)
 	var p fleet.Problem
 	if ok && c.Tenure.Holds() && !c.standsBack(key.Fleet) {
-		p = trouble(m)
+		p = problemOf(m)
 	}
 	c.mu.Lock()
 	told := c.problems[key]
@@ -72,18 +72,18 @@ func (c *Controller) tell(key fleet.Key) {
 	c.events.Eventf(cl, nil, corev1.EventTypeWarning, string(p.Reason), "Join", "%s", p.Message)
 }
 
-// tellAll tells what was found out about Clusters before this tenure began.
-func (c *Controller) tellAll() {
+// recordProblems records what was found out about Clusters before this tenure began.
+func (c *Controller) recordProblems() {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.problems))
 	c.mu.Unlock()
 	for _, key := range keys {
-		c.tell(key)
+		c.recordProblem(key)
 	}
 }
 
-// trouble is what the owner of a Cluster should know and may have to mend.
-func trouble(m fleet.Member) fleet.Problem {
+// problemOf is what the owner of a Cluster should know and may have to mend.
+func problemOf(m fleet.Member) fleet.Problem {
 	switch {
 	case m.PriorityReason == reason.InvalidPriority:
 		return fleet.Problem{Reason: m.PriorityReason, Message: invalidPriority(m.Labels[v1alpha1.PriorityLabel])}
@@ -116,9 +116,8 @@ func (c *Controller) fleetChanged(fleetName string) {
 	}
 }
 
-// copiesChanged asks for a decision because a publisher has news. An empty namespace
-// stands for all in the fleet: the member was read.
-func (c *Controller) copiesChanged(key fleet.Key, namespace string) {
+// leaseChanged asks for a decision because a publisher has news of a namespace, or of all if the name is empty.
+func (c *Controller) leaseChanged(key fleet.Key, namespace string) {
 	if namespace == "" {
 		c.fleetChanged(key.Fleet)
 		return
@@ -127,7 +126,7 @@ func (c *Controller) copiesChanged(key fleet.Key, namespace string) {
 }
 
 // namespacesOf returns all namespaces of a fleet that there may be something to decide
-// about: those that have a record, a copy, or a policy that selects them.
+// about: those that have a record, a Lease in a member, or a policy that selects them.
 func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types.NamespacedName {
 	names := map[string]bool{}
 	var records v1alpha1.NamespaceLeaderList

@@ -25,7 +25,7 @@ func TestWhatTheOwnerOfAClusterIsToldOnce(t *testing.T) {
 		tells := func(when string, want ...string) {
 			t.Helper()
 			m.events.events = nil
-			m.tell(eastKey)
+			m.recordProblem(eastKey)
 			if !slices.Equal(m.events.events, want) {
 				t.Errorf("%s: %q, want %q", when, m.events.events, want)
 			}
@@ -51,14 +51,14 @@ func TestWhatTheOwnerOfAClusterIsToldOnce(t *testing.T) {
 		labelled("5")
 		tells("a standby says nothing")
 		m.Tenure = elected
-		m.tellAll()
+		m.recordProblems()
 		if !slices.Equal(m.events.events, []string{noKubeconfig}) {
 			t.Errorf("what was found out before is told by the elected one: %q", m.events.events)
 		}
-		m.sight = served{fleetSight{m.Fleet}, besideMark}
+		m.source = served{fleetSource{m.Fleet}, besideMark}
 		labelled("high")
 		tells("an installation that stands back says nothing")
-		m.sight = fleetSight{m.Fleet}
+		m.source = fleetSource{m.Fleet}
 		tells("until it serves the fleet", invalid("high"))
 	})
 }
@@ -70,14 +70,14 @@ func TestNobodyIsToldOfAClusterThatIsNotThereAnyMore(t *testing.T) {
 		if err := m.api.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		m.tell(eastKey)
+		m.recordProblem(eastKey)
 		if len(m.events.events) > 0 {
 			t.Errorf("told: %q", m.events.events)
 		}
 		if _, noted := m.problems[eastKey]; !noted {
 			t.Error("a member is forgotten that there is")
 		}
-		m.tell(fleet.Key{Fleet: "fleet", Name: "north"})
+		m.recordProblem(fleet.Key{Fleet: "fleet", Name: "north"})
 		if len(m.problems) != 1 {
 			t.Errorf("noted: %v, want the one member that there is", m.problems)
 		}
@@ -109,7 +109,7 @@ func TestWhatIsWrongWithACluster(t *testing.T) {
 			"it does not answer":           {with(problem(reason.Unreachable), ""), problem(reason.Unreachable)},
 			"it refuses: what is to do is": {with(problem(reason.Forbidden), ""), fleet.Problem{Reason: reason.Forbidden, Message: "the words; grant the hub's user there the rules of config/member"}},
 		} {
-			if got := trouble(test.member); got != test.want {
+			if got := problemOf(test.member); got != test.want {
 				t.Errorf("%s: %+v, want %+v", name, got, test.want)
 			}
 		}
@@ -153,9 +153,9 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 		}
 		m.memberChanged(eastKey) // a second one that finds the work awake already is not held up
 		expects("it changed again", all, shops)
-		m.copiesChanged(eastKey, "shop")
+		m.leaseChanged(eastKey, "shop")
 		expects("a copy changed", []string{"fleet/shop"}, nil)
-		m.copiesChanged(eastKey, "")
+		m.leaseChanged(eastKey, "")
 		expects("a member was read", all, shops)
 		var named []string
 		for _, r := range m.namespacesOfPolicy(t.Context(), policyOf("fleet2", "others", "other")) {

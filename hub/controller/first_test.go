@@ -119,7 +119,7 @@ func (s *stage) publisher() *publish.Publisher {
 	s.t.Helper()
 	p := publish.New(publish.Options{
 		Client: s.east, Fleet: "fleet", Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this", Key: testKey,
-		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.ledger,
+		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.promises,
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})

@@ -98,15 +98,15 @@ func (s *strict) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
 func TestAMemberIsJudgedByThePolicy(t *testing.T) {
 	c, _, _ := onScene(t)
 	s := &strict{}
-	c.sight = s
+	c.source = s
 	v := shopView(eastLeads(20), measured("east", agrees), measured("west", agrees))
 	v.policy.thresholds = health.Thresholds{UnreachableAfter: 7 * time.Second, RecoverAfter: 9 * time.Second}
-	c.judge(v, &v.members[1])
+	c.addHealth(v, &v.members[1])
 	if v.state.Behind != 0 {
 		t.Errorf("the leader is behind by %v, although another one was judged", v.state.Behind)
 	}
 	v.state.Behind = -1
-	c.judge(v, &v.members[0])
+	c.addHealth(v, &v.members[0])
 	if s.th != v.policy.thresholds || s.eps != time.Second {
 		t.Errorf("judged by %+v and %v", s.th, s.eps)
 	}
@@ -114,7 +114,7 @@ func TestAMemberIsJudgedByThePolicy(t *testing.T) {
 		t.Errorf("behind by %v, clocks %v", v.state.Behind, v.members[0].clocks)
 	}
 	v.policy, v.members[0].verdict = nil, health.Verdict{}
-	if c.judge(v, &v.members[0]); v.members[0].verdict.State == health.Healthy {
+	if c.addHealth(v, &v.members[0]); v.members[0].verdict.State == health.Healthy {
 		t.Error("judged without a policy")
 	}
 }
@@ -123,15 +123,15 @@ func TestAMemberIsJudgedByThePolicy(t *testing.T) {
 func TestHowACopyIsNamed(t *testing.T) {
 	v := shopView(election.Record{LeaseName: "old"})
 	v.policy.election.LeaseName = "new"
-	if key := v.copyKey(); key.Namespace != "shop" || key.Name != "old" {
+	if key := v.leaseKey(); key.Namespace != "shop" || key.Name != "old" {
 		t.Errorf("%v", key)
 	}
 	v.state.Record.LeaseName = ""
-	if key := v.copyKey(); key.Name != "new" {
+	if key := v.leaseKey(); key.Name != "new" {
 		t.Errorf("without a record: %v", key)
 	}
 	v.policy = nil
-	if key := v.copyKey(); key.Name != "" {
+	if key := v.leaseKey(); key.Name != "" {
 		t.Errorf("without both: %v", key)
 	}
 }

@@ -34,10 +34,9 @@ type view struct {
 	// changed it; vanished, that it was deleted so; absurd, that it says what no hub can have written.
 	moved, edited, vanished, absurd bool
 	written                         bool // by this decision
-	// stop says that nothing at all is to be decided, and why; standing, that nevertheless
-	// what stands is renewed.
-	stop     string
-	standing bool
+	// stop says why nothing is to be decided; renews, that the present term is renewed all the same.
+	stop   string
+	renews bool
 }
 
 // memberView is what is known of one member, for one namespace.
@@ -54,8 +53,8 @@ type memberView struct {
 	initial   publish.Initial
 }
 
-// copyKey names the copies of the namespace in every member.
-func (v *view) copyKey() types.NamespacedName {
+// leaseKey names the Lease of the namespace in every member.
+func (v *view) leaseKey() types.NamespacedName {
 	name := v.state.Record.LeaseName
 	if name == "" && v.policy != nil {
 		name = v.policy.election.LeaseName
@@ -83,7 +82,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if err := c.look(ctx, v); err != nil {
 		return nil, err
 	}
-	members := c.sight.members(key.Namespace)
+	members := c.source.members(key.Namespace)
 	v.members = make([]memberView, 0, len(members))
 	for _, m := range members {
 		mv, err := c.member(ctx, m, key.Name)
@@ -93,7 +92,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 		v.members = append(v.members, mv)
 	}
 	c.claim(v, policies)
-	if err := c.heedMove(ctx, v); err != nil {
+	if err := c.checkMove(ctx, v); err != nil {
 		return nil, err
 	}
 	if v.stop != "" {
@@ -119,7 +118,7 @@ func (c *Controller) member(ctx context.Context, m fleet.Member, namespace strin
 		mv.isRead = false
 		return mv, nil
 	}
-	ns, err := c.sight.namespace(ctx, m, namespace)
+	ns, err := c.source.namespace(ctx, m, namespace)
 	switch {
 	case err == nil:
 		mv.namespace = ns
@@ -131,7 +130,7 @@ func (c *Controller) member(ctx context.Context, m fleet.Member, namespace strin
 	return mv, nil
 }
 
-// buildState puts together what the tenure, the ledger and the members say.
+// buildState puts together what the tenure, the promises and the members say.
 func (c *Controller) buildState(v *view) {
 	s := &v.state
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
@@ -139,10 +138,10 @@ func (c *Controller) buildState(v *view) {
 	if !lease.PlausibleEpoch(now, s.Highest) {
 		s.Highest = 0 // given by a clock that was ahead, and believed by no reader
 	}
-	name := v.copyKey()
+	name := v.leaseKey()
 	for i := range v.members {
 		m := &v.members[i]
-		c.judge(v, m)
+		c.addHealth(v, m)
 		if m.publisher != nil {
 			m.facts = m.publisher.SyncStatus(name)
 			c.addInitial(v, m, now)
@@ -161,7 +160,7 @@ func (c *Controller) buildState(v *view) {
 	}
 }
 
-// addMemory puts in what this tenure remembers, and returns the last epoch that it took over from a copy.
+// addMemory adds what this tenure remembers, and returns the last epoch that it took over from a Lease.
 func (c *Controller) addMemory(v *view) (adopted int64) {
 	s, known := &v.state, c.recall(v.key)
 	s.GrantedHere = s.Record.Epoch != 0 && known.granted == s.Record.Epoch
@@ -173,7 +172,7 @@ func (c *Controller) addMemory(v *view) (adopted int64) {
 	return known.adopted
 }
 
-// addInitial puts in what was found in a member at the start.
+// addInitial adds what was found in a member at the start.
 func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 	s := &v.state
 	for _, cp := range m.initial.Leases {
@@ -183,12 +182,12 @@ func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 		}
 		s.Highest = max(s.Highest, cp.Epoch)
 		if !v.moved {
-			v.stand(m, cp, m.initial.At)
+			v.addFound(m, cp, m.initial.At)
 		}
 	}
 }
 
-// addStatus puts in what a member shows now.
+// addStatus adds what a member shows now.
 func (v *view) addStatus(m *memberView) {
 	s := &v.state
 	leads := m.Name == s.Record.Leader
@@ -204,20 +203,20 @@ func (v *view) addStatus(m *memberView) {
 	}
 }
 
-// judge asks what the policy makes of a member's health and clocks.
-func (c *Controller) judge(v *view, m *memberView) {
+// addHealth adds what the policy makes of a member's health and clocks.
+func (c *Controller) addHealth(v *view, m *memberView) {
 	if v.policy == nil {
 		return
 	}
-	m.verdict = c.sight.health(m.Member, v.policy.thresholds)
-	m.clocks = c.sight.clocks(m.Member, v.policy.election.Timings.Skew)
+	m.verdict = c.source.health(m.Member, v.policy.thresholds)
+	m.clocks = c.source.clocks(m.Member, v.policy.election.Timings.Skew)
 	if m.Name == v.state.Record.Leader {
 		v.state.Behind = m.clocks.Behind()
 	}
 }
 
-// stand takes in a sealed copy that may be the standing term, read at a boot reading.
-func (v *view) stand(m *memberView, cp lease.Content, read time.Duration) {
+// addFound adds a sealed Lease that may be the present term, read at a boot reading.
+func (v *view) addFound(m *memberView, cp lease.Content, read time.Duration) {
 	s := &v.state
 	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Found == nil || cp.Epoch > s.Found.Term.Epoch) {
 		s.Found = &election.FoundTerm{Cluster: m.Name, Term: cp.Term, Boot: read + cp.Duration}
@@ -249,14 +248,14 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 // sent tells what this tenure has promised for the namespace. closed says that no
 // publisher may stamp for it any more.
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
-	p := c.ledger.Get(key)
+	p := c.promises.Get(key)
 	return election.Sent{
 		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
 	}
 }
 
-// closeStamps closes the source of stamps for a namespace in every member.
-func (c *Controller) closeStamps(key types.NamespacedName) {
+// stopRenewing ends all renewals of a namespace, in every member.
+func (c *Controller) stopRenewing(key types.NamespacedName) {
 	for _, p := range c.publishers(key.Namespace) {
 		p.StopRenewing(key.Name)
 	}

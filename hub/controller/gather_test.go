@@ -58,7 +58,7 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 		"key": testKey, "largest-lease-duration-seconds": []byte("60"), "largest-max-clock-skew": []byte("5s"),
 	}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(record, p, secret).WithStatusSubresource(record).Build()
-	c.client, c.live, c.sight, c.events = api, api, nobody{}, silent{}
+	c.client, c.live, c.source, c.events = api, api, nobody{}, silent{}
 	c.Seals, c.Elected = seal.NewStore(api, api), func(context.Context) bool { return true }
 	return api
 }

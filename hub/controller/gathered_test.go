@@ -54,7 +54,7 @@ func onScene(t *testing.T) (*Controller, *scene, client.Client) {
 	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: fixedClock(musterStart), HubID: "this", OwnNamespace: "leasecast-system"})
 	api := hubOf(t, c)
 	s := &scene{shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{}, verdict: health.Verdict{State: health.Healthy}}
-	c.sight = s
+	c.source = s
 	old := eastCopy(20) // that lapsed long before this tenure
 	old.AcquireTime, old.RenewTime = old.AcquireTime.Add(-2*time.Hour), old.RenewTime.Add(-2*time.Hour)
 	c.attached[eastKey] = &attachment{publisher: publisherThatRead(t, musterStart.Wall, testKey, old)}
@@ -169,7 +169,7 @@ func TestWhatIsKnownOfAMember(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
-			c.sight = &test.scene
+			c.source = &test.scene
 			if c.attached[eastKey].guard = errUnchecked; !test.published {
 				c.attached[eastKey].publisher = nil
 			}

@@ -33,7 +33,7 @@ func (c *Controller) contradicted() error {
 	if l == nil {
 		return nil // no policy was seen yet
 	}
-	found, ok := skew.Contradicted(slices.Collect(maps.Values(c.sight.offsets())), l.skew, l.duration)
+	found, ok := skew.Contradicted(slices.Collect(maps.Values(c.source.offsets())), l.skew, l.duration)
 	if !ok {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (w clockWatch) Start(ctx context.Context) error {
 			return false, nil
 		}
 		if wrong++; wrong == clockSteps {
-			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets", fmt.Sprint(w.c.sight.offsets()))
+			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets", fmt.Sprint(w.c.source.offsets()))
 		}
 		started, _ := w.c.Tenure.Started()
 		if wrong < clockSteps || started.Wall.IsZero() {

@@ -55,7 +55,7 @@ func watching(t *testing.T, clocks *ahead, policies ...client.Object) *Controlle
 		t.Fatal(err)
 	}
 	c := New(Options{Tenure: tenure.New(fixedClock{}, 6*time.Second)})
-	c.client, c.sight = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policies...).Build(), clocks
+	c.client, c.source = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policies...).Build(), clocks
 	return c
 }
 

@@ -21,7 +21,7 @@ import (
 // Two installations of the hub may run on one management cluster, on purpose for different fleets, or because
 // the hub's namespace was renamed. They see the same records, and members, so each fleet is served by one of
 // them: the one whose mark is on the fleet's seal. The other one stands back from all of the fleet. That keeps the two
-// from overwriting each other; that no two clusters lead at once rests on the marks on records and copies.
+// from overwriting each other. The marks on records and Leases are what keeps two clusters from leading at once.
 
 const (
 	// standBackAgain is when to look again whether a fleet is still another installation's.
@@ -33,15 +33,15 @@ const (
 // standsBack reports whether another installation on this management cluster serves a fleet. Then this one decides
 // nothing there and writes nothing: neither into members nor records, statuses of policies or events on Clusters.
 func (c *Controller) standsBack(fleetName string) bool {
-	_, other := seal.OtherInstallation(c.HubID, c.sight.servedBy(fleetName))
+	_, other := seal.OtherInstallation(c.HubID, c.source.servedBy(fleetName))
 	return other
 }
 
 // served reports whether this installation serves a fleet, as far as a cache shows it.
-func (c *Controller) served(fleetName string) bool { return c.sight.servedBy(fleetName) == c.HubID }
+func (c *Controller) served(fleetName string) bool { return c.source.servedBy(fleetName) == c.HubID }
 
-// mayStamp is that of the tenure, but for fleets that are another installation's.
-func (c *Controller) mayStamp(fleetName string, now lease.Reading) bool {
+// mayWrite is that of the tenure, but false for fleets that are another installation's.
+func (c *Controller) mayWrite(fleetName string, now lease.Reading) bool {
 	return c.Tenure.MayWrite(now) && !c.standsBack(fleetName)
 }
 
@@ -51,28 +51,28 @@ func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bo
 	if c.standsBack(fleetName) || !c.Tenure.Holds() {
 		return seal.Seal{}, false
 	}
-	move, err := c.sight.move(ctx, fleetName)
+	move, err := c.source.move(ctx, fleetName)
 	var s seal.Seal
 	if err == nil {
 		s, err = c.Seals.Serve(ctx, fleetName, c.HubID, move != fleet.Stays)
 	}
-	if err != nil && !errors.Is(err, seal.ErrServed) { // that is told of when the cache shows it
+	if err != nil && !errors.Is(err, seal.ErrServed) { // an event says so when the cache shows it
 		log.FromContext(ctx).Error(err, "The seal of the fleet cannot be used", "reason", "InvalidSeal", "fleet", fleetName)
 	}
 	return s, err == nil
 }
 
-// sayStandsBack tells who looks at a policy that this hub does nothing for it, and why.
-func (c *Controller) sayStandsBack(ctx context.Context, p *v1alpha1.LeadershipPolicy) {
+// recordStandsBack records an event on a policy that says why this hub does nothing for it.
+func (c *Controller) recordStandsBack(ctx context.Context, p *v1alpha1.LeadershipPolicy) {
 	now, key := c.Clock.Now(), client.ObjectKeyFromObject(p)
 	c.mu.Lock()
-	last, told := c.said[key]
+	last, told := c.standBackEvents[key]
 	due := !told || now.Boot-last.Boot >= sayAgain
 	if due {
-		c.said[key] = now
+		c.standBackEvents[key] = now
 	}
 	c.mu.Unlock()
-	other, ok := seal.OtherInstallation(c.HubID, c.sight.servedBy(p.Namespace))
+	other, ok := seal.OtherInstallation(c.HubID, c.source.servedBy(p.Namespace))
 	if !due || !ok {
 		return
 	}

@@ -26,7 +26,7 @@ import (
 
 // served is a fleet without Clusters that somebody serves.
 type served struct {
-	fleetSight
+	fleetSource
 	by string
 }
 
@@ -71,7 +71,7 @@ func installation(t *testing.T, by string, requests *[]string) (*Controller, *ha
 		Fleet: f, Clock: clock, HubID: seal.Mark("uid", "platform"), OwnNamespace: "platform",
 		Tenure: succeeding(t, start, 6*time.Second, -time.Hour), Seals: seal.NewStore(api, api),
 	})
-	c.client, c.live, c.events, c.sight = api, api, events, served{fleetSight{f}, by}
+	c.client, c.live, c.events, c.source = api, api, events, served{fleetSource{f}, by}
 	return c, clock, events
 }
 
@@ -104,7 +104,7 @@ func TestAnInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 			if written := slices.Contains(requests, "update status *v1alpha1.LeadershipPolicy"); written == tc.stands {
 				t.Errorf("a status: %t, requests %q", written, requests)
 			}
-			if got := c.mayStamp("fleet", clock.Now()); got == tc.stands {
+			if got := c.mayWrite("fleet", clock.Now()); got == tc.stands {
 				t.Errorf("may stamp: %t", got)
 			}
 			if tc.stands != (len(events.events) == 1) {

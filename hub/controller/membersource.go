@@ -16,8 +16,8 @@ import (
 // errDisengaged says that a member has been let go of since it was listed as connected.
 var errDisengaged = errors.New("the cluster is not connected any more")
 
-// memberSource is what a decision sees of the members. The simulation stands in its place;
-// everything else of a decision runs there as it runs here.
+// memberSource is what a decision sees of the members. The simulation replaces it; everything else of a decision runs
+// there as it runs here.
 type memberSource interface {
 	// synced reports whether every Cluster is known, though not necessarily reached.
 	synced() bool
@@ -37,10 +37,10 @@ type memberSource interface {
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
 }
 
-// fleetSight sees the members of a fleet.
-type fleetSight struct{ *fleet.Provider }
+// fleetSource sees the members of a fleet.
+type fleetSource struct{ *fleet.Provider }
 
-func (f fleetSight) synced() bool {
+func (f fleetSource) synced() bool {
 	select {
 	case <-f.Synced():
 		return true
@@ -49,21 +49,21 @@ func (f fleetSight) synced() bool {
 	}
 }
 
-func (f fleetSight) members(fleetName string) []fleet.Member { return f.Members(fleetName) }
+func (f fleetSource) members(fleetName string) []fleet.Member { return f.Members(fleetName) }
 
-func (f fleetSight) offsets() map[fleet.Key]skew.Interval { return f.Offsets() }
+func (f fleetSource) offsets() map[fleet.Key]skew.Interval { return f.Offsets() }
 
-func (f fleetSight) servedBy(fleetName string) string { return f.ServedBy(fleetName) }
+func (f fleetSource) servedBy(fleetName string) string { return f.ServedBy(fleetName) }
 
-func (f fleetSight) move(ctx context.Context, fleetName string) (fleet.Move, error) {
+func (f fleetSource) move(ctx context.Context, fleetName string) (fleet.Move, error) {
 	return f.Move(ctx, fleetName)
 }
 
-func (fleetSight) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
+func (fleetSource) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
 
-func (fleetSight) clocks(m fleet.Member, eps time.Duration) skew.Verdict { return m.Clocks(eps) }
+func (fleetSource) clocks(m fleet.Member, eps time.Duration) skew.Verdict { return m.Clocks(eps) }
 
-func (fleetSight) namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
+func (fleetSource) namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	cl := m.Cluster()
 	if cl == nil {
 		return nil, errDisengaged

@@ -98,7 +98,7 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 	if err != nil {
 		return
 	}
-	detach, err := watchCopies(ctx, e, p)
+	detach, err := watchLeases(ctx, e, p)
 	if err != nil {
 		p.Queue.ShutDown() // which Run would have done
 		logger.Error(err, "The copies in the cluster cannot be watched", "reason", reason.Unreachable)
@@ -129,10 +129,10 @@ func (c *Controller) publisher(m fleet.Member, key lease.Key, logger logr.Logger
 		Hub:        c.HubID,
 		Key:        key,
 		Clock:      c.Clock,
-		MayWrite:   func(now lease.Reading) bool { return c.mayStamp(m.Fleet, now) },
-		Promises:   c.ledger,
+		MayWrite:   func(now lease.Reading) bool { return c.mayWrite(m.Fleet, now) },
+		Promises:   c.promises,
 		Report:     func(write bool, sent lease.Reading, err error) { report(m.Observe, write, sent, err) },
-		Changed:    func(namespace string) { c.copiesChanged(m.Key, namespace) },
+		Changed:    func(namespace string) { c.leaseChanged(m.Key, namespace) },
 		Queue:      workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 		Log:        logger,
 	})
@@ -164,8 +164,8 @@ func bare(err error) string {
 	return err.Error()
 }
 
-// watchCopies feeds what the member's cache shows of our Leases to the publisher.
-func watchCopies(ctx context.Context, e engagement, p *publish.Publisher) (detach func(), err error) {
+// watchLeases feeds what the member's cache shows of our Leases to the publisher.
+func watchLeases(ctx context.Context, e engagement, p *publish.Publisher) (detach func(), err error) {
 	informer, err := e.cluster.GetCache().GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ import (
 )
 
 // fromElsewhere reports whether the record was made by another hub: it came by a move, or
-// is a copy, or this hub has let go of it.
+// is a duplicate, or this hub has let go of it.
 func (c *Controller) fromElsewhere(o *v1alpha1.NamespaceLeader) bool {
 	if o == nil {
 		return false
@@ -28,21 +28,21 @@ func (c *Controller) fromElsewhere(o *v1alpha1.NamespaceLeader) bool {
 	return o.Spec.Hub != "" && o.Spec.Hub != c.HubID
 }
 
-// heedMove stops a decision that a move makes meaningless, on either side of it.
-func (c *Controller) heedMove(ctx context.Context, v *view) error {
+// checkMove stops a decision that a move makes meaningless, on either side of it.
+func (c *Controller) checkMove(ctx context.Context, v *view) error {
 	switch {
 	case slices.ContainsFunc(v.members, func(m memberView) bool { return m.DeleteForMove }):
 		v.stop = "the Clusters are moving to another hub"
 	case v.stop != "":
 	case v.moved && v.policy == nil:
-		v.stop, v.standing = "the record came from another hub, and no policy claims the namespace yet", true
+		v.stop, v.renews = "the record came from another hub, and no policy claims the namespace yet", true
 	case v.vanished, v.found == nil && v.allPaused(), v.policy == nil && c.managed(v):
-		move, err := c.sight.move(ctx, v.key.Namespace)
+		move, err := c.source.move(ctx, v.key.Namespace)
 		switch {
 		case err != nil:
 			return err
 		case move == fleet.Moving:
-			v.stop, v.standing = "all Clusters are paused, as in a move: that a record or its policy is gone means nothing", true
+			v.stop, v.renews = "all Clusters are paused, as in a move: that a record or its policy is gone means nothing", true
 		case move == fleet.MovedAway:
 			v.stop = "the Clusters have moved to another hub"
 			if v.found == nil {
@@ -66,8 +66,8 @@ func (c *Controller) managed(v *view) bool {
 // addMove puts together what is known of other hubs: of the one that a namespace came from, and of
 // one that leads it now, by Leases of any name.
 //
-// The former can have stamped until now, as long as it has not let go of the copies, and that this
-// hub has not seen all of them.
+// The former may have renewed until now, as long as it has not let go of the Leases and this hub has not seen all
+// of them.
 func (c *Controller) addMove(v *view) {
 	at := c.now()
 	now := at.Wall
@@ -92,16 +92,15 @@ func (c *Controller) addMove(v *view) {
 				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))
 			case sealed && v.moved && lease.PlausibleEpoch(now, cp.Epoch):
 				s.Highest = max(s.Highest, cp.Epoch)
-				v.stand(m, cp, at.Boot)
+				v.addFound(m, cp, at.Boot)
 			}
 		}
 	}
 }
 
-// takeOver makes the record this hub's once its copies are. From then on it is one like any
-// other.
+// takeOver makes the record this hub's once the Leases are. From then on it is one like any other.
 func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision) error {
-	if !v.moved || v.object == nil || d.Persist || !v.taken() {
+	if !v.moved || v.object == nil || d.Persist || !v.leasesAreOurs() {
 		return nil
 	}
 	from, object := v.object.Spec.Hub, v.object.DeepCopy()
@@ -118,9 +117,8 @@ func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision)
 	return nil
 }
 
-// taken reports whether the copies are this hub's: that of the leader or, where nobody leads,
-// all.
-func (v *view) taken() bool {
+// leasesAreOurs reports whether the Leases are this hub's: that of the leader or, where nobody leads, all.
+func (v *view) leasesAreOurs() bool {
 	r := v.state.Record
 	switch {
 	case r.State == election.Leading:
@@ -128,11 +126,11 @@ func (v *view) taken() bool {
 	case r.State != election.Vacant || r.Reason != reason.Moved:
 		return false
 	}
-	return !slices.ContainsFunc(v.members, func(m memberView) bool { return m.takesPart && !v.takenIn(&m) })
+	return !slices.ContainsFunc(v.members, func(m memberView) bool { return m.takesPart && !v.isOurs(&m) })
 }
 
-// takenIn reports whether nothing in a member is another hub's, or may be.
-func (v *view) takenIn(m *memberView) bool {
+// isOurs reports whether nothing in a member is another hub's, or may be.
+func (v *view) isOurs(m *memberView) bool {
 	switch {
 	case !m.isRead || m.publisher == nil:
 		return false
@@ -151,13 +149,12 @@ func (c *Controller) departing(m fleet.Member) bool {
 	return m.DeleteForMove || m.Paused && slices.ContainsFunc(c.Fleet.Members(m.Fleet), func(m fleet.Member) bool { return m.DeleteForMove })
 }
 
-// depart lets go of a member that has moved to another hub: of what is left of the fleet's records
-// first, because should this hub ever find one again, it is not its own any more. The copies stand, as
-// they are.
+// depart lets go of a member that has moved to another hub. The fleet's records come first: should this hub ever find
+// one again, it is not its own any more. The Leases stay as they are.
 //
-// As long as a Cluster of the fleet is left, those that are gone tell that they all move.
+// As long as a Cluster of the fleet is left, those that are gone show that all of them move.
 func (c *Controller) depart(ctx context.Context, m fleet.Member, p *publish.Publisher) {
-	if err := c.disown(ctx, m.Fleet); err != nil {
+	if err := c.dropMarks(ctx, m.Fleet); err != nil {
 		log.FromContext(ctx).V(1).Info("Records not let go of yet", "fleet", m.Fleet, "err", err.Error())
 		return
 	}
@@ -167,8 +164,8 @@ func (c *Controller) depart(ctx context.Context, m fleet.Member, p *publish.Publ
 	}
 }
 
-// disown takes the mark of this hub off all records of a fleet that there are.
-func (c *Controller) disown(ctx context.Context, fleetName string) error {
+// dropMarks takes the mark of this hub off all records of a fleet.
+func (c *Controller) dropMarks(ctx context.Context, fleetName string) error {
 	var list v1alpha1.NamespaceLeaderList
 	if err := c.client.List(ctx, &list, client.InNamespace(fleetName)); err != nil {
 		return err

@@ -91,7 +91,7 @@ func TestTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &view{members: test.members, state: election.State{Record: test.record}}
-			if got := v.taken(); got != test.want {
+			if got := v.leasesAreOurs(); got != test.want {
 				t.Errorf("taken: %v, want %v", got, test.want)
 			}
 		})

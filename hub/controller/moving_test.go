@@ -64,9 +64,9 @@ func TestWhatAMoveStops(t *testing.T) {
 			for _, change := range test.change {
 				change(v)
 			}
-			err := c.heedMove(t.Context(), v)
-			if (err != nil) != test.fails || (v.stop != "") != test.stops || v.standing != test.standing {
-				t.Errorf("stops %q, standing %v, %v; want %v, %v", v.stop, v.standing, err, test.stops, test.standing)
+			err := c.checkMove(t.Context(), v)
+			if (err != nil) != test.fails || (v.stop != "") != test.stops || v.renews != test.standing {
+				t.Errorf("stops %q, standing %v, %v; want %v, %v", v.stop, v.renews, err, test.stops, test.standing)
 			}
 			if known := c.recall(shop).granted != 0; known == test.dropped {
 				t.Errorf("it is still known: %v", known)
@@ -181,11 +181,11 @@ func TestTheRecordsOfAFleetAreLetGoOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.client = failing{Client: m.api, list: errRefused}
-		if err := m.disown(t.Context(), "fleet"); err == nil {
+		if err := m.dropMarks(t.Context(), "fleet"); err == nil {
 			t.Error("that they could not be listed is not told")
 		}
 		m.client = m.api
-		if err := m.disown(t.Context(), "fleet"); err != nil {
+		if err := m.dropMarks(t.Context(), "fleet"); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []struct {

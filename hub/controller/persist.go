@@ -24,7 +24,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 		return nil
 	}
 	if d.Record.State == election.Leading && v.policy != nil {
-		// Before a copy can depend on them: an ε may rise where the record says nothing new.
+		// Before a Lease can depend on them. An ε may rise where the record says nothing new.
 		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew); err != nil {
 			return err
 		}

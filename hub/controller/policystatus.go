@@ -92,7 +92,7 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if c.standsBack(object.Namespace) {
-		c.sayStandsBack(ctx, object)
+		c.recordStandsBack(ctx, object)
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	}
 	before := object.DeepCopy()

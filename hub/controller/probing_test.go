@@ -84,8 +84,8 @@ func TestAPolicyHasItsMembersProbed(t *testing.T) {
 			t.Errorf("a clock that is months off: %s (%s)", got, meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClocksAgree).Message)
 		}
 		east := m.member("east")
-		if m.sight.clocks(east, time.Second).State != skew.Beyond || m.sight.clocks(east, time.Minute).State != skew.Unknown {
-			t.Errorf("judged under 1 s: %v, under a minute: %v", m.sight.clocks(east, time.Second), m.sight.clocks(east, time.Minute))
+		if m.source.clocks(east, time.Second).State != skew.Beyond || m.source.clocks(east, time.Minute).State != skew.Unknown {
+			t.Errorf("judged under 1 s: %v, under a minute: %v", m.source.clocks(east, time.Second), m.source.clocks(east, time.Minute))
 		}
 	})
 }
@@ -134,7 +134,7 @@ func TestWhenAReplicaWhoseClockIsWrongGoes(t *testing.T) {
 		} {
 			looks := &looks{start: time.Now(), wrong: test.wrong}
 			c := watching(t, aheadBy(0), timings("p", 15, time.Second))
-			c.sight, c.Tenure = looks, succeeding(t, musterStart, 6*time.Second, -time.Hour)
+			c.source, c.Tenure = looks, succeeding(t, musterStart, 6*time.Second, -time.Hour)
 			if (clockWatch{c}).NeedLeaderElection() {
 				t.Error("a standby does not look")
 			}

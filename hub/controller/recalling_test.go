@@ -59,8 +59,8 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			if v.state.Record.Leader != test.leader || v.edited != test.edited || v.vanished != test.vanished {
 				t.Errorf("led by %q, edited %v, vanished %v", v.state.Record.Leader, v.edited, v.vanished)
 			}
-			if (v.stop != "") != test.stops || v.standing != test.stops {
-				t.Errorf("stops %q, standing %v; want %v", v.stop, v.standing, test.stops)
+			if (v.stop != "") != test.stops || v.renews != test.stops {
+				t.Errorf("stops %q, standing %v; want %v", v.stop, v.renews, test.stops)
 			}
 			if known := c.recall(shop).known != nil; known != (test.known != nil || test.found != nil) {
 				t.Errorf("it is known: %v", known)

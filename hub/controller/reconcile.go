@@ -40,7 +40,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	if c.standsBack(req.Namespace) {
-		c.closeStamps(req.NamespacedName) // it may have served the fleet until now
+		c.stopRenewing(req.NamespacedName) // it may have served the fleet until now
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	asked := c.Clock.Now() // what is read after it, no tenure that had ended by then can change
@@ -49,13 +49,13 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{}, err
 	}
 	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {
-		// What is promised in the meantime the earlier tenure renews itself.
+		// Until then the earlier tenure renews what it has promised.
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	if v.stop != "" {
 		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", v.stop)
-		if !v.standing {
-			c.hold(v)
+		if !v.renews {
+			c.stopRenewing(v.key)
 		}
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
@@ -105,8 +105,8 @@ func soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// decide asks the election, and closes the source of stamps first if it says so: what
-// was promised can be counted only after nothing more can be promised.
+// decide asks the election. If it says so, renewals stop first: what was promised can be counted only after nothing
+// more can be promised.
 func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	var p *election.Policy
 	if v.policy != nil {
@@ -114,12 +114,12 @@ func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	}
 	closed := v.state.Record.State != election.Leading
 	if closed {
-		c.closeStamps(v.key)
+		c.stopRenewing(v.key)
 	}
 	v.state.Sent = c.sent(v.key, closed)
 	d := election.Next(c.now(), p, v.state, elected(cs))
 	if d.StopRenewing {
-		c.closeStamps(v.key)
+		c.stopRenewing(v.key)
 		v.state.Sent = c.sent(v.key, true)
 		d = election.Next(c.now(), p, v.state, elected(cs))
 	}
@@ -134,7 +134,7 @@ func (c *Controller) now() lease.Reading {
 	return now
 }
 
-// changed notes a grant of this tenure, and tells people of a change.
+// changed notes a grant of this tenure, and records an event and a line of the log about a change.
 func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
 	was, is := v.state.Record, d.Record
 	if grants {
@@ -159,11 +159,10 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 	c.events.Eventf(v.object, nil, kind, string(is.Reason), "Decide", "%s", describe(d))
 }
 
-// assign tells every publisher of the fleet what its copies of the namespace have to
-// be, by the record as it is now persisted.
+// assign has every publisher of the fleet write what the record, as it is now persisted, asks for.
 func (c *Controller) assign(v *view, d election.Decision) {
 	first := d.Record.Epoch != 0 && c.recall(v.key).granted == d.Record.Epoch
-	first = first && c.ledger.Get(v.key).Epoch != d.Record.Epoch
+	first = first && c.promises.Get(v.key).Epoch != d.Record.Epoch
 	timings := publish.Timings{Renew: time.Second, Timeout: time.Second}
 	var duration time.Duration
 	if v.policy != nil {
@@ -172,7 +171,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, LongestPromise: max(duration, d.Record.Duration) + t.Skew}
 	}
 	v.state.Record = d.Record
-	name := v.copyKey()
+	name := v.leaseKey()
 	// The leader's cluster comes first: the others have time.
 	slices.SortStableFunc(v.members, func(a, b memberView) int {
 		return cmp.Compare(notLeading(a.Name, d.Record), notLeading(b.Name, d.Record))
@@ -209,11 +208,6 @@ func notLeading(name string, r election.Record) int {
 	return 1
 }
 
-// hold leaves every copy of the namespace as it is.
-func (c *Controller) hold(v *view) {
-	c.closeStamps(v.key)
-}
-
 // finish deletes a record of which nothing is left.
 func (c *Controller) finish(ctx context.Context, v *view) error {
 	c.forget(v.key)
@@ -231,7 +225,7 @@ func (c *Controller) finish(ctx context.Context, v *view) error {
 
 // drop forgets all about a namespace of which nothing is left.
 func (c *Controller) drop(key types.NamespacedName) {
-	c.ledger.Forget(key)
+	c.promises.Forget(key)
 	for _, p := range c.publishers(key.Namespace) {
 		p.Forget(key.Name)
 	}

@@ -100,11 +100,11 @@ func TestAReplicaWithAWrongClockDoesNotCampaign(t *testing.T) {
 	}{"a clock that is right": {0, true}, "one that all clusters contradict": {time.Hour, false}} {
 		c := watching(t, aheadBy(test.by), timings("p", 15, time.Second))
 		c.Fleet = fleet.New(fleet.Options{})
-		sees, api := c.sight, c.client
+		sees, api := c.source, c.client
 		if err := c.SetupWithManager(&setup{local: &setupLocal{api: api}}); err != nil {
 			t.Fatal(err)
 		}
-		c.sight = sees
+		c.source = sees
 		if err := (clockWatch{c}).learn(t.Context()); err != nil {
 			t.Fatal(err)
 		}

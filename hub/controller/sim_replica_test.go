@@ -80,7 +80,7 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 		Tenure: r.tenure, Seals: seal.NewStore(liveReader{r: r}, hubClient{r: r}),
 		Elected: r.elected, Clock: r.proc, HubID: r.hubID(), OwnNamespace: r.election().Namespace,
 	})
-	c.client, c.live, c.events, c.sight = hubClient{r: r}, liveReader{r: r}, silent{}, &simSight{r}
+	c.client, c.live, c.events, c.source = hubClient{r: r}, liveReader{r: r}, silent{}, &simSource{r}
 	r.controller = c
 	c.useless.Store(&limits{w.timings.Skew, w.timings.Duration})
 	r.tenure.RefuseIf(c.contradicted)
@@ -104,12 +104,12 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	return r
 }
 
-// simSight is what the replica's fleet shows.
-type simSight struct{ r *replica }
+// simSource is what the replica's fleet shows.
+type simSource struct{ r *replica }
 
-func (s *simSight) synced() bool { return true }
+func (s *simSource) synced() bool { return true }
 
-func (s *simSight) members(string) []fleet.Member {
+func (s *simSource) members(string) []fleet.Member {
 	ms := make([]fleet.Member, 0, len(s.r.contacts))
 	for _, ct := range s.r.contacts {
 		cl := s.r.clusters[ct.m.name]
@@ -125,7 +125,7 @@ func (s *simSight) members(string) []fleet.Member {
 	return ms
 }
 
-func (s *simSight) contact(m fleet.Member) *contact {
+func (s *simSource) contact(m fleet.Member) *contact {
 	for _, ct := range s.r.contacts {
 		if ct.m.name == m.Name {
 			return ct
@@ -134,12 +134,12 @@ func (s *simSight) contact(m fleet.Member) *contact {
 	panic("no such member")
 }
 
-func (s *simSight) health(m fleet.Member, th health.Thresholds) health.Verdict {
+func (s *simSource) health(m fleet.Member, th health.Thresholds) health.Verdict {
 	return s.contact(m).track.State(s.r.Now(), th)
 }
 
 // clocks: the members' are right, so that they show when the replica's is not.
-func (s *simSight) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
+func (s *simSource) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
 	wrong := s.r.host.wrong()
 	if off := (skew.Interval{Lo: -wrong - skew.Fine, Hi: -wrong + skew.Fine}); off.Least() > eps {
 		return skew.Verdict{State: skew.Beyond, Clock: "the API server", Offset: off}
@@ -147,9 +147,9 @@ func (s *simSight) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
 	return skew.Verdict{State: skew.Within}
 }
 
-func (s *simSight) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
+func (s *simSource) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 
-func (s *simSight) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
+func (s *simSource) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	if ns := s.contact(m).spaces[name]; ns != nil {
 		return ns, nil
 	}
@@ -331,7 +331,7 @@ func (ct *contact) attach() {
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
-		Clock: r.proc, Promises: r.controller.ledger, MayWrite: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
+		Clock: r.proc, Promises: r.controller.promises, MayWrite: func(now lease.Reading) bool { return r.controller.mayWrite(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				report(ct.observe, write, sent, err)

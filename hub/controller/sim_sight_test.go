@@ -11,7 +11,7 @@ import (
 const measuring = time.Second
 
 // offsets: the members' clocks are right, and show how wrong that of the replica is.
-func (s *simSight) offsets() map[fleet.Key]skew.Interval {
+func (s *simSource) offsets() map[fleet.Key]skew.Interval {
 	if s.r.w.now-s.r.began < measuring {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (s *simSight) offsets() map[fleet.Key]skew.Interval {
 }
 
 // servedBy is what the cache shows.
-func (s *simSight) servedBy(string) string { return s.r.mark }
+func (s *simSource) servedBy(string) string { return s.r.mark }
 
 // markChanged tells the replicas whose mark is on the seal, sooner or later.
 func (h *hubServer) markChanged(mark string) {

@@ -30,7 +30,7 @@ func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v view
-			v.stand(&east, lease.Content{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}}, 0)
+			v.addFound(&east, lease.Content{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}}, 0)
 			if stands := v.state.Found != nil; stands != tc.stands {
 				t.Errorf("standing %+v, want one: %t", v.state.Found, tc.stands)
 			}
@@ -38,7 +38,7 @@ func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
 	}
 	var v view
 	for _, epoch := range []int64{7, 9, 8} {
-		v.stand(&east, lease.Content{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}}, 0)
+		v.addFound(&east, lease.Content{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}}, 0)
 	}
 	if v.state.Found.Term.Epoch != 9 {
 		t.Errorf("standing %+v, want the highest epoch", v.state.Found)

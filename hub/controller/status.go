@@ -38,7 +38,7 @@ func (v *view) statusOf(d election.Decision, cs []candidate, unexplained []v1alp
 	}
 	s.History = history(d.Record, s.History)
 	meta.SetStatusCondition(&s.Conditions, ready(v, d))
-	meta.SetStatusCondition(&s.Conditions, copiesInPlace(v))
+	meta.SetStatusCondition(&s.Conditions, leasesInPlace(v))
 	return s
 }
 
@@ -93,8 +93,8 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// ready says whether a leader is granted and its copy has been written. Once True it
-// stays so for the term: a renewal that is late is no news.
+// ready says whether a leader is granted and its Lease has been written. Once True it stays so for the term: a late
+// renewal is no news.
 func ready(v *view, d election.Decision) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(cmp.Or(d.Record.Reason, d.Waiting, reason.NoCandidate)), Message: describe(d)}
 	if d.Record.State != election.Leading {
@@ -113,9 +113,9 @@ func ready(v *view, d election.Decision) metav1.Condition {
 	return c
 }
 
-// copiesInPlace names the members whose copies are not what they should be and that
-// are in the way themselves. A member that cannot be reached is told of elsewhere.
-func copiesInPlace(v *view) metav1.Condition {
+// leasesInPlace names the members that keep their Leases from being what they should be. The candidates tell which
+// members cannot be reached.
+func leasesInPlace(v *view) metav1.Condition {
 	var in []string
 	why := reason.Reason("")
 	for _, m := range v.members {
@@ -126,10 +126,10 @@ func copiesInPlace(v *view) metav1.Condition {
 		}
 	}
 	if len(in) == 0 {
-		return metav1.Condition{Type: v1alpha1.ConditionCopiesInPlace, Status: metav1.ConditionTrue, Reason: "InPlace"}
+		return metav1.Condition{Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionTrue, Reason: "InPlace"}
 	}
 	return metav1.Condition{
-		Type: v1alpha1.ConditionCopiesInPlace, Status: metav1.ConditionFalse,
+		Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionFalse,
 		Reason: string(why), Message: cut(strings.Join(in, "; "), 1024),
 	}
 }

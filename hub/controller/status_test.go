@@ -143,7 +143,7 @@ func TestWordsAreCutToWhatTheRecordTakes(t *testing.T) {
 		t.Errorf("a message of %d and a hint of %d bytes", len(got.Message), len(got.Hint))
 	}
 	m := changed(measured("east", agrees), func(m *memberView) { m.facts = publish.SyncStatus{Problem: reason.Unwritable, Message: long} })
-	if got := copiesInPlace(shopView(eastLeads(20), m)); len(got.Message) != 1024 {
+	if got := leasesInPlace(shopView(eastLeads(20), m)); len(got.Message) != 1024 {
 		t.Errorf("a condition of %d bytes", len(got.Message))
 	}
 }
@@ -207,19 +207,19 @@ func TestWhichCopiesAreNotInPlace(t *testing.T) {
 		})
 	}
 	for _, r := range []reason.Reason{reason.ForeignLease, reason.OtherHub, reason.WrongCluster, reason.Forbidden, reason.Unwritable} {
-		got := copiesInPlace(shopView(eastLeads(20), with("east", r), with("west", "")))
+		got := leasesInPlace(shopView(eastLeads(20), with("east", r), with("west", "")))
 		want := metav1.Condition{
-			Type: v1alpha1.ConditionCopiesInPlace, Status: metav1.ConditionFalse, Reason: string(r), Message: "east: the words of " + string(r),
+			Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionFalse, Reason: string(r), Message: "east: the words of " + string(r),
 		}
 		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	got := copiesInPlace(shopView(eastLeads(20), with("east", reason.OtherHub), with("west", reason.Unwritable)))
+	got := leasesInPlace(shopView(eastLeads(20), with("east", reason.OtherHub), with("west", reason.Unwritable)))
 	if got.Message != "east: the words of OtherHub; west: the words of Unwritable" {
 		t.Errorf("two: %q", got.Message)
 	}
-	if got := copiesInPlace(shopView(eastLeads(20), with("east", reason.Unreachable))); got.Status != metav1.ConditionTrue || got.Reason != "InPlace" || got.Type != v1alpha1.ConditionCopiesInPlace {
+	if got := leasesInPlace(shopView(eastLeads(20), with("east", reason.Unreachable))); got.Status != metav1.ConditionTrue || got.Reason != "InPlace" || got.Type != v1alpha1.ConditionLeasesInPlace {
 		t.Errorf("one that cannot be reached is told of elsewhere: %+v", got)
 	}
 }

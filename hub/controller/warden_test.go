@@ -45,7 +45,7 @@ type warden struct {
 
 // wardensSight lets somebody serve the fleet.
 type wardensSight struct {
-	fleetSight
+	fleetSource
 	w *warden
 }
 
@@ -147,7 +147,7 @@ func newWarden(t *testing.T, objects ...client.Object) *warden {
 		muster: newMuster(t, append(objects, pinned("east"), record)...), east: newMemberAPI(), start: time.Now(),
 		a: &attachment{guard: errUnchecked, wake: make(chan struct{}, 1)},
 	}
-	w.Clock, w.by, w.sight = bubbleClock{w.start}, w.HubID, wardensSight{fleetSight{w.Fleet}, w}
+	w.Clock, w.by, w.source = bubbleClock{w.start}, w.HubID, wardensSight{fleetSource{w.Fleet}, w}
 	member := w.east.client(t)
 	w.writer = func(fleet.Member) kubernetes.Interface { return member }
 	w.east.refuses(w.answer)

@@ -207,7 +207,7 @@ func TestAnEndThatTheCacheMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, h := newStage(t), &handlers{}
 			p := s.publisher()
-			if _, err := watchCopies(t.Context(), engagement{cluster: told{handlers: h}}, p); err != nil {
+			if _, err := watchLeases(t.Context(), engagement{cluster: told{handlers: h}}, p); err != nil {
 				t.Fatal(err)
 			}
 			l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
@@ -229,7 +229,7 @@ func TestAnEndThatTheCacheMissed(t *testing.T) {
 
 // Without a watch nobody would hear of what happens to copies.
 func TestAMemberWhoseCopiesCannotBeWatchedIsLeftAlone(t *testing.T) {
-	if _, err := watchCopies(t.Context(), engagement{cluster: told{handlers: &handlers{refuses: errRefused}}}, nil); err == nil {
+	if _, err := watchLeases(t.Context(), engagement{cluster: told{handlers: &handlers{refuses: errRefused}}}, nil); err == nil {
 		t.Error("a handler that was not added is no error")
 	}
 	kubeconfig := reached(t, "east")
