@@ -30,7 +30,7 @@ func (p Permit) Remaining(now Reading) time.Duration {
 // restarted reader or a delayed watch event makes an old Lease look fresh. By
 // the wall clock alone, a clock that is stepped back extends a term.
 type Reader struct {
-	// Skew is ε: how far in the future a stamp may lie before it is refused.
+	// Skew is ε: how far in the future a stamp may lie before it is refused. A copy may allow less.
 	Skew time.Duration
 
 	highest int64  // the highest epoch seen
@@ -45,11 +45,10 @@ type Reader struct {
 // Within a term only a later deadline is news: an observation delivered again
 // freezes nothing again, because after a step back of the wall clock that would
 // extend the term. An earlier deadline ends the permission earlier: the later one was an edit that
-// the hub has put right. A copy with a fallen or absurd epoch, or with a stamp more than
-// Skew in the future, is not believed; what was promised before it still stands.
+// the hub has put right. A copy that there is a Doubt about is not believed; what was promised
+// before it still stands.
 func (r *Reader) Observe(c Copy, now Reading) Permit {
-	switch {
-	case c.Epoch < r.highest, !PlausibleEpoch(now.Wall, c.Epoch), c.Renewed.After(now.Wall.Add(r.Skew)):
+	if r.Doubt(c, now) != Believed {
 		return r.current
 	}
 	r.highest, r.vacant = c.Epoch, c.Holder == ""
@@ -67,6 +66,49 @@ func (r *Reader) Observe(c Copy, now Reading) Permit {
 	r.current = r.frozen.until(c.Deadline(), now)
 	return r.current
 }
+
+// Doubt is why a copy is not believed.
+type Doubt int
+
+const (
+	// Believed is no doubt.
+	Believed Doubt = iota
+	// FallenEpoch: the epoch is below one that was seen before.
+	FallenEpoch
+	// AbsurdEpoch: the epoch is above all that a hub can have given up to now.
+	AbsurdEpoch
+	// FutureStamp: the stamp lies further in the future than Allowed.
+	FutureStamp
+)
+
+// Doubt returns why a copy that is seen at now is not believed.
+func (r *Reader) Doubt(c Copy, now Reading) Doubt {
+	switch {
+	case c.Epoch < r.highest:
+		return FallenEpoch
+	case !PlausibleEpoch(now.Wall, c.Epoch):
+		return AbsurdEpoch
+	case c.Renewed.After(now.Wall.Add(r.Allowed(c))):
+		return FutureStamp
+	}
+	return Believed
+}
+
+// Allowed is how far in the future the stamp of a copy may lie: by what the copy says or by Skew, whichever is less.
+// A reader knows no seal, so an edit of the copy can only make it stricter. A copy that says nothing is from an older
+// hub, and Skew alone counts.
+func (r *Reader) Allowed(c Copy) time.Duration {
+	if c.Skew <= 0 {
+		return r.Skew
+	}
+	return min(r.Skew, c.Skew)
+}
+
+// Current is what the last observation permits.
+func (r *Reader) Current() Permit { return r.current }
+
+// Highest is the highest epoch that was believed.
+func (r *Reader) Highest() int64 { return r.highest }
 
 // until is what is permitted if the deadline is no later than that, seen at now.
 func (p Permit) until(deadline time.Time, now Reading) Permit {

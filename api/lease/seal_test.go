@@ -39,6 +39,7 @@ func TestSealCoversAllThatACopySays(t *testing.T) {
 		"name":                          {func(c *lease.Copy) { c.Name = "leasecast2" }, false},
 		"cluster":                       {func(c *lease.Copy) { c.Cluster = "west.default" }, false},
 		"UID of the cluster":            {func(c *lease.Copy) { c.ClusterUID = "6f1d" }, false},
+		"allowance for clocks":          {func(c *lease.Copy) { c.Skew = time.Second }, false},
 		"hub":                           {func(c *lease.Copy) { c.Hub = "9b2e" }, false},
 		"namespace and name, shifted":   {func(c *lease.Copy) { c.Namespace, c.Name = "team-al", "easecast" }, false},
 		"hub and holder, shifted":       {func(c *lease.Copy) { c.Hub, c.Holder = "9b2de", "ast.default" }, false},
@@ -94,6 +95,22 @@ func TestSealStaysAsItIs(t *testing.T) {
 	const want = "v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs"
 	if got := lease.Seal(sealKey, sealedCopy()); got != want {
 		t.Errorf("Seal = %q, want %q", got, want)
+	}
+}
+
+func TestSealCoversTheAllowanceForClocks(t *testing.T) {
+	c := sealedCopy()
+	c.Skew = time.Second
+	seal := lease.Seal(sealKey, c)
+	for name, skew := range map[string]time.Duration{"more": 2 * time.Second, "less": time.Millisecond, "none": 0} {
+		edited := c
+		edited.Skew = skew
+		if lease.Sealed(sealKey, edited, seal) {
+			t.Errorf("an edit to %s is sealed", name)
+		}
+	}
+	if !lease.Sealed(sealKey, c, seal) {
+		t.Error("the copy itself is not sealed")
 	}
 }
 

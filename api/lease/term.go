@@ -63,6 +63,8 @@ type Copy struct {
 	ClusterUID string
 	// Hub names the hub that wrote the copy.
 	Hub string
+	// Skew is the ε of the policy, in whole milliseconds. Zero: the copy does not say, as those of older hubs.
+	Skew time.Duration
 }
 
 // LeadsHere reports whether the copy names the cluster that it lives in.

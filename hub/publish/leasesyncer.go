@@ -388,7 +388,7 @@ func (l *leaseSyncer) blocked() bool {
 // follow sees to it that the copy names somebody else.
 func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.copy
-	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
+	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && l.allows(c) && !c.Renewed.Before(l.want.Fresh.Truncate(time.Microsecond)) {
 		l.facts.InPlace, l.facts.Refused = true, false
 		l.wrote() // also if the answer was lost
 		return l.untilSeen(now)
@@ -399,6 +399,11 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 	term := l.want.Term
 	term.Renewed = now.Wall
 	return l.write(term)
+}
+
+// allows reports whether a copy says the policy's ε, where there is a policy.
+func (l *leaseSyncer) allows(c lease.Copy) bool {
+	return l.timings.Skew == 0 || c.Skew == l.timings.Skew
 }
 
 // untilSeen has a copy that is in place read again while no watch has shown it: one
@@ -452,7 +457,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Copy{
 		Term: term, Namespace: l.namespace, Name: l.name,
-		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
+		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub, Skew: l.timings.Skew,
 	}
 	if l.departed {
 		c.Hub = ""

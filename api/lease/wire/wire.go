@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,7 +29,7 @@ var labels = map[string]string{
 // so a little less is promised.
 //
 // It fails if the copy cannot be stored as it is: an epoch or a duration outside 32
-// bits, or a duration that is not whole seconds.
+// bits, a duration that is not whole seconds, or a skew that is not whole milliseconds.
 func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
@@ -36,6 +37,9 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	seconds := c.Duration / time.Second
 	if c.Duration%time.Second != 0 || seconds <= 0 || seconds > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: duration %v does not fit leaseDurationSeconds", c.Namespace, c.Name, c.Duration)
+	}
+	if c.Skew < 0 || c.Skew%time.Millisecond != 0 {
+		return fmt.Errorf("lease %s/%s: clock skew %v is not whole milliseconds", c.Namespace, c.Name, c.Skew)
 	}
 	c.Acquired, c.Renewed = c.Acquired.Truncate(time.Microsecond), c.Renewed.Truncate(time.Microsecond)
 	epoch, duration := int32(c.Epoch), int32(seconds)
@@ -51,6 +55,11 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	l.Annotations[v1alpha1.ClusterAnnotation] = c.Cluster
 	l.Annotations[v1alpha1.ClusterUIDAnnotation] = c.ClusterUID
 	l.Annotations[v1alpha1.HubAnnotation] = c.Hub
+	if c.Skew != 0 {
+		l.Annotations[v1alpha1.MaxClockSkewAnnotation] = strconv.FormatInt(c.Skew.Milliseconds(), 10)
+	} else {
+		delete(l.Annotations, v1alpha1.MaxClockSkewAnnotation)
+	}
 	l.Annotations[v1alpha1.SealAnnotation] = lease.Seal(key, c)
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity:       &c.Holder,
@@ -72,6 +81,9 @@ func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
 		Cluster:    l.Annotations[v1alpha1.ClusterAnnotation],
 		ClusterUID: l.Annotations[v1alpha1.ClusterUIDAnnotation],
 		Hub:        l.Annotations[v1alpha1.HubAnnotation],
+	}
+	if ms, err := strconv.ParseInt(l.Annotations[v1alpha1.MaxClockSkewAnnotation], 10, 32); err == nil {
+		c.Skew = max(0, time.Duration(ms)*time.Millisecond)
 	}
 	if p := l.Spec.HolderIdentity; p != nil {
 		c.Holder = *p

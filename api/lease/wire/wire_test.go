@@ -59,6 +59,7 @@ func TestWhatIsWrittenIsReadAndSealed(t *testing.T) {
 		"nobody leads":               func(c *lease.Copy) { c.Holder = "" },
 		"the first epoch":            func(c *lease.Copy) { c.Epoch = 0 },
 		"the last epoch that fits":   func(c *lease.Copy) { c.Epoch = math.MaxInt32 },
+		"an allowance for clocks":    func(c *lease.Copy) { c.Skew = 250 * time.Millisecond },
 		"a second":                   func(c *lease.Copy) { c.Duration = time.Second },
 		"the longest that fits":      func(c *lease.Copy) { c.Duration = math.MaxInt32 * time.Second },
 		"a stamp in another zone":    func(c *lease.Copy) { c.Renewed = c.Renewed.In(time.FixedZone("", -7*3600)) },
@@ -144,6 +145,8 @@ func TestWhatALeaseCannotStoreIsRefusedAndNothingIsWritten(t *testing.T) {
 		"less than a second":       {func(c *lease.Copy) { c.Duration = time.Second - 1 }, "does not fit leaseDurationSeconds"},
 		"half a second more":       {func(c *lease.Copy) { c.Duration = 1500 * time.Millisecond }, "duration 1.5s does not fit"},
 		"a negative duration":      {func(c *lease.Copy) { c.Duration = -time.Second }, "duration -1s does not fit"},
+		"a negative allowance":     {func(c *lease.Copy) { c.Skew = -time.Second }, "clock skew -1s is not whole milliseconds"},
+		"half a millisecond":       {func(c *lease.Copy) { c.Skew = time.Millisecond / 2 }, "clock skew 500µs is not whole milliseconds"},
 		"a duration over 32 bits,": {func(c *lease.Copy) { c.Duration = (math.MaxInt32 + 1) * time.Second }, "does not fit leaseDurationSeconds"},
 	}
 	for name, test := range tests {
@@ -188,6 +191,31 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 	}
 	if c, seal := wire.Read(l); !lease.Sealed(key, c, seal) {
 		t.Error("the copy is not sealed")
+	}
+}
+
+func TestTheAllowanceForClocksIsAnAnnotation(t *testing.T) {
+	const annotation = "leasecast.dev/max-clock-skew-milliseconds"
+	c, l := someCopy(), &coordinationv1.Lease{}
+	c.Skew = 250 * time.Millisecond
+	if err := wire.Write(key, c, l); err != nil || l.Annotations[annotation] != "250" {
+		t.Errorf("annotation %q, error %v", l.Annotations[annotation], err)
+	}
+	for name, edit := range map[string]string{
+		"no number": "1s", "nothing": "", "below zero": "-250", "a fraction": "0.5", "more than any policy": "99999999999",
+	} {
+		edited := l.DeepCopy()
+		edited.Annotations[annotation] = edit
+		if got, seal := wire.Read(edited); got.Skew != 0 || lease.Sealed(key, got, seal) {
+			t.Errorf("%s reads as %v (sealed: %v)", name, got.Skew, lease.Sealed(key, got, seal))
+		}
+	}
+	c.Skew = 0
+	if err := wire.Write(key, c, l); err != nil {
+		t.Fatal(err)
+	}
+	if text, there := l.Annotations[annotation]; there {
+		t.Errorf("a copy that allows nothing carries the annotation %q", text)
 	}
 }
 
