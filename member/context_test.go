@@ -187,12 +187,27 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 		happens func(c *cluster)
 		want    string
 	}{
-		"another cluster":            {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
-		"nobody":                     {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
-		"a new term":                 {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
-		"deleted":                    {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
-		"ran out":                    {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out"},
-		"ran out, and nobody looked": {func(c *cluster) { c.clock.suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out"},
+		"another cluster": {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
+		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
+		"a new term":      {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
+		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
+		"ran out":         {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
+		"ran out, renewed late": {func(c *cluster) {
+			late := c.copyOf(ns, us, 7)
+			pass(8400 * time.Millisecond)
+			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(time.Second)
+			c.Observe(late)
+			pass(duration)
+		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 7.4 s old on arrival, and lasts 15 s"},
+		"ran out, and the clock was ahead": {func(c *cluster) {
+			c.clock.step(10 * time.Second)
+			late := c.copyOf(ns, us, 7)
+			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(-9 * time.Second)
+			c.Observe(late)
+			pass(duration)
+		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 9.0 s old on arrival, and lasts 15 s; " +
+			"this machine's clock is ahead of the hub's, or Leases are late"},
+		"ran out, and nobody looked": {func(c *cluster) { c.clock.suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func ExampleMember_Lead() {
 	fmt.Println("Lead returned:", err)
 	// Output:
 	// leading shop in epoch 1
-	// stopped: the term is over: namespace shop, epoch 1: it ran out
+	// stopped: the term is over: namespace shop, epoch 1: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s
 	// leading shop in epoch 2
 	// Lead returned: context canceled
 }
@@ -66,6 +66,6 @@ func ExampleMember_Listen() {
 	fake.Promote("shop")
 	fmt.Println(<-heard)
 	// Output:
-	// this cluster does not lead the namespace: namespace shop
+	// this cluster does not lead the namespace: namespace shop: other.fake leads in epoch 1
 	// promoted in shop, epoch 2
 }

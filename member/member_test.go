@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -174,36 +172,6 @@ func TestStartReturnsWhenWhatItBeganHasEnded(t *testing.T) {
 	})
 }
 
-// A cluster that follows has nothing to say of most namespaces.
-func TestOnlyWhoLooksCloselyReadsOfNamespacesThatWereNeverLed(t *testing.T) {
-	const leads, not = "This cluster leads", "This cluster does not lead"
-	for verbosity, want := range [][]string{{leads, not}, {not, leads, not}} {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			var told []string
-			r := newReaderWith(t, member.Options{Logger: funcr.New(func(_, line string) {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, text := range []string{leads, not} {
-					if strings.Contains(line, `"msg"="`+text+`"`) {
-						told = append(told, text)
-					}
-				}
-			}, funcr.Options{Verbosity: verbosity})})
-			defer r.start(t)()
-			for epoch, holder := range []string{them, us, them} {
-				r.put(r.cluster.copyOf(ns, holder, int64(epoch)))
-				synctest.Wait()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(told, want) {
-				t.Errorf("with verbosity %d it says %q, want %q", verbosity, told, want)
-			}
-		})
-	}
-}
-
 func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReader(t, "shop")
@@ -212,7 +180,7 @@ func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := r.WaitForSync(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "leases of namespace shop") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the Leases of namespace shop have not been listed yet") {
 			t.Errorf("err = %v, want a deadline that names the namespace", err)
 		}
 	})
