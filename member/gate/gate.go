@@ -31,6 +31,9 @@ func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[re
 // the term, and nobody can stop it. What r returns after the term has ended is
 // dropped, errors too: it was told to stop, and that is no reason to back off.
 //
+// A request of a namespace that the Member does not watch is refused with a terminal
+// error, which the controller logs and counts: nobody would ever act on it.
+//
 // A request without a namespace, as for a cluster-scoped object, is refused with a
 // terminal error; use Typed to say which namespace decides.
 func Gate(m member.Leader, r reconcile.Reconciler, opts ...Option[reconcile.Request]) reconcile.Reconciler {
@@ -64,6 +67,8 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	switch {
 	case errors.Is(err, member.ErrNotLeader):
 		return g.follow(ctx, req)
+	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing
+		return reconcile.Result{}, reconcile.TerminalError(err)
 	case err != nil:
 		return reconcile.Result{}, err
 	}
