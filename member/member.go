@@ -101,14 +101,24 @@ type Member struct {
 
 var _ Leader = (*Member)(nil)
 
+// errUncapped refuses a registration that would promise too much.
+var errUncapped = errors.New("member: Registration needs CapWrites, which knows what writes are still on their way when a term is to be " +
+	"released: call cfg.Wrap(member.CapWrites) before the manager or any client is made, and hand its configuration to New; " +
+	"a wrapper that is put on after that needs the method WrappedRoundTripper, so that it can be seen through")
+
 // New returns a Member for the cluster that cfg leads to. It contacts nobody yet.
 // Of cfg it keeps address, credentials and transport, but neither the limits on
 // the rate of requests nor the timeout, which would also cut the watch. Its connections
-// are its own and pinged, see the package, unless cfg has a Transport.
+// are its own and pinged, see the package, unless cfg has a Transport. With a Registration cfg
+// has to be that of the clients that act, wrapped by CapWrites: under controller-runtime
+// mgr.GetConfig().
 func New(cfg *rest.Config, o Options) (*Member, error) {
 	chosen := o.MaxClockSkew != 0
 	if err := o.complete(); err != nil {
 		return nil, err
+	}
+	if o.Registration != nil && !capsWrites(cfg) {
+		return nil, errUncapped
 	}
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leasecast-member")
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0

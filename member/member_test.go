@@ -34,7 +34,11 @@ func newReaderWith(t *testing.T, o member.Options) *reader {
 	t.Helper()
 	r := &reader{server: newServer(), cluster: newCluster(t)}
 	o.Clock = r.cluster.clock
-	m, err := member.New(r.config(), o)
+	cfg := r.config()
+	if o.Registration != nil {
+		cfg.Wrap(member.CapWrites)
+	}
+	m, err := member.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,8 @@ import (
 // It rests on the program saying when its work has finished: every CancelFunc of
 // Member.Context is called then and not before (Lead and a gated reconciler do so by themselves), a
 // listener returns from Demoted when it has stopped what it began in Promoted, and writes to
-// Kubernetes go through CapWrites. Whoever only asks Member.Term, and acts, must not register.
+// Kubernetes go through CapWrites: New refuses a configuration that is not wrapped by it. Whoever
+// only asks Member.Term, and acts, must not register.
 //
 // While its registration is not confirmed, by a write every few seconds, a Member does not lead: it
 // fails closed. Its service account needs get, create, update and delete on
