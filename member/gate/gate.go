@@ -15,8 +15,8 @@ import (
 type Option[request comparable] func(*gate[request])
 
 // Observe has followers' requests reconciled by r instead of skipped, for instance
-// to keep metrics or caches warm. It must not write: give it a client made by
-// ReadOnly. Its context carries no term, and it may still be running when this
+// to keep metrics or caches warm. It must not write, but for what the package says of
+// finalizers: give it a client made by ReadOnly. Its context carries no term, and it may still be running when this
 // cluster is promoted.
 func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[request] {
 	return func(g *gate[request]) { g.follower = r }
