@@ -246,7 +246,7 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// Healthz fails if what a Member knows is stale: if for any of its watches the last
+// Healthz fails, and says what is wrong and what to do, if what a Member knows is stale: if for any of its watches the last
 // list that worked is older than StaleAfter, on the clock that counts in suspend. It
 // never fails for being a follower. Its signature is that of a controller-runtime
 // healthz.Checker; the request is unused.
@@ -254,7 +254,7 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 // At least every StaleAfter/2 everything is listed anew, by a
 // consistent read. So a watch in which nothing happens is not stale, while one behind
 // a dead link, without permission, or from an API server that is cut off from etcd is.
-// Before the first list, time counts from New.
+// Before the first list, time counts from New, and the error says that nothing was ever listed.
 //
 // It fails at once if a led term ran out and nothing was heard of the API server since less than a
 // third of it was left, until something is. A term that ran out because the hub is silent is no
@@ -269,11 +269,19 @@ func (m *Member) Healthz(*http.Request) error {
 	}
 	for _, w := range m.watches {
 		if err := w.alarm.silent(now); err != nil {
-			return fmt.Errorf("member: the watch of leases in %s is %w", w, err)
+			return fmt.Errorf("member: the watch of leases in %s is %w; %s", w, err, w.cure("check the way to the API server"))
 		}
-		if age := now - time.Duration(w.listed.Load()); age > m.stale {
-			return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v",
-				w, age.Round(time.Millisecond), m.stale)
+		age := now - time.Duration(w.listed.Load())
+		switch {
+		case age <= m.stale:
+		case !m.started.Load():
+			return fmt.Errorf("member: the leases in %s were never listed, because the Member is not started: %s", w, howToStart)
+		case w.unlisted() != "":
+			return fmt.Errorf("member: the leases in %s were never listed, for %v by now; %s",
+				w, age.Round(time.Millisecond), w.cure("check the address of the API server and the way to it"))
+		default:
+			return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v; %s",
+				w, age.Round(time.Millisecond), m.stale, w.cure("check the way to the API server"))
 		}
 	}
 	return nil

@@ -257,15 +257,51 @@ func TestHealthz(t *testing.T) {
 	}
 }
 
-func TestHealthzNamesTheStaleWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t, "shop")
-		pass(staleAfter + time.Second) // Start was forgotten
-		const want = "member: the watch of leases in namespace shop is stale: last listed 41s ago, want at most 40s"
-		if err := r.Healthz(nil); err == nil || err.Error() != want {
-			t.Errorf("Healthz = %v, want %s", err, want)
-		}
-	})
+func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	synced := func(t *testing.T, r *reader, then mode) (stop func()) {
+		stop = r.start(t)
+		_ = r.WaitForSync(context.Background())
+		r.become(then)
+		return stop
+	}
+	for name, tc := range map[string]struct {
+		begins func(t *testing.T, r *reader) (stop func())
+		want   string
+	}{
+		"it was not started": {
+			func(*testing.T, *reader) func() { return func() {} },
+			"the leases in namespace shop were never listed, because the Member is not started: add it to the manager by mgr.Add, or call Start",
+		},
+		"never listed, without rights": {
+			func(t *testing.T, r *reader) func() { r.become(refuses); return r.start(t) },
+			"the leases in namespace shop were never listed, for 1m20s by now; bind leasecast-reader (config/reader) to the account of this program: list leases:",
+		},
+		"never listed, without an answer": {
+			func(t *testing.T, r *reader) func() { r.become(hangs); return r.start(t) },
+			"the leases in namespace shop were never listed, for 1m20s by now; the API server does not answer, check the way to it: list leases: ",
+		},
+		"listed once, and without rights since": {
+			func(t *testing.T, r *reader) func() { return synced(t, r, refuses) },
+			"the watch of leases in namespace shop is stale: last listed 1m20s ago, want at most 40s; bind leasecast-reader",
+		},
+		"listed once, and without an answer since": {
+			func(t *testing.T, r *reader) func() { return synced(t, r, hangs) },
+			"the watch of leases in namespace shop is stale: last listed 1m20s ago, want at most 40s; the API server does not answer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t, "shop")
+				stop := tc.begins(t, r)
+				defer stop()
+				pass(2 * staleAfter)
+				err := r.Healthz(nil)
+				if err == nil || !strings.HasPrefix(err.Error(), "member: "+tc.want) {
+					t.Errorf("Healthz = %v\nwant       member: %s", err, tc.want)
+				}
+			})
+		})
+	}
 }
 
 func TestAStampMayLieASecondInTheFutureByDefault(t *testing.T) {

@@ -1,6 +1,8 @@
 package member
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -202,11 +204,23 @@ func (w *watched) unlisted() string {
 	return text
 }
 
+// cure says what to do about a watch that has no news, by what its last request failed with; otherwise says it where
+// that is unknown.
+func (w *watched) cure(otherwise string) string {
+	if failure := w.failure.Load(); failure != nil {
+		return *failure
+	}
+	return otherwise
+}
+
 // failed tells that the Leases cannot be followed, at once and every minute.
 func (w *watched) failed(err error) {
 	text := err.Error()
-	if hint := advice(err, readerRole); hint != "" {
+	switch hint := advice(err, readerRole); {
+	case hint != "":
 		text = hint + ": " + text
+	case errors.Is(err, context.DeadlineExceeded):
+		text = "the API server does not answer, check the way to it: " + text
 	}
 	w.failure.Store(&text)
 	kind := string(apierrors.ReasonForError(err))

@@ -95,6 +95,7 @@ func (w *watched) now() time.Duration { return w.member.clock.Now().Boot }
 
 // fresh takes in that a list was answered just now.
 func (w *watched) fresh() {
+	w.failure.Store(nil)
 	now := w.now()
 	w.listed.Store(int64(now))
 	w.alarm.hear(now)
