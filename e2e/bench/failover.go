@@ -56,9 +56,6 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := measureReader(ctx, b, d, first.Cluster, failoverIn); err != nil {
-		return fmt.Errorf("the reader's check: %w", err)
-	}
 	watches := map[string]*harness.Watch[*coordinationv1.Lease]{}
 	for _, name := range names {
 		w, err := d.WatchCopies(ctx, name)
