@@ -310,3 +310,55 @@ func TestFinishedContextsAreForgotten(t *testing.T) {
 		}
 	})
 }
+
+func TestContextAndLeadRefuseANamespaceThatIsNotWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t, "ledger", ns)
+		defer r.start(t)()
+		_, _, err := r.Context(t.Context(), "typo")
+		const want = "the namespace is not watched: namespace typo: the Options.Namespaces of this Member are ledger, shop"
+		if !errors.Is(err, member.ErrNotWatched) || errors.Is(err, member.ErrNotLeader) || err.Error() != want {
+			t.Errorf("Context says %v, want %s", err, want)
+		}
+		err = r.Lead(t.Context(), "typo", func(context.Context) error { return nil })
+		if !errors.Is(err, member.ErrNotWatched) || err.Error() != want {
+			t.Errorf("Lead says %v, want %s", err, want)
+		}
+		if s := r.State("typo"); s.Why != member.ErrNotWatched.Error() {
+			t.Errorf("State = %+v", s)
+		}
+	})
+}
+
+func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, them, 7)
+		_, _, err := c.Context(t.Context(), ns)
+		var not *member.NotLeaderError
+		want := member.State{Namespace: ns, Cluster: us, Leader: them, Epoch: 7, Why: "west.fleet leads in epoch 7"}
+		if !errors.As(err, &not) || !errors.Is(err, member.ErrNotLeader) || not.State != want || c.State(ns) != want {
+			t.Errorf("err = %v, State = %+v, want %+v", err, c.State(ns), want)
+		}
+		c.write(ns, us, 8)
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Leads: true, Leader: us, Epoch: 8}); got != want {
+			t.Errorf("State = %+v, want %+v", got, want)
+		}
+		ctx, done, err := c.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		term, _ := c.Term(ns)
+		if cluster, ok := member.ClusterFrom(ctx); cluster != us || !ok || term.Cluster() != us {
+			t.Errorf("the context is of %q (%v), the term of %q, want %s", cluster, ok, term.Cluster(), us)
+		}
+		if cluster, ok := member.ClusterFrom(t.Context()); cluster != "" || ok || (member.Term{}).Cluster() != "" {
+			t.Errorf("without a term: %q, %v", cluster, ok)
+		}
+		c.Delete(ns, v1alpha1.DefaultLeaseName)
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Epoch: 8, Why: "its Lease is gone"}); got != want {
+			t.Errorf("State = %+v, want %+v", got, want)
+		}
+	})
+}

@@ -370,6 +370,28 @@ func TestAReaderWhoseClockIsOffAgainstDFlapsNoFasterThanOnceADAndSaysWhatIsWrong
 	})
 }
 
+// Another epoch is another term: it does not wait for the one that ran out.
+func TestATermOfAnotherEpochDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		late := func(epoch int64) {
+			l := c.copyOf(ns, us, epoch)
+			l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(-12 * time.Second)
+			c.Observe(l)
+		}
+		late(7)
+		pass(3*time.Second + recheck)
+		late(7)
+		if s := c.State(ns); s.Leads || !strings.Contains(s.Why, "the next term begins 15 s after this one began, so that it does not flap") {
+			t.Errorf("State = %+v, want one that waits", s)
+		}
+		late(8)
+		if s := c.State(ns); !s.Leads || s.Epoch != 8 {
+			t.Errorf("State = %+v, want epoch 8", s)
+		}
+	})
+}
+
 // A term that ran out because the hub was silent goes on as soon as it is heard again.
 func TestATermThatRanOutIsFollowedAtOnceByOneThatIsToldInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -30,7 +30,7 @@ const (
 // measureReaders measures what a controller's author sees of the library: the check, and how soon a promoted cluster has
 // looked at everything.
 func measureReaders(ctx context.Context, b *bench) (err error) {
-	o := harness.Options{Timings: harness.Fast, Members: []harness.Member{
+	o := harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: []harness.Member{
 		{Name: "east", Priority: 2, Namespaces: []string{readerIn}}, {Name: "west", Priority: 1, Namespaces: []string{readerIn}},
 	}}
 	d, err := b.start(ctx, o)
