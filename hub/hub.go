@@ -111,7 +111,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		UserAgent:  cfg.UserAgent,
 		Clock:      o.Clock,
 	})
-	mgr, err := mcmanager.New(cfg, f, managerOptions(o, tenure.Prompt(t.Lock(lock), utilclock.RealClock{})))
+	mgr, err := mcmanager.New(cfg, f, managerOptions(o, tenure.TakeOverPromptly(t.Lock(lock), utilclock.RealClock{})))
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}

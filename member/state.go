@@ -127,21 +127,21 @@ func (t *Terms) absent(namespace string) string {
 }
 
 // sees takes in a copy that was received just now, before the reader's rule is applied.
-func (n *nsState) sees(c lease.Copy, now lease.Reading) {
+func (n *nsState) sees(c lease.Content, now lease.Reading) {
 	n.saysAllowance(c)
 	if n.doubted = n.reader.Doubt(c, now); n.doubted != lease.Believed {
 		n.doubt = n.doubts(c, now)
 		return
 	}
 	n.doubt = ""
-	if !c.SameTerm(n.seen.Term) || !c.Renewed.Equal(n.seen.Renewed) {
-		n.arrived = arrival{age: now.Wall.Sub(c.Renewed), lasts: c.Duration}
+	if !c.SameTerm(n.seen.Term) || !c.RenewTime.Equal(n.seen.RenewTime) {
+		n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration}
 	}
 	n.seen = c
 }
 
 // doubts says why a copy is not believed.
-func (n *nsState) doubts(c lease.Copy, now lease.Reading) string {
+func (n *nsState) doubts(c lease.Content, now lease.Reading) string {
 	name := fmt.Sprintf("Lease %s/%s in epoch %d", c.Namespace, c.Name, c.Epoch)
 	switch n.doubted {
 	case lease.FallenEpoch:
@@ -150,7 +150,7 @@ func (n *nsState) doubts(c lease.Copy, now lease.Reading) string {
 		return name + ": no hub can have given that epoch by this clock: not believed"
 	default:
 		return fmt.Sprintf("%s is stamped %s ahead of this clock, allowed %s: not believed",
-			name, seconds(c.Renewed.Sub(now.Wall)), exactly(n.reader.Allowed(c)))
+			name, seconds(c.RenewTime.Sub(now.Wall)), exactly(n.reader.Allowed(c)))
 	}
 }
 

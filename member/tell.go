@@ -280,7 +280,7 @@ func (t *Terms) leadsIn(namespace string) bool {
 }
 
 // saysAllowance takes in what a copy says of the policy's allowance for clocks, whether or not it is believed.
-func (n *nsState) saysAllowance(c lease.Copy) {
+func (n *nsState) saysAllowance(c lease.Content) {
 	if c.Skew > 0 {
 		n.allowed = c.Skew
 	}

@@ -76,16 +76,16 @@ type nsState struct {
 	name    string
 	term    atomic.Pointer[term] // nil when this cluster does not lead
 	reader  lease.Reader
-	copies  map[string]lease.Copy // by the name of the Lease
-	last    int64                 // the epoch of the last term that began here
-	began   time.Duration         // when it did, as in Reading.Boot
-	lapsed  int64                 // the epoch of the last term that ran out
-	seen    lease.Copy            // the last copy that was believed
-	arrived arrival               // of that
-	doubted lease.Doubt           // about the copy that was seen last
-	allowed time.Duration         // by the policy, as the last copy says; 0: none has said
-	doubt   string                // why the copy that was seen last is not believed; empty: it is
-	past    map[*term]struct{}    // terms that are over while something of them goes on, or may
+	copies  map[string]lease.Content // by the name of the Lease
+	last    int64                    // the epoch of the last term that began here
+	began   time.Duration            // when it did, as in Reading.Boot
+	lapsed  int64                    // the epoch of the last term that ran out
+	seen    lease.Content            // the last copy that was believed
+	arrived arrival                  // of that
+	doubted lease.Doubt              // about the copy that was seen last
+	allowed time.Duration            // by the policy, as the last copy says; 0: none has said
+	doubt   string                   // why the copy that was seen last is not believed; empty: it is
+	past    map[*term]struct{}       // terms that are over while something of them goes on, or may
 }
 
 // NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
@@ -197,7 +197,7 @@ func (t *Terms) know(name string) *nsState {
 	if n := t.lookup(name); n != nil {
 		return n
 	}
-	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Copy{}, past: map[*term]struct{}{}}
+	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Content{}, past: map[*term]struct{}{}}
 	t.namespaces.Store(name, n)
 	return n
 }
@@ -264,7 +264,7 @@ func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
 }
 
 // describe says who leads by a copy that does not name its own cluster.
-func describe(c lease.Copy) string {
+func describe(c lease.Content) string {
 	if c.Holder == "" {
 		return fmt.Sprintf("nobody leads in epoch %d", c.Epoch)
 	}

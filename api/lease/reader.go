@@ -2,8 +2,8 @@ package lease
 
 import "time"
 
-// Permit is what a reader may do after its last observation, frozen. The zero
-// Permit permits nothing. It is immutable and may be shared between goroutines.
+// Permit is what a reader may do after its last observation, frozen. The zero Permit permits nothing. It is
+// immutable and may be shared between goroutines.
 type Permit struct {
 	// Epoch is the fencing token of the term.
 	Epoch int64
@@ -12,8 +12,7 @@ type Permit struct {
 	boot time.Duration
 }
 
-// Holds reports whether the holder of the permit may act at now: before both of
-// its ends.
+// Holds reports whether the holder of the permit may act at now: before both of its ends.
 func (p Permit) Holds(now Reading) bool {
 	return now.Boot < p.boot && now.Wall.Before(p.wall)
 }
@@ -23,35 +22,33 @@ func (p Permit) Remaining(now Reading) time.Duration {
 	return max(0, min(p.boot-now.Boot, p.wall.Sub(now.Wall)))
 }
 
-// Reader applies the reader's rule to the copies of one namespace, in the order
-// in which a reader sees them. It is not safe for concurrent use.
+// Reader applies the reader's rule to what it sees of the Lease of one namespace, in order. It is not safe
+// for concurrent use.
 //
-// Both clocks matter. By observation alone, as client-go's elector does it, a
-// restarted reader or a delayed watch event makes an old Lease look fresh. By
-// the wall clock alone, a clock that is stepped back extends a term.
+// Both clocks matter. By observation alone, as in client-go's elector, a restarted reader or a delayed watch
+// event makes an old Lease look new. By the wall clock alone, a clock that is stepped back extends a term.
 type Reader struct {
-	// Skew is ε: how far in the future a stamp may lie before it is refused. A copy may allow less.
+	// Skew is ε: a renewTime further in the future is refused. A Lease may allow less.
 	Skew time.Duration
 
-	highest int64  // the highest epoch seen
-	vacant  bool   // the copy that it was seen in says that nobody leads
-	frozen  Permit // of the latest deadline seen in the newest term that led here
-	current Permit // what the last observation permits: frozen, less than that, or nothing
+	highest     int64  // the highest epoch seen
+	nobodyLeads bool   // the Lease with that epoch names nobody
+	frozen      Permit // for the latest deadline seen in the newest term that led here
+	current     Permit // what the last observation permits: frozen, less than that, or nothing
 }
 
-// Observe takes in a copy as it was seen at now and returns what is permitted
-// from here on. The reading must be taken after the copy was received.
+// Observe notes what the Lease said at now, and returns what is permitted from here on. The reading must be
+// taken after the Lease was received.
 //
-// Within a term only a later deadline is news: an observation delivered again
-// freezes nothing again, because after a step back of the wall clock that would
-// extend the term. An earlier deadline ends the permission earlier: the later one was an edit that
-// the hub has put right. A copy that there is a Doubt about is not believed; what was promised
-// before it still stands.
-func (r *Reader) Observe(c Copy, now Reading) Permit {
+// Within a term only a later deadline freezes anything. An observation that is delivered again does not,
+// because it would extend the term after a step back of the wall clock. An earlier deadline ends the
+// permission earlier: the later one was an edit that the hub has repaired. Content that there is a Doubt
+// about is not believed, and what was promised before it still counts.
+func (r *Reader) Observe(c Content, now Reading) Permit {
 	if r.Doubt(c, now) != Believed {
 		return r.current
 	}
-	r.highest, r.vacant = c.Epoch, c.Holder == ""
+	r.highest, r.nobodyLeads = c.Epoch, c.Holder == ""
 	if !c.LeadsHere() {
 		r.current = Permit{}
 		return r.current
@@ -67,7 +64,7 @@ func (r *Reader) Observe(c Copy, now Reading) Permit {
 	return r.current
 }
 
-// Doubt is why a copy is not believed.
+// Doubt is why the content of a Lease is not believed.
 type Doubt int
 
 const (
@@ -77,27 +74,27 @@ const (
 	FallenEpoch
 	// AbsurdEpoch: the epoch is above all that a hub can have given up to now.
 	AbsurdEpoch
-	// FutureStamp: the stamp lies further in the future than Allowed.
-	FutureStamp
+	// FutureRenewTime: the renewTime is further in the future than Allowed.
+	FutureRenewTime
 )
 
-// Doubt returns why a copy that is seen at now is not believed.
-func (r *Reader) Doubt(c Copy, now Reading) Doubt {
+// Doubt returns why content that is seen at now is not believed.
+func (r *Reader) Doubt(c Content, now Reading) Doubt {
 	switch {
 	case c.Epoch < r.highest:
 		return FallenEpoch
 	case !PlausibleEpoch(now.Wall, c.Epoch):
 		return AbsurdEpoch
-	case c.Renewed.After(now.Wall.Add(r.Allowed(c))):
-		return FutureStamp
+	case c.RenewTime.After(now.Wall.Add(r.Allowed(c))):
+		return FutureRenewTime
 	}
 	return Believed
 }
 
-// Allowed is how far in the future the stamp of a copy may lie: by what the copy says or by Skew, whichever is less.
-// A reader knows no seal, so an edit of the copy can only make it stricter. A copy that says nothing is from an older
-// hub, and Skew alone counts.
-func (r *Reader) Allowed(c Copy) time.Duration {
+// Allowed is how far in the future a renewTime may be: by what the Lease says or by Skew, whichever is less. A reader
+// knows no seal, so an edit of the Lease can only make it stricter. A Lease that says nothing is from an older hub, and
+// Skew alone counts.
+func (r *Reader) Allowed(c Content) time.Duration {
 	if c.Skew <= 0 {
 		return r.Skew
 	}
@@ -110,7 +107,7 @@ func (r *Reader) Current() Permit { return r.current }
 // Highest is the highest epoch that was believed.
 func (r *Reader) Highest() int64 { return r.highest }
 
-// until is what is permitted if the deadline is no later than that, seen at now.
+// until is what is permitted if the deadline is no later than this one, seen at now.
 func (p Permit) until(deadline time.Time, now Reading) Permit {
 	if earlier := p.wall.Sub(deadline); earlier > 0 {
 		p.wall, p.boot = deadline, min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))
@@ -118,12 +115,12 @@ func (p Permit) until(deadline time.Time, now Reading) Permit {
 	return p
 }
 
-// Over returns the highest epoch that is over for good, and false unless the last copy
-// that was believed says that nobody leads: then this reader leads in no epoch below that
-// copy's any more, and may release them when what it did in them has finished. (A copy that names
-// somebody else says as much, but by then nobody waits for a release.)
-func (r *Reader) Over() (epoch int64, ok bool) { return r.highest - 1, r.vacant }
+// Over returns the highest epoch that is over for good. It returns false unless the last Lease that was
+// believed names nobody. Then this reader leads in no lower epoch than the Lease's any more. It may release
+// them when its work in them has finished. (A Lease that names another cluster ends them too, but by then
+// nobody waits for a release.)
+func (r *Reader) Over() (epoch int64, ok bool) { return r.highest - 1, r.nobodyLeads }
 
-// Gone takes in that the copy does not exist: a missing Lease means no. The
-// highest epoch and the freeze are kept for the copy that may come back.
+// Gone notes that the Lease does not exist. A missing Lease permits nothing. The highest epoch and the freeze
+// are kept for a Lease that may come back.
 func (r *Reader) Gone() { r.current = Permit{} }

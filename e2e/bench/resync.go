@@ -79,7 +79,7 @@ func (f *firsts) all(after int64) (epoch int64, last time.Duration, ok bool) {
 // measureResync takes the lead from east and gives it back, again and again. The time runs from the event that shows the
 // Lease until each of many objects was reconciled once, by one worker.
 func measureResync(ctx context.Context, b *bench, d *harness.Drill) (err error) {
-	east := d.MemberClient("east")
+	east := d.Members["east"]
 	for i := range resyncObjects {
 		if err := east.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: readerIn, Name: fmt.Sprintf("object-%04d", i)}}); err != nil {
 			return err

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -42,10 +44,10 @@ func (r runner) Start(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(func() { r.detectPauses(ctx) })
-	group.Go(func() { r.tellSubscribers(ctx) })
+	group.Go(func() { r.notifySubscribers(ctx) })
 	group.Go(func() { r.awaitElection(ctx) })
 	for {
-		for _, k := range r.work.take() {
+		for _, k := range r.work.getAll() {
 			r.sync(ctx, k, &group)
 		}
 		select {
@@ -53,7 +55,7 @@ func (r runner) Start(ctx context.Context) error {
 		default:
 			close(r.synced)
 		}
-		if wait(ctx, r.timers, forever, r.work.wake) != nil {
+		if wake.For(ctx, r.timers, forever, r.work.wake) != nil {
 			return nil
 		}
 	}
@@ -144,7 +146,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	}
 	switch {
 	case m != nil:
-		m.update(s)
+		m.setSpec(s)
 	case s.keeps():
 		r.start(ctx, k, s, group)
 	}
@@ -176,7 +178,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 	}
 	m.state.spec = s
 	r.mu.Lock()
-	m.judge(r.skews)
+	m.setSkews(r.skews)
 	r.members[k] = m
 	r.mu.Unlock()
 	r.changed.add(k)
@@ -184,7 +186,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 		ctx, cancel := context.WithCancel(ctx)
 		var probe sync.WaitGroup
 		probe.Go(func() { m.probe(ctx) })
-		probe.Go(func() { m.measure(ctx) })
+		probe.Go(func() { m.sampleLeases(ctx) })
 		m.run(ctx)
 		cancel()
 		probe.Wait()
@@ -211,8 +213,8 @@ func (p *Provider) awaitElection(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.members {
-		poke(m.wake)
-		poke(m.wakeProbe)
+		wake.Wake(m.wake)
+		wake.Wake(m.wakeProbe)
 	}
 }
 
@@ -221,23 +223,23 @@ func (p *Provider) awaitElection(ctx context.Context) {
 func (p *Provider) remove(m *member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if m.read().spec.takesPart() {
+	if m.get().spec.takesPart() {
 		return false
 	}
 	delete(p.members, m.key)
 	p.changed.add(m.key)
 	for _, other := range p.members {
-		poke(other.wake) // it may have waited for the UID
+		wake.Wake(other.wake) // it may have waited for the UID
 	}
 	// Should the Cluster have come back between the two, it is looked at again.
 	p.work.add(m.key)
 	return true
 }
 
-// tellSubscribers calls them until ctx ends.
-func (p *Provider) tellSubscribers(ctx context.Context) {
-	for wait(ctx, p.timers, forever, p.changed.wake) == nil {
-		for _, k := range p.changed.take() {
+// notifySubscribers calls them until ctx ends.
+func (p *Provider) notifySubscribers(ctx context.Context) {
+	for wake.For(ctx, p.timers, forever, p.changed.wake) == nil {
+		for _, k := range p.changed.getAll() {
 			p.mu.Lock()
 			subscribers := slices.Collect(maps.Values(p.subscribers))
 			p.mu.Unlock()
