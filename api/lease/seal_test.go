@@ -98,6 +98,22 @@ func TestSealStaysAsItIs(t *testing.T) {
 	}
 }
 
+func TestSealCoversTheAllowanceForClocks(t *testing.T) {
+	c := sealedCopy()
+	c.Skew = time.Second
+	seal := lease.Seal(sealKey, c)
+	for name, skew := range map[string]time.Duration{"more": 2 * time.Second, "less": time.Millisecond, "none": 0} {
+		edited := c
+		edited.Skew = skew
+		if lease.Sealed(sealKey, edited, seal) {
+			t.Errorf("an edit to %s is sealed", name)
+		}
+	}
+	if !lease.Sealed(sealKey, c, seal) {
+		t.Error("the content itself is not sealed")
+	}
+}
+
 func TestKeyIsNeverPrinted(t *testing.T) {
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X"} {
 		for _, value := range []any{sealKey, struct{ Key lease.Key }{sealKey}, []lease.Key{sealKey}} {

@@ -80,8 +80,12 @@ var measurements = []measurement{
 		[]string{renewalDelayP99}, measureBlackHole, nil,
 	},
 	{
-		"failover", "the reader's check, and 20 failovers against their floor",
-		[]string{readerNs, readerAllocs, overFloorMedian, overFloorMax}, measureFailover, nil,
+		"reader", "the reader's check, and how soon a promoted cluster has looked at 1,000 objects",
+		[]string{readerNs, readerAllocs, resyncSeconds}, measureReaders, nil,
+	},
+	{
+		"failover", "20 failovers against their floor",
+		[]string{overFloorMedian, overFloorMax}, measureFailover, nil,
 	},
 	{
 		"handover", "40 planned changes between clusters whose readers say when they have stopped",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -53,6 +54,11 @@ func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	l.Annotations[v1alpha1.ClusterAnnotation] = c.Cluster
 	l.Annotations[v1alpha1.ClusterUIDAnnotation] = c.ClusterUID
 	l.Annotations[v1alpha1.HubAnnotation] = c.Hub
+	if c.Skew != 0 {
+		l.Annotations[v1alpha1.MaxClockSkewAnnotation] = strconv.FormatInt(c.Skew.Milliseconds(), 10)
+	} else {
+		delete(l.Annotations, v1alpha1.MaxClockSkewAnnotation)
+	}
 	l.Annotations[v1alpha1.SealAnnotation] = lease.Seal(key, c)
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity:       &c.Holder,
@@ -73,6 +79,9 @@ func Read(l *coordinationv1.Lease) (c lease.Content, seal string) {
 		Cluster:    l.Annotations[v1alpha1.ClusterAnnotation],
 		ClusterUID: l.Annotations[v1alpha1.ClusterUIDAnnotation],
 		Hub:        l.Annotations[v1alpha1.HubAnnotation],
+	}
+	if ms, err := strconv.ParseInt(l.Annotations[v1alpha1.MaxClockSkewAnnotation], 10, 32); err == nil {
+		c.Skew = max(0, time.Duration(ms)*time.Millisecond)
 	}
 	if p := l.Spec.HolderIdentity; p != nil {
 		c.Holder = *p

@@ -194,6 +194,31 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 	}
 }
 
+func TestTheAllowanceForClocksIsAnAnnotation(t *testing.T) {
+	const annotation = "leasecast.dev/max-clock-skew-milliseconds"
+	c, l := someCopy(), &coordinationv1.Lease{}
+	c.Skew = 250 * time.Millisecond
+	if err := wire.Write(key, c, l); err != nil || l.Annotations[annotation] != "250" {
+		t.Errorf("annotation %q, error %v", l.Annotations[annotation], err)
+	}
+	for name, edit := range map[string]string{
+		"no number": "1s", "nothing": "", "below zero": "-250", "a fraction": "0.5", "more than any policy": "99999999999",
+	} {
+		edited := l.DeepCopy()
+		edited.Annotations[annotation] = edit
+		if got, seal := wire.Read(edited); got.Skew != 0 || lease.Sealed(key, got, seal) {
+			t.Errorf("%s reads as %v (sealed: %v)", name, got.Skew, lease.Sealed(key, got, seal))
+		}
+	}
+	c.Skew = 0
+	if err := wire.Write(key, c, l); err != nil {
+		t.Fatal(err)
+	}
+	if text, there := l.Annotations[annotation]; there {
+		t.Errorf("a Lease that says nothing of it carries the annotation %q", text)
+	}
+}
+
 func TestAnEmptyLeasePromisesNothing(t *testing.T) {
 	c, seal := wire.Read(&coordinationv1.Lease{})
 	if c != (lease.Content{}) || seal != "" {
