@@ -22,7 +22,7 @@ var author = []mutant{
 	{"author: a reader flaps with each renewal", told, []edit{{termsGo, "	if leads && !n.waits(p, now) {", "	if leads {"}}},
 	{"author: a term waits though it was told in time", told, []edit{{stateGo, " && p.Remaining(now) < d/2", ""}}},
 	{"author: a term waits after another epoch", told, []edit{{stateGo, "return n.lapsed == p.Epoch && now", "return now"}}},
-	{"author: nobody says how old a Lease was", told, []edit{{stateGo, "n.arrived = arrival{age: now.Wall.Sub(c.Renewed), lasts", "n.arrived = arrival{lasts"}}},
+	{"author: nobody says how old a Lease was", told, []edit{{stateGo, "n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts", "n.arrived = arrival{lasts"}}},
 	{"author: a Lease is refused in silence", told, []edit{{tellGo, "	if a.trouble.begins(l.what, t.clock.Now().Boot) {", "	if false {"}}},
 	{"author: a Lease is refused again and again", told, []edit{{tellGo, "	if a.trouble.begins(l.what, t.clock.Now().Boot) {", "	if l.doubt != \"\" {"}}},
 	{"author: options may contradict the policy", told, []edit{{tellGo, "	case policy < t.own:\n", "	case policy < t.own && false:\n"}}},
