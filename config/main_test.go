@@ -22,7 +22,7 @@ import (
 
 const timeout = 2 * time.Minute
 
-// The management cluster, with config/default, and a member, with config/member. The tests share them and only read.
+// The management cluster, with config/default, and a member, with config/member and config/reader. The tests share them and only read.
 var management, member *server
 
 type server struct {
@@ -41,7 +41,10 @@ func TestMain(m *testing.M) {
 		if management, err = newServer(ctx, f.Hub(), dir, "default"); err != nil {
 			return err
 		}
-		member, err = newServer(ctx, f.Member("east"), dir, "member")
+		if member, err = newServer(ctx, f.Member("east"), dir, "member"); err != nil {
+			return err
+		}
+		_, err = member.kubectl(ctx, "apply", "-k", "reader")
 		return err
 	}))
 }

@@ -6,6 +6,9 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
 )
 
 // CapWrites caps every write to Kubernetes by what remains of its term. Put it on
@@ -112,6 +115,28 @@ func (e *ending) Close() error {
 
 // WrappedRoundTripper lets client-go find the transport below.
 func (c *capped) WrappedRoundTripper() http.RoundTripper { return c.next }
+
+// capsWrites reports whether clients of this configuration go through CapWrites. Wrappers are seen through if they have
+// the method WrappedRoundTripper, as those of client-go do.
+func capsWrites(cfg *rest.Config) bool {
+	rt := cfg.Transport
+	if rt == nil {
+		rt = http.DefaultTransport // only to have something to wrap
+	}
+	if cfg.WrapTransport != nil {
+		rt = cfg.WrapTransport(rt)
+	}
+	for {
+		if _, ok := rt.(*capped); ok {
+			return true
+		}
+		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return false
+		}
+		rt = wrapper.WrappedRoundTripper()
+	}
+}
 
 func writes(method string) bool {
 	switch method {

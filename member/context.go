@@ -22,7 +22,8 @@ type openContext struct{ cancel context.CancelCauseFunc }
 // Call the CancelFunc when the work has finished, not before: it is also the word
 // that nothing more will be done in this term.
 //
-// If this cluster does not lead the namespace, the error wraps ErrNotLeader.
+// If this cluster does not lead the namespace, the error is a *[NotLeaderError], which wraps ErrNotLeader and says who
+// does and why not this one. If the namespace is not watched, it wraps ErrNotWatched instead.
 func (t *Terms) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,7 +32,7 @@ func (t *Terms) Context(ctx context.Context, namespace string) (context.Context,
 		tm = n.term.Load()
 	}
 	if tm == nil || !tm.holds() {
-		return nil, nil, fmt.Errorf("%w: namespace %s", ErrNotLeader, namespace)
+		return nil, nil, t.notLeader(namespace)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{}, Term{tm}))
 	o := &openContext{cancel}
@@ -69,4 +70,11 @@ func Check(ctx context.Context) error {
 func EpochFrom(ctx context.Context) (int64, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t.Epoch(), ok
+}
+
+// ClusterFrom returns the identity of this cluster from a context that was made by [Member.Context], or by what is built
+// on it, and false if it was not; see [Term.Cluster].
+func ClusterFrom(ctx context.Context) (string, bool) {
+	t, ok := ctx.Value(termKey{}).(Term)
+	return t.Cluster(), ok
 }

@@ -187,12 +187,27 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 		happens func(c *cluster)
 		want    string
 	}{
-		"another cluster":            {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
-		"nobody":                     {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
-		"a new term":                 {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
-		"deleted":                    {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
-		"ran out":                    {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out"},
-		"ran out, and nobody looked": {func(c *cluster) { c.clock.suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out"},
+		"another cluster": {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
+		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
+		"a new term":      {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
+		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
+		"ran out":         {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
+		"ran out, renewed late": {func(c *cluster) {
+			late := c.copyOf(ns, us, 7)
+			pass(8400 * time.Millisecond)
+			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(time.Second)
+			c.Observe(late)
+			pass(duration)
+		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 7.4 s old on arrival, and lasts 15 s"},
+		"ran out, and the clock was ahead": {func(c *cluster) {
+			c.clock.step(10 * time.Second)
+			late := c.copyOf(ns, us, 7)
+			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(-9 * time.Second)
+			c.Observe(late)
+			pass(duration)
+		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 9.0 s old on arrival, and lasts 15 s; " +
+			"this machine's clock is ahead of the hub's, or Leases are late"},
+		"ran out, and nobody looked": {func(c *cluster) { c.clock.suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -292,6 +307,58 @@ func TestFinishedContextsAreForgotten(t *testing.T) {
 			}
 		}); grew > 200_000 {
 			t.Errorf("10,000 finished contexts left %d bytes behind", grew)
+		}
+	})
+}
+
+func TestContextAndLeadRefuseANamespaceThatIsNotWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t, "ledger", ns)
+		defer r.start(t)()
+		_, _, err := r.Context(t.Context(), "typo")
+		const want = "the namespace is not watched: namespace typo: the Options.Namespaces of this Member are ledger, shop"
+		if !errors.Is(err, member.ErrNotWatched) || errors.Is(err, member.ErrNotLeader) || err.Error() != want {
+			t.Errorf("Context says %v, want %s", err, want)
+		}
+		err = r.Lead(t.Context(), "typo", func(context.Context) error { return nil })
+		if !errors.Is(err, member.ErrNotWatched) || err.Error() != want {
+			t.Errorf("Lead says %v, want %s", err, want)
+		}
+		if s := r.State("typo"); s.Why != member.ErrNotWatched.Error() {
+			t.Errorf("State = %+v", s)
+		}
+	})
+}
+
+func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, them, 7)
+		_, _, err := c.Context(t.Context(), ns)
+		var not *member.NotLeaderError
+		want := member.State{Namespace: ns, Cluster: us, Leader: them, Epoch: 7, Why: "west.fleet leads in epoch 7"}
+		if !errors.As(err, &not) || !errors.Is(err, member.ErrNotLeader) || not.State != want || c.State(ns) != want {
+			t.Errorf("err = %v, State = %+v, want %+v", err, c.State(ns), want)
+		}
+		c.write(ns, us, 8)
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Leads: true, Leader: us, Epoch: 8}); got != want {
+			t.Errorf("State = %+v, want %+v", got, want)
+		}
+		ctx, done, err := c.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		term, _ := c.Term(ns)
+		if cluster, ok := member.ClusterFrom(ctx); cluster != us || !ok || term.Cluster() != us {
+			t.Errorf("the context is of %q (%v), the term of %q, want %s", cluster, ok, term.Cluster(), us)
+		}
+		if cluster, ok := member.ClusterFrom(t.Context()); cluster != "" || ok || (member.Term{}).Cluster() != "" {
+			t.Errorf("without a term: %q, %v", cluster, ok)
+		}
+		c.Delete(ns, v1alpha1.DefaultLeaseName)
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Epoch: 8, Why: "its Lease is gone"}); got != want {
+			t.Errorf("State = %+v, want %+v", got, want)
 		}
 	})
 }

@@ -28,9 +28,28 @@
 // cluster was chosen, the Lease was deleted, or the hub fell silent and the term
 // ran out by either clock. The context lives on as the term is renewed.
 //
+// # What it says
+//
+// A Member is never silent; [Options.Logger] gets, at Info, who leads a namespace and every change of that, and why a
+// term ended. What is wrong is told at once, with what to do: Leases that cannot be listed, every minute while it lasts;
+// a Lease that is not believed, and why; a clock that is off; a namespace without a Lease; options that contradict the
+// policy; a Member that nobody has started. [Member.State] tells the same of one namespace, and so does the
+// [NotLeaderError] of [Member.Context]. For a namespace that is not watched that returns [ErrNotWatched].
+//
+// # Clocks
+//
+// The policy's maxClockSkewMilliseconds travels in every Lease, sealed by the hub, and a Member refuses a Lease that is
+// stamped further ahead of its clock. [Options.MaxClockSkew] can make it stricter, not more lenient. A Member knows no
+// seal: an edit can only make it stricter too, and the hub puts it right. A Lease of an older hub does not say, and
+// then the option counts alone.
+//
+// A clock that is ahead makes Leases arrive old. Where they arrive so old that a term runs out before it is renewed,
+// the next one begins no earlier than a duration after that one began: it leads now and then instead of flapping with
+// each renewal, and says what is wrong.
+//
 // # What is promised, and what is not
 //
-// As long as every clock stays within half of [Options.MaxClockSkew] of true time,
+// As long as every clock stays within half of the policy's maxClockSkewMilliseconds of true time,
 // no two clusters hold a term of one namespace at one instant. Between a check and
 // the act that follows it a process can still be paused, for minutes, and act
 // when it wakes up. Contexts end at most 100 ms after such a pause, but what was
@@ -53,6 +72,7 @@
 // last Lease it sent has run out, unless it hears that nobody acts any more. With [Options.Registration]
 // a Member says so:
 //
+//	cfg.Wrap(member.CapWrites) // before any client is made
 //	m, err := member.New(cfg, member.Options{Registration: &member.Registration{}})
 //
 // It keeps a Lease of its own in the Pod's namespace, one for each start of the process. When a

@@ -3,6 +3,7 @@ package member_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/membertest"
@@ -33,9 +34,38 @@ func ExampleMember_Lead() {
 	fmt.Println("Lead returned:", err)
 	// Output:
 	// leading shop in epoch 1
-	// stopped: the term is over: namespace shop, epoch 1: it ran out
+	// stopped: the term is over: namespace shop, epoch 1: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s
 	// leading shop in epoch 2
 	// Lead returned: context canceled
+}
+
+// Work by the clock: a loop in each cluster, which does something in the one that leads.
+func ExampleMember_Lead_cron() {
+	ctx, stop := context.WithCancel(context.Background())
+	fake := membertest.New() // in a program: a *member.Member
+	fake.Promote("shop")
+	runs := 0
+	_ = fake.Lead(ctx, "shop", func(ctx context.Context) error {
+		tick := time.NewTicker(time.Millisecond) // in a program: an hour
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil // the term is over: another cluster's loop goes on
+			case <-tick.C:
+			}
+			if member.Check(ctx) != nil { // read the clocks right before the act
+				return nil
+			}
+			fmt.Println("backing up")
+			if runs++; runs == 2 {
+				stop()
+			}
+		}
+	})
+	// Output:
+	// backing up
+	// backing up
 }
 
 // The check costs tens of nanoseconds, so it can stand in front of every act.
@@ -66,6 +96,6 @@ func ExampleMember_Listen() {
 	fake.Promote("shop")
 	fmt.Println(<-heard)
 	// Output:
-	// this cluster does not lead the namespace: namespace shop
+	// this cluster does not lead the namespace: namespace shop: other.fake leads in epoch 1
 	// promoted in shop, epoch 2
 }

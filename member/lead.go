@@ -9,11 +9,17 @@ import (
 // to return and then for the next term. It is what leaderelection.RunOrDie is
 // between processes, except that nothing has to exit: f is simply run anew.
 //
-// It returns when f does so of its own accord, in a term that still stands, with
+// For a namespace that is not watched it returns an error that wraps ErrNotWatched, at
+// once. Otherwise it returns when f does so of its own accord, in a term that still stands, with
 // the error of f; or when ctx ends, with context.Cause(ctx). In either case f is no
 // longer running. What f returns after its context has ended is dropped: it was
 // told to stop.
 func (t *Terms) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
+	if !t.watches(namespace) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return t.notLeader(namespace)
+	}
 	promoted := make(chan struct{}, 1)
 	remove := t.listen(namespace, Listener{Promoted: func(string, Term) {
 		select {

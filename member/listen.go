@@ -1,9 +1,6 @@
 package member
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Listener is told when this cluster begins and stops to lead. Nil functions are
 // not called.
@@ -112,7 +109,7 @@ func (t *Terms) tell(ls *listening, n *nsState) {
 func (t *Terms) call(ls *listening, n *nsState, s *told) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for next := ls.next(n, s); next != nil; next = ls.next(n, s) {
+	for next := t.next(ls, n, s); next != nil; next = t.next(ls, n, s) {
 		t.mu.Unlock()
 		next()
 		t.mu.Lock()
@@ -130,7 +127,7 @@ func (t *Terms) call(ls *listening, n *nsState, s *told) {
 }
 
 // next returns the next call to make, nil if there is none.
-func (ls *listening) next(n *nsState, s *told) func() {
+func (t *Terms) next(ls *listening, n *nsState, s *told) func() {
 	if ls.removed {
 		return nil
 	}
@@ -145,7 +142,7 @@ func (ls *listening) next(n *nsState, s *told) func() {
 		is.told++
 		return ls.promoted(n.name, Term{is})
 	case first:
-		return ls.demoted(n.name, fmt.Errorf("%w: namespace %s", ErrNotLeader, n.name))
+		return ls.demoted(n.name, t.notLeader(n.name))
 	}
 	return nil
 }

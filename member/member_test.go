@@ -6,12 +6,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -36,7 +34,11 @@ func newReaderWith(t *testing.T, o member.Options) *reader {
 	t.Helper()
 	r := &reader{server: newServer(), cluster: newCluster(t)}
 	o.Clock = r.cluster.clock
-	m, err := member.New(r.config(), o)
+	cfg := r.config()
+	if o.Registration != nil {
+		cfg.Wrap(member.CapWrites)
+	}
+	m, err := member.New(cfg, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,36 +176,6 @@ func TestStartReturnsWhenWhatItBeganHasEnded(t *testing.T) {
 	})
 }
 
-// A cluster that follows has nothing to say of most namespaces.
-func TestOnlyWhoLooksCloselyReadsOfNamespacesThatWereNeverLed(t *testing.T) {
-	const leads, not = "This cluster leads", "This cluster does not lead"
-	for verbosity, want := range [][]string{{leads, not}, {not, leads, not}} {
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			var told []string
-			r := newReaderWith(t, member.Options{Logger: funcr.New(func(_, line string) {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, text := range []string{leads, not} {
-					if strings.Contains(line, `"msg"="`+text+`"`) {
-						told = append(told, text)
-					}
-				}
-			}, funcr.Options{Verbosity: verbosity})})
-			defer r.start(t)()
-			for epoch, holder := range []string{them, us, them} {
-				r.put(r.cluster.copyOf(ns, holder, int64(epoch)))
-				synctest.Wait()
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(told, want) {
-				t.Errorf("with verbosity %d it says %q, want %q", verbosity, told, want)
-			}
-		})
-	}
-}
-
 func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReader(t, "shop")
@@ -212,7 +184,7 @@ func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := r.WaitForSync(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "leases of namespace shop") {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the Leases of namespace shop have not been listed yet") {
 			t.Errorf("err = %v, want a deadline that names the namespace", err)
 		}
 	})
@@ -285,15 +257,51 @@ func TestHealthz(t *testing.T) {
 	}
 }
 
-func TestHealthzNamesTheStaleWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t, "shop")
-		pass(staleAfter + time.Second) // Start was forgotten
-		const want = "member: the watch of leases in namespace shop is stale: last listed 41s ago, want at most 40s"
-		if err := r.Healthz(nil); err == nil || err.Error() != want {
-			t.Errorf("Healthz = %v, want %s", err, want)
-		}
-	})
+func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	synced := func(t *testing.T, r *reader, then mode) (stop func()) {
+		stop = r.start(t)
+		_ = r.WaitForSync(context.Background())
+		r.become(then)
+		return stop
+	}
+	for name, tc := range map[string]struct {
+		begins func(t *testing.T, r *reader) (stop func())
+		want   string
+	}{
+		"it was not started": {
+			func(*testing.T, *reader) func() { return func() {} },
+			"the leases in namespace shop were never listed, because the Member is not started: add it to the manager by mgr.Add, or call Start",
+		},
+		"never listed, without rights": {
+			func(t *testing.T, r *reader) func() { r.become(refuses); return r.start(t) },
+			"the leases in namespace shop were never listed, for 1m20s by now; bind leasecast-reader (config/reader) to the account of this program: list leases:",
+		},
+		"never listed, without an answer": {
+			func(t *testing.T, r *reader) func() { r.become(hangs); return r.start(t) },
+			"the leases in namespace shop were never listed, for 1m20s by now; the API server does not answer, check the way to it: list leases: ",
+		},
+		"listed once, and without rights since": {
+			func(t *testing.T, r *reader) func() { return synced(t, r, refuses) },
+			"the watch of leases in namespace shop is stale: last listed 1m20s ago, want at most 40s; bind leasecast-reader",
+		},
+		"listed once, and without an answer since": {
+			func(t *testing.T, r *reader) func() { return synced(t, r, hangs) },
+			"the watch of leases in namespace shop is stale: last listed 1m20s ago, want at most 40s; the API server does not answer",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t, "shop")
+				stop := tc.begins(t, r)
+				defer stop()
+				pass(2 * staleAfter)
+				err := r.Healthz(nil)
+				if err == nil || !strings.HasPrefix(err.Error(), "member: "+tc.want) {
+					t.Errorf("Healthz = %v\nwant       member: %s", err, tc.want)
+				}
+			})
+		})
+	}
 }
 
 func TestAStampMayLieASecondInTheFutureByDefault(t *testing.T) {

@@ -104,9 +104,9 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 }
 
 const (
-	cannotFollow   = "Cannot follow the leases, will keep trying"
-	follows        = "Follows the leases again"
-	cannotRegister = "Cannot register, will keep trying and not lead"
+	cannotFollow   = "Cannot list leases: bind leasecast-reader (config/reader) to the account of this program; nothing is led"
+	follows        = "Follows leases again"
+	cannotRegister = "Cannot register: bind leasecast-registration (config/reader) to the account of this program in namespace home; nothing is led"
 	leavesIt       = "Leaves its registration to the hub"
 )
 

@@ -34,7 +34,8 @@ import (
 // It rests on the program saying when its work has finished: every CancelFunc of
 // Member.Context is called then and not before (Lead and a gated reconciler do so by themselves), a
 // listener returns from Demoted when it has stopped what it began in Promoted, and writes to
-// Kubernetes go through CapWrites. Whoever only asks Member.Term, and acts, must not register.
+// Kubernetes go through CapWrites: New refuses a configuration that is not wrapped by it. Whoever
+// only asks Member.Term, and acts, must not register.
 //
 // While its registration is not confirmed, by a write every few seconds, a Member does not lead: it
 // fails closed. Its service account needs get, create, update and delete on
@@ -94,6 +95,7 @@ type registrar struct {
 	says      lease.Registration      // as last confirmed
 	stored    *coordinationv1.Lease   // the API server's answer to that; nil: there is no registration
 	unsettled []*coordinationv1.Lease // what updates without an answer may have stored instead
+	trouble   trouble                 // that was told last
 	confirmed atomic.Int64            // when says was, as in Reading.Boot; at first, when New was called
 }
 
@@ -139,21 +141,21 @@ func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 // register makes a registration, under an identity that was never used before, and reports
 // whether it did before ctx ended.
 func (r *registrar) register(ctx context.Context) bool {
-	delay, failed := backoff.DelayFunc(), false
+	delay := backoff.DelayFunc()
 	l := r.fresh()
 	for ctx.Err() == nil {
 		err := r.create(ctx, l)
 		switch {
 		case err == nil:
+			r.trouble = trouble{}
 			r.member.log.Info("Registered", "registration", klog.KObj(r.stored), "account", r.account)
 			return true
 		case errors.Is(err, errLost):
 			l = r.fresh()
 		}
-		if ctx.Err() == nil && !failed { // once, not every few seconds
-			r.member.log.Error(err, "Cannot register, will keep trying and not lead")
+		if ctx.Err() == nil {
+			r.failed(err)
 		}
-		failed = true
 		pause(ctx, delay())
 	}
 	return false

@@ -30,7 +30,9 @@ const (
 func newRegistered(t *testing.T, namespaces ...string) *reader {
 	t.Helper()
 	r := &reader{server: newServer(), cluster: newCluster(t)}
-	m, err := member.New(r.config(), member.Options{
+	cfg := r.config()
+	cfg.Wrap(member.CapWrites)
+	m, err := member.New(cfg, member.Options{
 		Namespaces: namespaces, Clock: r.cluster.clock, StaleAfter: staleAfter, Registration: &member.Registration{Namespace: home},
 	})
 	if err != nil {

@@ -37,6 +37,15 @@ func (t Term) Epoch() int64 {
 	return t.t.epoch
 }
 
+// Cluster is the identity of the cluster that the term is of, which is this one:
+// `<cluster>.<namespace of the Cluster>`, by the names of the management cluster.
+func (t Term) Cluster() string {
+	if t.t == nil {
+		return ""
+	}
+	return t.t.cluster
+}
+
 // Holds reports whether the term still stands: it has not been revoked and both
 // clocks, read now, are before its deadline.
 func (t Term) Holds() bool { return t.t != nil && t.t.holds() }
@@ -54,10 +63,11 @@ func (t Term) Remaining() time.Duration {
 
 // term is the state behind a Term.
 type term struct {
-	epoch int64
-	clock lease.Clock
-	terms *Terms
-	ns    *nsState
+	epoch   int64
+	cluster string
+	clock   lease.Clock
+	terms   *Terms
+	ns      *nsState
 
 	// permit is what the last renewal permits, nil when the term is over. Whoever
 	// finds it run out sets it to nil, and nothing sets it again. So one reader that
@@ -66,6 +76,7 @@ type term struct {
 	permit atomic.Pointer[lease.Permit]
 
 	// Guarded by Terms.mu.
+	arrived arrival                   // of the copy that renewed it last
 	alerted bool                      // it was told that news of the next renewal are missing
 	cause   error                     // why the term is over, nil while it is not
 	open    map[*openContext]struct{} // contexts to cancel at its end

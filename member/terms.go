@@ -45,6 +45,10 @@ type Terms struct {
 	clock lease.Clock
 	skew  time.Duration
 
+	// Of a Member: the namespaces that it watches, if not all, and what says why it has no news of one, under mu.
+	only    []string
+	unheard func(namespace string) string
+
 	// namespaces holds a *nsState under each name. Term reads it without a lock.
 	namespaces sync.Map
 
@@ -69,12 +73,19 @@ type Terms struct {
 // nsState is what is known about one namespace. All but term is guarded by
 // Terms.mu.
 type nsState struct {
-	name   string
-	term   atomic.Pointer[term] // nil when this cluster does not lead
-	reader lease.Reader
-	copies map[string]lease.Content // by the name of the Lease
-	last   int64                    // the epoch of the last term that began here
-	past   map[*term]struct{}       // terms that are over while something of them goes on, or may
+	name    string
+	term    atomic.Pointer[term] // nil when this cluster does not lead
+	reader  lease.Reader
+	copies  map[string]lease.Content // by the name of the Lease
+	last    int64                    // the epoch of the last term that began here
+	began   time.Duration            // when it did, as in Reading.Boot
+	lapsed  int64                    // the epoch of the last term that ran out
+	seen    lease.Content            // the last copy that was believed
+	arrived arrival                  // of that
+	doubted lease.Doubt              // about the copy that was seen last
+	allowed time.Duration            // by the policy, as the last copy says; 0: none has said
+	doubt   string                   // why the copy that was seen last is not believed; empty: it is
+	past    map[*term]struct{}       // terms that are over while something of them goes on, or may
 }
 
 // NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
@@ -129,7 +140,8 @@ func (t *Terms) Observe(l *coordinationv1.Lease) {
 	}
 	n := t.know(c.Namespace)
 	n.copies[c.Name] = c
-	t.apply(n, n.reader.Observe(c, now), now, describe(c))
+	n.sees(c, now)
+	t.apply(n, n.reader.Observe(c, now), now, "")
 }
 
 // Delete takes in that a Lease does not exist. A missing Lease means no.
@@ -174,8 +186,11 @@ func (t *Terms) Replace(namespace string, all []coordinationv1.Lease) {
 	})
 }
 
-// ranOut is why a term ended that was not renewed in time.
-const ranOut = "it ran out"
+// Why a term is over.
+const (
+	goneLease   = "its Lease is gone"
+	unconfirmed = "its registration was not confirmed in time"
+)
 
 // know returns what is known of a namespace, which may be nothing yet.
 func (t *Terms) know(name string) *nsState {
@@ -197,14 +212,16 @@ func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
 	delete(n.copies, name)
 	n.reader.Gone()
 	p := lease.Permit{}
+	n.doubt = ""
 	for _, c := range n.copies {
+		n.sees(c, now)
 		p = n.reader.Observe(c, now)
 	}
-	t.apply(n, p, now, "its Lease is gone")
+	t.apply(n, p, now, goneLease)
 }
 
 // apply makes the namespace's term follow from what is permitted since now. why
-// says what was seen, for the one whose term it ends.
+// says what was seen, for the one whose term it ends; empty: the last copy says it.
 func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
 	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {
@@ -212,19 +229,24 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		switch {
 		case leads && tm.epoch == p.Epoch && tm.renew(p):
 			tm.alerted = tm.alerted && *was == p
+			tm.arrived = n.arrived
 			return
 		case !tm.holds():
-			why = t.expired(now)
+			why = t.expired(n, tm, now)
 		case leads:
 			why = fmt.Sprintf("the next one has begun in epoch %d", p.Epoch)
+		case why == "" && n.seen.LeadsHere():
+			why = n.arrived.ranOut()
+		case why == "":
+			why = describe(n.seen)
 		}
 		t.end(n, tm, why)
 	}
-	if leads {
-		tm := &term{epoch: p.Epoch, clock: t.clock, terms: t, ns: n, open: map[*openContext]struct{}{}}
+	if leads && !n.waits(p, now) {
+		tm := &term{epoch: p.Epoch, cluster: n.seen.Cluster, arrived: n.arrived, clock: t.clock, terms: t, ns: n, open: map[*openContext]struct{}{}}
 		tm.permit.Store(&p)
 		t.led[n] = tm
-		n.last = p.Epoch
+		n.last, n.began = p.Epoch, now.Boot
 		n.term.Store(tm)
 		t.arm(now, p)
 	}
@@ -232,23 +254,21 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 	t.releases.note(n)
 }
 
-// expired says why a term is over that neither a copy nor a deletion ended.
-func (t *Terms) expired(now lease.Reading) string {
+// expired takes in that a term is over that neither a copy nor a deletion ended, and says why it is.
+func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	if !t.limit.Load().Holds(now) {
-		return "its registration was not confirmed in time"
+		return unconfirmed
 	}
-	return ranOut
+	n.lapsed = tm.epoch
+	return tm.arrived.ranOut()
 }
 
-// describe says why a copy does not let this cluster lead on.
+// describe says who leads by a copy that does not name its own cluster.
 func describe(c lease.Content) string {
-	switch {
-	case c.Holder == "":
+	if c.Holder == "" {
 		return fmt.Sprintf("nobody leads in epoch %d", c.Epoch)
-	case !c.LeadsHere():
-		return fmt.Sprintf("%s leads in epoch %d", c.Holder, c.Epoch)
 	}
-	return ranOut
+	return fmt.Sprintf("%s leads in epoch %d", c.Holder, c.Epoch)
 }
 
 // end ends a term at once: checks say no, then its contexts are cancelled, then
@@ -286,7 +306,7 @@ func (t *Terms) Check() {
 		if confirmed {
 			t.alert(n, tm, now, 0)
 		}
-		t.end(n, tm, t.expired(now))
+		t.end(n, tm, t.expired(n, tm, now))
 	}
 }
 

@@ -69,6 +69,7 @@ func turning(t *testing.T, f func(t *testing.T, w *watched, s *scripted, c *hand
 			t.Fatal(err)
 		}
 		m := &Member{terms: NewTerms(clock, time.Second), clock: clock, stale: 4 * quarter, link: link}
+		m.teller = newTeller(m, time.Second, false)
 		w := &watched{client: s, member: m, alarm: m.terms.alarm(allNamespaces), synced: make(chan struct{})}
 		defer w.drop()
 		f(t, w, s, clock)

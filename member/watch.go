@@ -52,7 +52,8 @@ type watched struct {
 	alarm     *alarm
 	synced    chan struct{} // closed by the first list
 	syncOnce  sync.Once
-	listed    atomic.Int64 // when that last worked, as in Reading.Boot; at first, when New was called
+	failure   atomic.Pointer[string] // why the last request failed; nil: none has yet
+	listed    atomic.Int64           // when that last worked, as in Reading.Boot; at first, when New was called
 
 	// What follows belongs to run.
 	stream  *stream       // nil: nothing is watched
@@ -60,6 +61,9 @@ type watched struct {
 	listing bool          // a list is under way
 	since   []watch.Event // what was taken in since it was asked for
 	line    *line         // that the last turn took
+	doing   string        // list or watch
+	trouble trouble       // that was told last
+	empty   trouble       // that there is no Lease anywhere
 	hurry   hurry
 }
 
@@ -91,6 +95,7 @@ func (w *watched) now() time.Duration { return w.member.clock.Now().Boot }
 
 // fresh takes in that a list was answered just now.
 func (w *watched) fresh() {
+	w.failure.Store(nil)
 	now := w.now()
 	w.listed.Store(int64(now))
 	w.alarm.hear(now)
@@ -110,14 +115,12 @@ func (w *watched) run(ctx context.Context) {
 		case ctx.Err() != nil, errors.Is(err, errDue):
 		case err == nil:
 			if failed {
-				w.member.log.Info("Follows the leases again", "scope", w.String())
+				w.member.log.Info("Follows leases again", "scope", w.String())
 			}
-			delay, failed = backoff.DelayFunc(), false
+			delay, failed, w.trouble = backoff.DelayFunc(), false, trouble{}
 		default:
-			if !failed { // once, not every few seconds
-				w.member.log.Error(err, "Cannot follow the leases, will keep trying", "scope", w.String())
-			}
 			failed = true
+			w.failed(err)
 			w.hurry.failures++
 			w.pause(ctx, delay())
 		}
@@ -150,6 +153,7 @@ func (w *watched) turn(ctx context.Context) error {
 // as etcd, and an API server that is cut off from etcd has none.
 func (w *watched) list(ctx context.Context) error {
 	before := w.version
+	w.doing = "list"
 	w.since, w.listing = nil, true
 	defer func() { w.since, w.listing = nil, false }()
 	list, err := meanwhile(ctx, w, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
@@ -171,12 +175,25 @@ func (w *watched) list(ctx context.Context) error {
 	items := with(list.Items, version, w.since)
 	w.member.terms.Replace(w.namespace, items)
 	w.syncOnce.Do(func() { close(w.synced) })
+	w.tell(items)
 	for i := range items {
 		if _, err := w.suit(&items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tell has people told what a list has shown.
+func (w *watched) tell(items []coordinationv1.Lease) {
+	listed := map[string]bool{}
+	for i := range items {
+		listed[items[i].Namespace] = true
+	}
+	if len(items) == 0 && w.namespace == allNamespaces && w.empty.begins("empty", w.now()) {
+		w.member.log.Info("There are no Leases of a hub in this cluster, so nothing is led: no LeadershipPolicy selects any of its namespaces, or it has no hub")
+	}
+	w.member.teller.looksAtAll(w.namespace, listed)
 }
 
 // with returns the Leases of a list as they are after what happened since.
@@ -214,6 +231,7 @@ func (w *watched) suit(l *coordinationv1.Lease) (changed bool, err error) {
 // watch watches from the last list on, for up to three quarters of StaleAfter. It is to be replaced before. The
 // server is to end it otherwise; if it does not, its context does.
 func (w *watched) watch(ctx context.Context) error {
+	w.doing = "watch"
 	lasting, end := context.WithTimeout(ctx, w.member.stale*7/8)
 	seconds := int64(w.member.stale * 3 / 4 / time.Second)
 	version := strconv.FormatUint(w.version, 10)
@@ -351,6 +369,7 @@ func (w *watched) take(e watch.Event, open bool) error {
 		w.drop()
 		return errors.New("watch leases: unknown event " + string(e.Type))
 	}
+	w.member.teller.looks(l.Namespace)
 	if w.listing {
 		w.since = append(w.since, e)
 	}

@@ -28,7 +28,7 @@ func (p Permit) Remaining(now Reading) time.Duration {
 // Both clocks matter. By observation alone, as in client-go's elector, a restarted reader or a delayed watch
 // event makes an old Lease look new. By the wall clock alone, a clock that is stepped back extends a term.
 type Reader struct {
-	// Skew is ε: a renewTime further in the future is refused.
+	// Skew is ε: a renewTime further in the future is refused. A Lease may allow less.
 	Skew time.Duration
 
 	highest     int64  // the highest epoch seen
@@ -42,11 +42,10 @@ type Reader struct {
 //
 // Within a term only a later deadline freezes anything. An observation that is delivered again does not,
 // because it would extend the term after a step back of the wall clock. An earlier deadline ends the
-// permission earlier: the later one was an edit that the hub has repaired. A fallen or absurd epoch, or a
-// renewTime more than Skew in the future, is not believed, and what was promised before it still counts.
+// permission earlier: the later one was an edit that the hub has repaired. Content that there is a Doubt
+// about is not believed, and what was promised before it still counts.
 func (r *Reader) Observe(c Content, now Reading) Permit {
-	switch {
-	case c.Epoch < r.highest, !PlausibleEpoch(now.Wall, c.Epoch), c.RenewTime.After(now.Wall.Add(r.Skew)):
+	if r.Doubt(c, now) != Believed {
 		return r.current
 	}
 	r.highest, r.nobodyLeads = c.Epoch, c.Holder == ""
@@ -64,6 +63,49 @@ func (r *Reader) Observe(c Content, now Reading) Permit {
 	r.current = r.frozen.until(c.Deadline(), now)
 	return r.current
 }
+
+// Doubt is why the content of a Lease is not believed.
+type Doubt int
+
+const (
+	// Believed is no doubt.
+	Believed Doubt = iota
+	// FallenEpoch: the epoch is below one that was seen before.
+	FallenEpoch
+	// AbsurdEpoch: the epoch is above all that a hub can have given up to now.
+	AbsurdEpoch
+	// FutureRenewTime: the renewTime is further in the future than Allowed.
+	FutureRenewTime
+)
+
+// Doubt returns why content that is seen at now is not believed.
+func (r *Reader) Doubt(c Content, now Reading) Doubt {
+	switch {
+	case c.Epoch < r.highest:
+		return FallenEpoch
+	case !PlausibleEpoch(now.Wall, c.Epoch):
+		return AbsurdEpoch
+	case c.RenewTime.After(now.Wall.Add(r.Allowed(c))):
+		return FutureRenewTime
+	}
+	return Believed
+}
+
+// Allowed is how far in the future a renewTime may be: by what the Lease says or by Skew, whichever is less. A reader
+// knows no seal, so an edit of the Lease can only make it stricter. A Lease that says nothing is from an older hub, and
+// Skew alone counts.
+func (r *Reader) Allowed(c Content) time.Duration {
+	if c.Skew <= 0 {
+		return r.Skew
+	}
+	return min(r.Skew, c.Skew)
+}
+
+// Current is what the last observation permits.
+func (r *Reader) Current() Permit { return r.current }
+
+// Highest is the highest epoch that was believed.
+func (r *Reader) Highest() int64 { return r.highest }
 
 // until is what is permitted if the deadline is no later than this one, seen at now.
 func (p Permit) until(deadline time.Time, now Reading) Permit {

@@ -99,6 +99,15 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		"a Lease that names nobody, in a cluster without a name": {
 			seen: []seen{observe(at(0), with(copyAt(0, "", 7), func(c *lease.Content) { c.Cluster = "" }))}, last: -1,
 		},
+		"a stamp that the copy's ε refuses, though the reader's own does not": {
+			seen: []seen{observe(at(0), with(copyAt(skew, here, 7), func(c *lease.Content) { c.Skew = skew / 2 }))}, last: -1,
+		},
+		"a stamp that the copy's ε allows, though the reader's own does not": {
+			seen: []seen{observe(at(0), with(copyAt(2*skew, here, 7), func(c *lease.Content) { c.Skew = 3 * skew }))}, last: -1,
+		},
+		"a stamp that both allow": {
+			seen: []seen{observe(at(0), with(copyAt(skew/2, here, 7), func(c *lease.Content) { c.Skew = skew / 2 }))}, last: skew/2 + term - 1,
+		},
 		"nothing seen yet": {last: -1},
 		"a renewal": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7))},

@@ -46,6 +46,7 @@ func TestSealCoversAllThatACopySays(t *testing.T) {
 		"start and renewTime, exchanged": {func(c *lease.Content) { c.AcquireTime, c.RenewTime = c.RenewTime, c.AcquireTime }, false},
 		"the same in another time zone":  {func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", 3600)) }, true},
 		"less than a Lease can store":    {func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(999 * time.Nanosecond) }, true},
+		"allowance for clocks":           {func(c *lease.Content) { c.Skew = time.Second }, false},
 	}
 	seal := lease.Seal(sealKey, sealedCopy())
 	for name, test := range tests {
@@ -94,6 +95,22 @@ func TestSealStaysAsItIs(t *testing.T) {
 	const want = "v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs"
 	if got := lease.Seal(sealKey, sealedCopy()); got != want {
 		t.Errorf("Seal = %q, want %q", got, want)
+	}
+}
+
+func TestSealCoversTheAllowanceForClocks(t *testing.T) {
+	c := sealedCopy()
+	c.Skew = time.Second
+	seal := lease.Seal(sealKey, c)
+	for name, skew := range map[string]time.Duration{"more": 2 * time.Second, "less": time.Millisecond, "none": 0} {
+		edited := c
+		edited.Skew = skew
+		if lease.Sealed(sealKey, edited, seal) {
+			t.Errorf("an edit to %s is sealed", name)
+		}
+	}
+	if !lease.Sealed(sealKey, c, seal) {
+		t.Error("the content itself is not sealed")
 	}
 }
 

@@ -58,6 +58,8 @@ type Content struct {
 	ClusterUID string
 	// Hub is the mark of the hub that wrote the Lease.
 	Hub string
+	// Skew is the ε of the policy, in whole milliseconds. Zero: the copy does not say, as those of older hubs.
+	Skew time.Duration
 }
 
 // LeadsHere reports whether the Lease names the cluster that it is in.

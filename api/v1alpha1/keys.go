@@ -27,6 +27,9 @@ const (
 	// those that their hub has let go of because the Clusters have moved to another one. On the
 	// Secret of a fleet's seal it names the hub that serves the fleet.
 	HubAnnotation = "leasecast.dev/hub"
+	// MaxClockSkewAnnotation on a copy is the policy's maxClockSkewMilliseconds. Readers refuse a renewTime that is
+	// further in their future, or further than they allow themselves, whichever is less.
+	MaxClockSkewAnnotation = "leasecast.dev/max-clock-skew-milliseconds"
 	// SealAnnotation on a copy is a MAC over all that the copy says.
 	SealAnnotation = "leasecast.dev/seal"
 

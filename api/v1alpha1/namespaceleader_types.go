@@ -162,6 +162,11 @@ type Candidate struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+	// readers is how many registered readers of the Cluster follow the namespace. It is absent where none has registered.
+	// A handover: Acknowledged waits for every one of them, and for nobody else.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Readers int32 `json:"readers,omitempty"`
 	// hint is what Cluster API says about the Cluster. It decides nothing.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -51,9 +51,6 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := measureReader(ctx, b, d, first.Cluster, failoverIn); err != nil {
-		return fmt.Errorf("the reader's check: %w", err)
-	}
 	v, err := d.Look(ctx)
 	if err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 func registering(t *testing.T, ns string) *rest.Config {
 	t.Helper()
 	cfg := user(t, ns, ns)
+	cfg.Wrap(member.CapWrites)
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "registration"}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
@@ -261,7 +262,9 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Hour)
-	m := newMember(t, user(t, ns, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: "default"}})
+	cfg := user(t, ns, ns)
+	cfg.Wrap(member.CapWrites)
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: "default"}})
 	if err := harness.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
 		t.Error(err)
 	}

@@ -35,14 +35,14 @@ func demotions(t *testing.T, p *pair) map[string]int {
 	n := map[string]int{}
 	for _, m := range p.d.Fleet.Members() {
 		for line := range strings.Lines(read(t, p.d.Guestbook(m.Name()).Log())) {
-			if !strings.Contains(line, "This cluster does not lead") {
+			if !strings.Contains(line, "This cluster does not lead any more") {
 				continue
 			}
-			var entry struct{ Namespace struct{ Name string } }
-			if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Namespace.Name == "" {
+			var entry struct{ Namespace string }
+			if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Namespace == "" {
 				t.Fatalf("log of the guestbook in %s: %q names no namespace (%v)", m.Name(), line, err)
 			}
-			n[entry.Namespace.Name]++
+			n[entry.Namespace]++
 		}
 	}
 	return n

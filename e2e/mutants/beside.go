@@ -31,8 +31,8 @@ const (
 // fencing.md asks for: these do not exist yet.
 var beside = []mutant{
 	// Reader's rule.
-	{"reader: an epoch below the highest seen is believed", readerTests, []edit{{readerGo, "	case c.Epoch < r.highest, ", "	case "}}},
-	{"reader: an absurd epoch is believed", readerTests, []edit{{readerGo, ", !PlausibleEpoch(now.Wall, c.Epoch), ", ", "}}},
+	{"reader: an epoch below the highest seen is believed", readerTests, []edit{{readerGo, "	case c.Epoch < r.highest:\n		return FallenEpoch\n", ""}}},
+	{"reader: an absurd epoch is believed", readerTests, []edit{{readerGo, "	case !PlausibleEpoch(now.Wall, c.Epoch):\n		return AbsurdEpoch\n", ""}}},
 	{"reader: what was permitted outlives the Lease", readerTests, []edit{{readerGo, "func (r *Reader) Gone() { r.current = Permit{} }", "func (r *Reader) Gone() {}"}}},
 	{"reader: what was permitted outlives another holder", readerTests, []edit{{readerGo, "		r.current = Permit{}\n		return r.current", "		return r.current"}}},
 	{"reader: wall read before monotonic", clockTests, []edit{{clockGo, "	before := boottime()\n	now := wallclock()\n", "	now := wallclock()\n	before := boottime()\n"}}},

@@ -136,7 +136,7 @@ var explained = map[string]string{
 	"member/registration.go registrar.create: error: if err != nil dropped":                                                                                     "without an answer the account is empty, and no registration is written for that",
 	"member/registration.go registrar.create: error: return r.take(stored, says, sent) → nil":                                                                   "nothing was confirmed, which keep finds at once",
 	"member/registration.go registrar.keep: branch: case ctx.Err() != nil dropped":                                                                              "the pause is over at once, and only a log differs",
-	"member/registration.go registrar.register: negation: false #2":                                                                                             "with its context at an end, run follows and keeps nothing",
+	"member/registration.go registrar.register: negation: false":                                                                                                "with its context at an end, run follows and keeps nothing",
 	"member/registration.go registrar.settle: condition: stored.UID == r.stored.UID dropped from &&":                                                            "no two objects have one resourceVersion",
 	"member/registration.go registrar.settle: error: return fmt.Errorf(\"%w: somebody has removed it: %w\", errLost, err) → nil":                                "the update that follows finds the same",
 	"member/registration.go registrar.settle: swapped: l, stored in same(l, stored)":                                                                            "same does not tell its arguments apart",

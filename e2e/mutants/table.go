@@ -31,9 +31,13 @@ const (
 // assignment that follows, and the bound is counted anew after that.
 var expiry = []mutant{
 	// Reader's rule.
-	{"reader: stamps of the future are believed", simulation, []edit{{readerGo, ", c.RenewTime.After(now.Wall.Add(r.Skew)):", ":"}}},
+	{"reader: stamps of the future are believed", simulation, []edit{{readerGo, "	case c.RenewTime.After(now.Wall.Add(r.Allowed(c))):\n		return FutureRenewTime\n", ""}}},
 	{"reader: the monotonic half is dropped", simulation, []edit{{readerGo, "return now.Boot < p.boot && now.Wall", "return now.Wall"}}},
 	{"reader: the wall clock's half is dropped", simulation, []edit{{readerGo, "now.Boot < p.boot && now.Wall.Before(p.wall)", "now.Boot < p.boot"}}},
+	{"reader: what the policy allows clocks is not heeded", tests{"./api/lease", "^TestReaderLeadsUntil"}, []edit{{readerGo, "return min(r.Skew, c.Skew)", "return r.Skew"}}},
+	{"reader: a policy that allows more than the reader is heeded", tests{"./api/lease", "^TestReaderLeadsUntil"}, []edit{{readerGo, "return min(r.Skew, c.Skew)", "return c.Skew"}}},
+	{"seal: what the policy allows clocks is not sealed", tests{"./api/lease", "^TestSeal"}, []edit{{"api/lease/seal.go", "	if c.Skew != 0 {", "	if false {"}}},
+	{"publish: a Lease does not say what the policy allows clocks", tests{"./hub/publish", "^TestACopySays"}, []edit{{"hub/publish/decide.go", "Hub: l.self.hub, Skew: l.timings.Skew,", "Hub: l.self.hub,"}}},
 	{"reader: what remains is frozen again by a re-delivery", simulation, []edit{{readerGo,
 		"c.Epoch != r.frozen.Epoch || deadline.After(r.frozen.wall)", "deadline.After(time.Time{})"}}},
 	{"reader: by observation alone, as client-go's elector does", simulation, []edit{

@@ -192,6 +192,7 @@ func (w *world) read(registered bool) *member.Member {
 	cfg.Host = "https://" + w.proxy.Addr()
 	o := member.Options{Namespaces: []string{w.namespace}}
 	if registered {
+		cfg.Wrap(member.CapWrites)
 		o.Registration = &member.Registration{Namespace: w.namespace}
 	}
 	m, err := member.New(cfg, o)

@@ -23,6 +23,7 @@ type candidate struct {
 	election.Candidate
 	message string
 	hint    string
+	readers int
 }
 
 // candidates returns the members that take part, and the leader if it takes no part any
@@ -31,7 +32,7 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 	hubIsOff := allSkewed(v.members)
 	for i := range v.members {
 		m := &v.members[i]
-		c := candidate{hint: m.Hint}
+		c := candidate{hint: m.Hint, readers: m.readers}
 		c.Name, c.Priority = m.Name, m.Priority
 		if !m.takesPart {
 			if m.Name == v.state.Record.Leader && v.policy != nil {

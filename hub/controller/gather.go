@@ -51,6 +51,7 @@ type memberView struct {
 	clocks    skew.Verdict
 	facts     publish.SyncStatus
 	initial   publish.Initial
+	readers   int // that are registered there and follow the namespace
 }
 
 // leaseKey names the Lease of the namespace in every member.
@@ -110,6 +111,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 func (c *Controller) member(ctx context.Context, m fleet.Member, namespace string) (memberView, error) {
 	mv := memberView{Member: m}
 	mv.publisher, mv.unguarded = c.attachmentOf(m.Key)
+	mv.readers = c.readersIn(m.Key, namespace)
 	if mv.publisher != nil {
 		mv.initial = mv.publisher.Initial()
 		mv.isRead = mv.initial.Read

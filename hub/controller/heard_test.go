@@ -22,7 +22,7 @@ type nowhere struct{ *registry }
 func (nowhere) GetConfig() *rest.Config { return &rest.Config{Host: "http://[::1"} }
 
 func TestReadersThatCannotBeWatchedCostNoWork(t *testing.T) {
-	watchReaders(t.Context(), engagement{cluster: nowhere{&registry{}}}, newStage(t).publisher(), logr.Discard())()
+	watchReaders(t.Context(), engagement{cluster: nowhere{&registry{}}}, newStage(t).publisher(), readerNews{}, logr.Discard())()
 }
 
 // What a watch shows of a reader counts at once.
@@ -59,7 +59,7 @@ func TestAReaderThatIsSeenToReleaseATermIsHeard(t *testing.T) {
 				if kind == "MODIFIED" {
 					shown.items = []coordinationv1.Lease{*reader}
 				}
-				stop := watchReaders(t.Context(), engagement{cluster: shown}, p, logr.Discard())
+				stop := watchReaders(t.Context(), engagement{cluster: shown}, p, (&heardNews{}).news(), logr.Discard())
 				pass(10 * time.Second)
 				if p.SyncStatus(shopCopy).Released != 0 {
 					t.Fatal("it is released before the reader said so")

@@ -42,6 +42,7 @@ const (
 type attachment struct {
 	publisher *publish.Publisher // nil until the member is pinned and its seal is known
 	guard     error              // nil: the guard stands
+	readers   *registeredReaders // has a lock of its own
 	wake      chan struct{}      // holds one: look whether the member is leaving
 }
 
@@ -54,7 +55,7 @@ var errUnchecked = errors.New("the guard has not been checked yet")
 // stopped, and whoever closes the source of stamps must find it until then: the new
 // one waits for its end.
 func (c *Controller) attach(key fleet.Key, e engagement) {
-	a := &attachment{guard: errUnchecked, wake: make(chan struct{}, 1)}
+	a := &attachment{guard: errUnchecked, readers: &registeredReaders{}, wake: make(chan struct{}, 1)}
 	before, ended := c.ends[key], make(chan struct{})
 	c.ends[key] = ended
 	ctx, cancel := context.WithCancel(c.running)
@@ -105,7 +106,7 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 		return
 	}
 	defer detach()
-	defer watchReaders(ctx, e, p, logger)()
+	defer watchReaders(ctx, e, p, c.newsOf(key, a.readers), logger)()
 	c.mu.Lock()
 	a.publisher = p
 	c.mu.Unlock()

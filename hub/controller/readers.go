@@ -18,8 +18,8 @@ import (
 // watchReaders feeds what a member shows of its readers' registrations to the publisher,
 // until the returned function is called. They have a watch of their own, because the
 // member's cache holds the Leases of one label only. It is for speed: the publisher
-// lists the readers when it matters, and needs no watch to hear from them.
-func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, logger logr.Logger) (stop func()) {
+// lists the readers when it matters, and needs no watch to hear from them. The news are for people.
+func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, n readerNews, logger logr.Logger) (stop func()) {
 	client, err := kubernetes.NewForConfigAndClient(e.cluster.GetConfig(), e.cluster.GetHTTPClient())
 	if err != nil {
 		logger.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
@@ -39,13 +39,29 @@ func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, logge
 			},
 		},
 		ObjectType: &coordinationv1.Lease{},
-		Handler: toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { seeReader(o, p) },
-			UpdateFunc: func(_, o any) { seeReader(o, p) },
-			// What a new list merely lacks comes as something else, and is no end.
+		Handler: toolscache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(o any, initial bool) {
+				if l, ok := o.(*coordinationv1.Lease); ok {
+					p.ObserveReader(l)
+					n.came(l, initial)
+				}
+			},
+			UpdateFunc: func(_, o any) {
+				if l, ok := o.(*coordinationv1.Lease); ok {
+					p.ObserveReader(l)
+					n.came(l, false)
+				}
+			},
 			DeleteFunc: func(o any) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					p.ObserveReaderGone(l.UID)
+					n.went(l.UID)
+				}
+				// What a new list merely lacks comes as something else, and is no end: its reader may still act.
+				if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					if l, ok := unknown.Obj.(*coordinationv1.Lease); ok {
+						n.went(l.UID)
+					}
 				}
 			},
 		},
@@ -56,11 +72,5 @@ func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, logge
 	return func() {
 		cancel()
 		wg.Wait()
-	}
-}
-
-func seeReader(o any, p *publish.Publisher) {
-	if l, ok := o.(*coordinationv1.Lease); ok {
-		p.ObserveReader(l)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -83,6 +85,22 @@ func failure(code int32, why metav1.StatusReason) *metav1.Status {
 	}
 }
 
+// heardNews notes what people hear of readers.
+type heardNews struct{ heard []string }
+
+func (h *heardNews) news() readerNews {
+	return readerNews{
+		came: func(l *coordinationv1.Lease, before bool) {
+			word := "came "
+			if before {
+				word = "before "
+			}
+			h.heard = append(h.heard, word+l.Namespace+"/"+l.Name)
+		},
+		went: func(types.UID) { h.heard = append(h.heard, "gone") },
+	}
+}
+
 // A reader whose registration a new list merely lacks may still act: its end may have been a restore of the member's etcd.
 // One whose end is shown has stopped.
 func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
@@ -119,7 +137,8 @@ func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
 		releases(false, "the one reader has not said so")
 
 		shown := &registry{version: s.east.version, items: []coordinationv1.Lease{*reader}}
-		stop := watchReaders(t.Context(), engagement{cluster: shown}, p, logr.Discard())
+		counted := &heardNews{}
+		stop := watchReaders(t.Context(), engagement{cluster: shown}, p, counted.news(), logr.Discard())
 		pass := func() { <-time.After(10 * time.Second); synctest.Wait() }
 		pass()
 		if shown.watch == nil {
@@ -139,6 +158,9 @@ func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
 		releases(false, "it is shown again")
 		shown.tell("DELETED", reader)
 		releases(true, "its end is shown")
+		if want := []string{"before pods/reader", "gone", "came pods/reader", "gone"}; !slices.Equal(counted.heard, want) {
+			t.Errorf("people hear %q, want %q", counted.heard, want)
+		}
 		_ = shown.watch.Close()
 		stop()
 	})

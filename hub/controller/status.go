@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -66,6 +67,7 @@ func shown(c candidate, old []v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
 		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
 		Reason: c.Reason, Message: cut(c.message, 1024), Hint: cut(c.hint, 256),
+		Readers: int32(min(c.readers, math.MaxInt32)),
 	}
 	for _, o := range old {
 		if o.Name == out.Name && o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {

@@ -131,7 +131,7 @@ func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 // follow makes the Lease name another cluster, or nobody.
 func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.content
-	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
+	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && l.allows(c) && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
 		l.status.InPlace, l.status.Refused = true, false
 		l.noteSuccess() // also if the answer was lost
 		return l.awaitWatch(now)
@@ -142,6 +142,11 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 	term := l.want.Term
 	term.RenewTime = now.Wall
 	return l.write(term)
+}
+
+// allows reports whether a Lease says the policy's ε, where there is a policy.
+func (l *leaseSyncer) allows(c lease.Content) bool {
+	return l.timings.Skew == 0 || c.Skew == l.timings.Skew
 }
 
 // awaitWatch reads a Lease that is in place again, until a watch has shown it. If it is deleted, or lost by a
@@ -194,7 +199,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Content{
 		Term: term, Namespace: l.namespace, Name: l.name,
-		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
+		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub, Skew: l.timings.Skew,
 	}
 	if l.relinquished {
 		c.Hub = ""

@@ -2,14 +2,17 @@
 // clusters: a reconciler acts only where its cluster leads the namespace of the
 // request.
 //
-//	m, err := member.New(mgr.GetConfig(), member.Options{})
+//	cfg.Wrap(member.CapWrites) // before the manager is made
 //	...
-//	err = mgr.Add(m) // in every replica, elected or not
+//	m, err := member.New(mgr.GetConfig(), member.Options{Logger: ctrl.Log})
 //	...
-//	err = ctrl.NewControllerManagedBy(mgr).
-//		For(&webappv1.Guestbook{}).
-//		WatchesRawSource(gate.Resync(m, mgr.GetClient(), &webappv1.GuestbookList{})).
-//		Complete(gate.Gate(m, reconciler))
+//	err = errors.Join(
+//		mgr.Add(m), // in every replica, elected or not
+//		mgr.AddHealthzCheck("leases", m.Healthz),
+//		ctrl.NewControllerManagedBy(mgr).
+//			For(&webappv1.Guestbook{}).
+//			WatchesRawSource(gate.Resync(m, mgr.GetClient(), &webappv1.GuestbookList{})).
+//			Complete(gate.Gate(m, reconciler)))
 //
 // Gate skips what is not to be done here, and Resync brings it back when this
 // cluster is promoted. They belong together: without Resync, what was skipped is
@@ -28,6 +31,17 @@
 //
 // Objects that were deleted while this cluster was no leader are not listed. Their
 // cleaning up needs a finalizer, as it does across a restart.
+//
+// # Finalizers
+//
+// Each member has objects of its own, so each has the finalizers of its own objects. Where
+// a follower's object is deleted, the request is skipped as every other, and the object
+// stays, with its deletionTimestamp, until that cluster leads: then Resync enqueues it
+// and the reconciler finalizes it. That is right where finalizing acts on what all clusters
+// share. If a follower's objects are to go at once, because there is nothing to clean up
+// but in that cluster, finalize them by Observe with the manager's own client instead of
+// one made by ReadOnly: it acts in every cluster, so it must act on that cluster alone. The
+// same holds for a namespace: it stays Terminating while it holds such an object.
 //
 // # Replicas in one cluster
 //

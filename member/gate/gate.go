@@ -15,8 +15,8 @@ import (
 type Option[request comparable] func(*gate[request])
 
 // Observe has followers' requests reconciled by r instead of skipped, for instance
-// to keep metrics or caches warm. It must not write: give it a client made by
-// ReadOnly. Its context carries no term, and it may still be running when this
+// to keep metrics or caches warm. It must not write, but for what the package says of
+// finalizers: give it a client made by ReadOnly. Its context carries no term, and it may still be running when this
 // cluster is promoted.
 func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[request] {
 	return func(g *gate[request]) { g.follower = r }
@@ -30,6 +30,9 @@ func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[re
 // logger has the value "epoch". A reconciler that ignores its context acts on after
 // the term, and nobody can stop it. What r returns after the term has ended is
 // dropped, errors too: it was told to stop, and that is no reason to back off.
+//
+// A request of a namespace that the Member does not watch is refused with a terminal
+// error, which the controller logs and counts: nobody would ever act on it.
 //
 // A request without a namespace, as for a cluster-scoped object, is refused with a
 // terminal error; use Typed to say which namespace decides.
@@ -64,6 +67,8 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	switch {
 	case errors.Is(err, member.ErrNotLeader):
 		return g.follow(ctx, req)
+	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing
+		return reconcile.Result{}, reconcile.TerminalError(err)
 	case err != nil:
 		return reconcile.Result{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,8 +27,8 @@ var labels = map[string]string{
 // election. Times are cut to microseconds, as a Lease stores them: a little earlier, so a little less is
 // promised.
 //
-// It fails if a Lease cannot store the content as it is: an epoch or a duration outside 32 bits, or a
-// duration that is not whole seconds.
+// It fails if a Lease cannot store the content as it is: an epoch or a duration outside 32 bits, a duration
+// that is not whole seconds, or a skew that is not whole milliseconds.
 func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
@@ -35,6 +36,9 @@ func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	seconds := c.Duration / time.Second
 	if c.Duration%time.Second != 0 || seconds <= 0 || seconds > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: duration %v does not fit leaseDurationSeconds", c.Namespace, c.Name, c.Duration)
+	}
+	if c.Skew < 0 || c.Skew%time.Millisecond != 0 {
+		return fmt.Errorf("lease %s/%s: clock skew %v is not whole milliseconds", c.Namespace, c.Name, c.Skew)
 	}
 	c.AcquireTime, c.RenewTime = c.AcquireTime.Truncate(time.Microsecond), c.RenewTime.Truncate(time.Microsecond)
 	epoch, duration := int32(c.Epoch), int32(seconds)
@@ -50,6 +54,11 @@ func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	l.Annotations[v1alpha1.ClusterAnnotation] = c.Cluster
 	l.Annotations[v1alpha1.ClusterUIDAnnotation] = c.ClusterUID
 	l.Annotations[v1alpha1.HubAnnotation] = c.Hub
+	if c.Skew != 0 {
+		l.Annotations[v1alpha1.MaxClockSkewAnnotation] = strconv.FormatInt(c.Skew.Milliseconds(), 10)
+	} else {
+		delete(l.Annotations, v1alpha1.MaxClockSkewAnnotation)
+	}
 	l.Annotations[v1alpha1.SealAnnotation] = lease.Seal(key, c)
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity:       &c.Holder,
@@ -70,6 +79,9 @@ func Read(l *coordinationv1.Lease) (c lease.Content, seal string) {
 		Cluster:    l.Annotations[v1alpha1.ClusterAnnotation],
 		ClusterUID: l.Annotations[v1alpha1.ClusterUIDAnnotation],
 		Hub:        l.Annotations[v1alpha1.HubAnnotation],
+	}
+	if ms, err := strconv.ParseInt(l.Annotations[v1alpha1.MaxClockSkewAnnotation], 10, 32); err == nil {
+		c.Skew = max(0, time.Duration(ms)*time.Millisecond)
 	}
 	if p := l.Spec.HolderIdentity; p != nil {
 		c.Holder = *p

@@ -67,6 +67,7 @@ func TestWhatIsWrittenIsReadAndSealed(t *testing.T) {
 		"a term that never began":       func(c *lease.Content) { c.AcquireTime = time.Time{} },
 		"names with odd characters":     func(c *lease.Content) { c.Hub = `"\u00e9<>&` },
 		"the last microsecond there":    func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - time.Microsecond) },
+		"an allowance for clocks":       func(c *lease.Content) { c.Skew = 250 * time.Millisecond },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -144,6 +145,8 @@ func TestWhatALeaseCannotStoreIsRefusedAndNothingIsWritten(t *testing.T) {
 		"less than a second":       {func(c *lease.Content) { c.Duration = time.Second - 1 }, "does not fit leaseDurationSeconds"},
 		"half a second more":       {func(c *lease.Content) { c.Duration = 1500 * time.Millisecond }, "duration 1.5s does not fit"},
 		"a negative duration":      {func(c *lease.Content) { c.Duration = -time.Second }, "duration -1s does not fit"},
+		"a negative allowance":     {func(c *lease.Content) { c.Skew = -time.Second }, "clock skew -1s is not whole milliseconds"},
+		"half a millisecond":       {func(c *lease.Content) { c.Skew = time.Millisecond / 2 }, "clock skew 500µs is not whole milliseconds"},
 		"a duration over 32 bits,": {func(c *lease.Content) { c.Duration = (math.MaxInt32 + 1) * time.Second }, "does not fit leaseDurationSeconds"},
 	}
 	for name, test := range tests {
@@ -188,6 +191,31 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 	}
 	if c, seal := wire.Read(l); !lease.Sealed(key, c, seal) {
 		t.Error("the Lease is not sealed")
+	}
+}
+
+func TestTheAllowanceForClocksIsAnAnnotation(t *testing.T) {
+	const annotation = "leasecast.dev/max-clock-skew-milliseconds"
+	c, l := someCopy(), &coordinationv1.Lease{}
+	c.Skew = 250 * time.Millisecond
+	if err := wire.Write(key, c, l); err != nil || l.Annotations[annotation] != "250" {
+		t.Errorf("annotation %q, error %v", l.Annotations[annotation], err)
+	}
+	for name, edit := range map[string]string{
+		"no number": "1s", "nothing": "", "below zero": "-250", "a fraction": "0.5", "more than any policy": "99999999999",
+	} {
+		edited := l.DeepCopy()
+		edited.Annotations[annotation] = edit
+		if got, seal := wire.Read(edited); got.Skew != 0 || lease.Sealed(key, got, seal) {
+			t.Errorf("%s reads as %v (sealed: %v)", name, got.Skew, lease.Sealed(key, got, seal))
+		}
+	}
+	c.Skew = 0
+	if err := wire.Write(key, c, l); err != nil {
+		t.Fatal(err)
+	}
+	if text, there := l.Annotations[annotation]; there {
+		t.Errorf("a Lease that says nothing of it carries the annotation %q", text)
 	}
 }
 

@@ -40,6 +40,9 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// WrappedRoundTripper lets the library see member.CapWrites below.
+func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
+
 // target returns the namespace and the name in a path of the Kubernetes API.
 func target(path string) (namespace, name string) {
 	_, rest, _ := strings.Cut(path, "/namespaces/")

@@ -1,0 +1,215 @@
+package guestbook
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
+)
+
+// mostLines is how many lines of their own people write at most before their cluster acts.
+const mostLines = 30
+
+// What people copy out of the README is a program: in a module of its own, with the rights of config/reader and those to
+// its own objects, it acts where its cluster leads and nowhere else.
+func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	harness.Must(t, err)
+	code := snippet(t, filepath.Join(root, "README.md"))
+	if n := ownLines(code); n > mostLines {
+		t.Errorf("the quick start has %d lines, want at most %d", n, mostLines)
+	} else {
+		t.Logf("the quick start has %d lines", n)
+	}
+	address := freeAddress(t)
+	if strings.Count(code, `":8081"`) != 1 {
+		t.Fatal(`the quick start has no probes at ":8081"`)
+	}
+	code = strings.Replace(code, `":8081"`, `"`+address+`"`, 1) // other programs may have that one
+	shops := buildAlone(t, root, code)
+
+	ns, other := namespace(t), namespace(t)
+	for _, in := range []string{ns, other} {
+		harness.Must(t, admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "book"}}))
+	}
+	start := time.Now()
+	asReader(t, root, "shops")
+	write(t, ns, them, 1, 10*time.Minute)
+	write(t, other, them, 1, 10*time.Minute)
+	p, err := process.Start("quick start", filepath.Join(t.TempDir(), "log"), shops)
+	harness.Must(t, err)
+	t.Cleanup(func() { harness.Must(t, p.Kill()) })
+	says := func(texts ...string) func(context.Context) error {
+		return func(context.Context) error {
+			if err := p.Check(); err != nil {
+				return err
+			}
+			if !says(t, p.Log(), texts...) {
+				return fmt.Errorf("it has not said %q:\n%s", texts, p.Tail())
+			}
+			return nil
+		}
+	}
+	await(t, "it follows", says(`"This cluster does not lead"`, `"namespace":"`+ns+`"`, `"leader":"west.fleet"`))
+	if says(`east.fleet acts`)(t.Context()) == nil {
+		t.Error("it acts in a cluster that does not lead")
+	}
+	write(t, ns, us, 2, 10*time.Minute)
+	await(t, "east acts", says(`"msg":"east.fleet acts"`, `"controller":"configmap"`, `"namespace":"`+ns+`"`, `"name":"book"`, `"epoch":2`))
+	t.Logf("from its rights to its first act it took %v", time.Since(start).Round(time.Millisecond))
+	await(t, "what was resynced is told", says(`"controller":"configmap"`, `"type":"ConfigMap"`, `Resynced after a promotion`, `"namespace":"`+ns+`"`))
+	if says(`"msg":"east.fleet acts"`, `"namespace":"`+other+`"`)(t.Context()) == nil {
+		t.Error("it acts in a namespace that another cluster leads")
+	}
+	await(t, "it is healthy", healthy("http://"+address+"/healthz/leases"))
+	harness.Must(t, p.Stop())
+}
+
+func healthy(url string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %w", resp.Status, err)
+		}
+		return nil
+	}
+}
+
+// snippet is the one program in a file of Markdown.
+func snippet(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	harness.Must(t, err)
+	found := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(text, -1)
+	if len(found) != 1 {
+		t.Fatalf("%s has %d snippets of Go, want 1", file, len(found))
+	}
+	return string(found[0][1])
+}
+
+// ownLines counts the lines that an author has to think of: all but empty ones, comments, package and imports.
+func ownLines(code string) (n int) {
+	code = regexp.MustCompile(`(?ms)^import \(.*?^\)$|^package .*?$`).ReplaceAllString(code, "")
+	for line := range strings.Lines(code) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			n++
+		}
+	}
+	return n
+}
+
+// freeAddress is one that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	harness.Must(t, l.Close())
+	return l.Addr().String()
+}
+
+// buildAlone builds a program in a module of its own, which knows nothing but where this one is. Modules come from the
+// cache, which has all that this one needs.
+func buildAlone(t *testing.T, root, code string) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	harness.Must(t, err)
+	for name, text := range map[string]string{
+		"main.go": code,
+		"go.sum":  string(sums),
+		// Its metrics are at an address that other programs have too.
+		"metrics.go": "package main\n\nimport \"sigs.k8s.io/controller-runtime/pkg/metrics/server\"\n\nfunc init() { server.DefaultBindAddress = \"0\" }\n",
+	} {
+		harness.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for _, args := range [][]string{
+		{"mod", "init", "example.com/shops"},
+		{"mod", "edit", "-require=github.com/leasecast/leasecast@v0.0.0", "-replace=github.com/leasecast/leasecast=" + root},
+		{"build", "-o", "shops", "."},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		cmd := exec.CommandContext(ctx, "go", args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return filepath.Join(dir, "shops")
+}
+
+// asReader has programs that the test starts be a user with the rights of config/reader, who may read ConfigMaps
+// besides.
+func asReader(t *testing.T, root, user string) {
+	t.Helper()
+	dir := t.TempDir()
+	operator := kubeconfig(t, dir, "admin", "system:masters")
+	for _, args := range [][]string{
+		{"apply", "-k", filepath.Join(root, "config/reader")},
+		{"create", "clusterrolebinding", user, "--clusterrole=leasecast-reader", "--user=" + user},
+		{"create", "clusterrole", user, "--verb=get,list,watch", "--resource=configmaps"},
+		{"create", "clusterrolebinding", user + "-own", "--clusterrole=" + user, "--user=" + user},
+	} {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl"),
+			append([]string{"--kubeconfig", operator}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	t.Setenv("KUBECONFIG", kubeconfig(t, dir, user))
+}
+
+// kubeconfig writes a file for a user and returns its path.
+func kubeconfig(t *testing.T, dir, user string, groups ...string) string {
+	t.Helper()
+	cfg, err := cluster.UserConfig(user, groups...)
+	harness.Must(t, err)
+	text, err := fleet.Kubeconfig(user, cfg)
+	harness.Must(t, err)
+	file := filepath.Join(dir, user+".kubeconfig")
+	harness.Must(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// says reports whether one line of a log contains all the texts.
+func says(t *testing.T, file string, texts ...string) bool {
+	t.Helper()
+	log, err := os.Open(file)
+	harness.Must(t, err)
+	defer func() { harness.Must(t, errors.Join(log.Close())) }()
+	for lines := bufio.NewScanner(log); lines.Scan(); {
+		missing := false
+		for _, text := range texts {
+			missing = missing || !strings.Contains(lines.Text(), text)
+		}
+		if !missing {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,205 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/gate"
+	"github.com/leasecast/leasecast/member/membertest"
+)
+
+func TestResyncEnqueuesOnlyWhatItIsAskedFor(t *testing.T) {
+	gold := client.MatchingLabels{"tier": "gold"}
+	named := func(name string) predicate.Predicate {
+		return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() != name })
+	}
+	initial := predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList }}
+	for name, tc := range map[string]struct {
+		options []gate.ResyncOption
+		want    []string
+	}{
+		"everything":                                {nil, []string{"shop/a", "shop/b", "shop/c"}},
+		"what matches labels":                       {[]gate.ResyncOption{gate.Matching(gold)}, []string{"shop/b", "shop/c"}},
+		"never another namespace":                   {[]gate.ResyncOption{gate.Matching(client.InNamespace("other"))}, []string{"shop/a", "shop/b", "shop/c"}},
+		"what passes a predicate":                   {[]gate.ResyncOption{gate.Passing(named("a"))}, []string{"shop/b", "shop/c"}},
+		"what passes all":                           {[]gate.ResyncOption{gate.Passing(named("a"), named("b"))}, []string{"shop/c"}},
+		"what both options let through":             {[]gate.ResyncOption{gate.Matching(gold), gate.Passing(named("c"))}, []string{"shop/b"}},
+		"predicates are asked as at the start":      {[]gate.ResyncOption{gate.Passing(initial)}, []string{"shop/a", "shop/b", "shop/c"}},
+		"one about changes lets everything through": {[]gate.ResyncOption{gate.Passing(predicate.GenerationChangedPredicate{})}, []string{"shop/a", "shop/b", "shop/c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, q := membertest.New(), newQueue()
+				labelled := func(name string) client.Object {
+					o := object(ns, name)
+					o.Labels = gold
+					return o
+				}
+				c := fake.NewClientBuilder().WithObjects(object(ns, "a"), labelled("b"), labelled("c"), object("other", "d")).Build()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
+				if err := gate.Resync(f, c, &corev1.ConfigMapList{}, tc.options...).Start(ctx, q); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 { // options are not used up
+					f.Promote(ns)
+					if got := drain(q); !slices.Equal(got, tc.want) {
+						t.Errorf("enqueued %q, want %q", got, tc.want)
+					}
+				}
+			})
+		})
+	}
+}
+
+// lines logs into a list.
+func lines(ctx context.Context) (context.Context, func() []string) {
+	var mu sync.Mutex
+	var all []string
+	l := funcr.New(func(_, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, line)
+	}, funcr.Options{})
+	return log.IntoContext(ctx, l), func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+// A policy that covers more namespaces than the manager's cache.
+func TestANamespaceOutsideOfTheCacheIsSkippedWithOneLine(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMapList"), meta.RESTScopeNamespace) // as discovery adds it
+	some, err := cache.New(&rest.Config{}, cache.Options{
+		Scheme: scheme.Scheme, Mapper: mapper, DefaultNamespaces: map[string]cache.Config{ns: {}, "ledger": {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f, q := membertest.New(), newQueue()
+		ctx, told := lines(t.Context())
+		ctx, cancel := context.WithCancel(ctx)
+		defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
+		if err := gate.Resync(f, some, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+		f.Promote("elsewhere")
+		<-time.After(time.Minute)
+		got := told()
+		if len(got) != 1 || !strings.Contains(got[0], `"level"=0 "msg"="Nothing is resynced after a promotion, because the manager's cache leaves this namespace out"`) ||
+			!strings.Contains(got[0], `"namespace"="elsewhere"`) {
+			t.Errorf("it says\n%s\nwant one line at Info", strings.Join(got, "\n"))
+		}
+	})
+}
+
+func TestResyncNamesControllerAndType(t *testing.T) {
+	untyped := &unstructured.UnstructuredList{}
+	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	partial := &metav1.PartialObjectMetadataList{}
+	partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	for name, tc := range map[string]struct {
+		list    client.ObjectList
+		options []gate.ResyncOption
+		want    string
+	}{
+		"by the builder's default":    {&corev1.ConfigMapList{}, nil, `"controller"="configmap" "type"="ConfigMap" "namespace"="shop" "epoch"=1 "objects"=1`},
+		"of objects without a type":   {untyped, nil, `"controller"="configmap" "type"="ConfigMap"`},
+		"of metadata":                 {partial, nil, `"controller"="configmap" "type"="ConfigMap"`},
+		"or the name of the author's": {&corev1.ConfigMapList{}, []gate.ResyncOption{gate.Named("books")}, `"controller"="books" "type"="ConfigMap"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f, q := membertest.New(), newQueue()
+				ctx, told := lines(t.Context())
+				ctx, cancel := context.WithCancel(ctx)
+				defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
+				s := gate.Resync(f, fake.NewClientBuilder().WithObjects(object(ns, "a")).Build(), tc.list, tc.options...)
+				if err := s.Start(ctx, q); err != nil {
+					t.Fatal(err)
+				}
+				f.Promote(ns)
+				synctest.Wait()
+				if got := told(); len(got) != 1 || !strings.Contains(got[0], tc.want) {
+					t.Errorf("it says %q, want %s", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestGateRefusesNamespacesThatNobodyWatches(t *testing.T) {
+	m, err := member.New(&rest.Config{}, member.Options{Namespaces: []string{"ledger"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = gate.Gate(m, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		t.Error("called")
+		return reconcile.Result{}, nil
+	})).Reconcile(t.Context(), request)
+	if !errors.Is(err, reconcile.TerminalError(nil)) || !errors.Is(err, member.ErrNotWatched) ||
+		!strings.Contains(err.Error(), "namespace shop: the Options.Namespaces of this Member are ledger") {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// Namespaces that are deleted and made again under a running reconciler: its work is told to stop, and everything is
+// looked at again under the next term, even in the same epoch.
+func TestANamespaceThatIsMadeAnewIsReconciledAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, q := membertest.New(), newQueue()
+		c := fake.NewClientBuilder().WithObjects(object(ns, "a")).Build()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer func() { cancel(); q.ShutDown() }()
+		if err := gate.Resync(f, c, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+			t.Fatal(err)
+		}
+		var causes []string
+		g := gate.Gate(f, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx).Error())
+			return reconcile.Result{}, nil
+		}))
+		go work(ctx, t, q, g)
+		f.Promote(ns)
+		for range 2 {
+			synctest.Wait() // it works
+			f.DeleteLease(ns)
+			synctest.Wait()
+			f.Renew(ns)
+		}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		gone := "the term is over: namespace shop, epoch 1: its Lease is gone"
+		if want := []string{gone, gone, "context canceled"}; !slices.Equal(causes, want) {
+			t.Errorf("work ended because of %q, want %q", causes, want)
+		}
+	})
+}

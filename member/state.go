@@ -1,0 +1,185 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// State is what a reader knows of one namespace.
+type State struct {
+	// Namespace is the namespace.
+	Namespace string
+	// Cluster is the identity of this cluster, `<cluster>.<namespace of the Cluster>`. A Lease tells it, so it is empty
+	// before the first one.
+	Cluster string
+	// Leads says whether this cluster leads now. If so, Leader is Cluster.
+	Leads bool
+	// Leader is the identity of the cluster that leads by the last Lease that was believed; empty: none.
+	Leader string
+	// Epoch is the epoch of that Lease; 0: none was believed yet.
+	Epoch int64
+	// Why says why this cluster does not lead; empty if it does.
+	Why string
+}
+
+// NotLeaderError says that this cluster does not lead a namespace, who does, and why not this one. It wraps ErrNotLeader.
+type NotLeaderError struct{ State }
+
+// Error implements error.
+func (e *NotLeaderError) Error() string {
+	return fmt.Sprintf("%v: namespace %s: %s", ErrNotLeader, e.Namespace, e.Why)
+}
+
+// Unwrap returns ErrNotLeader.
+func (e *NotLeaderError) Unwrap() error { return ErrNotLeader }
+
+// ErrNotWatched says that a Member was asked about a namespace that is not among its Options.Namespaces: it will never
+// lead there.
+var ErrNotWatched = errors.New("the namespace is not watched")
+
+// noLease is why nothing is led in a namespace without a Lease.
+const noLease = "it has no Lease of a hub: the namespace is missing, or no LeadershipPolicy selects it"
+
+// State returns what is known of a namespace now. It is for people and their logs: it takes a lock, which Term does not.
+func (t *Terms) State(namespace string) State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.state(namespace)
+}
+
+// state is State under mu.
+func (t *Terms) state(namespace string) State {
+	s := State{Namespace: namespace}
+	n := t.lookup(namespace)
+	if n != nil {
+		s.Cluster, s.Epoch = n.seen.Cluster, n.seen.Epoch
+		if len(n.copies) > 0 {
+			s.Leader = n.seen.Holder
+		}
+		if tm := n.term.Load(); tm != nil && tm.holds() {
+			s.Leads, s.Leader, s.Cluster, s.Epoch = true, tm.cluster, tm.cluster, tm.epoch
+			return s
+		}
+	}
+	if s.Why = t.absent(namespace); s.Why == "" {
+		s.Why = t.why(n)
+	}
+	return s
+}
+
+// why says why a namespace is not led here, by what was seen of it.
+func (t *Terms) why(n *nsState) string {
+	switch now := t.clock.Now(); {
+	case n == nil, len(n.copies) == 0 && n.seen.Name == "":
+		return noLease
+	case n.doubt != "" && !n.seen.LeadsHere():
+		return n.doubt
+	case len(n.copies) == 0:
+		return goneLease
+	case !n.seen.LeadsHere():
+		return describe(n.seen)
+	case !t.limit.Load().Holds(now):
+		return unconfirmed
+	case n.waits(n.reader.Current(), now):
+		return n.arrived.ranOut() + "; the next term begins " + exactly(n.duration(n.seen.Epoch)) + " after this one began, so that it does not flap"
+	case n.doubt != "":
+		return n.doubt
+	}
+	return n.arrived.ranOut()
+}
+
+// notLeader is why there is no context for work in a namespace. Called under mu.
+func (t *Terms) notLeader(namespace string) error {
+	if !t.watches(namespace) {
+		return fmt.Errorf("%w: namespace %s: the Options.Namespaces of this Member are %s",
+			ErrNotWatched, namespace, strings.Join(t.only, ", "))
+	}
+	return &NotLeaderError{t.state(namespace)}
+}
+
+// watches reports whether Leases of the namespace are fed to the Terms.
+func (t *Terms) watches(namespace string) bool {
+	if len(t.only) == 0 {
+		return true
+	}
+	for _, ns := range t.only {
+		if ns == namespace {
+			return true
+		}
+	}
+	return false
+}
+
+// absent says why there is no news of the namespace at all; empty if there is.
+func (t *Terms) absent(namespace string) string {
+	switch {
+	case !t.watches(namespace):
+		return ErrNotWatched.Error()
+	case t.unheard != nil:
+		return t.unheard(namespace)
+	}
+	return ""
+}
+
+// sees takes in a copy that was received just now, before the reader's rule is applied.
+func (n *nsState) sees(c lease.Content, now lease.Reading) {
+	n.saysAllowance(c)
+	if n.doubted = n.reader.Doubt(c, now); n.doubted != lease.Believed {
+		n.doubt = n.doubts(c, now)
+		return
+	}
+	n.doubt = ""
+	if !c.SameTerm(n.seen.Term) || !c.RenewTime.Equal(n.seen.RenewTime) {
+		n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration}
+	}
+	n.seen = c
+}
+
+// doubts says why a copy is not believed.
+func (n *nsState) doubts(c lease.Content, now lease.Reading) string {
+	name := fmt.Sprintf("Lease %s/%s in epoch %d", c.Namespace, c.Name, c.Epoch)
+	switch n.doubted {
+	case lease.FallenEpoch:
+		return fmt.Sprintf("%s comes after one in epoch %d: not believed", name, n.reader.Highest())
+	case lease.AbsurdEpoch:
+		return name + ": no hub can have given that epoch by this clock: not believed"
+	default:
+		return fmt.Sprintf("%s is stamped %s ahead of this clock, allowed %s: not believed",
+			name, seconds(c.RenewTime.Sub(now.Wall)), exactly(n.reader.Allowed(c)))
+	}
+}
+
+// arrival is how old a copy that names its own cluster was when it was first seen, by the wall clock, and how long after
+// its stamp it lasts.
+type arrival struct{ age, lasts time.Duration }
+
+// late reports whether more than half of the time had passed. Where clocks agree that is rare: the hub renews every
+// third of it, or so.
+func (a arrival) late() bool { return a.age > a.lasts/2 }
+
+// ranOut says why a term ended that was not renewed in time.
+func (a arrival) ranOut() string {
+	text := fmt.Sprintf("it ran out: the last Lease was %s old on arrival, and lasts %s", seconds(a.age), exactly(a.lasts))
+	if a.late() {
+		text += "; this machine's clock is ahead of the hub's, or Leases are late"
+	}
+	return text
+}
+
+// waits reports whether the next term has to wait, because the last one of its epoch ran out early. A reader whose clock
+// is ahead by nearly D would otherwise lead and stop with each renewal. One that is told in time does not wait.
+func (n *nsState) waits(p lease.Permit, now lease.Reading) bool {
+	d := n.duration(p.Epoch)
+	return n.lapsed == p.Epoch && now.Boot < n.began+d && p.Remaining(now) < d/2
+}
+
+// seconds shows what was measured, to a tenth of a second.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
+
+// exactly shows what somebody has set.
+func exactly(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s" }
