@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/controller"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/metrics"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -67,6 +69,10 @@ type Options struct {
 	FleetNamespaces []string
 	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off.
 	MetricsAddress, ProbeAddress string
+	// Metrics gets what this hub tells of itself, while it runs. Nil: nobody.
+	Metrics prometheus.Registerer
+	// Version is what the metrics say runs.
+	Version string
 	// Clock is read for every stamp and bound. Default: the clocks of this machine.
 	Clock lease.Clock
 }
@@ -128,6 +134,7 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, elected func(cont
 		return fmt.Errorf("hub: fleet: %w", err)
 	}
 	local := mgr.GetLocalManager()
+	numbers := metrics.New(metrics.Options{Registerer: o.Metrics, Version: o.Version, Clock: o.Clock, Elected: t.Holds})
 	c := controller.New(controller.Options{
 		Fleet:        f,
 		Tenure:       t,
@@ -136,9 +143,13 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, elected func(cont
 		Clock:        o.Clock,
 		HubID:        id,
 		OwnNamespace: o.Namespace,
+		Measure:      numbers.Leases,
 	})
 	if err := c.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: controller: %w", err)
+	}
+	if err := numbers.SetupWithManager(local, f, c); err != nil {
+		return fmt.Errorf("hub: metrics: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("hub: %w", err)
