@@ -154,7 +154,7 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, elected func(cont
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	return mgr.AddReadyzCheck("ping", healthz.Ping)
+	return mgr.AddReadyzCheck("fleets", func(*http.Request) error { return f.Ready() })
 }
 
 // managerOptions limits the caches to what the hub's RBAC lets it read.

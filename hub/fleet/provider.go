@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/hub/fleet/secrets"
 )
 
 // ForgottenAfter is how long the connection of a deleted Cluster is kept for an owner who
@@ -29,7 +30,7 @@ const ForgottenAfter = 10 * time.Minute
 // Options configure a [Provider].
 type Options struct {
 	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover
-	// the Clusters and Secrets in them.
+	// the Clusters in them. Secrets are read where that is granted: see [Provider.MissingGrant].
 	Namespaces []string
 	// HubID is the mark of this installation (see seal.Mark), which also names it in the probe Leases.
 	// Required.
@@ -66,6 +67,7 @@ type Provider struct {
 	work, changed *inbox
 	synced        chan struct{}
 	vigil         pauseDetector
+	secrets       *secrets.Store
 
 	mu          sync.Mutex
 	members     map[Key]*member
@@ -101,6 +103,7 @@ func New(o Options) *Provider {
 		work:        newInbox(),
 		changed:     newInbox(),
 		synced:      make(chan struct{}),
+		secrets:     secrets.New(secrets.Options{}), // SetupWithManager makes it one that can ask
 		members:     map[Key]*member{},
 		moved:       map[Key]types.UID{},
 		subscribers: map[int]func(Key){},
@@ -119,6 +122,9 @@ func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error {
 	}
 	p.mgr = mgr
 	p.log = mgr.GetLogger().WithName("fleet")
+	if err := (runner{p}).newSecrets(); err != nil {
+		return err
+	}
 	if err := mgr.GetLocalManager().Add(runner{p}); err != nil {
 		return fmt.Errorf("add the fleet to the manager: %w", err)
 	}
