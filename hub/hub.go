@@ -64,11 +64,14 @@ type Options struct {
 	// same name is never managed. It is part of the hub's mark: a hub in another namespace
 	// is another one, and stands back where this one serves. Required.
 	Namespace string
-	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all, which
-	// takes the right to read Secrets everywhere: name them.
+	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all. In either case each of them takes
+	// the right to use its Secrets; where that is missing, policies say so.
 	FleetNamespaces []string
-	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off.
+	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off. Metrics are served by HTTPS, to
+	// whoever may get the URL /metrics by RBAC.
 	MetricsAddress, ProbeAddress string
+	// MetricsCertDir holds tls.crt and tls.key for that. Empty: the hub signs its certificates itself.
+	MetricsCertDir string
 	// Metrics gets what this hub tells of itself, while it runs. Nil: nobody.
 	Metrics prometheus.Registerer
 	// Version is what the metrics say runs.
@@ -117,7 +120,11 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		UserAgent:  cfg.UserAgent,
 		Clock:      o.Clock,
 	})
-	mgr, err := mcmanager.New(cfg, f, managerOptions(o, tenure.Prompt(t.Lock(lock), utilclock.RealClock{})))
+	serving, err := metrics.Server(o.MetricsAddress, o.MetricsCertDir, o.Clock)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	mgr, err := mcmanager.New(cfg, f, managerOptions(o, serving, tenure.Prompt(t.Lock(lock), utilclock.RealClock{})))
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -158,11 +165,11 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, elected func(cont
 }
 
 // managerOptions limits the caches to what the hub's RBAC lets it read.
-func managerOptions(o Options, lock resourcelock.Interface) manager.Options {
+func managerOptions(o Options, serving server.Options, lock resourcelock.Interface) manager.Options {
 	d, r, p := electionDuration, renewDeadline, retryPeriod
 	opts := manager.Options{
 		Scheme:                              Scheme(),
-		Metrics:                             server.Options{BindAddress: o.MetricsAddress},
+		Metrics:                             serving,
 		HealthProbeBindAddress:              o.ProbeAddress,
 		LeaderElection:                      true,
 		LeaderElectionID:                    ElectionName,
