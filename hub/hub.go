@@ -113,8 +113,13 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, err
 	}
+	api, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
 	f := fleet.New(fleet.Options{
 		Namespaces: o.FleetNamespaces,
+		API:        api,
 		HubID:      id,
 		MayWrite:   t.Holds,
 		UserAgent:  cfg.UserAgent,

@@ -3,11 +3,9 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/kubernetes"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,19 +34,13 @@ func (p *Provider) Ready() error {
 }
 
 // newSecrets prepares to show Secrets.
-func (r runner) newSecrets() error {
-	local := r.mgr.GetLocalManager()
-	api, err := kubernetes.NewForConfigAndClient(local.GetConfig(), local.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("fleet: client for Secrets: %w", err)
-	}
-	r.secrets = secrets.New(secrets.Options{
-		Client: api, Timers: r.timers, Log: r.log,
+func (r runner) newSecrets() *secrets.Store {
+	return secrets.New(secrets.Options{
+		Client: r.options.API, Timers: r.timers, Log: r.log,
 		Seen:   r.seen,
 		News:   r.lookAgain,
 		Wanted: r.wanted,
 	})
-	return nil
 }
 
 // seen takes in that a Secret is not what it was.

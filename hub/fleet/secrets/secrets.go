@@ -196,9 +196,11 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
-	if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+	select {
+	case <-informer.HasSyncedChecker().Done():
 		s.settle(f, "", informer.GetStore())
 		s.News(ctx, name)
+	case <-ctx.Done():
 	}
 	running.Wait()
 }
