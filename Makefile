@@ -107,7 +107,7 @@ deploy: $(KUSTOMIZE) ## Install CRDs and hub into the cluster of the current kub
 .PHONY: undeploy
 undeploy: $(KUSTOMIZE) ## Take out of members and management cluster all that the hub has made, and then the hub
 	KUBECTL="$(KUBECTL)" config/remove.sh
-	$(KUBECTL) delete --ignore-not-found -k config/fleet -k config/manager -k config/rbac
+	for folder in manager fleet rbac; do $(KUBECTL) delete --ignore-not-found -k config/$$folder || exit 1; done
 
 .PHONY: uninstall
 uninstall: $(KUSTOMIZE) ## Take the CRDs out, with all policies and records; after undeploy

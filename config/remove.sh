@@ -41,6 +41,6 @@ wait_until "records" records
 $kubectl label clusters.cluster.x-k8s.io -A -l leasecast.dev/priority leasecast.dev/priority-
 wait_until "Clusters with the annotation leasecast.dev/cluster-uid, in which something may be left" pinned
 for fleet in $(echo "$fleets" | sort -u); do
-	$kubectl -n "$fleet" delete --ignore-not-found secret leasecast-seal
+	$kubectl -n "$fleet" delete --ignore-not-found secret/leasecast-seal rolebinding/leasecast-hub-fleet
 done
 echo "nothing of the hub is left in the members; remove the hub itself now"
