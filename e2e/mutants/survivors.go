@@ -62,7 +62,7 @@ var survivors = []mutant{
 	{"survivor: a successor is refused for an earlier draining", preparing, []edit{{candidatesGo, "m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.Refused"}}},
 
 	// What follows from it.
-	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{decideGo, "if is.Reason == reason.Adopted {", "if is.Reason == reason.Adopted && false {"}}},
+	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{decideGo, "is.Reason == reason.Adopted {", "is.Reason == reason.Adopted && false {"}}},
 	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{decideGo, "c.ledger.Promise(v.key).Epoch != d.Record.Epoch", "true"}}},
 	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
 	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},

@@ -33,6 +33,7 @@ func TestARecordThatNoHubCanHaveWritten(t *testing.T) {
 			o.Spec = v1alpha1.NamespaceLeaderSpec{State: v1alpha1.StateLeading, Leader: "east", Epoch: test.epoch, LeaseDurationSeconds: test.d}
 			v := &view{key: shop, object: o, found: o.Spec.DeepCopy()}
 			c.detectEdit(t.Context(), v, now)
+			v.dropAbsurd(now.Wall)
 			r := v.state.Record
 			if v.absurd != test.absurd || v.edited != test.absurd || r.Lost() != test.absurd || (r.Leader == "") != test.absurd || r.Epoch != test.want {
 				t.Errorf("absurd %v, edited %v, record %+v; want %v and epoch %d", v.absurd, v.edited, r, test.absurd, test.want)

@@ -37,7 +37,7 @@ func TestWhichInstantIsTheNext(t *testing.T) {
 	// The bound of what the last tenure may have promised passes soon after this one began.
 	soon := func(t *testing.T) (*Controller, *scene) {
 		c, s, api := onScene(t)
-		c.Tenure = succeeding(t, musterStart, 6*time.Second, -66*time.Second)
+		c.Tenure = succeeding(t, musterStart, 6*time.Second, -68*time.Second)
 		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "PriorityChanged"
 		})

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -123,12 +124,13 @@ func TestWhatPeopleAreToldOfAChange(t *testing.T) {
 		was, now election.Record
 		want     string
 	}{
-		"nothing":            {leads, leads, ""},
-		"another reason":     {leads, with(func(r *election.Record) { r.Reason = reason.Resumed }), ""},
-		"another leader":     {with(func(r *election.Record) { r.Leader = "west" }), leads, "Normal Elected: east leads in epoch 20"},
-		"another epoch":      {with(func(r *election.Record) { r.Epoch = 19 }), leads, "Normal Elected: east leads in epoch 20"},
-		"nobody leads":       {leads, election.Record{State: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, "Warning NoCandidate: no cluster is eligible; see candidates for the reasons"},
-		"one is replaced":    {leads, with(func(r *election.Record) { r.State, r.Reason = election.Draining, reason.Unreachable }), "Warning Unreachable: east is being replaced (Unreachable); next is nobody yet, not before 00:00:00.000Z"},
+		"nothing":         {leads, leads, ""},
+		"another reason":  {leads, with(func(r *election.Record) { r.Reason = reason.Resumed }), ""},
+		"another leader":  {with(func(r *election.Record) { r.Leader = "west" }), leads, "Normal Elected: east leads in epoch 20"},
+		"another epoch":   {with(func(r *election.Record) { r.Epoch = 19 }), leads, "Normal Elected: east leads in epoch 20"},
+		"nobody leads":    {leads, election.Record{State: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, "Warning NoCandidate: no cluster is eligible; see candidates for the reasons"},
+		"one is replaced": {leads, with(func(r *election.Record) { r.State, r.Reason = election.Draining, reason.Unreachable }), "Warning Unreachable: east is being replaced (Unreachable); next is nobody yet, not before 00:00:00.000Z"},
+		"one is replaced as planned, by whoever is prepared": {leads, with(func(r *election.Record) { r.State, r.Reason = election.Draining, reason.PriorityChanged }), ""},
 		"the policy is gone": {leads, election.Record{State: election.Retired, Reason: reason.PolicyGone, Epoch: 20}, "Normal PolicyGone: no policy claims the namespace; the record stays until everything promised has passed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,8 +142,8 @@ func TestWhatPeopleAreToldOfAChange(t *testing.T) {
 			if got := strings.TrimPrefix(strings.Join(told.events, "|"), "*v1alpha1.NamespaceLeader "); got != test.want {
 				t.Errorf("told %q, want %q", got, test.want)
 			}
-			if len(s.c.granted)+len(s.c.adopted) > 0 {
-				t.Errorf("a grant is noted: %v, %v", s.c.granted, s.c.adopted)
+			if len(s.c.namespaces) > 0 {
+				t.Errorf("a grant is noted: %+v", s.c.recall(shop))
 			}
 		})
 	}
@@ -152,8 +154,8 @@ func TestWhatIsNotedOfAGrant(t *testing.T) {
 		s := newStage(t)
 		s.c.events = silent{}
 		s.c.changed(t.Context(), shopView(election.Record{}), election.Decision{Record: s.leading(why)}, true)
-		if s.c.granted[shop] != test.granted || s.c.adopted[shop] != test.adopted {
-			t.Errorf("%s: granted %v, adopted %v", why, s.c.granted, s.c.adopted)
+		if s.c.namespace(shop).granted != test.granted || s.c.namespace(shop).adopted != test.adopted {
+			t.Errorf("%s: granted %v, adopted %v", why, s.c.recall(shop).granted, s.c.recall(shop).adopted)
 		}
 	}
 }
@@ -185,12 +187,13 @@ func TestARecordIsWrittenOnlyIfItSaysSomethingNew(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := election.Decision{Record: v.state.Record}
-		status := v.statusOf(d, nil)
+		status := v.statusOf(d, nil, nil)
 		if err := c.persist(t.Context(), v, d); err != nil || w.records != 1 { // the mark of the hub is new
 			t.Errorf("time %d: %v, %d writes, want 1", i+1, err, w.records)
 		}
 		v.object.Generation = 3
-		if err := c.explain(t.Context(), v, status); err != nil || w.n != 1 {
+		c.namespace(shop).written = 0 // long ago
+		if _, err := c.explain(t.Context(), v, status); err != nil || w.n != 1 {
 			t.Errorf("time %d: %v, %d writes of the status, want 1", i+1, err, w.n)
 		}
 		o := &v1alpha1.NamespaceLeader{}
@@ -214,6 +217,47 @@ func TestARecordIsWrittenOnlyIfItSaysSomethingNew(t *testing.T) {
 	}
 }
 
+// A change is explained when it is done, or when it takes long.
+func TestWhenAChangeIsExplained(t *testing.T) {
+	for name, test := range map[string]struct {
+		state election.RecordState
+		ready bool
+		after time.Duration // since the record was written
+		wait  time.Duration // 0: it is explained now
+	}{
+		"the new leader has its Lease":        {election.Leading, true, 0, 0},
+		"its Lease is not written yet":        {election.Leading, false, time.Second, changeTakes - time.Second},
+		"its Lease takes long":                {election.Leading, false, changeTakes, 0},
+		"the old leader's term has not ended": {election.Draining, false, 0, changeTakes},
+		"the old leader's term takes long":    {election.Draining, false, changeTakes, 0},
+		"nobody leads":                        {election.Vacant, false, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := onScene(t)
+			w := &writes{Client: api}
+			c.client = w
+			v, err := c.gather(t.Context(), shop)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.object.Spec.State = v1alpha1.RecordState(test.state)
+			s := c.namespace(shop)
+			s.written, s.changes = c.Clock.Now().Boot-test.after, []v1alpha1.Change{{Epoch: 21}}
+			status := v1alpha1.NamespaceLeaderStatus{Message: "new"}
+			if test.ready {
+				status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Elected"}}
+			}
+			wait, err := c.explain(t.Context(), v, status)
+			if explained := w.n == 1; err != nil || wait != test.wait || explained != (test.wait == 0) {
+				t.Errorf("%v, %d writes, again in %v; want %v", err, w.n, wait, test.wait)
+			}
+			if told := len(s.changes) == 0; told != (test.wait == 0) {
+				t.Errorf("changes that the status does not tell of: %v", s.changes)
+			}
+		})
+	}
+}
+
 // Of two installations on one management cluster, one explains a record: the one that it belongs to.
 func TestWhoExplainsARecord(t *testing.T) {
 	for hub, want := range map[string]int{"": 1, "uid/here": 1, "uid/there": 0, "another/there": 1, v1alpha1.NoHub: 1} {
@@ -226,7 +270,7 @@ func TestWhoExplainsARecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.object.Spec.Hub = hub
-		if err := c.explain(t.Context(), v, v.statusOf(election.Decision{Record: v.state.Record}, nil)); err != nil || w.n != want {
+		if _, err := c.explain(t.Context(), v, v.statusOf(election.Decision{Record: v.state.Record}, nil, nil)); err != nil || w.n != want {
 			t.Errorf("the record of %q: %v, %d writes of the status, want %d", hub, err, w.n, want)
 		}
 	}
@@ -250,8 +294,8 @@ func TestNothingIsGrantedUnderWhatTheSealDoesNotKnow(t *testing.T) {
 	if s, err := c.Seals.Find(t.Context(), "fleet"); err != nil || s.Largest != 2*time.Minute || s.LargestSkew != 20*time.Second {
 		t.Errorf("the seal says %+v, %v", s, err)
 	}
-	if c.granted[shop] != 21 {
-		t.Errorf("granted: %v", c.granted)
+	if c.namespace(shop).granted != 21 {
+		t.Errorf("granted: %v", c.recall(shop).granted)
 	}
 	broken := failing{Client: api, get: errors.New("refused")}
 	c.Seals, w.records = seal.NewStore(broken, broken), 0
@@ -271,11 +315,11 @@ func TestARecordOfWhichNothingIsLeftIsDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.granted[shop], c.adopted[shop], c.highest[shop], c.claims[shop], c.moved[shop] = 1, 1, 1, claim{owner: "shops"}, musterStart.Wall
+	c.namespace(shop).granted = 1
 	stale := *v
 	stale.object = v.object.DeepCopy()
 	stale.object.ResourceVersion = "1"
-	if err := c.finish(t.Context(), &stale); !apierrors.IsConflict(err) || len(c.granted) != 1 {
+	if err := c.finish(t.Context(), &stale); !apierrors.IsConflict(err) || c.recall(shop).granted != 1 {
 		t.Errorf("one that somebody has written since: %v", err)
 	}
 	if err := c.finish(t.Context(), v); err != nil {
@@ -284,8 +328,8 @@ func TestARecordOfWhichNothingIsLeftIsDeleted(t *testing.T) {
 	if err := api.Get(t.Context(), shop, &v1alpha1.NamespaceLeader{}); !apierrors.IsNotFound(err) {
 		t.Errorf("it is still there: %v", err)
 	}
-	if n := len(c.granted) + len(c.adopted) + len(c.highest) + len(c.claims) + len(c.moved) + len(c.recorded); n > 0 {
-		t.Errorf("%d things are still known of it", n)
+	if len(c.namespaces) > 0 {
+		t.Errorf("it is still known: %+v", c.recall(shop))
 	}
 	if err := c.finish(t.Context(), v); err != nil {
 		t.Errorf("one that is gone already: %v", err)
@@ -318,19 +362,10 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		"somebody else made it": {func(c *Controller, _ *scene, api client.Client) {
 			c.client = &writes{Client: api, answer: apierrors.NewAlreadyExists(recordResource, "shop")}
 		}, time.Millisecond, false},
-		"somebody else explained it": {func(c *Controller, _ *scene, api client.Client) {
-			c.client = &explains{Client: api, answer: apierrors.NewConflict(recordResource, "shop", errRefused)}
-		}, 6 * time.Second, false},
-		"somebody deleted it before it was explained": {func(c *Controller, _ *scene, api client.Client) {
-			c.client = &explains{Client: api, answer: apierrors.NewNotFound(recordResource, "shop")}
-		}, 6 * time.Second, false},
-		"it cannot be explained": {func(c *Controller, _ *scene, api client.Client) {
-			c.client = &explains{Client: api, answer: errRefused}
-		}, 0, true},
 		"the write fails":                  {func(c *Controller, _ *scene, api client.Client) { c.client = &writes{Client: api, answer: errRefused} }, 0, true},
 		"nothing can be read":              {func(c *Controller, _ *scene, api client.Client) { c.live = failing{Client: api, get: errRefused} }, 0, true},
 		"a health changes before all else": {func(_ *Controller, s *scene, _ client.Client) { s.verdict.Next = time.Millisecond }, time.Millisecond, false},
-		"a health changes after all else":  {func(_ *Controller, s *scene, _ client.Client) { s.verdict.Next = time.Hour }, 6 * time.Second, false},
+		"a health changes after all else":  {func(_ *Controller, s *scene, _ client.Client) { s.verdict.Next = time.Hour }, rightAway, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, api := onScene(t)
@@ -339,6 +374,36 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 			got, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})
 			if (err != nil) != test.fails || got.RequeueAfter != test.want {
 				t.Errorf("again in %v, %v; want %v, an error: %v", got.RequeueAfter, err, test.want, test.fails)
+			}
+		})
+	}
+}
+
+// A status that could not be written is no reason to do nothing, and what somebody else has written is looked at.
+func TestARecordThatSomebodyElseExplains(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer error
+		fails  bool
+	}{
+		"somebody else explained it":                  {apierrors.NewConflict(recordResource, "shop", errRefused), true},
+		"somebody deleted it before it was explained": {apierrors.NewNotFound(recordResource, "shop"), false},
+		"it cannot be explained":                      {errRefused, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := onScene(t)
+			c.client = &explains{Client: api, answer: test.answer}
+			v, err := c.gather(t.Context(), shop)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := c.namespace(shop)
+			s.current = true
+			wait, err := c.explain(t.Context(), v, v1alpha1.NamespaceLeaderStatus{Message: "new"})
+			if (err != nil) != test.fails || wait != 0 || test.answer != errRefused && apierrors.IsConflict(err) != test.fails {
+				t.Errorf("again in %v, %v; an error: %v", wait, err, test.fails)
+			}
+			if !test.fails && s.current {
+				t.Error("the record is not looked at")
 			}
 		})
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -72,21 +72,15 @@ type Controller struct {
 
 	useless atomic.Pointer[limits] // beyond which a wrong clock of this hub lets nobody lead
 
-	mu       sync.Mutex // guards what follows; never held across I/O
-	running  context.Context
-	wg       sync.WaitGroup
-	engaged  map[fleet.Key]engagement
-	attached map[fleet.Key]*attachment
-	ends     map[fleet.Key]chan struct{}                             // closed when the latest attachment has ended
-	granted  map[types.NamespacedName]int64                          // the epochs that this tenure granted
-	adopted  map[types.NamespacedName]int64                          // the epochs that it took over from copies
-	recorded map[types.NamespacedName]v1alpha1.NamespaceLeaderSpec   // the records as this tenure knows them
-	pending  map[types.NamespacedName][]v1alpha1.NamespaceLeaderSpec // the writes of records that got no answer
-	highest  map[types.NamespacedName]int64                          // the highest epochs that it saw in records
-	claims   map[types.NamespacedName]claim
-	moved    map[types.NamespacedName]time.Time     // when a record was last seen to be another hub's
-	problems map[fleet.Key]fleet.Problem            // of each Cluster, the one that an event told of
-	said     map[types.NamespacedName]lease.Reading // when an event on a policy last told who serves its fleet
+	mu         sync.Mutex // guards what follows; never held across I/O
+	running    context.Context
+	wg         sync.WaitGroup
+	engaged    map[fleet.Key]engagement
+	attached   map[fleet.Key]*attachment
+	ends       map[fleet.Key]chan struct{} // closed when the latest attachment has ended
+	namespaces map[types.NamespacedName]*namespaceState
+	problems   map[fleet.Key]fleet.Problem            // of each Cluster, the one that an event told of
+	said       map[types.NamespacedName]lease.Reading // when an event on a policy last told who serves its fleet
 }
 
 // engagement is a member that the manager has engaged.
@@ -104,22 +98,16 @@ type claim struct {
 // New returns a Controller.
 func New(o Options) *Controller {
 	return &Controller{
-		Options:  o,
-		ledger:   publish.NewLedger(),
-		sight:    fleetSight{o.Fleet},
-		writer:   fleet.Member.Writer,
-		engaged:  map[fleet.Key]engagement{},
-		attached: map[fleet.Key]*attachment{},
-		ends:     map[fleet.Key]chan struct{}{},
-		granted:  map[types.NamespacedName]int64{},
-		adopted:  map[types.NamespacedName]int64{},
-		recorded: map[types.NamespacedName]v1alpha1.NamespaceLeaderSpec{},
-		pending:  map[types.NamespacedName][]v1alpha1.NamespaceLeaderSpec{},
-		highest:  map[types.NamespacedName]int64{},
-		claims:   map[types.NamespacedName]claim{},
-		moved:    map[types.NamespacedName]time.Time{},
-		problems: map[fleet.Key]fleet.Problem{},
-		said:     map[types.NamespacedName]lease.Reading{},
+		Options:    o,
+		ledger:     publish.NewLedger(),
+		sight:      fleetSight{o.Fleet},
+		writer:     fleet.Member.Writer,
+		engaged:    map[fleet.Key]engagement{},
+		attached:   map[fleet.Key]*attachment{},
+		ends:       map[fleet.Key]chan struct{}{},
+		namespaces: map[types.NamespacedName]*namespaceState{},
+		problems:   map[fleet.Key]fleet.Problem{},
+		said:       map[types.NamespacedName]lease.Reading{},
 	}
 }
 
@@ -166,7 +154,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	}
 	for _, err := range []error{
 		records.Watch(c.records.source()),
-		records.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{}, requestFor[*v1alpha1.NamespaceLeader]())),
+		records.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{}, c.recordEvents())),
 		records.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(c.namespacesOfPolicy))),
 		records.MultiClusterWatch(mcsource.Kind(&corev1.Namespace{}, mcNamespaces)),
 		policies.Watch(c.policies.source()),
@@ -238,6 +226,27 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 		c.attach(key, e)
 	}
 	return nil
+}
+
+// recordEvents asks for a decision about a record that somebody else than this tenure has written or deleted.
+func (c *Controller) recordEvents() handler.TypedEventHandler[*v1alpha1.NamespaceLeader, mcreconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+	show := func(o *v1alpha1.NamespaceLeader, version string, q queue) {
+		if key := client.ObjectKeyFromObject(o); c.recordShown(key, version) {
+			q.Add(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
+		}
+	}
+	return handler.TypedFuncs[*v1alpha1.NamespaceLeader, mcreconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NamespaceLeader], q queue) {
+			show(e.Object, e.Object.ResourceVersion, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NamespaceLeader], q queue) {
+			show(e.ObjectNew, e.ObjectNew.ResourceVersion, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.NamespaceLeader], q queue) {
+			show(e.Object, "", q)
+		},
+	}
 }
 
 // requestFor asks for a decision about an object itself.

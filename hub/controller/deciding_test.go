@@ -97,7 +97,7 @@ func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
 	}{
 		"the Clusters are not known": {func(s *stage) { s.c.sight = &scene{unsynced: true} }, false},
 		"this replica may not be the elected one any more": {func(s *stage) {
-			s.c.recorded[shop] = v1alpha1.NamespaceLeaderSpec{Leader: "west"}
+			s.c.namespace(shop).known = ofSpec(v1alpha1.NamespaceLeaderSpec{Leader: "west"})
 			s.c.Elected = func(context.Context) bool { return false }
 		}, true},
 		"another installation serves the fleet": {func(s *stage) {
@@ -130,30 +130,30 @@ func TestADecisionIsBounded(t *testing.T) {
 	if _, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}}); err != nil {
 		t.Error(err)
 	}
-	if len(c.claims) != 1 {
-		t.Errorf("nobody remembers which policy claims it: %v", c.claims)
+	if claim := c.recall(shop).claim; claim.owner == "" {
+		t.Errorf("nobody remembers which policy claims it: %v", claim)
 	}
 }
 
 func TestNothingIsLeftOfANamespaceThatIsDropped(t *testing.T) {
 	s, _ := leads(t)
 	p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
-	s.c.attached[eastKey], s.c.recorded[shop] = &attachment{publisher: p}, said20()
+	s.c.attached[eastKey], s.c.namespace(shop).known = &attachment{publisher: p}, ofSpec(said20())
 	s.c.drop(shop)
 	if promise := s.c.ledger.Promise(shop); promise.Epoch != 0 {
 		t.Errorf("promised: %+v", promise)
 	}
-	if len(s.c.recorded) > 0 || len(p.Initial().Copies) > 0 {
-		t.Errorf("known: %v, found: %v", s.c.recorded, p.Initial().Copies)
+	if s.c.recall(shop).known != nil || len(p.Initial().Copies) > 0 {
+		t.Errorf("known: %v, found: %v", s.c.recall(shop).known, p.Initial().Copies)
 	}
 }
 
 // One that never was is forgotten as well: the next look takes what it finds.
 func TestARecordThatNeverWasIsForgotten(t *testing.T) {
 	c, _, _ := onScene(t)
-	c.recorded[shop] = said20()
-	if err := c.finish(t.Context(), &view{key: shop}); err != nil || len(c.recorded) > 0 {
-		t.Errorf("%v, known: %v", err, c.recorded)
+	c.namespace(shop).known = ofSpec(said20())
+	if err := c.finish(t.Context(), &view{key: shop}); err != nil || c.recall(shop).known != nil {
+		t.Errorf("%v, known: %v", err, c.recall(shop).known)
 	}
 }
 
@@ -215,8 +215,8 @@ func TestWhatCountsAsAGrant(t *testing.T) {
 		if err := c.persist(t.Context(), v, election.Decision{Record: test.now, Persist: true}); err != nil {
 			t.Fatal(err)
 		}
-		if c.granted[shop] != test.granted || c.adopted[shop] != test.adopted {
-			t.Errorf("%s: granted %d, adopted %d; want %d, %d", name, c.granted[shop], c.adopted[shop], test.granted, test.adopted)
+		if c.namespace(shop).granted != test.granted || c.namespace(shop).adopted != test.adopted {
+			t.Errorf("%s: granted %d, adopted %d; want %d, %d", name, c.namespace(shop).granted, c.namespace(shop).adopted, test.granted, test.adopted)
 		}
 	}
 }

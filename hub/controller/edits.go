@@ -2,9 +2,12 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -12,25 +15,64 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
+// look finds the record. It reads it live once. After that the record is what this tenure wrote last, until a watch
+// shows a write of somebody else or a write fails. A decision on an outdated record does no harm: its write fails
+// (compare-and-swap), and no other tenure decides before this one has lost the right to act.
+func (c *Controller) look(ctx context.Context, v *view) error {
+	s := c.recall(v.key)
+	if s.versions.foreign() {
+		s.current = false
+	}
+	asked := c.Clock.Now()
+	if s.current {
+		v.object, v.found = s.known.DeepCopy(), &s.known.Spec
+		v.state.Record = recordOf(v.found)
+	} else {
+		object := &v1alpha1.NamespaceLeader{}
+		switch err := c.live.Get(ctx, v.key, object); {
+		case err == nil:
+			v.object, v.found = object, object.Spec.DeepCopy()
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("record %s: %w", v.key, err)
+		}
+		c.detectEdit(ctx, v, asked)
+	}
+	v.dropAbsurd(asked.Wall)
+	return nil
+}
+
+// dropAbsurd takes a record for lost that no hub whose clock was right has written.
+func (v *view) dropAbsurd(now time.Time) {
+	switch r := v.state.Record; {
+	case !lease.PlausibleEpoch(now, r.Epoch):
+		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
+	case r.Duration > lease.MaxDuration:
+		v.edited, v.absurd, v.state.Record = true, true, election.Record{Epoch: r.Epoch} // no epoch falls
+	}
+}
+
 // detectEdit takes what this tenure recorded last for what the record says, if somebody who
 // is no hub has written or deleted it since: an edit is not heeded, and persist puts it
 // right. Where it may be the word of a later tenure, nothing is decided any more. What a new
 // tenure finds is heeded. asked is a reading from before the record was read.
 func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Reading) {
-	c.mu.Lock()
-	known, ok := c.recorded[v.key]
-	c.mu.Unlock()
+	var known v1alpha1.NamespaceLeaderSpec
+	last := c.recall(v.key).known
 	v.moved = c.fromElsewhere(v.object)
 	if v.moved {
-		ok = false // whatever this hub knew, what the record says is the other hub's word
+		last = nil // whatever this hub knew, what the record says is the other hub's word
 		c.forget(v.key)
-	} else if v.found != nil {
-		known.Hub = v.found.Hub // a mark that somebody took off is put back with the next write
 	}
-	switch changed := ok && (v.found == nil || !equality.Semantic.DeepEqual(v.found, &known)); {
+	if last != nil {
+		last.Spec.DeepCopyInto(&known)
+		if v.found != nil {
+			known.Hub = v.found.Hub // a mark that somebody took off is put back with the next write
+		}
+	}
+	switch changed := last != nil && (v.found == nil || !equality.Semantic.DeepEqual(v.found, &known)); {
 	case changed && c.isOwn(v.key, v.found):
 		c.cameTrue(v.key)
-		c.remember(v, v.found, asked)
+		c.remember(v, v.object, asked)
 	case changed && !c.Elected(ctx):
 		// A later tenure takes the election before it writes, and this is asked for live, after the record.
 		v.stop, v.standing = "the record was changed, and this replica may not be the elected one any more", true
@@ -39,34 +81,27 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 		if v.vanished = v.object == nil; v.vanished {
 			v.object = c.newRecord(v)
 		}
-		known.DeepCopyInto(&v.object.Spec)
-	case ok:
+		v.object.Spec = known
 	case v.found != nil && !v.moved:
-		c.remember(v, v.found, asked)
+		c.remember(v, v.object, asked)
 	}
 	if v.object != nil {
 		v.state.Record = recordOf(&v.object.Spec)
 	}
-	// No hub whose clock was right has written such a thing: it is as good as lost.
-	switch r := v.state.Record; {
-	case !lease.PlausibleEpoch(asked.Wall, r.Epoch):
-		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
-	case r.Duration > lease.MaxDuration:
-		v.edited, v.absurd, v.state.Record = true, true, election.Record{Epoch: r.Epoch} // no epoch falls
-	}
 }
 
-// remember notes what a record says that was read or written after the reading. What
+// remember notes a record that was read or written after the reading. What
 // earlier tenures may still change is not worth noting: a change of theirs would look
 // like an edit.
-func (c *Controller) remember(v *view, s *v1alpha1.NamespaceLeaderSpec, asked lease.Reading) {
+func (c *Controller) remember(v *view, o *v1alpha1.NamespaceLeader, asked lease.Reading) {
+	s := c.namespace(v.key)
+	s.versions.note(o.ResourceVersion)
 	if c.Tenure.Settles(asked, v.skew) > 0 {
-		c.forget(v.key)
+		s.known, s.current = nil, false
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.recorded[v.key] = *s.DeepCopy()
+	s.known, s.current = o.DeepCopy(), true
+	s.known.ManagedFields = nil // nothing here needs them, and an update without them leaves them as they are
 }
 
 // mostPending is how many writes without an answer are remembered for one record.
@@ -76,32 +111,27 @@ const mostPending = 10
 // takes what it finds, and what a later look finds is no edit if it is this.
 func (c *Controller) mayComeTrue(key types.NamespacedName, spec *v1alpha1.NamespaceLeaderSpec) {
 	c.forget(key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pending[key] = append(c.pending[key], *spec)
-	c.pending[key] = c.pending[key][max(0, len(c.pending[key])-mostPending):]
+	s := c.namespace(key)
+	s.unanswered = append(s.unanswered, *spec)
+	s.unanswered = s.unanswered[max(0, len(s.unanswered)-mostPending):]
 }
 
 // cameTrue notes that a write of this tenure was carried out. None that was sent before can be any more: each
 // names the version that it replaces.
-func (c *Controller) cameTrue(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.pending, key)
-}
+func (c *Controller) cameTrue(key types.NamespacedName) { c.recall(key).unanswered = nil }
 
 // isOwn reports whether a record is what a write of this tenure says that got no answer.
 func (c *Controller) isOwn(key types.NamespacedName, found *v1alpha1.NamespaceLeaderSpec) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return found != nil && slices.ContainsFunc(c.pending[key], func(s v1alpha1.NamespaceLeaderSpec) bool {
+	return found != nil && slices.ContainsFunc(c.recall(key).unanswered, func(s v1alpha1.NamespaceLeaderSpec) bool {
 		return equality.Semantic.DeepEqual(&s, found)
 	})
 }
 
 // forget drops what is known of a record: the next look takes what it finds.
 func (c *Controller) forget(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.recorded, key)
+	s := c.recall(key)
+	s.known, s.current = nil, false
 }
+
+// lookAgain has the next look read the record live, and compare it with what is known.
+func (c *Controller) lookAgain(key types.NamespacedName) { c.recall(key).current = false }

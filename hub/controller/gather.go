@@ -33,6 +33,7 @@ type view struct {
 	// moved says that the record is another hub's; edited, that somebody who is no hub has
 	// changed it; vanished, that it was deleted so; absurd, that it says what no hub can have written.
 	moved, edited, vanished, absurd bool
+	written                         bool // by this decision
 	// stop says that nothing at all is to be decided, and why; standing, that nevertheless
 	// what stands is renewed.
 	stop     string
@@ -62,17 +63,9 @@ func (v *view) copyKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: v.key.Name, Name: name}
 }
 
-// gather collects everything that a decision rests on. The record is read live, the
-// rest from caches, which can only be late.
+// gather collects everything that a decision rests on. Caches can only be late.
 func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*view, error) {
 	v := &view{key: key}
-	object, asked := &v1alpha1.NamespaceLeader{}, c.Clock.Now()
-	switch err := c.live.Get(ctx, key, object); {
-	case err == nil:
-		v.object, v.found = object, object.Spec.DeepCopy()
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("record %s: %w", key, err)
-	}
 	policies, err := listPolicies(ctx, c.client, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
@@ -87,7 +80,9 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 			v.skew = max(v.skew, p.election.Timings.Skew)
 		}
 	}
-	c.detectEdit(ctx, v, asked)
+	if err := c.look(ctx, v); err != nil {
+		return nil, err
+	}
 	members := c.sight.members(key.Namespace)
 	v.members = make([]memberView, 0, len(members))
 	for _, m := range members {
@@ -168,15 +163,14 @@ func (c *Controller) buildState(v *view) {
 
 // addMemory puts in what this tenure remembers, and returns the last epoch that it took over from a copy.
 func (c *Controller) addMemory(v *view) (adopted int64) {
-	s := &v.state
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.Mine = s.Record.Epoch != 0 && c.granted[v.key] == s.Record.Epoch
-	if seen := max(c.granted[v.key], s.Record.Epoch); seen > c.highest[v.key] { // no entry for what nobody manages
-		c.highest[v.key] = seen
+	s, known := &v.state, c.recall(v.key)
+	s.Mine = s.Record.Epoch != 0 && known.granted == s.Record.Epoch
+	if seen := max(known.granted, s.Record.Epoch); seen > known.highest {
+		known = c.namespace(v.key)
+		known.highest = seen
 	}
-	s.Highest = c.highest[v.key] // the record may have been edited, or lost, since
-	return c.adopted[v.key]
+	s.Highest = known.highest // the record may have been edited, or lost, since
+	return known.adopted
 }
 
 // addInitial puts in what was found in a member at the start.

@@ -141,7 +141,7 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 			if err != nil {
 				t.Fatal(err)
 			}
-			decided := got.RequeueAfter > time.Second || got.RequeueAfter == 0
+			decided := got.RequeueAfter > time.Second || got.RequeueAfter == rightAway
 			if decided != (test.want == 0) || !decided && got.RequeueAfter != test.want {
 				t.Errorf("decides again in %v, want %v (0: not for the earlier tenure)", got.RequeueAfter, test.want)
 			}

@@ -221,23 +221,23 @@ func TestTheHighestEpochThatIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
 			if test.granted != 0 {
-				c.granted[shop] = test.granted
+				c.namespace(shop).granted = test.granted
 			}
 			if test.seen != 0 {
-				c.highest[shop] = test.seen
+				c.namespace(shop).highest = test.seen
 			}
 			v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}, eastCopy(test.copied))
 			if v.state.Highest != test.want {
 				t.Errorf("%d, want %d", v.state.Highest, test.want)
 			}
-			if want := max(test.granted, test.seen, test.recorded); c.highest[shop] != want {
-				t.Errorf("remembered %d, want %d", c.highest[shop], want)
+			if want := max(test.granted, test.seen, test.recorded); c.namespace(shop).highest != want {
+				t.Errorf("remembered %d, want %d", c.namespace(shop).highest, want)
 			}
 		})
 	}
 	c, _, _ := onScene(t)
-	if folded(t, c, election.Record{}, eastCopy(20)); len(c.highest) != 0 {
-		t.Errorf("an entry for what nobody manages: %v", c.highest)
+	if folded(t, c, election.Record{}, eastCopy(20)); len(c.namespaces) != 0 {
+		t.Errorf("an entry for what nobody manages: %v", c.namespaces)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestWhoseGrantARecordIs(t *testing.T) {
 		"nobody's":         {0, 0, false},
 	} {
 		c, _, _ := onScene(t)
-		c.granted[shop] = test.granted
+		c.namespace(shop).granted = test.granted
 		if v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded}, eastCopy(1)); v.state.Mine != test.mine {
 			t.Errorf("%s: mine %v", name, v.state.Mine)
 		}
@@ -277,7 +277,7 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
-			c.adopted[shop] = test.adopted
+			c.namespace(shop).adopted = test.adopted
 			cp := eastCopy(min(test.epoch, 20))
 			v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
 				v.members[0].initial.Copies = slices.Clone(v.members[0].initial.Copies)

@@ -60,9 +60,7 @@ func (v *view) allPaused() bool {
 
 // managed reports whether the namespace has, or had until now, a record that means something.
 func (c *Controller) managed(v *view) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return v.found == nil && c.highest[v.key] > 0 || v.found != nil && v.state.Record.State != "" && v.state.Record.State != election.Retired
+	return v.found == nil && c.recall(v.key).highest > 0 || v.found != nil && v.state.Record.State != "" && v.state.Record.State != election.Retired
 }
 
 // addMove puts together what is known of other hubs: of the one that a namespace came from, and of
@@ -73,12 +71,10 @@ func (c *Controller) managed(v *view) bool {
 func (c *Controller) addMove(v *view) {
 	at := c.now()
 	now := at.Wall
-	c.mu.Lock()
 	if v.moved {
-		c.moved[v.key] = now
+		c.namespace(v.key).moved = now
 	}
-	until := c.moved[v.key]
-	c.mu.Unlock()
+	until := c.recall(v.key).moved
 	s := &v.state
 	if s.Moved = v.moved; until.After(s.Tenure.Inherited) {
 		s.Tenure.Inherited = until

@@ -58,7 +58,7 @@ func TestWhatAMoveStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := onScene(t)
 			s.moves, s.unmoved = test.move, test.err
-			c.granted[shop] = 20
+			c.namespace(shop).granted = 20
 			v := shopView(test.record, measured("east", agrees), measured("west", agrees))
 			v.object, v.found = &v1alpha1.NamespaceLeader{}, &v1alpha1.NamespaceLeaderSpec{}
 			for _, change := range test.change {
@@ -68,7 +68,7 @@ func TestWhatAMoveStops(t *testing.T) {
 			if (err != nil) != test.fails || (v.stop != "") != test.stops || v.standing != test.standing {
 				t.Errorf("stops %q, standing %v, %v; want %v, %v", v.stop, v.standing, err, test.stops, test.standing)
 			}
-			if _, known := c.granted[shop]; known == test.dropped {
+			if known := c.recall(shop).granted != 0; known == test.dropped {
 				t.Errorf("it is still known: %v", known)
 			}
 		})
@@ -83,7 +83,7 @@ func TestARecordThatWasKnownAndIsGoneMeansSomething(t *testing.T) {
 	if c.managed(v) {
 		t.Error("a namespace that nobody ever managed")
 	}
-	c.highest[shop] = 20
+	c.namespace(shop).highest = 20
 	if !c.managed(v) {
 		t.Error("one that had a record until now")
 	}
@@ -99,8 +99,8 @@ func TestAMovedRecordIsInheritedFromNow(t *testing.T) {
 	now := c.now().Wall
 	v := &view{key: shop, moved: true}
 	c.addMove(v)
-	if !v.state.Moved || !v.state.Tenure.Inherited.Equal(now) || !c.moved[shop].Equal(now) {
-		t.Errorf("moved %v, inherited %v, noted %v", v.state.Moved, v.state.Tenure.Inherited, c.moved)
+	if !v.state.Moved || !v.state.Tenure.Inherited.Equal(now) || !c.namespace(shop).moved.Equal(now) {
+		t.Errorf("moved %v, inherited %v, noted %v", v.state.Moved, v.state.Tenure.Inherited, c.recall(shop).moved)
 	}
 	v = &view{key: shop}
 	c.addMove(v)

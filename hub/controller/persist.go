@@ -3,9 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,6 +40,9 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	if v.policy != nil {
 		object.Spec.Policy = v.policy.object.Name
 	}
+	if v.found != nil && !d.Persist && !v.edited && v.found.Hub == object.Spec.Hub && v.found.Policy == object.Spec.Policy {
+		return nil
+	}
 	if v.found != nil && equality.Semantic.DeepEqual(v.found, &object.Spec) {
 		return nil
 	}
@@ -69,39 +74,61 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 		}
 		return fmt.Errorf("write record %s: %w", v.key, err)
 	}
-	v.object = object
+	v.object, v.written = object, true
 	c.cameTrue(v.key)
-	c.remember(v, &object.Spec, sent)
+	s := c.namespace(v.key)
+	s.written, s.changes = sent.Boot, history(recordOf(spec), s.changes)
+	c.remember(v, object, sent)
 	return nil
 }
 
-// explain writes the status of a record if it says something new. The record of another installation on this management
-// cluster is for that one to explain: two that do so would overwrite each other without end.
-func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.NamespaceLeaderStatus) error {
+// changeTakes is for how long a change may be under way before the status tells of it.
+const changeTakes = 4 * time.Second
+
+// explain writes the status of a record if it says something new, and otherwise returns how long to wait for that. A
+// change is explained once, when the new leader has its Lease; one that takes longer, also before that.
+//
+// The record of another installation on this management cluster is for that one to explain: two that do so would
+// overwrite each other without end.
+func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.NamespaceLeaderStatus) (wait time.Duration, err error) {
 	if v.object == nil {
-		return nil
+		return 0, nil
 	}
 	if _, neighbours := seal.Neighbour(c.HubID, v.object.Spec.Hub); neighbours {
-		return nil
+		return 0, nil
+	}
+	s := c.recall(v.key)
+	if rest := s.written + changeTakes - c.Clock.Now().Boot; s.written > 0 && rest > 0 && changing(v.object.Spec.State, status) {
+		return rest, nil
 	}
 	status.ObservedGeneration = v.object.Generation
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = v.object.Generation
 	}
 	if equality.Semantic.DeepEqual(v.object.Status, status) {
-		return nil
+		return 0, nil
 	}
 	object := v.object.DeepCopy()
 	object.Status = status
 	if !c.Tenure.Holds() {
-		return fmt.Errorf("status of record %s: the right to write is lost", v.key)
+		return 0, fmt.Errorf("status of record %s: the right to write is lost", v.key)
 	}
+	sent := c.Clock.Now()
 	switch err := c.client.Status().Update(ctx, object); {
-	case err == nil, apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // the event of the other writer brings it back
-	default:
-		return fmt.Errorf("write status of record %s: %w", v.key, err)
+	case apierrors.IsNotFound(err):
+		c.lookAgain(v.key)
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("write status of record %s: %w", v.key, err)
 	}
+	v.object, s.changes = object, nil
+	c.remember(v, object, sent)
+	return 0, nil
+}
+
+// changing reports whether a change of the leader has begun and is not done.
+func changing(s v1alpha1.RecordState, status v1alpha1.NamespaceLeaderStatus) bool {
+	return s == v1alpha1.StateDraining || s == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
 }
 
 // newRecord is the record of a namespace that had none.

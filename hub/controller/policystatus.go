@@ -36,15 +36,16 @@ func (c *Controller) noteClaim(v *view) {
 		losers = append(losers, p.object.Name)
 	}
 	now.losers = strings.Join(losers, ",")
-	c.mu.Lock()
-	was := c.claims[v.key]
-	if c.claims[v.key] = now; now == (claim{}) {
-		delete(c.claims, v.key) // most namespaces of a member are nobody's
-	}
-	c.mu.Unlock()
-	if was == now {
+	if c.recall(v.key).claim == now {
 		return
 	}
+	s := c.namespace(v.key)
+	c.mu.Lock()
+	was := s.claim
+	if s.claim = now; now == (claim{}) && v.object == nil && s.highest == 0 {
+		delete(c.namespaces, v.key) // most namespaces of a member are nobody's
+	}
+	c.mu.Unlock()
 	for _, list := range []string{was.owner, was.losers, now.owner, now.losers} {
 		for name := range strings.SplitSeq(list, ",") {
 			if name != "" {
@@ -59,7 +60,8 @@ func (c *Controller) noteClaim(v *view) {
 func (c *Controller) claimsOf(key types.NamespacedName) (owned int, lost []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for ns, cl := range c.claims {
+	for ns, s := range c.namespaces {
+		cl := s.claim
 		if ns.Namespace != key.Namespace {
 			continue
 		}

@@ -60,8 +60,8 @@ func TestWhichPoliciesHearOfAClaim(t *testing.T) {
 				t.Errorf("claimed by %q now: told are %q, want %q", step.now, got, step.want)
 			}
 		}
-		if len(m.claims) != 0 {
-			t.Errorf("claims that are nobody's are kept: %v", m.claims)
+		if len(m.namespaces) != 0 {
+			t.Errorf("claims that are nobody's are kept: %v", m.namespaces)
 		}
 	})
 }
@@ -73,7 +73,7 @@ func TestWhatAPolicyOwnsAndMustLeave(t *testing.T) {
 	claimed(c, "mine", "shops")
 	claimed(c, "also-mine", "shops", "older")
 	claimed(c, "theirs", "older")
-	c.claims[types.NamespacedName{Namespace: "fleet2", Name: "elsewhere"}] = claim{owner: "shops", losers: "shops"}
+	c.namespace(types.NamespacedName{Namespace: "fleet2", Name: "elsewhere"}).claim = claim{owner: "shops", losers: "shops"}
 	owned, lost := c.claimsOf(shops)
 	if want := []string{"shop (to older)", "till (to older)"}; owned != 2 || !slices.Equal(lost, want) {
 		t.Errorf("owns %d, must leave %q; want 2, %q", owned, lost, want)

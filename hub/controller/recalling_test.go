@@ -49,7 +49,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			c.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second) // nothing of an earlier one is left to settle
 			c.Elected = func(context.Context) bool { return !test.deposed }
 			if test.known != nil {
-				c.recorded[shop] = *test.known
+				c.namespace(shop).known = ofSpec(*test.known)
 			}
 			v := &view{key: shop}
 			if test.found != nil {
@@ -62,7 +62,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 			if (v.stop != "") != test.stops || v.standing != test.stops {
 				t.Errorf("stops %q, standing %v; want %v", v.stop, v.standing, test.stops)
 			}
-			if _, known := c.recorded[shop]; known != (test.known != nil || test.found != nil) {
+			if known := c.recall(shop).known != nil; known != (test.known != nil || test.found != nil) {
 				t.Errorf("it is known: %v", known)
 			}
 			if test.vanished && (v.object.Name != "shop" || v.object.Spec.Leader != "east") {
@@ -81,11 +81,11 @@ func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 		t.Error("it is taken for this hub's")
 	}
 	// What the other hub makes of it is no edit, whatever this hub knew.
-	c.recorded[shop] = said20()
+	c.namespace(shop).known = ofSpec(said20())
 	o.Spec.Leader, o.Spec.Epoch = "west", 21
 	v = &view{key: shop, object: o, found: o.Spec.DeepCopy()}
-	if c.detectEdit(t.Context(), v, musterStart); v.edited || v.state.Record.Leader != "west" || len(c.recorded) > 0 {
-		t.Errorf("edited %v, led by %s; known: %v", v.edited, v.state.Record.Leader, c.recorded)
+	if c.detectEdit(t.Context(), v, musterStart); v.edited || v.state.Record.Leader != "west" || c.recall(shop).known != nil {
+		t.Errorf("edited %v, led by %s; known: %v", v.edited, v.state.Record.Leader, c.recall(shop).known)
 	}
 }
 
@@ -96,14 +96,14 @@ func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 	if settles <= 0 {
 		t.Fatal("there is nothing to settle")
 	}
-	c.recorded[shop] = said20()
+	c.namespace(shop).known = ofSpec(said20())
 	v, at := &view{key: shop, skew: time.Second}, musterStart
 	at.Boot += settles - 1
-	if c.remember(v, new(said20()), at); len(c.recorded) > 0 {
+	if c.remember(v, ofSpec(said20()), at); c.recall(shop).known != nil {
 		t.Error("it is known too early")
 	}
 	at.Boot++
-	if c.remember(v, new(said20()), at); len(c.recorded) != 1 {
+	if c.remember(v, ofSpec(said20()), at); c.recall(shop).known == nil {
 		t.Error("it is not known")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -27,6 +28,8 @@ const (
 	decideTimeout = 20 * time.Second
 	// notYet is when to look again while the tenure does not hold.
 	notYet = time.Second
+	// rightAway is when to look again at what has just changed.
+	rightAway = time.Millisecond
 )
 
 // reconcileNamespace decides on one namespace.
@@ -58,31 +61,48 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	cs, after := v.candidates()
 	d := c.decide(v, cs)
-	status := v.statusOf(d, cs)
-	switch err := c.persist(ctx, v, d); {
+	status := v.statusOf(d, cs, c.recall(v.key).changes)
+	switch wait, err := c.carryOut(ctx, v, d, status); {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // somebody else wrote: decide anew
+		c.lookAgain(v.key)
+		return reconcile.Result{RequeueAfter: rightAway}, nil // somebody else wrote: decide anew
 	case err != nil:
+		c.lookAgain(v.key)
 		return reconcile.Result{}, err
+	case d.Gone:
+		return reconcile.Result{}, nil
+	case v.written && d.After == 0:
+		return reconcile.Result{RequeueAfter: rightAway}, nil // what follows from the new record
+	default:
+		settles := c.Tenure.Settles(c.Clock.Now(), v.skew) // from then on what the record says is known for good
+		return reconcile.Result{RequeueAfter: soonest(after, d.After, wait, settles)}, nil
+	}
+}
+
+// carryOut writes down a decision, and has the publishers act on it. It returns when to look again, by itself; 0: never.
+func (c *Controller) carryOut(ctx context.Context, v *view, d election.Decision, status v1alpha1.NamespaceLeaderStatus) (wait time.Duration, err error) {
+	if err := c.persist(ctx, v, d); err != nil {
+		return 0, err
 	}
 	c.assign(v, d)
 	c.noteClaim(v)
 	if err := c.takeOver(ctx, v, d); err != nil {
-		return reconcile.Result{}, err
+		return 0, err
 	}
 	if d.Gone {
-		return reconcile.Result{}, c.finish(ctx, v)
+		return 0, c.finish(ctx, v)
 	}
-	if err := c.explain(ctx, v, status); err != nil {
-		return reconcile.Result{}, err
+	return c.explain(ctx, v, status)
+}
+
+// soonest is the shortest of some waits, of which 0 never ends.
+func soonest(waits ...time.Duration) (first time.Duration) {
+	for _, wait := range waits {
+		if wait > 0 && (first == 0 || wait < first) {
+			first = wait
+		}
 	}
-	if d.After > 0 && (after == 0 || d.After < after) {
-		after = d.After
-	}
-	if rest := c.Tenure.Settles(c.Clock.Now(), v.skew); rest > 0 && (after == 0 || rest < after) {
-		after = rest // from then on what the record says is known for good
-	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	return first
 }
 
 // decide asks the election, and closes the source of stamps first if it says so: what
@@ -118,19 +138,20 @@ func (c *Controller) now() lease.Reading {
 func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
 	was, is := v.state.Record, d.Record
 	if grants {
-		c.mu.Lock()
-		if is.Reason == reason.Adopted {
-			c.adopted[v.key] = is.Epoch
+		if s := c.namespace(v.key); is.Reason == reason.Adopted {
+			s.adopted = is.Epoch
 		} else {
-			c.granted[v.key] = is.Epoch
+			s.granted = is.Epoch
 		}
-		c.mu.Unlock()
 	}
 	if was.State == is.State && was.Leader == is.Leader && was.Epoch == is.Epoch {
 		return
 	}
 	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
 		"leader", is.Leader, "epoch", is.Epoch, "state", is.State, "reason", is.Reason)
+	if is.State == election.Draining && is.Reason == reason.PriorityChanged {
+		return // its end tells of it
+	}
 	kind := corev1.EventTypeNormal
 	if is.State == election.Vacant || is.State == election.Draining {
 		kind = corev1.EventTypeWarning
@@ -141,9 +162,7 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 // assign tells every publisher of the fleet what its copies of the namespace have to
 // be, by the record as it is now persisted.
 func (c *Controller) assign(v *view, d election.Decision) {
-	c.mu.Lock()
-	first := d.Record.Epoch != 0 && c.granted[v.key] == d.Record.Epoch
-	c.mu.Unlock()
+	first := d.Record.Epoch != 0 && c.recall(v.key).granted == d.Record.Epoch
 	first = first && c.ledger.Promise(v.key).Epoch != d.Record.Epoch
 	timings := publish.Timings{Renew: time.Second, Timeout: time.Second}
 	var duration time.Duration
@@ -212,17 +231,11 @@ func (c *Controller) finish(ctx context.Context, v *view) error {
 
 // drop forgets all about a namespace of which nothing is left.
 func (c *Controller) drop(key types.NamespacedName) {
-	c.forget(key)
 	c.ledger.Forget(key)
 	for _, p := range c.publishers(key.Namespace) {
 		p.Forget(key.Name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.granted, key)
-	delete(c.adopted, key)
-	delete(c.highest, key)
-	delete(c.pending, key)
-	delete(c.claims, key)
-	delete(c.moved, key)
+	delete(c.namespaces, key)
 }

@@ -45,6 +45,7 @@ type replica struct {
 	deaf         bool          // hears nothing of its release
 	stopAtEnd    time.Duration // for how long it is stopped before it gives the election up
 	decisions    map[string]*decision
+	shown        map[string]int64 // by name of a record, how far a watch has shown it
 }
 
 // contact is a replica's connection with one member, as hub/fleet would keep it.
@@ -71,7 +72,7 @@ type decision struct {
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r := &replica{
 		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now, mark: seal.MarkOf(w.hub.secret),
-		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
+		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{}, shown: map[string]int64{},
 	}
 	if w.chance(0.3) {
 		r.cacheLag = w.between(0, 2*time.Second)
@@ -250,6 +251,17 @@ func (w *world) hubChanged() {
 			r.policies, r.clusters, r.edits = policies, clusters, edit
 			r.reconcileAll()
 		})
+	}
+}
+
+// showRecord shows a version of a record, as a watch would: in order, and the last one of several.
+func (r *replica) showRecord(name, version string, order int64) {
+	if order < r.shown[name] {
+		return
+	}
+	r.shown[name] = order
+	if r.controller.recordShown(types.NamespacedName{Namespace: simFleet, Name: name}, version) {
+		r.reconcile(name)
 	}
 }
 

@@ -52,7 +52,7 @@ var (
 	earlyEpoch0 = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
 )
 
-type event struct {
+type simEvent struct {
 	at  time.Duration
 	seq uint64
 	p   *proc // in which it happens; nil: in none
@@ -68,11 +68,11 @@ type doing func()
 func (do doing) happen() { do() }
 
 // eventHeap has four children to a node: less deep, and they lie side by side.
-type eventHeap []event
+type eventHeap []simEvent
 
-func (e *event) before(o *event) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
+func (e *simEvent) before(o *simEvent) bool { return e.at < o.at || e.at == o.at && e.seq < o.seq }
 
-func (h *eventHeap) push(e event) {
+func (h *eventHeap) push(e simEvent) {
 	s := append(*h, e)
 	i := len(s) - 1
 	for i > 0 {
@@ -85,11 +85,11 @@ func (h *eventHeap) push(e event) {
 	s[i], *h = e, s
 }
 
-func (h *eventHeap) pop() event {
+func (h *eventHeap) pop() simEvent {
 	s := *h
 	first, n := s[0], len(s)-1
 	e := s[n]
-	s[n] = event{}
+	s[n] = simEvent{}
 	s = s[:n]
 	*h = s
 	if n == 0 {
@@ -117,7 +117,7 @@ func (w *world) after(d time.Duration, do func()) { w.plan(d, nil, doing(do)) }
 
 func (w *world) plan(d time.Duration, p *proc, do happening) {
 	w.seq++
-	w.events.push(event{at: w.now + max(0, d), seq: w.seq, p: p, do: do})
+	w.events.push(simEvent{at: w.now + max(0, d), seq: w.seq, p: p, do: do})
 }
 
 // run lets events happen until the given time, or until the oracle has seen enough.

@@ -14,8 +14,9 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// statusOf is the status that explains a decision. The record is still as it was before.
-func (v *view) statusOf(d election.Decision, cs []candidate) v1alpha1.NamespaceLeaderStatus {
+// statusOf is the status that explains a decision. The record is still as it was before; unexplained are the changes
+// since the status was written last, newest first.
+func (v *view) statusOf(d election.Decision, cs []candidate, unexplained []v1alpha1.Change) v1alpha1.NamespaceLeaderStatus {
 	var s v1alpha1.NamespaceLeaderStatus
 	if v.object != nil {
 		v.object.Status.DeepCopyInto(&s)
@@ -32,18 +33,26 @@ func (v *view) statusOf(d election.Decision, cs []candidate) v1alpha1.NamespaceL
 	if v.policy != nil {
 		s.ObservedPolicyGeneration = v.policy.object.Generation
 	}
+	for _, is := range slices.Backward(unexplained) {
+		s.History = newest(is, s.History)
+	}
 	s.History = history(d.Record, s.History)
 	meta.SetStatusCondition(&s.Conditions, ready(v, d))
 	meta.SetStatusCondition(&s.Conditions, copiesInPlace(v))
 	return s
 }
 
-// history puts a record before the changes of the past, unless it says of leader, epoch and state what the last one did.
+// history puts a record before the changes of the past.
 func history(r election.Record, past []v1alpha1.Change) []v1alpha1.Change {
 	is := v1alpha1.Change{Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.State), Reason: r.Reason}
 	if since := microTime(r.Since); since != nil {
 		is.Time = *since
 	}
+	return newest(is, past)
+}
+
+// newest puts a change before those of the past, unless it says of leader, epoch and state what the last one did.
+func newest(is v1alpha1.Change, past []v1alpha1.Change) []v1alpha1.Change {
 	if len(past) > 0 && past[0].Leader == is.Leader && past[0].Epoch == is.Epoch && past[0].State == is.State {
 		return past
 	}

@@ -30,7 +30,7 @@ func TestTheStatusSaysWhatWasDecided(t *testing.T) {
 	east, west := candidate{hint: "Provisioned"}, candidate{message: "it is ill"}
 	east.Name, east.Priority, east.Fitness, east.Reason = "east", 9, election.Fit, reason.Eligible
 	west.Name, west.Priority, west.Fitness, west.Reason = "west", 5, election.Unfit, reason.Unreachable
-	s := v.statusOf(election.Decision{Record: eastLeads(20)}, []candidate{west, east})
+	s := v.statusOf(election.Decision{Record: eastLeads(20)}, []candidate{west, east}, nil)
 	if s.Message != "east leads in epoch 20" || s.ObservedPolicyGeneration != 7 {
 		t.Errorf("message %q, by generation %d of the policy", s.Message, s.ObservedPolicyGeneration)
 	}
@@ -45,7 +45,7 @@ func TestTheStatusSaysWhatWasDecided(t *testing.T) {
 	}
 	v.object = &v1alpha1.NamespaceLeader{Status: s}
 	v.policy = nil
-	if s := v.statusOf(election.Decision{Record: eastLeads(20)}, nil); s.ObservedPolicyGeneration != 7 {
+	if s := v.statusOf(election.Decision{Record: eastLeads(20)}, nil, nil); s.ObservedPolicyGeneration != 7 {
 		t.Errorf("without a policy the generation of the last one is not named any more: %d", s.ObservedPolicyGeneration)
 	}
 }

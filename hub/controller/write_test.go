@@ -90,7 +90,7 @@ func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
 			if err := api.Get(t.Context(), shop, o); err != nil {
 				t.Fatal(err)
 			}
-			c.recorded[shop] = *o.Spec.DeepCopy()
+			c.namespace(shop).known = ofSpec(*o.Spec.DeepCopy())
 			c.client = answering{api, test.answer, test.stores}
 			v := &view{key: shop, object: o.DeepCopy(), found: o.Spec.DeepCopy()}
 			v.object.Spec.Epoch = 21
@@ -155,7 +155,7 @@ func TestARecordThatIsWrittenLateIsNoEdit(t *testing.T) {
 	for range 2 * mostPending {
 		c.mayComeTrue(shop, &late.Spec)
 	}
-	if n := len(c.pending[shop]); n != mostPending {
+	if n := len(c.namespace(shop).unanswered); n != mostPending {
 		t.Errorf("%d writes without an answer are remembered, want %d", n, mostPending)
 	}
 }
