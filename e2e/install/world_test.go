@@ -47,6 +47,7 @@ type world struct {
 	t      *testing.T
 	dir    string
 	client *kubernetes.Clientset
+	hubs   int // that were started
 }
 
 func newWorld(t *testing.T, members ...string) *world {
@@ -111,7 +112,7 @@ func (w *world) as(namespace, account string) *rest.Config {
 	return config
 }
 
-// hub is a process of the installed hub.
+// hub is one replica of the installed hub.
 type hub struct {
 	*process.Process
 	w              *world
@@ -127,14 +128,16 @@ func (w *world) startHub() *hub {
 	w.kubectl("-n", hubNamespace, "get", "serviceaccount", spec.ServiceAccountName)
 	content, err := fleet.Kubeconfig(hubName, w.as(hubNamespace, spec.ServiceAccountName))
 	w.Must(err)
-	kubeconfig := filepath.Join(w.dir, hubName+".kubeconfig")
+	w.hubs++
+	name := fmt.Sprintf("%s-%d", hubName, w.hubs)
+	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
 	w.Must(os.WriteFile(kubeconfig, content, 0o600))
 	programs, err := harness.Build(w.t.Context())
 	w.Must(err)
 	h := &hub{w: w, metrics: freeAddress(w.t), probe: freeAddress(w.t)}
 	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
 	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--metrics-address="+h.metrics, "--probe-address="+h.probe)
-	h.Process, err = process.Start(hubName, filepath.Join(w.dir, "hub.log"), programs.Hub, args...)
+	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), programs.Hub, args...)
 	w.Must(err)
 	w.t.Cleanup(func() {
 		_ = h.Kill() // it may have lost its rights by then, and ended for that
