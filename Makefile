@@ -161,7 +161,7 @@ unit: k8s $(KUSTOMIZE) ## Run the tests beside the code, some on real API server
 # Three packages at a time: each starts a fleet of its own and mostly waits. The one that takes longest starts first.
 # Compiling before that keeps it off their clocks.
 .PHONY: integration
-integration: k8s capi build $(KUSTOMIZE) ## Run the tests of the whole and the drills, with the race detector
+integration: k8s capi build $(KUSTOMIZE) $(HELM) ## Run the tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
 	go test -race -count=1 -timeout 15m -p 3 ./e2e/integration ./e2e/...
 

@@ -5,7 +5,8 @@
 //
 // # The way through the code
 //
-//   - fleet: a CAPI Cluster and its kubeconfig Secret become a connected member;
+//   - fleet: a CAPI Cluster and its kubeconfig Secret become a connected member; fleet/secrets shows the Secrets of
+//     those fleets that the hub was granted;
 //   - health: what was observed of a member becomes healthy, unhealthy or unknown;
 //   - skew: how far a member's clocks are from the hub's, by what the member says anyway;
 //   - election: the rules by their numbers, as pure functions; start reading there;
@@ -13,7 +14,8 @@
 //   - publish: writes the copies of one member and renews the leader's;
 //   - guard: the admission policy that protects the copies in each member;
 //   - tenure: until when this replica has the right to write;
-//   - seal: what copies are sealed with.
+//   - seal: what copies are sealed with;
+//   - metrics: what Prometheus is told of all this.
 //
 // The other side, the readers, is package member.
 //
