@@ -59,7 +59,7 @@ up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what 
 down: ## Stop the fleet that `make up` started
 	$(RUN) ./e2e/demo down
 
-# Which measurements to make (steady, blackhole, failover, handover, peer, ours, scale; none: all), and flags for them.
+# Which measurements to make (steady, blackhole, failover, handover, change, peer, ours, scale; none: all), and flags for them.
 PARTS :=
 
 .PHONY: bench

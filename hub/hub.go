@@ -129,7 +129,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	mgr, err := mcmanager.New(cfg, f, managerOptions(o, serving, tenure.Prompt(t.Lock(lock), utilclock.RealClock{})))
+	mgr, err := mcmanager.New(cfg, f, managerOptions(o, serving, tenure.TakeOverPromptly(t.Lock(lock), utilclock.RealClock{})))
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}

@@ -30,8 +30,8 @@ func (c *handClock) pass(d time.Duration) {
 func (c *handClock) copyOf(t *testing.T, namespace, holder string, epoch int64, lasts time.Duration) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	err := wire.Write(lease.Key("key"), lease.Copy{
-		Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: c.now.Wall, Renewed: c.now.Wall, Duration: lasts},
+	err := wire.Write(lease.Key("key"), lease.Content{
+		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: c.now.Wall, RenewTime: c.now.Wall, Duration: lasts},
 		Namespace: namespace, Name: "copy", Cluster: "us", ClusterUID: "uid", Hub: "hub",
 	}, l)
 	if err != nil {

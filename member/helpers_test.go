@@ -67,7 +67,7 @@ func (c *cluster) write(namespace, holder string, epoch int64) *coordinationv1.L
 func (c *cluster) copyOf(namespace, holder string, epoch int64) *coordinationv1.Lease {
 	c.t.Helper()
 	now := c.clock.Now().Wall
-	return leaseIn(c.t, namespace, lease.Term{Holder: holder, Epoch: epoch, Acquired: now, Renewed: now, Duration: duration})
+	return leaseIn(c.t, namespace, lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: duration})
 }
 
 // leads asks about the namespace of these tests.
@@ -80,7 +80,7 @@ func (c *cluster) leads() bool {
 func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(testKey, lease.Copy{
+	if err := wire.Write(testKey, lease.Content{
 		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
 	}, l); err != nil {
 		t.Fatal(err)

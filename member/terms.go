@@ -72,9 +72,9 @@ type nsState struct {
 	name   string
 	term   atomic.Pointer[term] // nil when this cluster does not lead
 	reader lease.Reader
-	copies map[string]lease.Copy // by the name of the Lease
-	last   int64                 // the epoch of the last term that began here
-	past   map[*term]struct{}    // terms that are over while something of them goes on, or may
+	copies map[string]lease.Content // by the name of the Lease
+	last   int64                    // the epoch of the last term that began here
+	past   map[*term]struct{}       // terms that are over while something of them goes on, or may
 }
 
 // NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
@@ -182,7 +182,7 @@ func (t *Terms) know(name string) *nsState {
 	if n := t.lookup(name); n != nil {
 		return n
 	}
-	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Copy{}, past: map[*term]struct{}{}}
+	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Content{}, past: map[*term]struct{}{}}
 	t.namespaces.Store(name, n)
 	return n
 }
@@ -241,7 +241,7 @@ func (t *Terms) expired(now lease.Reading) string {
 }
 
 // describe says why a copy does not let this cluster lead on.
-func describe(c lease.Copy) string {
+func describe(c lease.Content) string {
 	switch {
 	case c.Holder == "":
 		return fmt.Sprintf("nobody leads in epoch %d", c.Epoch)

@@ -24,7 +24,7 @@ func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 		delay := func() time.Duration { return []time.Duration{0, within(4 * time.Second)}[rnd.IntN(2)] }
 		type letter struct {
 			at   time.Duration
-			copy lease.Copy
+			copy lease.Content
 		}
 		clusters := []string{here, there}
 		readers := []*lease.Reader{{Skew: skew}, {Skew: skew}}
@@ -41,8 +41,8 @@ func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 			case rnd.IntN(8) != 0:
 				c := copyAt(clock.Sub(noon), clusters[leader], epoch)
 				c.Duration, c.Cluster = d, clusters[leader]
-				if c.Renewed.After(latest) {
-					latest = c.Renewed
+				if c.RenewTime.After(latest) {
+					latest = c.RenewTime
 				}
 				for range rnd.IntN(3) { // never, once or twice
 					mail[leader] = append(mail[leader], letter{now + delay(), c})

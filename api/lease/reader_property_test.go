@@ -22,7 +22,7 @@ func (h history) believed() (kept history) {
 	highest := int64(0)
 	for _, s := range h {
 		if !s.gone {
-			if s.copy.Epoch < highest || !lease.PlausibleEpoch(s.at.Wall, s.copy.Epoch) || s.copy.Renewed.Sub(s.at.Wall) > skew {
+			if s.copy.Epoch < highest || !lease.PlausibleEpoch(s.at.Wall, s.copy.Epoch) || s.copy.RenewTime.Sub(s.at.Wall) > skew {
 				continue
 			}
 			highest = s.copy.Epoch
@@ -65,7 +65,7 @@ func (h history) permits(now lease.Reading) bool {
 type world struct {
 	*rand.Rand
 	now  lease.Reading
-	sent []lease.Copy
+	sent []lease.Content
 }
 
 func newWorld(seed uint64) *world { return &world{Rand: rand.New(rand.NewPCG(seed, 0)), now: at(0)} }

@@ -25,9 +25,9 @@ func stepped(d, step time.Duration) lease.Reading {
 }
 
 // copyAt is a copy in east, stamped d after noon.
-func copyAt(d time.Duration, holder string, epoch int64) lease.Copy {
-	return lease.Copy{
-		Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: noon, Renewed: noon.Add(d), Duration: term},
+func copyAt(d time.Duration, holder string, epoch int64) lease.Content {
+	return lease.Content{
+		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: noon, RenewTime: noon.Add(d), Duration: term},
 		Namespace: "team-a", Name: "leasecast", Cluster: "east.default",
 	}
 }
@@ -40,12 +40,12 @@ const (
 // seen is one thing that a reader sees: a copy, or that there is none.
 type seen struct {
 	at   lease.Reading
-	copy lease.Copy
+	copy lease.Content
 	gone bool
 }
 
-func observe(at lease.Reading, c lease.Copy) seen { return seen{at: at, copy: c} }
-func missing() seen                               { return seen{gone: true} }
+func observe(at lease.Reading, c lease.Content) seen { return seen{at: at, copy: c} }
+func missing() seen                                  { return seen{gone: true} }
 
 // after lets a new reader see all of it and returns what is permitted then.
 func after(all ...seen) lease.Permit {
@@ -66,14 +66,14 @@ func feed(r *lease.Reader, all ...seen) (p lease.Permit) {
 }
 
 // hour is a copy that somebody has edited to promise an hour.
-func hour(c lease.Copy) lease.Copy {
+func hour(c lease.Content) lease.Content {
 	c.Duration = time.Hour
 	return c
 }
 
 func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 	huge := lease.EpochFloor(noon) + 1<<21
-	with := func(c lease.Copy, change func(*lease.Copy)) lease.Copy { change(&c); return c }
+	with := func(c lease.Content, change func(*lease.Content)) lease.Content { change(&c); return c }
 	tests := map[string]struct {
 		seen []seen
 		// last is the last instant after noon at which both clocks permit; never, if negative.
@@ -97,7 +97,7 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 			seen: []seen{observe(at(0), copyAt(0, "", 7))}, last: -1,
 		},
 		"a copy that names nobody, in a cluster without a name": {
-			seen: []seen{observe(at(0), with(copyAt(0, "", 7), func(c *lease.Copy) { c.Cluster = "" }))}, last: -1,
+			seen: []seen{observe(at(0), with(copyAt(0, "", 7), func(c *lease.Content) { c.Cluster = "" }))}, last: -1,
 		},
 		"nothing seen yet": {last: -1},
 		"a renewal": {
@@ -220,7 +220,7 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		"a new term that ends before the old one would have": {
 			seen: []seen{
 				observe(at(0), copyAt(0, here, 7)),
-				observe(at(time.Second), with(copyAt(time.Second, here, 8), func(c *lease.Copy) { c.Duration = 2 * time.Second })),
+				observe(at(time.Second), with(copyAt(time.Second, here, 8), func(c *lease.Content) { c.Duration = 2 * time.Second })),
 			},
 			last: 3*time.Second - 1,
 		},
@@ -249,10 +249,10 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 			seen: []seen{observe(at(0), copyAt(time.Hour, there, 8)), observe(at(1), copyAt(0, here, 7))}, last: term - 1,
 		},
 		"a copy that promises nothing": {
-			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Copy) { c.Duration = 0 }))}, last: -1,
+			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Content) { c.Duration = 0 }))}, last: -1,
 		},
 		"a copy without a stamp": {
-			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Copy) { c.Renewed = time.Time{} }))}, last: -1,
+			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Content) { c.RenewTime = time.Time{} }))}, last: -1,
 		},
 	}
 	for name, test := range tests {

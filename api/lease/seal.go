@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// sealPrefix names the way in which a seal is computed, so that a later one can
-// stand beside it.
+// sealPrefix names the way in which a seal is computed, so that a later one can exist beside it.
 const sealPrefix = "v1."
 
-// Key is the secret that copies are sealed with.
+// Key is the secret that Leases are sealed with.
 type Key []byte
 
 // String keeps the key out of logs, errors and reports.
@@ -25,15 +24,15 @@ func (Key) GoString() string { return "[seal key]" }
 // MarshalJSON keeps the key out of structured logs and reports.
 func (Key) MarshalJSON() ([]byte, error) { return []byte(`"[seal key]"`), nil }
 
-// Seal returns a MAC over everything that the copy says. Only a sealed copy is
-// believed by a hub; anything else in its place is a foreign edit.
-func Seal(key Key, c Copy) string {
+// Seal returns a MAC over everything that the Lease says. A hub believes sealed Leases only. Anything else in
+// the place of one is an edit by somebody else.
+func Seal(key Key, c Content) string {
 	text := make([]byte, 0, 256)
 	for _, s := range [...]string{c.Namespace, c.Name, c.Cluster, c.ClusterUID, c.Hub, c.Holder} {
-		text = binary.BigEndian.AppendUint64(text, uint64(len(s))) // lengths, so that no two copies read the same
+		text = binary.BigEndian.AppendUint64(text, uint64(len(s))) // lengths, so that no two contents give the same text
 		text = append(text, s...)
 	}
-	for _, n := range [...]int64{c.Epoch, c.Acquired.UnixMicro(), c.Renewed.UnixMicro(), int64(c.Duration / time.Second)} {
+	for _, n := range [...]int64{c.Epoch, c.AcquireTime.UnixMicro(), c.RenewTime.UnixMicro(), int64(c.Duration / time.Second)} {
 		text = binary.BigEndian.AppendUint64(text, uint64(n))
 	}
 	mac := hmac.New(sha256.New, key)
@@ -42,8 +41,7 @@ func Seal(key Key, c Copy) string {
 	return string(base64.RawURLEncoding.AppendEncode([]byte(sealPrefix), sum))
 }
 
-// Sealed reports whether seal is the seal of the copy under the key. The empty
-// key seals nothing.
-func Sealed(key Key, c Copy, seal string) bool {
+// Sealed reports whether seal is the seal of this content under the key. The empty key seals nothing.
+func Sealed(key Key, c Content, seal string) bool {
 	return len(key) > 0 && strings.HasPrefix(seal, sealPrefix) && hmac.Equal([]byte(seal), []byte(Seal(key, c)))
 }

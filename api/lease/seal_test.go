@@ -12,10 +12,10 @@ import (
 
 var sealKey = lease.Key("0123456789abcdef0123456789abcdef")
 
-func sealedCopy() lease.Copy {
-	return lease.Copy{
+func sealedCopy() lease.Content {
+	return lease.Content{
 		Term: lease.Term{
-			Holder: "east.default", Epoch: 600_000, Acquired: noon.Add(-time.Hour), Renewed: noon, Duration: 15 * time.Second,
+			Holder: "east.default", Epoch: 600_000, AcquireTime: noon.Add(-time.Hour), RenewTime: noon, Duration: 15 * time.Second,
 		},
 		Namespace: "team-a", Name: "leasecast", Cluster: "east.default", ClusterUID: "6f1c", Hub: "9b2d",
 	}
@@ -23,29 +23,29 @@ func sealedCopy() lease.Copy {
 
 func TestSealCoversAllThatACopySays(t *testing.T) {
 	tests := map[string]struct {
-		change func(*lease.Copy)
+		change func(*lease.Content)
 		sealed bool
 	}{
-		"nothing changed":               {func(*lease.Copy) {}, true},
-		"holder":                        {func(c *lease.Copy) { c.Holder = "west.default" }, false},
-		"no holder":                     {func(c *lease.Copy) { c.Holder = "" }, false},
-		"epoch":                         {func(c *lease.Copy) { c.Epoch++ }, false},
-		"start of the term":             {func(c *lease.Copy) { c.Acquired = c.Acquired.Add(time.Microsecond) }, false},
-		"no start of the term":          {func(c *lease.Copy) { c.Acquired = time.Time{} }, false},
-		"stamp":                         {func(c *lease.Copy) { c.Renewed = c.Renewed.Add(time.Microsecond) }, false},
-		"no stamp":                      {func(c *lease.Copy) { c.Renewed = time.Time{} }, false},
-		"duration":                      {func(c *lease.Copy) { c.Duration += time.Second }, false},
-		"namespace":                     {func(c *lease.Copy) { c.Namespace = "team-b" }, false},
-		"name":                          {func(c *lease.Copy) { c.Name = "leasecast2" }, false},
-		"cluster":                       {func(c *lease.Copy) { c.Cluster = "west.default" }, false},
-		"UID of the cluster":            {func(c *lease.Copy) { c.ClusterUID = "6f1d" }, false},
-		"hub":                           {func(c *lease.Copy) { c.Hub = "9b2e" }, false},
-		"namespace and name, shifted":   {func(c *lease.Copy) { c.Namespace, c.Name = "team-al", "easecast" }, false},
-		"hub and holder, shifted":       {func(c *lease.Copy) { c.Hub, c.Holder = "9b2de", "ast.default" }, false},
-		"cluster and holder, exchanged": {func(c *lease.Copy) { c.Cluster, c.Hub = c.Hub, c.Cluster }, false},
-		"start and stamp, exchanged":    {func(c *lease.Copy) { c.Acquired, c.Renewed = c.Renewed, c.Acquired }, false},
-		"the same in another time zone": {func(c *lease.Copy) { c.Renewed = c.Renewed.In(time.FixedZone("", 3600)) }, true},
-		"less than a Lease can store":   {func(c *lease.Copy) { c.Renewed = c.Renewed.Add(999 * time.Nanosecond) }, true},
+		"nothing changed":               {func(*lease.Content) {}, true},
+		"holder":                        {func(c *lease.Content) { c.Holder = "west.default" }, false},
+		"no holder":                     {func(c *lease.Content) { c.Holder = "" }, false},
+		"epoch":                         {func(c *lease.Content) { c.Epoch++ }, false},
+		"start of the term":             {func(c *lease.Content) { c.AcquireTime = c.AcquireTime.Add(time.Microsecond) }, false},
+		"no start of the term":          {func(c *lease.Content) { c.AcquireTime = time.Time{} }, false},
+		"stamp":                         {func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(time.Microsecond) }, false},
+		"no stamp":                      {func(c *lease.Content) { c.RenewTime = time.Time{} }, false},
+		"duration":                      {func(c *lease.Content) { c.Duration += time.Second }, false},
+		"namespace":                     {func(c *lease.Content) { c.Namespace = "team-b" }, false},
+		"name":                          {func(c *lease.Content) { c.Name = "leasecast2" }, false},
+		"cluster":                       {func(c *lease.Content) { c.Cluster = "west.default" }, false},
+		"UID of the cluster":            {func(c *lease.Content) { c.ClusterUID = "6f1d" }, false},
+		"hub":                           {func(c *lease.Content) { c.Hub = "9b2e" }, false},
+		"namespace and name, shifted":   {func(c *lease.Content) { c.Namespace, c.Name = "team-al", "easecast" }, false},
+		"hub and holder, shifted":       {func(c *lease.Content) { c.Hub, c.Holder = "9b2de", "ast.default" }, false},
+		"cluster and holder, exchanged": {func(c *lease.Content) { c.Cluster, c.Hub = c.Hub, c.Cluster }, false},
+		"start and stamp, exchanged":    {func(c *lease.Content) { c.AcquireTime, c.RenewTime = c.RenewTime, c.AcquireTime }, false},
+		"the same in another time zone": {func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", 3600)) }, true},
+		"less than a Lease can store":   {func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(999 * time.Nanosecond) }, true},
 	}
 	seal := lease.Seal(sealKey, sealedCopy())
 	for name, test := range tests {
@@ -113,9 +113,9 @@ func FuzzSeal(f *testing.F) {
 	f.Add([]byte(sealKey), "team-a", "leasecast", "east.default", "6f1c", "9b2d", "east.default", int64(600_000), int64(1), int64(2), int64(15), uint8(0))
 	f.Add([]byte{1}, "", "", "", "", "", "", int64(0), int64(0), int64(0), int64(0), uint8(9))
 	f.Fuzz(func(t *testing.T, key []byte, namespace, name, cluster, uid, hub, holder string, epoch, acquired, renewed, seconds int64, field uint8) {
-		c := lease.Copy{
+		c := lease.Content{
 			Term: lease.Term{
-				Holder: holder, Epoch: epoch, Acquired: time.UnixMicro(acquired), Renewed: time.UnixMicro(renewed),
+				Holder: holder, Epoch: epoch, AcquireTime: time.UnixMicro(acquired), RenewTime: time.UnixMicro(renewed),
 				Duration: time.Duration(int32(seconds)) * time.Second,
 			},
 			Namespace: namespace, Name: name, Cluster: cluster, ClusterUID: uid, Hub: hub,
@@ -141,9 +141,9 @@ func FuzzSeal(f *testing.F) {
 		case 6:
 			changed.Epoch++
 		case 7:
-			changed.Acquired = time.UnixMicro(acquired + 1)
+			changed.AcquireTime = time.UnixMicro(acquired + 1)
 		case 8:
-			changed.Renewed = time.UnixMicro(renewed + 1)
+			changed.RenewTime = time.UnixMicro(renewed + 1)
 		case 9:
 			changed.Duration += time.Second
 		}
@@ -167,7 +167,7 @@ func TestTheKeyIsNotWrittenAsJSON(t *testing.T) {
 func TestASealIsTheSameInEveryVersion(t *testing.T) {
 	long := sealedCopy()
 	long.Namespace, long.Cluster, long.Holder = strings.Repeat("n", 63), strings.Repeat("c", 253), strings.Repeat("h", 253)
-	for want, c := range map[string]lease.Copy{
+	for want, c := range map[string]lease.Content{
 		"v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs": sealedCopy(),
 		"v1.7txJLNn626606wXr6_eGSNn2BhzPnGJIRurltT_6nDQ": long,
 		"v1.SmsakOnzSoyFaiCBrU9M6lvjnCtF2GWWZZnxwSRHdMo": {},

@@ -7,10 +7,9 @@ import (
 
 // Reading is one look at the two clocks of a process.
 //
-// Boot counts since an arbitrary instant, never steps and keeps counting while
-// the machine is suspended (CLOCK_BOOTTIME on Linux). Wall is the wall clock. A
-// Clock reads Boot before Wall: a process that is paused between the two then
-// believes that less time remains, never more.
+// Boot counts since an arbitrary instant, never steps and keeps counting while the machine is suspended
+// (CLOCK_BOOTTIME on Linux). Wall is the wall clock. A Clock reads Boot before Wall. A process that is paused
+// between the two then believes that less time remains, never more.
 type Reading struct {
 	Wall time.Time
 	Boot time.Duration
@@ -21,52 +20,48 @@ type Clock interface {
 	Now() Reading
 }
 
-// Term is what one copy says: who leads, in which epoch, and until when.
+// Term is what one Lease says: who leads, in which epoch, and until when.
 type Term struct {
-	// Holder is the identity of the cluster that leads (see Identity), empty
-	// when nobody leads.
+	// Holder is the identity of the cluster that leads (see Identity), empty when nobody leads.
 	Holder string
-	// Epoch is the fencing token. It rises from term to term, also by a revocation,
-	// and never falls, not even when the copy is deleted.
+	// Epoch is the fencing token. It rises from term to term, also by a revocation. It never falls, not even
+	// when the Lease is deleted.
 	Epoch int64
-	// Acquired is the start of the term by the hub's wall clock.
-	Acquired time.Time
-	// Renewed is the stamp: the hub's wall clock read before the request that
-	// carried it.
-	Renewed time.Time
-	// Duration is how long after the stamp the holder may act. Whole seconds,
-	// because a Lease stores it so.
+	// AcquireTime is the start of the term by the hub's wall clock.
+	AcquireTime time.Time
+	// RenewTime is the hub's wall clock, read before the request that carried it.
+	RenewTime time.Time
+	// Duration is how long after RenewTime the holder may act. Whole seconds, because a Lease stores it so.
 	Duration time.Duration
 }
 
-// Deadline is the instant, by the hub's wall clock, at which the promise of this
-// copy ends.
-func (t Term) Deadline() time.Time { return t.Renewed.Add(t.Duration) }
+// Deadline is the instant, by the hub's wall clock, at which the promise of this Lease ends.
+func (t Term) Deadline() time.Time { return t.RenewTime.Add(t.Duration) }
 
-// Live reports whether the promise of this copy still stands at now.
+// Live reports whether now is before the deadline.
 func (t Term) Live(now time.Time) bool { return now.Before(t.Deadline()) }
 
-// SameTerm reports whether both speak of the same term: the same holder in the
-// same epoch, whatever their stamps.
+// SameTerm reports whether both are of the same term: the same holder in the same epoch, whatever their
+// renewTime.
 func (t Term) SameTerm(o Term) bool { return t.Holder == o.Holder && t.Epoch == o.Epoch }
 
-// Copy is one Lease in one member.
-type Copy struct {
+// Content is what one Lease in one member says.
+type Content struct {
 	Term
-	// Namespace and Name say where the Lease lives in the member.
+	// Namespace and Name are those of the Lease in the member.
 	Namespace, Name string
-	// Cluster is the identity of the member that this copy lives in. A reader
-	// leads iff Holder equals it, so it needs no configuration of its own.
+	// Cluster is the identity of the member that this Lease is in. A reader leads iff Holder equals it, so it
+	// needs no configuration of its own.
 	Cluster string
-	// ClusterUID is the UID of that member's kube-system namespace: it tells a
-	// rebuilt cluster from the one that the hub knows.
+	// ClusterUID is the UID of that member's kube-system namespace. It tells a rebuilt cluster from the one
+	// that the hub knows.
 	ClusterUID string
-	// Hub names the hub that wrote the copy.
+	// Hub is the mark of the hub that wrote the Lease.
 	Hub string
 }
 
-// LeadsHere reports whether the copy names the cluster that it lives in.
-func (c Copy) LeadsHere() bool { return c.Holder != "" && c.Holder == c.Cluster }
+// LeadsHere reports whether the Lease names the cluster that it is in.
+func (c Content) LeadsHere() bool { return c.Holder != "" && c.Holder == c.Cluster }
 
 // Identity is the name of a cluster in holderIdentity: `<cluster>.<fleet>`, where
 // fleet is the hub namespace of the CAPI Cluster. It is a DNS subdomain.
@@ -78,23 +73,21 @@ const (
 	MaxSkew     = time.Hour
 )
 
-// Timings are the durations of a policy. See protocol terms: D, r, τ and ε.
+// Timings are the durations of a policy: D, r, τ and ε in the protocol.
 type Timings struct {
-	// Duration is D, how long after its stamp a copy lets its holder act. Whole
-	// seconds, at least one.
+	// Duration is D, how long after its renewTime a Lease lets its holder act. Whole seconds, at least one.
 	Duration time.Duration
-	// Renew is r, the time between two stamps of a led namespace.
+	// Renew is r, the time between two renewals of a led namespace.
 	Renew time.Duration
 	// Timeout is τ, how long the hub waits for an answer of a member.
 	Timeout time.Duration
-	// Skew is ε, twice the largest error of any clock that takes part: hub
-	// replicas and hosts of readers.
+	// Skew is ε, twice the largest error of any clock that takes part: those of hub replicas and of readers'
+	// hosts.
 	Skew time.Duration
 }
 
-// Validate returns an error unless the timings leave room for a renewal that
-// fails once: 2r + τ + ε ≤ D. The CRD refuses the same settings; this is for
-// objects that were stored before the rule was.
+// Validate returns an error unless the timings leave room for a renewal that fails once: 2r + τ + ε ≤ D. The
+// CRD refuses the same settings. This check is for objects that were stored before that rule was.
 func (t Timings) Validate() error {
 	switch {
 	case t.Duration < time.Second || t.Duration%time.Second != 0:
@@ -108,8 +101,8 @@ func (t Timings) Validate() error {
 	return nil
 }
 
-// SurvivesHubLoss reports whether another hub replica can take over, with an
-// election of duration h, before a term lapses: r + h + τ + ε ≤ D.
+// SurvivesHubLoss reports whether another hub replica can take over, with an election of duration h, before a
+// term ends: r + h + τ + ε ≤ D.
 func (t Timings) SurvivesHubLoss(h time.Duration) bool {
 	return t.Renew+h+t.Timeout+t.Skew <= t.Duration
 }
@@ -117,27 +110,26 @@ func (t Timings) SurvivesHubLoss(h time.Duration) bool {
 // epochZero is the origin of the seconds that epochs start from.
 var epochZero = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// epochSlack is how far above the seconds an honest epoch can be: a namespace
-// that changed its leader every second for twelve days.
+// epochSlack is how far above the seconds an honest epoch can be: that of a namespace that changed its leader
+// every second for twelve days.
 const epochSlack = 1 << 20
 
-// EpochFloor is the least epoch of a term that starts at now: the seconds since
-// 2025. It keeps epochs rising when every record of the last one is lost: between the starts
-// of two terms that know nothing of each other lies the deadline of the first, and with it more
-// than a second. An int32, as a Lease has it, holds these seconds until 2093.
+// EpochFloor is the least epoch of a term that starts at now: the seconds since 2025. So epochs rise even
+// when every record of the last one is lost: between the starts of two terms that know nothing of each other
+// lies the deadline of the first, and with it more than a second. An int32, as a Lease has it, holds these
+// seconds until 2093.
 func EpochFloor(now time.Time) int64 {
 	return max(0, int64(now.Sub(epochZero)/time.Second))
 }
 
-// NextEpoch is the epoch of a term that starts at now, when highest is the
-// highest epoch known from records and sealed copies.
+// NextEpoch is the epoch of a term that starts at now, when highest is the highest epoch known from records
+// and sealed Leases.
 func NextEpoch(now time.Time, highest int64) int64 {
 	return max(highest+1, EpochFloor(now))
 }
 
-// PlausibleEpoch reports whether an epoch can have been given by a hub up to
-// now. A copy above it was poisoned: believing it would fence every honest term
-// to come.
+// PlausibleEpoch reports whether a hub can have given an epoch up to now. A higher one is an edit: whoever
+// believed it would refuse every honest term to come.
 func PlausibleEpoch(now time.Time, epoch int64) bool {
 	return epoch >= 0 && epoch <= EpochFloor(now)+epochSlack
 }

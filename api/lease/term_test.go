@@ -13,7 +13,7 @@ import (
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func TestDeadlineIsStampPlusDuration(t *testing.T) {
-	term := lease.Term{Renewed: noon, Duration: 15 * time.Second}
+	term := lease.Term{RenewTime: noon, Duration: 15 * time.Second}
 	if got, want := term.Deadline(), noon.Add(15*time.Second); !got.Equal(want) {
 		t.Errorf("Deadline = %v, want %v", got, want)
 	}
@@ -30,13 +30,13 @@ func TestDeadlineIsStampPlusDuration(t *testing.T) {
 }
 
 func TestSameTermIsHolderAndEpochWhateverTheStamps(t *testing.T) {
-	base := lease.Term{Holder: "east.default", Epoch: 7, Acquired: noon, Renewed: noon, Duration: time.Second}
+	base := lease.Term{Holder: "east.default", Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: time.Second}
 	tests := map[string]struct {
 		change func(*lease.Term)
 		want   bool
 	}{
 		"nothing changed": {func(*lease.Term) {}, true},
-		"renewed":         {func(o *lease.Term) { o.Renewed = noon.Add(time.Second) }, true},
+		"renewed":         {func(o *lease.Term) { o.RenewTime = noon.Add(time.Second) }, true},
 		"another D":       {func(o *lease.Term) { o.Duration = time.Hour }, true},
 		"another holder":  {func(o *lease.Term) { o.Holder = "west.default" }, false},
 		"nobody":          {func(o *lease.Term) { o.Holder = "" }, false},
@@ -67,7 +67,7 @@ func TestLeadsHereWhenTheHolderIsTheClusterOfTheCopy(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := lease.Copy{Term: lease.Term{Holder: test.holder}, Cluster: test.cluster}
+			c := lease.Content{Term: lease.Term{Holder: test.holder}, Cluster: test.cluster}
 			if got := c.LeadsHere(); got != test.want {
 				t.Errorf("LeadsHere = %v, want %v", got, test.want)
 			}

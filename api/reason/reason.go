@@ -27,8 +27,8 @@ const (
 	Resumed Reason = "Resumed"
 	// NoCandidate: no cluster is eligible, so nobody leads.
 	NoCandidate Reason = "NoCandidate"
-	// WaitingForBound: an earlier promise may still stand, so nobody is granted yet.
-	WaitingForBound Reason = "WaitingForBound"
+	// WaitingForExpiry: an earlier promise may still stand, so nobody is granted yet.
+	WaitingForExpiry Reason = "WaitingForExpiry"
 	// WaitingForReaders: the leader was told to stop, and not all that act for it have
 	// said that they did.
 	WaitingForReaders Reason = "WaitingForReaders"
@@ -49,8 +49,8 @@ const (
 	PriorityChanged Reason = "PriorityChanged"
 	// LeaseRenamed: the policy that owns the namespace now asks for another Lease name.
 	LeaseRenamed Reason = "LeaseRenamed"
-	// CopyLost: the leader's copy no longer stands and could not be renewed.
-	CopyLost Reason = "CopyLost"
+	// LeaseLost: the leader's copy no longer stands and could not be renewed.
+	LeaseLost Reason = "LeaseLost"
 	// NeverReached: the hub has not reached the cluster yet.
 	NeverReached Reason = "NeverReached"
 	// Unreachable: reads or the renewal write path have gone unanswered too long.
@@ -99,8 +99,8 @@ const (
 
 // What happens to copies, and what policies report.
 const (
-	// WentBack: a cluster shows an older state than before, as after a restore of its etcd.
-	WentBack Reason = "WentBack"
+	// OlderState: a cluster shows an older state than before, as after a restore of its etcd.
+	OlderState Reason = "OlderState"
 	// Conflict: an older policy claims the same namespace.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.

@@ -34,7 +34,7 @@ func (a *ages) add(seen []harness.Sighting[*coordinationv1.Lease]) {
 			a.end(c.Namespace)
 			continue
 		}
-		a.renewed(c.Namespace, standing{harness.BootOf(c.Renewed, s.At), c.Epoch}, s.At.Boot)
+		a.renewed(c.Namespace, standing{harness.BootOf(c.RenewTime, s.At), c.Epoch}, s.At.Boot)
 	}
 }
 

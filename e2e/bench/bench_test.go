@@ -80,12 +80,12 @@ apiserver_request_total{code="0",dry_run="",resource="leases",verb="WATCH"} 7000
 # TYPE other counter
 other{verb="PUT"} 80000
 `
-	got, err := countWrites(strings.NewReader(metrics))
+	got, err := count(strings.NewReader(metrics), isWrite)
 	if err != nil || got != 1234 {
 		t.Errorf("writes %v, %v; want 1234", got, err)
 	}
 	for name, metrics := range map[string]string{"another metric": "other 1\n", "no metrics": "<html>\n", "nothing": ""} {
-		if got, err := countWrites(strings.NewReader(metrics)); err == nil {
+		if got, err := count(strings.NewReader(metrics), isWrite); err == nil {
 			t.Errorf("%s: writes %v, want an error", name, got)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"sync"
 	"time"
 
@@ -21,20 +20,17 @@ type change struct {
 
 // changeWriter writes the changes of one process, a JSON line each. It is safe for concurrent use.
 type changeWriter struct {
+	out *lines.Writer
 	mu  sync.Mutex
-	out io.Writer
 	err error // the first failure
 }
 
 // tell reads the clock and writes. A change that cannot be written is missing in the figures' samples,
 // which fails the measurement.
 func (w *changeWriter) tell(namespace string, leads bool) {
-	line, err := json.Marshal(change{namespace, leads, harness.Now().Boot})
+	err := w.out.Write(change{namespace, leads, harness.Now().Boot})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil {
-		_, err = w.out.Write(append(line, '\n'))
-	}
 	if w.err == nil {
 		w.err = err
 	}

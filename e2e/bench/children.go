@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/lines"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member"
 )
@@ -76,7 +77,7 @@ func runChild(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	w := &changeWriter{out: out}
+	w := &changeWriter{out: lines.NewWriter(out)}
 	defer func() { err = errors.Join(err, w.failure()) }()
 	if args[0] == readerArg {
 		return read(ctx, config, w)

@@ -17,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/lines"
 )
 
 func TestOnlyRequestsOfTheComparedCountAndOnlyThoseOfTheWindow(t *testing.T) {
@@ -57,7 +58,7 @@ func TestOnlyRequestsOfTheComparedCountAndOnlyThoseOfTheWindow(t *testing.T) {
 
 func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	var out bytes.Buffer
-	w := &changeWriter{out: &out}
+	w := &changeWriter{out: lines.NewWriter(&out)}
 	before := harness.Now().Boot
 	w.tell("shop", true)
 	w.tell("ledger", false)
@@ -80,7 +81,7 @@ func TestChangesSurviveTheFileAndAKilledWriter(t *testing.T) {
 	if _, err := readChanges(file); err == nil {
 		t.Error("what is no change is taken for one")
 	}
-	if w := (&changeWriter{out: failing{}}); w.failure() != nil {
+	if w := (&changeWriter{out: lines.NewWriter(failing{})}); w.failure() != nil {
 		t.Error("a writer has failed before its first line")
 	} else if w.tell("shop", true); w.failure() == nil {
 		t.Error("a change that could not be written is not reported")
@@ -170,8 +171,8 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 	sight := func(holder string, stamped, seen time.Duration, gone bool) harness.Sighting[*coordinationv1.Lease] {
 		t.Helper()
 		object := &coordinationv1.Lease{}
-		c := lease.Copy{
-			Term:      lease.Term{Holder: holder, Epoch: 7, Acquired: wall, Renewed: wall.Add(stamped), Duration: 15 * time.Second},
+		c := lease.Content{
+			Term:      lease.Term{Holder: holder, Epoch: 7, AcquireTime: wall, RenewTime: wall.Add(stamped), Duration: 15 * time.Second},
 			Namespace: "shop", Name: "leasecast", Cluster: "east.prod", ClusterUID: "uid", Hub: "hub",
 		}
 		harness.Must(t, wire.Write(lease.Key{}, c, object))

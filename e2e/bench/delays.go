@@ -17,7 +17,7 @@ func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renew
 	all := map[string][]renewal{}
 	for _, s := range seen {
 		if c, _ := wire.Read(s.Object); !s.Gone && c.LeadsHere() {
-			all[c.Namespace] = append(all[c.Namespace], renewal{s.At.Boot, harness.BootOf(c.Renewed, s.At)})
+			all[c.Namespace] = append(all[c.Namespace], renewal{s.At.Boot, harness.BootOf(c.RenewTime, s.At)})
 		}
 	}
 	return all

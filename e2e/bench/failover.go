@@ -42,12 +42,7 @@ var faults = []fault{
 // measureFailover breaks the leader again and again, in both ways and at all points between two renewals, and compares
 // the first act in the next leader with the floor.
 func measureFailover(ctx context.Context, b *bench) (err error) {
-	o := harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond}
-	names := []string{"east", "west", "south"}
-	for i, name := range names {
-		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{failoverIn}})
-	}
-	d, err := b.start(ctx, o)
+	d, err := b.start(ctx, harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(failoverIn)})
 	if err != nil {
 		return err
 	}
@@ -59,24 +54,20 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 	if err := measureReader(ctx, b, d, first.Cluster, failoverIn); err != nil {
 		return fmt.Errorf("the reader's check: %w", err)
 	}
-	watches := map[string]*harness.Watch[*coordinationv1.Lease]{}
-	for _, name := range names {
-		w, err := d.WatchCopies(ctx, name)
-		if err != nil {
-			return err
-		}
-		defer w.Stop()
-		watches[name] = w
+	v, err := d.Look(ctx)
+	if err != nil {
+		return err
 	}
+	defer v.Close()
 	var over []time.Duration
 	leader := first.Cluster
 	for i := range failoverRuns {
-		if err := settle(ctx, d, names); err != nil {
+		if err := settle(ctx, d); err != nil {
 			return fmt.Errorf("run %d: settle: %w", i+1, err)
 		}
 		f := faults[(i+i/2)%len(faults)]   // as the leaders alternate too, both kinds strike each of them
 		share := float64(i) / failoverRuns // of r, between the renewal and the fault
-		r, err := failover(ctx, d, f, leader, watches[leader], share)
+		r, err := failover(ctx, d, f, leader, v.Copies[leader], share)
 		if err != nil {
 			return fmt.Errorf("run %d, %s, %s: %w", i+1, leader, f.name, err)
 		}
@@ -85,20 +76,16 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 		over = append(over, r.took-r.floor)
 		leader = r.to
 	}
-	acts, err := d.Acts()
-	if err != nil {
-		return err
-	}
-	if breaches := harness.Breaches(harness.Judge(acts)); len(breaches) > 0 {
-		return fmt.Errorf("figures of a run with %d overlaps are worth nothing; the first: %s", len(breaches), breaches[0])
+	if _, err := v.Judge(); err != nil {
+		return fmt.Errorf("figures of a run with overlaps are worth nothing: %w", err)
 	}
 	b.figures[overFloorMedian], b.figures[overFloorMax] = median(over).Seconds(), quantile(over, 1).Seconds()
 	return nil
 }
 
 // settle returns when every member may be chosen: also the one that was broken last.
-func settle(ctx context.Context, d *harness.Drill, names []string) error {
-	for _, name := range names {
+func settle(ctx context.Context, d *harness.Drill) error {
+	for _, name := range clusters {
 		if err := d.AwaitEligible(ctx, recoverLimit, name, failoverIn); err != nil {
 			return err
 		}

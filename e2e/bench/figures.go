@@ -36,6 +36,13 @@ const (
 	rssMiB500         = "hub.rssMiB500"
 	renewalAgeP999    = "renewalAgeP999Seconds"
 	missedRenewals    = "missedRenewals"
+
+	changeRecordWrites = "change.recordWrites"
+	changeStatusWrites = "change.statusWrites"
+	changeEvents       = "change.events"
+	changeLiveReads    = "change.liveReads"
+	massHandover       = "mass.handoverOverFloorSeconds"
+	massFailover       = "mass.failoverOverFloorSeconds"
 )
 
 // targets are the most that each figure should be. Those without one are for information.
@@ -44,6 +51,7 @@ var targets = map[string]float64{
 	handoverGapMedian: 0.15, handoverGapP99: 0.5,
 	renewalDelayP99: 0.1, membersPerSecond: 22, hubPerSecond: 0,
 	oursP50: 14, oursMax: 16.7, requestsRatio: 0.2,
+	changeRecordWrites: 2, changeStatusWrites: 1, changeEvents: 1, changeLiveReads: 0, massHandover: 3, massFailover: 3,
 	cpuCores500: 0.5, rssMiB500: 190, renewalAgeP999: 10, missedRenewals: 0,
 }
 

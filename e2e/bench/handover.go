@@ -21,12 +21,7 @@ const (
 // measureHandover moves a namespace between two clusters again and again, whose readers say when they have
 // stopped, and measures for how long nobody acts.
 func measureHandover(ctx context.Context, b *bench) (err error) {
-	o := harness.Options{Timings: harness.Default, ActEvery: handoverActs, Register: true}
-	names := []string{"east", "west", "south"}
-	for i, name := range names {
-		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{handoverIn}})
-	}
-	d, err := b.start(ctx, o)
+	d, err := b.start(ctx, harness.Options{Timings: harness.Default, ActEvery: handoverActs, Register: true, Members: members(handoverIn)})
 	if err != nil {
 		return err
 	}
@@ -37,9 +32,9 @@ func measureHandover(ctx context.Context, b *bench) (err error) {
 	}
 	leader := first.Cluster
 	for i := range handoverRuns {
-		next := names[i%2]
+		next := clusters[i%2]
 		if next == leader {
-			next = names[(i+1)%2]
+			next = clusters[(i+1)%2]
 		}
 		if err := handOver(ctx, d, next, 1000+i); err != nil {
 			return fmt.Errorf("handover %d, %s to %s: %w", i, leader, next, err)

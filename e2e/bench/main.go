@@ -6,7 +6,7 @@
 //	go run ./e2e/bench steady failover          only these measurements
 //	go run ./e2e/bench -scale.for=1m scale      a shorter look at the large fleet, which alone takes 12 minutes
 //
-// The measurements are: steady, blackhole, failover and handover (together nine minutes); peer, what people do today, and
+// The measurements are: steady, blackhole, failover, handover and change (together eleven minutes); peer, what people do today, and
 // ours beside it, under the same fault (five minutes each); scale, a large fleet for long.
 //
 // It exits with 1 if something could not be measured; a missed target is a figure like any other.
@@ -28,8 +28,6 @@ import (
 
 const (
 	outDir = "out"
-	// startLimit bounds the start of a fleet, with the building of our own programs.
-	startLimit = 5 * time.Minute
 	// phaseLimit bounds one measurement.
 	phaseLimit = 8 * time.Minute
 )
@@ -51,12 +49,23 @@ type sizes struct {
 }
 
 // teams are the names of n namespaces.
-func (sizes) teams(n int) []string {
+func teams(n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("team-%03d", i)
 	}
 	return names
+}
+
+// clusters are the members of most measurements. The first one leads first.
+var clusters = []string{"east", "west", "south"}
+
+// members are these clusters, with the same namespaces each.
+func members(namespaces ...string) (all []harness.Member) {
+	for i, cluster := range clusters {
+		all = append(all, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
+	}
+	return all
 }
 
 func (s sizes) perFault() time.Duration { return time.Duration(s.faults) * 2 * time.Minute }
@@ -77,6 +86,10 @@ var measurements = []measurement{
 	{
 		"handover", "40 planned changes between clusters whose readers say when they have stopped",
 		[]string{handoverGapMedian, handoverGapP99}, measureHandover, nil,
+	},
+	{
+		"change", "200 namespaces that change their leader at once, for a better one and for a lost one",
+		[]string{changeRecordWrites, changeStatusWrites, changeEvents, changeLiveReads, massHandover, massFailover}, measureChange, nil,
 	},
 	{
 		peerName, "what people do today: client-go's elector against one API server, a candidate in each cluster",
@@ -204,31 +217,14 @@ func choose(names []string) ([]measurement, error) {
 	return chosen, nil
 }
 
-// start puts a fleet on stage in an empty folder.
+// start starts a fleet in the folder of the measurement.
 func (b *bench) start(ctx context.Context, o harness.Options) (*harness.Drill, error) {
-	dir, err := b.emptyDir()
-	if err != nil {
-		return nil, err
-	}
-	o.Dir, o.Progress = dir, b.say
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
+	o.Dir, o.Progress = b.dir(), b.say
 	return harness.Start(ctx, o)
 }
 
 // dir is the folder of a measurement's logs.
 func (b *bench) dir() string { return filepath.Join(outDir, "bench", b.phase) }
-
-// emptyDir makes that folder, and removes what the last run left in it.
-func (b *bench) emptyDir() (string, error) {
-	if err := os.RemoveAll(b.dir()); err != nil {
-		return "", fmt.Errorf("empty the folder of the last run: %w", err)
-	}
-	if err := os.MkdirAll(b.dir(), 0o755); err != nil {
-		return "", fmt.Errorf("folder of the measurement: %w", err)
-	}
-	return b.dir(), nil
-}
 
 // say reports progress.
 func (b *bench) say(text string) {

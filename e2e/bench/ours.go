@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -26,6 +28,7 @@ var readerRules = []rbacv1.PolicyRule{
 // readers are our side.
 type readers struct {
 	drill       *harness.Drill
+	records     *harness.Watch[*v1alpha1.NamespaceLeader]
 	namespaces  []string
 	kubeconfigs map[string]string // by cluster, as what follows
 	running     map[string]*party
@@ -34,16 +37,17 @@ type readers struct {
 
 // measureOurs counts what hub and readers ask of all API servers together, and takes away the leader again and again.
 func measureOurs(ctx context.Context, b *bench) (err error) {
-	r := &readers{namespaces: b.sizes.teams(b.sizes.compared), kubeconfigs: map[string]string{}, running: map[string]*party{}}
-	o := harness.Options{Timings: harness.Default, AuditReads: true}
-	for i, cluster := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: r.namespaces})
-	}
+	r := &readers{namespaces: teams(b.sizes.compared), kubeconfigs: map[string]string{}, running: map[string]*party{}}
+	o := harness.Options{Timings: harness.Default, AuditReads: true, Members: members(r.namespaces...)}
 	if r.drill, err = b.start(ctx, o); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.drill.Stop()) }()
 	defer func() { err = errors.Join(err, r.stop()) }()
+	if r.records, err = r.drill.WatchRecords(ctx); err != nil {
+		return err
+	}
+	defer r.records.Stop()
 	if err := awaitLed(ctx, r.drill, len(r.namespaces)); err != nil {
 		return err
 	}
@@ -127,24 +131,31 @@ func (r *readers) round(ctx context.Context, b *bench, round int, leader string)
 	if err := r.start(ctx, b, leader); err != nil {
 		return nil, "", err
 	}
-	next, err = r.settle(ctx)
+	next, err = awaitSettled(ctx, r.drill, r.records, len(r.namespaces))
 	return took, next, err
 }
 
-// settle returns when everything is led by one cluster and every cluster may be chosen everywhere.
-func (r *readers) settle(ctx context.Context) (leader string, err error) {
-	err = r.drill.Await(ctx, leadLimit, "one cluster leads and all may be chosen", func(ctx context.Context) error {
-		records := &v1alpha1.NamespaceLeaderList{}
-		if err := r.drill.HubClient().List(ctx, records); err != nil {
-			return err
+// awaitSettled returns when every one of so many namespaces is led by one cluster, and every cluster may be chosen everywhere.
+// It follows the records by a watch, so that it asks the hub's API server for nothing.
+func awaitSettled(
+	ctx context.Context, d *harness.Drill, w *harness.Watch[*v1alpha1.NamespaceLeader], namespaces int,
+) (leader string, err error) {
+	err = d.Await(ctx, leadLimit, "one cluster leads and all may be chosen", func(context.Context) error {
+		records := map[string]*v1alpha1.NamespaceLeader{}
+		for _, s := range w.Seen() {
+			records[s.Object.Name] = s.Object
+			if s.Gone {
+				delete(records, s.Object.Name)
+			}
 		}
-		if len(records.Items) < len(r.namespaces) {
-			return fmt.Errorf("there are %d records", len(records.Items))
+		if len(records) < namespaces {
+			return fmt.Errorf("there are %d records", len(records))
 		}
-		leader = records.Items[0].Spec.Leader
-		for _, record := range records.Items {
-			if err := settled(record, leader); err != nil {
-				return fmt.Errorf("%s: %w", record.Name, err)
+		names := slices.Sorted(maps.Keys(records))
+		leader = records[names[0]].Spec.Leader
+		for _, name := range names {
+			if err := settled(*records[name], leader); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
 		return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,9 +22,6 @@ import (
 // everywhere is gone from one instant to the next, and nobody learns of it. Of the peer that takes away the candidate
 // process only, which is all of it that runs in that cluster.
 
-// clusters take part on either side. The first one leads first.
-var clusters = []string{"east", "west", "south"}
-
 // candidateRules are the rights that the elector needs.
 var candidateRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
@@ -39,19 +35,16 @@ type electorate struct {
 
 // measurePeer counts what client-go's electors ask of their API server, and kills the leader again and again.
 func measurePeer(ctx context.Context, b *bench) (err error) {
-	dir, err := b.emptyDir()
-	if err != nil {
+	if err := harness.EmptyDir(b.dir()); err != nil {
 		return err
 	}
-	starting, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	f, err := fleet.Start(starting, fleet.Options{AuditReads: true, Progress: b.say})
+	f, err := fleet.Start(ctx, fleet.Options{AuditReads: true, Progress: b.say})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Stop()) }()
-	e := electorate{dir: dir, namespaces: b.sizes.teams(b.sizes.compared)}
-	if e.kubeconfig, err = settleElectorate(starting, f.Hub(), e); err != nil {
+	e := electorate{dir: b.dir(), namespaces: teams(b.sizes.compared)}
+	if e.kubeconfig, err = settleElectorate(ctx, f.Hub(), e); err != nil {
 		return err
 	}
 	var took []time.Duration
@@ -87,15 +80,8 @@ func accountFile(ctx context.Context, s *fleet.Server, dir, name string, rules [
 	if err != nil {
 		return "", err
 	}
-	content, err := fleet.Kubeconfig(s.Name(), config)
-	if err != nil {
-		return "", err
-	}
 	file = filepath.Join(dir, name+"-"+s.Name()+".kubeconfig")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		return "", fmt.Errorf("kubeconfig of %s: %w", name, err)
-	}
-	return file, nil
+	return file, fleet.WriteKubeconfig(file, s.Name(), config)
 }
 
 // round has the first cluster lead everywhere, kills its candidate and returns how long each namespace had no leader. Each

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -17,11 +15,8 @@ const tellEvery = time.Minute
 
 // measureScale has one hub lead many namespaces for a long while: what that takes, and whether any renewal is late.
 func measureScale(ctx context.Context, b *bench) (err error) {
-	namespaces := b.sizes.teams(b.sizes.scaled)
-	o := harness.Options{Timings: harness.Default}
-	for i, cluster := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
-	}
+	namespaces := teams(b.sizes.scaled)
+	o := harness.Options{Timings: harness.Default, Members: members(namespaces...)}
 	d, err := b.start(ctx, o)
 	if err != nil {
 		return err
@@ -34,12 +29,12 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 	if err := process.Pass(ctx, 2*o.Timings.Duration); err != nil {
 		return err
 	}
-	s := &scale{drill: d, followed: map[string]*ages{}, watches: map[string]*harness.Watch[*coordinationv1.Lease]{}}
-	defer s.stop()
+	s := &scale{drill: d, followed: map[string]*ages{}}
+	if s.view, err = d.Look(ctx); err != nil {
+		return err
+	}
+	defer s.view.Close()
 	for _, cluster := range clusters {
-		if s.watches[cluster], err = d.WatchCopies(ctx, cluster); err != nil {
-			return err
-		}
 		s.followed[cluster] = newAges(2 * o.Timings.Renew)
 	}
 	u, err := s.watch(ctx, b)
@@ -63,16 +58,8 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 // scale follows the renewals in each member.
 type scale struct {
 	drill    *harness.Drill
-	watches  map[string]*harness.Watch[*coordinationv1.Lease]
+	view     *harness.View
 	followed map[string]*ages
-}
-
-func (s *scale) stop() {
-	for _, w := range s.watches {
-		if w != nil {
-			w.Stop()
-		}
-	}
 }
 
 // watch follows the renewals for the time of the sizes, and reports progress.
@@ -86,7 +73,7 @@ func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
 		}
 		u.cores += now.cores * part.Seconds() / b.sizes.scaleFor.Seconds()
 		u.rssMiB = max(u.rssMiB, now.rssMiB)
-		for cluster, w := range s.watches {
+		for cluster, w := range s.view.Copies {
 			s.followed[cluster].add(w.Take())
 		}
 		all, missed := s.sum()

@@ -19,18 +19,7 @@ const (
 
 // measureSteady counts the writes of a minute in which nothing happens, and measures the hub process meanwhile.
 func measureSteady(ctx context.Context, b *bench) (err error) {
-	var namespaces []string
-	for i := range ledNamespaces {
-		namespaces = append(namespaces, fmt.Sprintf("team-%03d", i))
-	}
-	d, err := b.start(ctx, harness.Options{
-		Timings: harness.Default,
-		Members: []harness.Member{
-			{Name: "east", Priority: 100, Namespaces: namespaces},
-			{Name: "west", Priority: 50, Namespaces: namespaces},
-			{Name: "south", Priority: 10, Namespaces: namespaces},
-		},
-	})
+	d, err := b.start(ctx, harness.Options{Timings: harness.Default, Members: members(teams(ledNamespaces)...)})
 	if err != nil {
 		return err
 	}

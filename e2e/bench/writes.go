@@ -44,9 +44,9 @@ func (c writeCount) rateSince(o writeCount) float64 {
 func newWriteCounter(ctx context.Context, d *harness.Drill) (*writeCounter, error) {
 	c := &writeCounter{drill: d, leases: map[string]*harness.Watch[*coordinationv1.Lease]{}}
 	for _, s := range d.Fleet.Servers() {
-		admin := d.HubClient()
+		admin := d.Hub
 		if s != d.Fleet.Hub() {
-			admin = d.MemberClient(s.Name())
+			admin = d.Members[s.Name()]
 		}
 		w, err := harness.Observe(ctx, admin, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, unpublished)
 		if err != nil {
@@ -100,7 +100,7 @@ func (c *writeCounter) count(ctx context.Context) (map[string]writeCount, error)
 			if others != before {
 				return errors.New("others wrote at the same time")
 			}
-			writes, err := countWrites(bytes.NewReader(metrics))
+			writes, err := count(bytes.NewReader(metrics), isWrite)
 			counts[s.Name()] = writeCount{at, writes - float64(others)}
 			return err
 		})
@@ -114,8 +114,13 @@ func (c *writeCounter) count(ctx context.Context) (map[string]writeCount, error)
 // writeVerbs are those of the metric that change something.
 var writeVerbs = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 
-// countWrites adds up the requests to write that an API server has answered, whatever the answer was. Dry runs write nothing.
-func countWrites(metrics io.Reader) (float64, error) {
+// isWrite tells requests that write. Dry runs write nothing.
+func isWrite(m *dto.Metric) bool {
+	return slices.Contains(writeVerbs, label(m, "verb")) && label(m, "dry_run") == ""
+}
+
+// count adds up those requests that an API server has answered which are to be counted, whatever the answer was.
+func count(metrics io.Reader, counted func(*dto.Metric) bool) (float64, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(metrics)
 	if err != nil {
@@ -127,7 +132,7 @@ func countWrites(metrics io.Reader) (float64, error) {
 	}
 	var sum float64
 	for _, m := range family.GetMetric() {
-		if slices.Contains(writeVerbs, label(m, "verb")) && label(m, "dry_run") == "" {
+		if counted(m) {
 			sum += m.GetCounter().GetValue()
 		}
 	}

@@ -148,7 +148,7 @@ func (st *stage) rotate(ctx context.Context, a *Applied) error {
 
 // newUser gives the hub a new user in a member, and revokes the rights of the last one.
 func (st *stage) newUser(ctx context.Context, member string) error {
-	server, c := st.d.Fleet.Member(member), st.d.MemberClient(member)
+	server, c := st.d.Fleet.Member(member), st.d.Members[member]
 	name := fmt.Sprintf("leasecast-hub-%d", st.number())
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{userLabel: "true"}},
@@ -210,19 +210,8 @@ func (st *stage) prefer(ctx context.Context, a *Applied) error {
 // eligible returns nil if the records say that a cluster is eligible wherever it takes part.
 func (st *stage) eligible(ctx context.Context, cluster string) error {
 	for _, namespace := range namespacesOf(cluster) {
-		r, err := st.d.Record(ctx, namespace)
-		if err != nil {
+		if err := st.d.Eligible(ctx, namespace, cluster); err != nil {
 			return err
-		}
-		found := false
-		for _, c := range r.Status.Candidates {
-			found = found || c.Name == cluster
-			if c.Name == cluster && !c.Eligible {
-				return fmt.Errorf("%s: %s: %s", namespace, c.Reason, c.Message)
-			}
-		}
-		if !found {
-			return fmt.Errorf("%s: %s is no candidate", namespace, cluster)
 		}
 	}
 	return nil
@@ -247,15 +236,14 @@ func during(ctx context.Context, d time.Duration, look func(proxy.Stats), p *pro
 
 // applyObject is for faults at one copy or its namespace.
 func (st *stage) applyObject(ctx context.Context, a *Applied) error {
-	c := st.d.MemberClient(a.Target)
+	c := st.d.Members[a.Target]
 	ctx, cancel := context.WithTimeout(ctx, 2*gonePatience)
 	defer cancel()
 	if a.Kind == NamespaceDelete {
 		return recreate(ctx, c, a)
 	}
 	copyOf := func(ctx context.Context) (*coordinationv1.Lease, error) {
-		l := &coordinationv1.Lease{}
-		return l, c.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: v1alpha1.DefaultLeaseName}, l)
+		return st.d.CopyIn(ctx, a.Target, a.Namespace)
 	}
 	var was *coordinationv1.Lease
 	err := insist(ctx, func(ctx context.Context) (err error) {

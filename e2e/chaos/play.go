@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
-	"github.com/leasecast/leasecast/e2e/chaos/register"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -71,7 +70,6 @@ type Outcome struct {
 // evidence is what an outcome is judged by.
 type evidence struct {
 	calls   map[string][]history.Call
-	writes  []register.Write
 	permits []harness.Act
 	elected []election
 }
@@ -199,7 +197,7 @@ func (st *stage) judge(o *Outcome) (err error) {
 	}
 	st.store.Forget(since)
 	writes := st.store.Writes()
-	o.evidence.writes, o.evidence.permits = writes, permits(o.evidence.calls)
+	o.evidence.permits = permits(o.evidence.calls)
 	for _, s := range st.election.Seen() {
 		if s.At.Boot >= since {
 			o.evidence.elected = append(o.evidence.elected, election{s.At.Boot, ptr.Deref(s.Object.Spec.HolderIdentity, "")})

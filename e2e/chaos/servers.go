@@ -87,9 +87,9 @@ func (st *stage) goBack(ctx context.Context, a *Applied, s *fleet.Server) (err e
 // client is the administrator's, straight at the API server of a member or the hub.
 func (st *stage) client(server string) client.Client {
 	if server == hubServer {
-		return st.d.HubClient()
+		return st.d.Hub
 	}
-	return st.d.MemberClient(server)
+	return st.d.Members[server]
 }
 
 // version asks etcd for its latest resourceVersion.

@@ -24,9 +24,6 @@ import (
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// startLimit bounds the start of a fleet, with the building of our own programs.
-const startLimit = 5 * time.Minute
-
 // restarts is the wait before a process is started again, as after a crash in a Deployment.
 var restarts = process.Backoff{First: 500 * time.Millisecond, Most: 500 * time.Millisecond}
 
@@ -57,11 +54,6 @@ type stage struct {
 
 // start starts everything. After an error nothing is left running.
 func start(ctx context.Context, dir string, progress func(string)) (st *stage, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
-	}
 	d, err := harness.Start(ctx, harness.Options{Members: cast, Timings: harness.Fast, Dir: dir, Progress: progress})
 	if err != nil {
 		return nil, err
@@ -99,7 +91,7 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 		st.hubs[name] = process.Keep(st.running, name, first, func(int) (*process.Process, error) { return d.StartHub() },
 			process.KeepOptions{Backoff: restarts, MayEnd: true})
 	}
-	st.election, err = harness.Observe(ctx, d.HubClient(), &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(harness.HubNamespace))
+	st.election, err = harness.Observe(ctx, d.Hub, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(harness.HubNamespace))
 	return st, err
 }
 
@@ -110,11 +102,7 @@ func (st *stage) addReader(ctx context.Context, member string) error {
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := fleet.Kubeconfig(member, config)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(st.readerKubeconfig(member), kubeconfig, 0o600); err != nil {
+	if err := fleet.WriteKubeconfig(st.readerKubeconfig(member), member, config); err != nil {
 		return err
 	}
 	start := func(run int) (*process.Process, error) {

@@ -21,67 +21,61 @@ import (
 // TestAMoveIsInvisible: clusterctl move takes a fleet to a hub that runs already. No term lapses, no
 // leader changes, no epoch does; guestbooks go on.
 func TestAMoveIsInvisible(t *testing.T) {
-	first, second := stage.sites()
-	epochs := stage.begin(t, first)
-	stage.moves(t, first, second, epochs)
+	epochs := first.begin(t)
+	first.moves(t, second, epochs)
 }
 
 // TestTwoHubsWithTheSameClusters: the fleet has moved to the second hub. Its objects are copied back to the first hub while
 // the second one works, as when a move stops in the middle. The hub whose mark the Leases carry goes on, also after a
 // kill. The other one reports OtherHub. Then the move is finished.
 func TestTwoHubsWithTheSameClusters(t *testing.T) {
-	first, second := stage.sites()
-	epochs := stage.led(t, second)
-	v := look(t, stage)
+	epochs := second.led(t)
+	v := look(t)
 	duplicate(t, second, first)
-	stage.saysOtherHub(t, first)
+	first.saysOtherHub(t)
 	v.settled()
 	v.unbroken(epochs)
 	t.Logf("with two hubs the longest pause between two acts was %.2f s", v.undisturbed().Seconds())
 
-	harness.Must(t, stage.second.Kill())
-	harness.Must(t, stage.second.StartHub())
-	after := stage.led(t, second)
+	second.kill(t)
+	second.startHub(t)
+	after := second.led(t)
 	for namespace, epoch := range after {
 		if epoch < epochs[namespace] {
 			t.Errorf("%s: epoch %d after %d", namespace, epoch, epochs[namespace])
 		}
 	}
-	stage.saysOtherHub(t, first)
-	v.markedBy(stage.hubID(t, second))
+	first.saysOtherHub(t)
+	v.markedBy(second.hubID(t))
 	v.harmless()
 	t.Logf("killed and restarted: epochs were %v, are %v", epochs, after)
 
 	// The source is lost once more when the move begins. Its standby goes on with whatever is left to do.
-	writer := stage.second.Process
-	harness.Must(t, stage.second.StartHub())
-	stage.d.Eventually(t, patience, "the second hub has a standby", func(context.Context) error {
-		log, err := os.ReadFile(stage.second.Log())
-		if err == nil && strings.Count(string(log), "Credentials in use") < len(stage.d.Fleet.Members()) {
+	writer := second.LatestHub()
+	second.startHub(t)
+	first.Eventually(t, patience, "the second hub has a standby", func(context.Context) error {
+		log, err := os.ReadFile(second.LatestHub().Log())
+		if err == nil && strings.Count(string(log), "Credentials in use") < len(first.Fleet.Members()) {
 			err = fmt.Errorf("it is not warm")
 		}
 		return err
 	})
 	harness.Must(t, writer.Kill())
-	stage.moves(t, second, first, after)
+	second.moves(t, first, after)
 }
 
 // moves runs clusterctl, and fails the test if anybody but the hubs could have noticed.
-func (w *world) moves(t *testing.T, from, to site, epochs map[string]int64) {
+func (from site) moves(t *testing.T, to site, epochs map[string]int64) {
 	t.Helper()
 	provisioned(t, from)
-	v := look(t, w)
+	v := look(t)
 	before := harness.Now().Boot
-	w.clusterctl(t, from, to)
+	clusterctl(t, from, to)
 	moved := harness.Now().Boot
-	for namespace, epoch := range w.led(t, to) {
-		if epoch != epochs[namespace] {
-			t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
-		}
-	}
+	to.goesOn(t, epochs)
 	t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' copies are those of the %s hub",
 		(moved - before).Seconds(), (harness.Now().Boot - moved).Seconds(), to.name)
-	v.markedBy(w.hubID(t, to))
+	v.markedBy(to.hubID(t))
 	v.settled()
 	if names := left(t, from); len(names) > 0 {
 		t.Errorf("left at the %s site: %v", from.name, names)
@@ -96,7 +90,7 @@ func duplicate(t *testing.T, from, to site) {
 	for _, list := range []client.ObjectList{
 		&corev1.SecretList{}, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}, &clusterv1.ClusterList{},
 	} {
-		harness.Must(t, from.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+		harness.Must(t, from.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 		objects, err := meta.ExtractList(list)
 		harness.Must(t, err)
 		for _, o := range objects {
@@ -105,26 +99,26 @@ func duplicate(t *testing.T, from, to site) {
 			object.SetUID("")
 			object.SetOwnerReferences(nil)
 			object.SetManagedFields(nil)
-			harness.Must(t, to.client.Create(t.Context(), object))
+			harness.Must(t, to.Hub.Create(t.Context(), object))
 		}
 	}
 }
 
 // saysOtherHub returns when the hub at a site tells of each namespace that another hub writes there, and that
 // it leads nothing.
-func (w *world) saysOtherHub(t *testing.T, at site) {
+func (at site) saysOtherHub(t *testing.T) {
 	t.Helper()
-	stage.d.Eventually(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
+	first.Eventually(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
 		for namespace := range leaders {
-			r := &v1alpha1.NamespaceLeader{}
-			if err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r); err != nil {
+			r, err := at.Record(ctx, namespace)
+			if err != nil {
 				return err
 			}
 			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionCopiesInPlace)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(reason.OtherHub) {
 				return fmt.Errorf("%s: condition %+v", namespace, c)
 			}
-			if r.Spec.Hub == w.hubID(t, at) {
+			if r.Spec.Hub == at.hubID(t) {
 				return fmt.Errorf("%s: state %s of the hub %s", namespace, r.Spec.State, r.Spec.Hub)
 			}
 		}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strconv"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -21,28 +19,26 @@ import (
 // priority once more repeats the handover.
 func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	const namespace, successor = "shop", "west"
-	first, second := stage.sites()
-	epochs := stage.begin(t, first)
+	epochs := first.begin(t)
 	provisioned(t, first)
-	v := look(t, stage)
-	raise(t, first, successor, 200)
-	stage.d.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
-		r := &v1alpha1.NamespaceLeader{}
-		err := first.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r)
+	v := look(t)
+	harness.Must(t, first.SetPriority(t.Context(), successor, 200))
+	first.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
+		r, err := first.Record(ctx, namespace)
 		if err == nil && r.Spec.State != v1alpha1.StateDraining {
 			err = fmt.Errorf("leader %q, state %s", r.Spec.Leader, r.Spec.State)
 		}
 		return err
 	})
 	began := harness.Now().Boot
-	stage.clusterctl(t, first, second)
+	clusterctl(t, first, second)
 	moved := harness.Now().Boot
-	hub := stage.hubID(t, second)
+	hub := second.hubID(t)
 	var epoch int64
 	var leader string
-	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the old term goes on, or the better cluster leads", func(ctx context.Context) (err error) {
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the old term goes on, or the better cluster leads", func(ctx context.Context) (err error) {
 		for _, leader = range []string{leaders[namespace], successor} {
-			if epoch, err = stage.ledBy(ctx, second, hub, namespace, leader); err == nil {
+			if epoch, err = second.ledBy(ctx, hub, namespace, leader); err == nil {
 				return nil
 			}
 		}
@@ -54,9 +50,9 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d", (moved - began).Seconds(), leader, epoch, epochs[namespace])
 	v.markedBy(hub)
 
-	raise(t, second, successor, 201)
-	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the better cluster leads", func(ctx context.Context) (err error) {
-		epoch, err = stage.ledBy(ctx, second, hub, namespace, successor)
+	harness.Must(t, second.SetPriority(t.Context(), successor, 201))
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the better cluster leads", func(ctx context.Context) (err error) {
+		epoch, err = second.ledBy(ctx, hub, namespace, successor)
 		return err
 	})
 	if epoch <= epochs[namespace] {
@@ -71,45 +67,44 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 // The other hub cannot know that it died, and reports OtherHub, also when all terms have ended. An operator who knows
 // deletes the Leases in the members. Then the other hub waits for all that may have been promised, and elects leaders.
 func TestASourceThatDiesForGood(t *testing.T) {
-	first, second := stage.sites()
 	best := maps.Clone(leaders)
 	best["shop"] = "west" // since the test before this one
 	before := map[string]int64{}
-	hub := stage.hubID(t, second)
-	stage.d.Eventually(t, patience, "all namespaces are led", func(ctx context.Context) (err error) {
+	hub := second.hubID(t)
+	first.Eventually(t, patience, "all namespaces are led", func(ctx context.Context) (err error) {
 		for namespace, leader := range best {
-			if before[namespace], err = stage.ledBy(ctx, second, hub, namespace, leader); err != nil {
+			if before[namespace], err = second.ledBy(ctx, hub, namespace, leader); err != nil {
 				return fmt.Errorf("%s: %w", namespace, err)
 			}
 		}
 		return nil
 	})
-	v := look(t, stage)
-	harness.Must(t, stage.second.Kill())
+	v := look(t)
+	second.kill(t)
 	provisioned(t, second)
-	stage.clusterctl(t, second, first)
-	stage.saysOtherHub(t, first)
-	stage.d.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
+	clusterctl(t, second, first)
+	first.saysOtherHub(t)
+	first.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
 		for namespace, leader := range best {
-			if c, err := stage.copy(ctx, leader, namespace); err != nil || c.Live(harness.Now().Wall) {
+			if c, err := copyIn(ctx, leader, namespace); err != nil || c.Live(harness.Now().Wall) {
 				return fmt.Errorf("%s: the copy in %s is %+v (%w)", namespace, leader, c, err)
 			}
 		}
 		return nil
 	})
-	stage.saysOtherHub(t, first)
+	first.saysOtherHub(t)
 
-	for _, member := range stage.d.Fleet.Members() {
+	for _, member := range first.Fleet.Members() {
 		for namespace := range best {
-			harness.Must(t, stage.d.MemberClient(member.Name()).DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+			harness.Must(t, first.Members[member.Name()].DeleteAllOf(t.Context(), &coordinationv1.Lease{},
 				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
 		}
 	}
 	deleted := harness.Now().Boot
-	hub = stage.hubID(t, first)
-	stage.d.Eventually(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
+	hub = first.hubID(t)
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
 		for namespace, leader := range best {
-			epoch, err := stage.ledBy(ctx, first, hub, namespace, leader)
+			epoch, err := first.ledBy(ctx, hub, namespace, leader)
 			if err == nil && epoch <= before[namespace] {
 				err = fmt.Errorf("epoch %d after %d", epoch, before[namespace])
 			}
@@ -121,14 +116,4 @@ func TestASourceThatDiesForGood(t *testing.T) {
 	})
 	t.Logf("all namespaces were led %.1f s after the copies were deleted", (harness.Now().Boot - deleted).Seconds())
 	v.harmless()
-}
-
-// raise labels a Cluster with a priority.
-func raise(t *testing.T, at site, cluster string, priority int32) {
-	t.Helper()
-	c := &clusterv1.Cluster{}
-	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: cluster}, c))
-	before := c.DeepCopy()
-	c.Labels[v1alpha1.PriorityLabel] = strconv.Itoa(int(priority))
-	harness.Must(t, at.client.Patch(t.Context(), c, client.MergeFrom(before)))
 }

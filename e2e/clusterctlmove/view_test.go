@@ -16,12 +16,11 @@ import (
 type view struct {
 	*harness.View
 	t *testing.T
-	w *world
 }
 
-func look(t *testing.T, w *world) *view {
+func look(t *testing.T) *view {
 	t.Helper()
-	return &view{View: w.d.LookFor(t), t: t, w: w}
+	return &view{View: first.LookFor(t), t: t}
 }
 
 // unbroken fails the test unless one term of each namespace but some went on all the time, in the epoch
@@ -67,7 +66,7 @@ func (v *view) undisturbed() (longest time.Duration) {
 			v.t.Errorf("%s: the acting cluster changed: %v", verdict.Namespace, verdict.Changes)
 		}
 	}
-	acts, err := v.w.d.Acts()
+	acts, err := first.Acts()
 	harness.Must(v.t, err)
 	last := map[string]time.Duration{}
 	for _, a := range acts {
@@ -112,7 +111,7 @@ func (v *view) marks() map[string]int {
 // markedBy returns when all copies carry one mark.
 func (v *view) markedBy(hub string) {
 	v.t.Helper()
-	v.w.d.Eventually(v.t, patience, "all copies are marked by one hub", func(context.Context) error {
+	first.Eventually(v.t, patience, "all copies are marked by one hub", func(context.Context) error {
 		if n := v.marks(); len(n) != 1 || n[hub] == 0 {
 			return fmt.Errorf("copies by mark: %v, want all of %s", n, hub)
 		}
@@ -124,10 +123,10 @@ func (v *view) markedBy(hub string) {
 func (v *view) settled(but ...string) {
 	v.t.Helper()
 	now := harness.Now().Wall
-	v.w.d.Eventually(v.t, patience, "everybody is renewed", func(context.Context) error {
+	first.Eventually(v.t, patience, "everybody is renewed", func(context.Context) error {
 		renewed := map[string]bool{}
 		for place, seen := range v.Terms() {
-			renewed[place.Namespace] = renewed[place.Namespace] || seen[len(seen)-1].Renewed.After(now)
+			renewed[place.Namespace] = renewed[place.Namespace] || seen[len(seen)-1].RenewTime.After(now)
 		}
 		for namespace := range leaders {
 			if !slices.Contains(but, namespace) && !renewed[namespace] {

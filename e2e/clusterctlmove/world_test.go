@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +29,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
@@ -51,8 +49,14 @@ var timings = lease.Timings{Duration: 30 * time.Second, Renew: 5 * time.Second, 
 // came to east when west led it.
 var leaders = map[string]string{"shop": "east", "bank": "west", "mail": "south", "depot": "west"}
 
-// stage is what the tests share, one after the other.
-var stage *world
+// site is one of the two management clusters.
+type site struct {
+	name string
+	*harness.Drill
+}
+
+// first and second are what the tests share, one after the other. The guestbooks are those of the first.
+var first, second site
 
 func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m, harness.Options{
@@ -64,38 +68,32 @@ func TestMain(m *testing.M) {
 			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail", "depot"}},
 		},
 	}, func(ctx context.Context, d *harness.Drill) error {
-		second, err := d.StartSecond(ctx)
-		stage = &world{d: d, second: second}
+		other, err := d.StartBeside(ctx)
+		first, second = site{"first", d}, site{"second", other}
 		return err
 	}))
 }
 
-// world is the fleet and two management clusters.
-type world struct {
-	d      *harness.Drill
-	second *harness.Second
+func (at site) kill(t *testing.T) {
+	t.Helper()
+	harness.Must(t, at.LatestHub().Kill())
 }
 
-// site is one of the two management clusters.
-type site struct {
-	name   string
-	client client.WithWatch
-	fleet  *fleet.Fleet
-}
-
-func (w *world) sites() (first, second site) {
-	return site{"first", w.d.HubClient(), w.d.Fleet}, site{"second", w.second.Client(), w.second.Fleet}
+func (at site) startHub(t *testing.T) {
+	t.Helper()
+	_, err := at.StartHub()
+	harness.Must(t, err)
 }
 
 // led returns when the records at a site and the leaders' copies say who leads, all marked by that
 // site's hub, and returns the epochs.
-func (w *world) led(t *testing.T, at site) map[string]int64 {
+func (at site) led(t *testing.T) map[string]int64 {
 	t.Helper()
-	hub := w.hubID(t, at)
+	hub := at.hubID(t)
 	epochs := map[string]int64{}
-	stage.d.Eventually(t, patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
+	first.Eventually(t, patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
-			epoch, err := w.ledBy(ctx, at, hub, namespace, leader)
+			epoch, err := at.ledBy(ctx, hub, namespace, leader)
 			if err != nil {
 				return fmt.Errorf("%s: %w", namespace, err)
 			}
@@ -106,63 +104,68 @@ func (w *world) led(t *testing.T, at site) map[string]int64 {
 	return epochs
 }
 
-// ledBy returns the epoch of a namespace, if the record at a site and the leader's copy say so, marked by
+// goesOn returns when all are led by the hub at a site, and fails the test unless the epochs are what they were.
+func (at site) goesOn(t *testing.T, epochs map[string]int64) {
+	t.Helper()
+	for namespace, epoch := range at.led(t) {
+		if epoch != epochs[namespace] {
+			t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
+		}
+	}
+}
+
+// ledBy returns the epoch of a namespace, if the record at a site and the leader's Lease say so, marked by
 // that site's hub.
-func (w *world) ledBy(ctx context.Context, at site, hub, namespace, leader string) (epoch int64, err error) {
-	r := &v1alpha1.NamespaceLeader{}
-	if err := at.client.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: namespace}, r); err != nil {
+func (at site) ledBy(ctx context.Context, hub, namespace, leader string) (epoch int64, err error) {
+	if epoch, err = at.Leading(ctx, leader, namespace, leader); err != nil {
 		return 0, err
 	}
-	if s := r.Spec; s.Leader != leader || s.State != v1alpha1.StateLeading || s.Hub != hub {
-		return 0, fmt.Errorf("leader %q, state %q, reason %s, hub %s: %s", s.Leader, s.State, s.Reason, s.Hub, r.Status.Message)
-	}
-	c, err := w.copy(ctx, leader, namespace)
+	r, err := at.Record(ctx, namespace)
 	if err != nil {
 		return 0, err
 	}
-	if !c.LeadsHere() || c.Epoch != r.Spec.Epoch || c.Hub != hub || !c.Live(harness.Now().Wall) {
-		return 0, fmt.Errorf("the copy in %s is %+v, the record has epoch %d", leader, c, r.Spec.Epoch)
+	c, err := copyIn(ctx, leader, namespace)
+	if err != nil {
+		return 0, err
 	}
-	return c.Epoch, nil
+	if r.Spec.Hub != hub || c.Hub != hub || r.Spec.Epoch != epoch || c.Epoch != epoch || !c.Live(harness.Now().Wall) {
+		return 0, fmt.Errorf("the Lease in %s is %+v, the record has epoch %d of the hub %s", leader, c, r.Spec.Epoch, r.Spec.Hub)
+	}
+	return epoch, nil
 }
 
-// copy reads a copy.
-func (w *world) copy(ctx context.Context, member, namespace string) (lease.Copy, error) {
-	l, err := w.lease(ctx, member, namespace)
+// copyIn reads a member's Lease.
+func copyIn(ctx context.Context, member, namespace string) (lease.Content, error) {
+	l, err := first.CopyIn(ctx, member, namespace)
 	c, _ := wire.Read(l)
 	return c, err
 }
 
-func (w *world) lease(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
-	l := &coordinationv1.Lease{}
-	return l, w.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
-}
-
 // hubID is the mark of the hub at a site.
-func (w *world) hubID(t *testing.T, at site) string {
+func (at site) hubID(t *testing.T) string {
 	t.Helper()
 	ns := &corev1.Namespace{}
-	harness.Must(t, at.client.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
+	harness.Must(t, at.Hub.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID) + "/" + harness.HubNamespace
 }
 
 // begin waits for the leaders, who lead already but at the very first time.
-func (w *world) begin(t *testing.T, at site) map[string]int64 {
+func (at site) begin(t *testing.T) map[string]int64 {
 	t.Helper()
-	stage.d.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
-		c, err := w.copy(ctx, "west", "depot")
+	first.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
+		c, err := copyIn(ctx, "west", "depot")
 		if err == nil && !c.LeadsHere() {
 			err = fmt.Errorf("it is led by %q", c.Holder)
 		}
 		return err
 	})
 	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
-	harness.Must(t, client.IgnoreAlreadyExists(w.d.MemberClient("east").Create(t.Context(), depot)))
-	stage.d.Eventually(t, patience, "east follows in depot", func(ctx context.Context) error {
-		_, err := w.copy(ctx, "east", "depot")
+	harness.Must(t, client.IgnoreAlreadyExists(first.Members["east"].Create(t.Context(), depot)))
+	first.Eventually(t, patience, "east follows in depot", func(ctx context.Context) error {
+		_, err := copyIn(ctx, "east", "depot")
 		return err
 	})
-	return w.led(t, at)
+	return at.led(t)
 }
 
 // provisioned says of the Clusters at a site what clusterctl demands of those that it moves, and what Cluster API
@@ -174,19 +177,19 @@ func provisioned(t *testing.T, at site) {
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
 			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
 		})
-		harness.Must(t, at.client.Status().Update(t.Context(), &c))
+		harness.Must(t, at.Hub.Status().Update(t.Context(), &c))
 	}
 }
 
 func clusters(t *testing.T, at site) []clusterv1.Cluster {
 	t.Helper()
 	list := &clusterv1.ClusterList{}
-	harness.Must(t, at.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+	harness.Must(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	return list.Items
 }
 
 // clusterctl runs the real program on the two sites.
-func (w *world) clusterctl(t *testing.T, from, to site) {
+func clusterctl(t *testing.T, from, to site) {
 	t.Helper()
 	assets := os.Getenv(assetsVariable)
 	if assets == "" {
@@ -195,7 +198,7 @@ func (w *world) clusterctl(t *testing.T, from, to site) {
 	dir := t.TempDir()
 	files := map[string]string{"config.yaml": "providers: []\n"}
 	for _, s := range []site{from, to} {
-		content, err := s.fleet.Hub().Kubeconfig()
+		content, err := s.Fleet.Hub().Kubeconfig()
 		harness.Must(t, err)
 		files[s.name] = string(content)
 	}
@@ -220,7 +223,7 @@ func left(t *testing.T, at site) (names []string) {
 	for _, list := range []client.ObjectList{
 		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
 	} {
-		harness.Must(t, at.client.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+		harness.Must(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 		harness.Must(t, meta.EachListItem(list, func(o runtime.Object) error {
 			names = append(names, fmt.Sprintf("%T %s", o, o.(client.Object).GetName()))
 			return nil

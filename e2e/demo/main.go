@@ -22,9 +22,6 @@ import (
 // outDir is where everything goes that the demo leaves behind, below the current folder.
 const outDir = "out"
 
-// startLimit bounds the start of the fleet, with the building of our own programs.
-const startLimit = 5 * time.Minute
-
 var errInterrupted = errors.New("interrupted")
 
 func main() {
@@ -65,16 +62,6 @@ func cast(folder string, actEvery time.Duration, progress func(string)) harness.
 // namespaces are the managed ones.
 var namespaces = []string{"ledger", "shop"}
 
-// start puts the fleet on stage in an empty folder.
-func start(ctx context.Context, o harness.Options) (*harness.Drill, error) {
-	if err := os.RemoveAll(o.Dir); err != nil {
-		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	return harness.Start(ctx, o)
-}
-
 // demo plays all scenes, and tells and writes what came of them, also after a failure.
 func demo(ctx context.Context) (err error) {
 	if err := os.RemoveAll(resultFile()); err != nil {
@@ -82,7 +69,7 @@ func demo(ctx context.Context) (err error) {
 	}
 	n := newNarrator(os.Stdout)
 	n.say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
-	d, err := start(ctx, cast("demo", 100*time.Millisecond, n.step))
+	d, err := harness.Start(ctx, cast("demo", 100*time.Millisecond, n.step))
 	if ctx.Err() != nil && d == nil {
 		return errInterrupted // whatever it broke while starting
 	}

@@ -21,8 +21,8 @@ func sighting(t *testing.T, at, stamp float64, holder string) harness.Sighting[*
 	t.Helper()
 	boot := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(lease.Key("test"), lease.Copy{
-		Term:      lease.Term{Holder: holder, Epoch: 7, Renewed: epoch0.Add(boot(stamp)), Duration: 3 * time.Second},
+	if err := wire.Write(lease.Key("test"), lease.Content{
+		Term:      lease.Term{Holder: holder, Epoch: 7, RenewTime: epoch0.Add(boot(stamp)), Duration: 3 * time.Second},
 		Namespace: "shop", Name: "leasecast", Cluster: "east.default",
 	}, l); err != nil {
 		t.Fatal(err)

@@ -126,7 +126,7 @@ func serve(ctx context.Context) (err error) {
 		return err
 	}
 	n := newNarrator(io.MultiWriter(progress, os.Stdout))
-	d, err := start(ctx, cast("up", 5*time.Second, n.step))
+	d, err := harness.Start(ctx, cast("up", 5*time.Second, n.step))
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func (u *upTest) led() {
 				if err := c.Get(u.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
-				if c, _ := wire.Read(l); c.LeadsHere() && c.Renewed.After(begin) {
+				if c, _ := wire.Read(l); c.LeadsHere() && c.RenewTime.After(begin) {
 					return nil
 				}
 			}

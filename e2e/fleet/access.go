@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// tokenSeconds is the life of a service account's token: longer than any drill.
-const tokenSeconds = 24 * 60 * 60
+// tokenLife bounds the use of a fleet that runs on, because nothing renews its tokens.
+const tokenLife = 30 * 24 * time.Hour
 
 // requestTimeout bounds each request that this package makes for its caller.
 const requestTimeout = 10 * time.Second
@@ -85,8 +85,26 @@ func (s *Server) serviceAccountConfig(
 	}); err != nil {
 		return nil, err
 	}
+	return s.tokenConfig(ctx, admin, account)
+}
+
+// TokenConfig is for acting as a service account that exists, by a token of the TokenRequest API, straight at the API
+// server.
+func (s *Server) TokenConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
+	admin, err := s.adminClient(scheme.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	config, err := s.tokenConfig(ctx, admin, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	if err != nil {
+		return nil, fmt.Errorf("service account %s/%s of %s: %w", namespace, name, s.name, err)
+	}
+	return config, nil
+}
+
+func (s *Server) tokenConfig(ctx context.Context, admin client.Client, account *corev1.ServiceAccount) (*rest.Config, error) {
 	request := &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)},
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLife.Seconds()))},
 	}
 	if err := admin.SubResource("token").Create(ctx, account, request); err != nil {
 		return nil, fmt.Errorf("request a token: %w", err)
@@ -154,6 +172,18 @@ func Kubeconfig(name string, config *rest.Config) ([]byte, error) {
 	return content, nil
 }
 
+// WriteKubeconfig writes [Kubeconfig] into a file that only its owner may read.
+func WriteKubeconfig(file, name string, config *rest.Config) error {
+	content, err := Kubeconfig(name, config)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		return fmt.Errorf("write the kubeconfig of %s: %w", name, err)
+	}
+	return nil
+}
+
 // WriteKubeconfigs writes <name>.kubeconfig of every server into a folder, which it makes if
 // need be: for the administrator, straight at the API server, for use with kubectl.
 func (f *Fleet) WriteKubeconfigs(dir string) error {
@@ -161,12 +191,8 @@ func (f *Fleet) WriteKubeconfigs(dir string) error {
 		return fmt.Errorf("make the folder for kubeconfigs: %w", err)
 	}
 	for _, s := range f.Servers() {
-		content, err := s.Kubeconfig()
-		if err != nil {
+		if err := WriteKubeconfig(filepath.Join(dir, s.name+".kubeconfig"), s.name, s.admin); err != nil {
 			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, s.name+".kubeconfig"), content, 0o600); err != nil {
-			return fmt.Errorf("write the kubeconfig of %s: %w", s.name, err)
 		}
 	}
 	return nil

@@ -1,15 +1,12 @@
 package fleet
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"time"
 
+	"github.com/leasecast/leasecast/e2e/lines"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -85,25 +82,9 @@ func (s *Server) Requests() ([]Request, error) {
 	return requests, nil
 }
 
-func readRequests(path string) ([]Request, error) {
-	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	var requests []Request
+func readRequests(path string) (requests []Request, err error) {
 	known := map[string]bool{}
-	for lines := bufio.NewReader(file); ; {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return requests, nil // what has no end yet is still being written
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = lines.Follow(path).News(func(line []byte) error {
 		var event struct {
 			AuditID                     string
 			RequestReceivedTimestamp    metav1.MicroTime
@@ -112,15 +93,17 @@ func readRequests(path string) ([]Request, error) {
 			ResponseStatus              struct{ Code int }
 		}
 		if err := json.Unmarshal(line, &event); err != nil {
-			return nil, err
+			return err
 		}
 		if known[event.AuditID] {
-			continue // the end of a watch
+			return nil // the end of a watch
 		}
 		known[event.AuditID] = true
 		requests = append(requests, Request{
 			Received: event.RequestReceivedTimestamp.Time, User: event.User.Username, Agent: event.UserAgent,
 			Verb: event.Verb, URI: event.RequestURI, Code: event.ResponseStatus.Code,
 		})
-	}
+		return nil
+	})
+	return requests, err
 }

@@ -57,8 +57,6 @@ func TestStartFails(t *testing.T) {
 		"a name is no label":     {assets: assets, options: Options{Members: []string{"East"}}, want: []string{`"East"`}},
 		"a name is used twice":   {assets: assets, options: Options{Members: []string{"a", "a"}}, want: []string{`"a"`, "taken"}},
 		"a member is called hub": {assets: assets, options: Options{Members: []string{"hub"}}, want: []string{`"hub"`, "taken"}},
-		"no CRDs in the folder":  {assets: assets, options: Options{CRDs: broken}, want: []string{broken, "no CRDs"}},
-		"no CRDs of Cluster API": {assets: assets, options: Options{CAPICRDs: broken}, want: []string{broken, "no CRDs"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(AssetsVariable, test.assets)

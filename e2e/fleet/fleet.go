@@ -29,11 +29,6 @@ const hubName = "hub"
 type Options struct {
 	// Members are the names of the members: distinct DNS labels, not "hub". A fleet may have none.
 	Members []string
-	// CAPICRDs is the folder of Cluster API's CRDs. By default it is found in the module of
-	// Cluster API that this module requires, which works within the repository only.
-	CAPICRDs string
-	// CRDs is the folder of Leasecast's CRDs. By default it is config/crd/bases of the repository.
-	CRDs string
 	// Audit has each API server log every write: see [Server.Writes].
 	Audit bool
 	// AuditReads has it log every request: see [Server.Requests].
@@ -66,7 +61,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	if err := validate(o.Members); err != nil {
 		return nil, err
 	}
-	crds, err := loadCRDs(ctx, o)
+	crds, err := loadCRDs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 				return err
 			}
 			if s == f.hub {
-				if err := installCRDs(groupCtx, s, crds); err != nil {
+				if err := installCRDs(s, crds); err != nil {
 					return fmt.Errorf("hub: %w", err)
 				}
 			}

@@ -24,13 +24,11 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
@@ -126,14 +124,8 @@ func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadl
 // put is write for other goroutines than the test's.
 func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration, err error) {
 	now := clocks.Now()
-	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.DefaultLeaseName}}
-	_, err = controllerutil.CreateOrUpdate(ctx, admin, l, func() error {
-		return wire.Write(lease.Key("only for tests"), lease.Copy{
-			Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: now.Wall, Renewed: now.Wall, Duration: d},
-			Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
-		}, l)
-	})
-	return now.Boot + d, err
+	term := lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d}
+	return now.Boot + d, harness.PutLease(ctx, admin, ns, us, term)
 }
 
 func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
@@ -191,14 +183,12 @@ type guestbook struct {
 func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *guestbook {
 	t.Helper()
 	dir := t.TempDir()
-	kubeconfig, err := fleet.Kubeconfig(name, cfg)
-	harness.Must(t, err)
-	harness.Must(t, os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600))
-	p := &guestbook{ActLog: harness.NewActLog(filepath.Join(dir, "acts")), t: t}
-	p.Process, err = process.Start(name, filepath.Join(dir, "log"), program, append([]string{
+	harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
+	run, err := process.Start(name, filepath.Join(dir, "log"), program, append([]string{
 		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "-cluster=" + name, "-namespaces=" + ns, "-acts=" + filepath.Join(dir, "acts"), "-zap-log-level=debug",
 	}, args...)...)
 	harness.Must(t, err)
+	p := &guestbook{run, harness.NewActLog(filepath.Join(dir, "acts")), t}
 	t.Cleanup(func() {
 		harness.Must(t, p.Kill())
 		if t.Failed() {

@@ -80,12 +80,12 @@ func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, nam
 			return "", fmt.Errorf("namespace %s of %s: %w", namespace, s.Name(), err)
 		}
 	}
-	config, err := accountConfig(ctx, c, s, client.ObjectKeyFromObject(account))
+	config, err := s.TokenConfig(ctx, account.Namespace, account.Name)
 	if err != nil {
 		return "", err
 	}
 	kubeconfig = filepath.Join(dir, "guestbook-"+s.Name()+".kubeconfig")
-	return kubeconfig, writeKubeconfig(kubeconfig, s.Name(), config)
+	return kubeconfig, fleet.WriteKubeconfig(kubeconfig, s.Name(), config)
 }
 
 // admit lets the account work in a namespace, and gives it a guestbook to work on.

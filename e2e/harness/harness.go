@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -63,29 +63,34 @@ type Options struct {
 
 // Drill is a fleet with a hub process and guestbooks. Its methods may be called from any goroutine.
 type Drill struct {
+	*Site
 	Fleet   *fleet.Fleet
 	Timings lease.Timings
 
 	dir           string
 	programs      Programs
 	hubKubeconfig string
-	hub           client.WithWatch
-	members       map[string]client.WithWatch
 
 	mu         sync.Mutex // guards what follows
 	hubs       []*process.Process
 	guestbooks map[string]*Guestbook
 	keepers    []*process.Keeper
-	seconds    []*Second
+	beside     []*Drill // stop with this one
 }
 
-// Start starts everything and returns when a hub process has been elected. Who leads is not decided yet. ctx bounds the start only. After an error nothing is left running.
+// startLimit bounds the start of a drill, with the building of our own programs.
+const startLimit = 5 * time.Minute
+
+// Start starts everything in an empty folder, and returns when a hub process has been elected. Who leads is not decided
+// yet. Without members there is no policy. ctx bounds the start only. After an error nothing is left running.
 func Start(ctx context.Context, o Options) (d *Drill, err error) {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("folder of the drill: %w", err)
+	if err := EmptyDir(o.Dir); err != nil {
+		return nil, err
 	}
 	o.Progress("bringing the programs up to date")
 	programs, err := Build(ctx)
@@ -100,22 +105,38 @@ func Start(ctx context.Context, o Options) (d *Drill, err error) {
 	if err != nil {
 		return nil, err
 	}
-	d = &Drill{
-		Fleet: f, Timings: o.Timings, dir: o.Dir, programs: programs,
-		members: map[string]client.WithWatch{}, guestbooks: map[string]*Guestbook{},
-	}
+	d = &Drill{Fleet: f, Timings: o.Timings, dir: o.Dir, programs: programs, guestbooks: map[string]*Guestbook{}}
 	if err := d.populate(ctx, o); err != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
 	return d, nil
 }
 
+// StartBeside starts one more management cluster, with a hub and without Clusters, for the same members. It stops with
+// the drill.
+func (d *Drill) StartBeside(ctx context.Context) (*Drill, error) {
+	other, err := Start(ctx, Options{Timings: d.Timings, Dir: filepath.Join(d.dir, "beside")})
+	if err != nil {
+		return nil, err
+	}
+	other.Members = d.Members
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.beside = append(d.beside, other)
+	return other, nil
+}
+
 // populate makes what the platform engineer makes, and starts the processes.
-func (d *Drill) populate(ctx context.Context, o Options) (err error) {
-	if err := d.connect(); err != nil {
+func (d *Drill) populate(ctx context.Context, o Options) error {
+	scheme := hub.Scheme()
+	err := webappv1.AddToScheme(scheme)
+	if err != nil {
 		return err
 	}
-	if d.hubKubeconfig, err = installHub(ctx, d.programs, d.hub, d.Fleet.Hub(), d.dir); err != nil {
+	if d.Site, err = newSite(d.Fleet, FleetNamespace, scheme, 0); err != nil {
+		return err
+	}
+	if d.hubKubeconfig, err = installHub(ctx, d.programs, d.Hub, d.Fleet.Hub(), d.dir); err != nil {
 		return fmt.Errorf("install the hub: %w", err)
 	}
 	started := make([]*Guestbook, len(o.Members))
@@ -135,10 +156,12 @@ func (d *Drill) populate(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := d.hub.Create(ctx, policy(o)); err != nil {
-		return fmt.Errorf("policy: %w", err)
+	if len(o.Members) > 0 {
+		if err := d.Hub.Create(ctx, policy(o)); err != nil {
+			return fmt.Errorf("policy: %w", err)
+		}
+		o.Progress("members, namespaces and policy are in place")
 	}
-	o.Progress("members, namespaces and policy are in place")
 	if _, err := d.StartHub(); err != nil {
 		return err
 	}
@@ -149,26 +172,8 @@ func (d *Drill) populate(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// connect makes the administrator's clients.
-func (d *Drill) connect() error {
-	var err error
-	if d.hub, err = client.NewWithWatch(d.Fleet.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()}); err != nil {
-		return fmt.Errorf("client of the hub: %w", err)
-	}
-	scheme := hub.Scheme()
-	if err := webappv1.AddToScheme(scheme); err != nil {
-		return err
-	}
-	for _, s := range d.Fleet.Members() {
-		if d.members[s.Name()], err = client.NewWithWatch(s.AdminConfig(), client.Options{Scheme: scheme}); err != nil {
-			return fmt.Errorf("client of %s: %w", s.Name(), err)
-		}
-	}
-	return nil
-}
-
 func (d *Drill) populateMember(ctx context.Context, m Member, o Options) (*Guestbook, error) {
-	c, server := d.members[m.Name], d.Fleet.Member(m.Name)
+	c, server := d.Members[m.Name], d.Fleet.Member(m.Name)
 	for _, namespace := range m.Namespaces {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 		if err := c.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
@@ -215,17 +220,17 @@ func policy(o Options) *v1alpha1.LeadershipPolicy {
 	}
 }
 
-// HubClient is the administrator's client of the hub, straight at its API server.
-func (d *Drill) HubClient() client.WithWatch { return d.hub }
-
-// MemberClient is the administrator's client of a member, straight at its API server.
-func (d *Drill) MemberClient(member string) client.WithWatch { return d.members[member] }
-
 // Hubs are the hub processes that were started, in order, those included that have ended.
 func (d *Drill) Hubs() []*process.Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.hubs)
+}
+
+// LatestHub is the hub process that was started last.
+func (d *Drill) LatestHub() *process.Process {
+	hubs := d.Hubs()
+	return hubs[len(hubs)-1]
 }
 
 // Guestbook is the guestbook process in a member; nil if there is none.
@@ -256,16 +261,10 @@ func (d *Drill) Acts() ([]Act, error) {
 func (d *Drill) SetPriority(ctx context.Context, cluster string, priority int) error {
 	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: cluster}}
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"%d"}}}`, fleet.PriorityLabel, priority)
-	if err := d.hub.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+	if err := d.Hub.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		return fmt.Errorf("priority of %s: %w", cluster, err)
 	}
 	return nil
-}
-
-// Record reads the record of a namespace.
-func (d *Drill) Record(ctx context.Context, namespace string) (*v1alpha1.NamespaceLeader, error) {
-	r := &v1alpha1.NamespaceLeader{}
-	return r, d.hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: namespace}, r)
 }
 
 // Check returns an error if a process has ended that nobody stopped or killed. See also [Drill.Keep].
@@ -304,11 +303,11 @@ func (d *Drill) Await(ctx context.Context, limit time.Duration, what string, con
 // Stop ends the processes, the fleet and what was started beside it, and returns when all is gone.
 func (d *Drill) Stop() error {
 	d.mu.Lock()
-	seconds := slices.Clone(d.seconds)
+	beside := slices.Clone(d.beside)
 	d.mu.Unlock()
 	group := errgroup.Group{}
-	for _, s := range seconds {
-		group.Go(s.stop)
+	for _, other := range beside {
+		group.Go(other.Stop)
 	}
 	for _, g := range d.books() {
 		group.Go(g.Stop)

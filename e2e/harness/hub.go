@@ -41,12 +41,12 @@ func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Serve
 			return "", fmt.Errorf("config/%s: %w", folder, err)
 		}
 	}
-	config, err := accountConfig(ctx, c, s, client.ObjectKey{Namespace: HubNamespace, Name: HubName})
+	config, err := s.TokenConfig(ctx, HubNamespace, HubName)
 	if err != nil {
 		return "", err
 	}
 	kubeconfig = filepath.Join(dir, HubName+".kubeconfig")
-	return kubeconfig, writeKubeconfig(kubeconfig, HubName, s.ViaProxy(config))
+	return kubeconfig, fleet.WriteKubeconfig(kubeconfig, HubName, s.ViaProxy(config))
 }
 
 // StartHub starts one more replica of the hub. It does not wait for anything: see
@@ -76,18 +76,17 @@ func startHub(name, dir string, programs Programs, kubeconfig string) (*process.
 // AwaitElected returns when one of the hub's replicas has been elected.
 func (d *Drill) AwaitElected(ctx context.Context) error {
 	return d.Await(ctx, electionPatience, "a hub process is elected", func(ctx context.Context) error {
-		return elected(ctx, d.hub)
+		_, holder, err := d.Election(ctx, HubNamespace)
+		if err == nil && holder == "" {
+			err = errors.New("nobody holds the election")
+		}
+		return err
 	})
 }
 
-// elected returns an error if no hub process holds the election of a management cluster.
-func elected(ctx context.Context, hub client.Client) error {
-	election := &coordinationv1.Lease{}
-	if err := hub.Get(ctx, client.ObjectKey{Namespace: HubNamespace, Name: HubName}, election); err != nil {
-		return err
-	}
-	if holder := ptr.Deref(election.Spec.HolderIdentity, ""); strings.TrimSpace(holder) == "" {
-		return errors.New("nobody holds the election")
-	}
-	return nil
+// Election reads the Lease of the election of the hubs in a namespace, and who holds it.
+func (s *Site) Election(ctx context.Context, namespace string) (l *coordinationv1.Lease, holder string, err error) {
+	l = &coordinationv1.Lease{}
+	err = s.Hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: HubName}, l)
+	return l, strings.TrimSpace(ptr.Deref(l.Spec.HolderIdentity, "")), err
 }

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -10,14 +11,27 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 // Quiet silences the libraries: what they say about servers that a program breaks on purpose helps nobody.
 func Quiet() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
+}
+
+// Logs has the libraries log errors, or everything.
+func Logs(everything bool) {
+	level := zapcore.ErrorLevel
+	if everything {
+		level = zapcore.DebugLevel
+	}
+	logger := zap.New(zap.UseDevMode(true), zap.Level(level))
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
 }
 
 // Run runs a program until it is done or interrupted, and ends this process.
@@ -30,6 +44,14 @@ func Run(name string, program func(context.Context) error) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// EmptyDir makes a folder, and removes what the last run left in it.
+func EmptyDir(dir string) error {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return fmt.Errorf("empty the folder of the last run: %w", err)
+	}
+	return nil
 }
 
 // WriteReport writes a report as JSON into a file, whose folder it makes if need be.

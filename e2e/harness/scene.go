@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -33,26 +32,10 @@ func (d *Drill) AwaitAct(ctx context.Context, limit time.Duration, what string, 
 func (d *Drill) AwaitEligible(ctx context.Context, limit time.Duration, cluster string, namespaces ...string) error {
 	return d.Await(ctx, limit, cluster+" may be chosen", func(ctx context.Context) error {
 		for _, namespace := range namespaces {
-			if err := d.eligible(ctx, cluster, namespace); err != nil {
-				return fmt.Errorf("%s: %w", namespace, err)
+			if err := d.Eligible(ctx, namespace, cluster); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
-}
-
-func (d *Drill) eligible(ctx context.Context, cluster, namespace string) error {
-	record, err := d.Record(ctx, namespace)
-	if err != nil {
-		return err
-	}
-	for _, c := range record.Status.Candidates {
-		switch {
-		case c.Name == cluster && c.Eligible:
-			return nil
-		case c.Name == cluster:
-			return fmt.Errorf("%s is not eligible: %s %s", cluster, c.Reason, c.Message)
-		}
-	}
-	return fmt.Errorf("%s is no candidate; the leader is %q, state %s, %s", cluster, record.Spec.Leader, record.Spec.State, record.Status.Message)
 }

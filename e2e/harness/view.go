@@ -76,7 +76,7 @@ func (p Place) String() string { return p.Namespace + " in " + p.Cluster }
 // Led is one sighting of a Lease that names the member it lives in.
 type Led struct {
 	At lease.Reading
-	lease.Copy
+	lease.Content
 }
 
 // Terms returns the sightings of Leases that name the member they live in, in order.
@@ -104,13 +104,13 @@ func Unbroken(seen []Led, now time.Time) (closest time.Duration, err error) {
 		if s.Epoch != was.Epoch {
 			errs = append(errs, fmt.Errorf("epoch %d became %d", was.Epoch, s.Epoch))
 		}
-		left := was.Renewed.Add(was.Duration).Sub(s.At.Wall)
+		left := was.RenewTime.Add(was.Duration).Sub(s.At.Wall)
 		if closest = min(closest, left); left <= 0 {
 			errs = append(errs, fmt.Errorf("the term lapsed: it ended %v before its renewal could be seen", -left))
 		}
 	}
 	if last := seen[len(seen)-1]; !last.Live(now) {
-		errs = append(errs, fmt.Errorf("the term ended at %v and was not renewed", last.Renewed.Add(last.Duration)))
+		errs = append(errs, fmt.Errorf("the term ended at %v and was not renewed", last.RenewTime.Add(last.Duration)))
 	}
 	return closest, errors.Join(errs...)
 }

@@ -125,7 +125,7 @@ func (w *Watch[O]) Stop() {
 
 // WatchCopies watches the managed Leases of a member, straight at its API server.
 func (d *Drill) WatchCopies(ctx context.Context, member string) (*Watch[*coordinationv1.Lease], error) {
-	w, err := Observe(ctx, d.members[member], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+	w, err := Observe(ctx, d.Members[member], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
 		client.MatchingLabels{v1alpha1.ManagedLabel: "true"})
 	if err != nil {
 		return nil, fmt.Errorf("copies in %s: %w", member, err)
@@ -135,7 +135,7 @@ func (d *Drill) WatchCopies(ctx context.Context, member string) (*Watch[*coordin
 
 // WatchRecords watches the records on the hub, straight at its API server.
 func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLeader], error) {
-	w, err := Observe(ctx, d.hub, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.NamespaceLeader{},
+	w, err := Observe(ctx, d.Hub, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.NamespaceLeader{},
 		client.InNamespace(FleetNamespace))
 	if err != nil {
 		return nil, fmt.Errorf("records: %w", err)
@@ -151,7 +151,7 @@ func LastStamp(seen []Sighting[*coordinationv1.Lease], namespace string, upTo ti
 		if s.Gone || c.Namespace != namespace || !c.LeadsHere() {
 			continue
 		}
-		if at := BootOf(c.Renewed, s.At); at <= upTo && (!ok || at > stamp) {
+		if at := BootOf(c.RenewTime, s.At); at <= upTo && (!ok || at > stamp) {
 			stamp, ok = at, true
 		}
 	}

@@ -34,8 +34,8 @@ func TestLastStamp(t *testing.T) {
 			var seen []Sighting[*coordinationv1.Lease]
 			for _, c := range c.copies {
 				l := &coordinationv1.Lease{}
-				if err := wire.Write(lease.Key("test"), lease.Copy{
-					Term:      lease.Term{Holder: c.holder, Epoch: 1, Renewed: start.Add(c.stamp * time.Second), Duration: 3 * time.Second},
+				if err := wire.Write(lease.Key("test"), lease.Content{
+					Term:      lease.Term{Holder: c.holder, Epoch: 1, RenewTime: start.Add(c.stamp * time.Second), Duration: 3 * time.Second},
 					Namespace: "shop", Name: "leasecast", Cluster: us,
 				}, l); err != nil {
 					t.Fatal(err)

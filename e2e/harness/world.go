@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"fmt"
 	"runtime/pprof"
 	"strings"
 	"sync"
@@ -24,8 +23,8 @@ import (
 )
 
 const (
-	// worldRequestTimeout bounds each request of a world's own clients.
-	worldRequestTimeout = 30 * time.Second
+	// requestTimeout bounds each request of a world's own clients.
+	requestTimeout = 30 * time.Second
 	// stopLimit is how long a hub may take to stop: its own grace for runnables is longer.
 	stopLimit = 15 * time.Second
 )
@@ -33,13 +32,11 @@ const (
 // World is a fleet with a hub in the test's own process. Other than a [Drill] it has no guestbooks and any number of
 // worlds can use one fleet, one after the other, each with a fleet namespace and a hub of its own.
 type World struct {
+	*Site
 	T       TB
 	Servers *fleet.Fleet
 	// Fleet is the namespace of Clusters, policies and records, System that of the hub.
 	Fleet, System string
-	// Hub and Members are the administrators' clients, straight at the API servers.
-	Hub     client.Client
-	Members map[string]client.Client
 	// Timings are those of the world's policies.
 	Timings v1alpha1.Timings
 	// StopHub stops the hub, if one runs, and returns when it has stopped.
@@ -51,23 +48,12 @@ type World struct {
 // NewWorld connects to a fleet. It makes the two namespaces if need be. It registers no member and starts no hub.
 func NewWorld(t TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alpha1.Timings) *World {
 	t.Helper()
-	w := &World{
-		T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings,
-		Members: map[string]client.Client{}, StopHub: func() {},
-	}
+	w := &World{T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings, StopHub: func() {}}
 	scheme := hub.Scheme()
 	w.Must(apiextensionsv1.AddToScheme(scheme))
-	connect := func(s *fleet.Server) client.Client {
-		config := s.AdminConfig()
-		config.Timeout = worldRequestTimeout
-		c, err := client.New(config, client.Options{Scheme: scheme})
-		w.Must(err)
-		return c
-	}
-	w.Hub = connect(f.Hub())
-	for _, m := range f.Members() {
-		w.Members[m.Name()] = connect(m)
-	}
+	var err error
+	w.Site, err = newSite(f, fleetNamespace, scheme, requestTimeout)
+	w.Must(err)
 	for _, name := range []string{fleetNamespace, system} {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		w.Must(client.IgnoreAlreadyExists(w.Hub.Create(t.Context(), object)))
@@ -197,52 +183,29 @@ func (w *World) Policy(name string, namespaces ...string) *v1alpha1.LeadershipPo
 	return p
 }
 
-// Record reads the record of a namespace.
+// Record is [Site.Record] for the world's test.
 func (w *World) Record(namespace string) (*v1alpha1.NamespaceLeader, error) {
-	r := &v1alpha1.NamespaceLeader{}
-	return r, w.Hub.Get(w.T.Context(), client.ObjectKey{Namespace: w.Fleet, Name: namespace}, r)
+	return w.Site.Record(w.T.Context(), namespace)
 }
 
-// Candidate reads what the record of a namespace says of a Cluster.
+// Candidate is [Site.Candidate] for the world's test.
 func (w *World) Candidate(namespace, cluster string) (v1alpha1.Candidate, error) {
-	r, err := w.Record(namespace)
-	if err != nil {
-		return v1alpha1.Candidate{}, err
-	}
-	for _, c := range r.Status.Candidates {
-		if c.Name == cluster {
-			return c, nil
-		}
-	}
-	return v1alpha1.Candidate{}, fmt.Errorf("%s is no candidate of %s: %+v", cluster, namespace, r.Status.Candidates)
+	return w.Site.Candidate(w.T.Context(), namespace, cluster)
 }
 
-// CopyIn reads a member's Lease of a namespace.
+// Eligible is [Site.Eligible] for the world's test.
+func (w *World) Eligible(namespace, cluster string) error {
+	return w.Site.Eligible(w.T.Context(), namespace, cluster)
+}
+
+// CopyIn is [Site.CopyIn] for the world's test.
 func (w *World) CopyIn(member, namespace string) (*coordinationv1.Lease, error) {
-	l := &coordinationv1.Lease{}
-	return l, w.Members[member].Get(w.T.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
+	return w.Site.CopyIn(w.T.Context(), member, namespace)
 }
 
-// Leading returns the epoch in which a cluster leads a namespace, if the record and the Leases in these members say so.
+// Leading is [Site.Leading] for the world's test.
 func (w *World) Leading(leader, namespace string, members ...string) (epoch int64, err error) {
-	r, err := w.Record(namespace)
-	if err != nil {
-		return 0, err
-	}
-	s := r.Spec
-	if s.Leader != leader || s.State != v1alpha1.StateLeading {
-		return 0, fmt.Errorf("record: leader %q, state %s, reason %s, %s; candidates %+v", s.Leader, s.State, s.Reason, r.Status.Message, r.Status.Candidates)
-	}
-	for _, m := range members {
-		l, err := w.CopyIn(m, namespace)
-		if err != nil {
-			return 0, fmt.Errorf("the Lease in %s: %w", m, err)
-		}
-		if holder := *l.Spec.HolderIdentity; holder != leader+"."+w.Fleet || int64(*l.Spec.LeaseTransitions) != s.Epoch {
-			return 0, fmt.Errorf("the Lease in %s: holder %s, epoch %d; want %s, %d", m, holder, *l.Spec.LeaseTransitions, leader, s.Epoch)
-		}
-	}
-	return s.Epoch, nil
+	return w.Site.Leading(w.T.Context(), leader, namespace, members...)
 }
 
 // Leads waits until a cluster leads a namespace, and returns the epoch. See [World.Leading].

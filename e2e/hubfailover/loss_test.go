@@ -119,7 +119,7 @@ func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
 		next, err = stage.writer(ctx)
 		return err
 	})
-	l, err := stage.election(t.Context())
+	l, _, err := stage.d.Election(t.Context(), harness.HubNamespace)
 	harness.Must(t, err)
 	elected := harness.BootOf(l.Spec.AcquireTime.Time, harness.Now())
 	t.Logf("%s ended after %.2f s; %s was elected %.2f s later", writer.Name(), (lost - asked).Seconds(), next.Name(), (elected - lost).Seconds())

@@ -33,7 +33,7 @@ func emptied(ctx context.Context, c client.Client, r *v1alpha1.NamespaceLeader) 
 func (p *pair) records(t *testing.T) map[string]*v1alpha1.NamespaceLeader {
 	t.Helper()
 	list := &v1alpha1.NamespaceLeaderList{}
-	harness.Must(t, p.d.HubClient().List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
+	harness.Must(t, p.d.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	all := map[string]*v1alpha1.NamespaceLeader{}
 	for i := range list.Items {
 		all[list.Items[i].Name] = &list.Items[i]
@@ -60,7 +60,7 @@ func TestLostRecordsAreFoundInTheCopies(t *testing.T) {
 			lost := harness.Now().Boot
 			stage.drop(writer)
 			for _, r := range stage.records(t) {
-				harness.Must(t, l.lose(t.Context(), stage.d.HubClient(), r))
+				harness.Must(t, l.lose(t.Context(), stage.d.Hub, r))
 			}
 			harness.Eventually(t, harness.Default.Duration+slack, "all terms are adopted", func(ctx context.Context) error {
 				for namespace, was := range before {
@@ -122,14 +122,14 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 	for _, e := range run {
 		t.Run(e.name, func(t *testing.T) {
 			stage.settled(t)
-			l, err := stage.election(t.Context())
+			l, _, err := stage.d.Election(t.Context(), harness.HubNamespace)
 			harness.Must(t, err)
 			// Until then the hub may take the edit for a record of its predecessor, which it accepts. A candidate reads
 			// the clock for its acquireTime before it waits for the end of the last leadership.
 			harness.After(t, harness.BootOf(l.Spec.AcquireTime.Time, harness.Now())+2*h)
 			before := stage.records(t)[moved[0]]
 			v := look(t, stage)
-			harness.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
+			harness.Must(t, e.edit(t.Context(), stage.d.Hub, before.DeepCopy()))
 			at := harness.Now().Boot
 			harness.Eventually(t, harness.Default.Duration+harness.Default.Skew+slack, "the record is put right", func(ctx context.Context) error {
 				r, err := stage.d.Record(ctx, moved[0])
@@ -164,7 +164,7 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			harness.Must(t, writer.Kill())
 			lost := harness.Now().Boot
 			stage.drop(writer)
-			harness.Must(t, e.edit(t.Context(), stage.d.HubClient(), before.DeepCopy()))
+			harness.Must(t, e.edit(t.Context(), stage.d.Hub, before.DeepCopy()))
 			awaitRenewals(t, v, lost+h)
 			harness.Eventually(t, 2*harness.Default.Duration+slack, "somebody leads", func(ctx context.Context) error {
 				r, err := stage.d.Record(ctx, moved[0])
@@ -197,7 +197,7 @@ func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 		for key, seen := range v.Terms() {
 			n := 0
 			for _, s := range seen {
-				if harness.BootOf(s.Renewed, s.At) > instant {
+				if harness.BootOf(s.RenewTime, s.At) > instant {
 					n++
 				}
 			}

@@ -23,11 +23,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -93,20 +88,14 @@ type pair struct {
 	raised   int        // by how much the priority of east is higher than it was
 }
 
-// election reads the Lease of the hub's election.
-func (p *pair) election(ctx context.Context) (*coordinationv1.Lease, error) {
-	l := &coordinationv1.Lease{}
-	return l, p.d.HubClient().Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l)
-}
-
 // renewedNow returns when the holder of the election renews it, with the instant of the renewal.
 func (p *pair) renewedNow(t *testing.T) time.Time {
 	t.Helper()
-	before, err := p.election(t.Context())
+	before, _, err := p.d.Election(t.Context(), harness.HubNamespace)
 	harness.Must(t, err)
 	var renewed time.Time
 	harness.Eventually(t, patience, "the election is renewed", func(ctx context.Context) error {
-		now, err := p.election(ctx)
+		now, _, err := p.d.Election(ctx, harness.HubNamespace)
 		if err != nil {
 			return err
 		}
@@ -121,11 +110,10 @@ func (p *pair) renewedNow(t *testing.T) time.Time {
 // writer returns the replica that holds the election. An unknown identity is that of the one replica whose identity
 // is not known yet.
 func (p *pair) writer(ctx context.Context) (*replica, error) {
-	l, err := p.election(ctx)
+	_, holder, err := p.d.Election(ctx, harness.HubNamespace)
 	if err != nil {
 		return nil, err
 	}
-	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	var nameless []*replica
 	for _, r := range p.replicas {
 		if r.identity == holder && holder != "" {
@@ -194,29 +182,12 @@ func (p *pair) led(t *testing.T, limit time.Duration) {
 	t.Helper()
 	harness.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
-			r, err := p.d.Record(ctx, namespace)
-			if err != nil {
-				return err
-			}
-			if s := r.Spec; s.Leader != leader || s.State != v1alpha1.StateLeading {
-				return fmt.Errorf("%s: leader %q, state %s, %s: %s", namespace, s.Leader, s.State, s.Reason, r.Status.Message)
-			}
-			c, err := p.copy(ctx, leader, namespace)
-			if err != nil {
-				return err
-			}
-			if got := ptr.Deref(c.Spec.HolderIdentity, ""); got != leader+"."+harness.FleetNamespace || int64(*c.Spec.LeaseTransitions) != r.Spec.Epoch {
-				return fmt.Errorf("%s: the copy in %s names %s in epoch %d, the record has epoch %d", namespace, leader, got, *c.Spec.LeaseTransitions, r.Spec.Epoch)
+			if _, err := p.d.Leading(ctx, leader, namespace, leader); err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
 			}
 		}
 		return nil
 	})
-}
-
-// copy reads a copy.
-func (p *pair) copy(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
-	l := &coordinationv1.Lease{}
-	return l, p.d.MemberClient(member).Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
 }
 
 func read(t *testing.T, file string) string {

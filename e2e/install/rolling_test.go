@@ -54,7 +54,7 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 		seen := map[string][]harness.Led{}
 		for _, s := range copies.Seen() {
 			if c, _ := wire.Read(s.Object); !s.Gone && c.LeadsHere() {
-				seen[c.Namespace] = append(seen[c.Namespace], harness.Led{At: s.At, Copy: c})
+				seen[c.Namespace] = append(seen[c.Namespace], harness.Led{At: s.At, Content: c})
 			}
 		}
 		return seen
@@ -62,7 +62,7 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	harness.Eventually(t, patience, "a new replica has renewed everything", func(context.Context) error {
 		seen := sightings()
 		for _, name := range names {
-			if led := seen[name]; len(led) == 0 || !led[len(led)-1].Renewed.After(upgraded) {
+			if led := seen[name]; len(led) == 0 || !led[len(led)-1].RenewTime.After(upgraded) {
 				return errors.New(name)
 			}
 		}

@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -22,13 +19,6 @@ var badPriorities = map[string]string{
 	"digits and letters": "10x",
 }
 
-func (w *world) labelPriority(cluster, value string) {
-	w.T.Helper()
-	w.editCluster(cluster, func(c *clusterv1.Cluster) {
-		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, value)
-	})
-}
-
 func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t)
@@ -36,10 +26,10 @@ func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T)
 	for name, value := range badPriorities {
 		t.Run(name, func(t *testing.T) {
 			w := w.on(t)
-			w.labelPriority("south", value)
+			w.setPriority("south", value)
 			w.awaitUnfit("south", a, reason.InvalidPriority, v1alpha1.PriorityLabel, `"`+value+`"`, "0 to 2147483647")
 			w.awaitEvent("south", reason.InvalidPriority, `"`+value+`"`)
-			w.labelPriority("south", "10")
+			w.setPriority("south", "10")
 			w.awaitEligible("south", a)
 		})
 	}
@@ -51,10 +41,10 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	w, a, _ := eastLeads(t)
 	j := w.keeps("east", a)
 	for _, slip := range []string{"a-hundred", "1OO"} {
-		w.labelPriority("east", slip)
+		w.setPriority("east", slip)
 		w.awaitUnfit("east", a, reason.InvalidPriority, `"`+slip+`"`, "keeps what it leads")
 	}
-	w.labelPriority("south", "75") // a change that is none of east's business
+	w.setPriority("south", "75") // a change that is none of east's business
 	w.Eventually("the record shows it", soon, func() error {
 		c, err := w.Candidate(a, "south")
 		if err == nil && c.Priority != 75 {
@@ -62,12 +52,12 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 		}
 		return err
 	})
-	w.labelPriority("east", "100")
+	w.setPriority("east", "100")
 	w.awaitEligible("east", a)
 	j.check()
-	w.labelPriority("east", "abc")
+	w.setPriority("east", "abc")
 	w.awaitUnfit("east", a, reason.InvalidPriority)
-	w.labelPriority("east", "5") // what it says now, it says
+	w.setPriority("east", "5") // what it says now, it says
 	w.Leads("south", a, soon, all...)
 }
 
@@ -91,6 +81,6 @@ func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t
 		w.awaitEvent(name, reason.NameTooLong, "at most 253")
 	}
 	j.check()
-	w.labelPriority(fits, "200")
+	w.setPriority(fits, "200")
 	w.Leads(fits, long, soon, all...)
 }

@@ -164,7 +164,7 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 		return w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicy{})
 	})
 	// And it leaves.
-	w.setPriority("south", "")
+	w.removePriority("south")
 	w.Leads("east", a, soon, "east")
 	w.noCopy("south", a, soon)
 	w.left("south")

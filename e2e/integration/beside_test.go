@@ -51,13 +51,6 @@ func (p *process) warm(members ...string) {
 	}
 }
 
-// election reads the Lease of the election in a namespace, and returns who holds it.
-func (w *world) election(namespace string) (l *coordinationv1.Lease, holder string, err error) {
-	l = &coordinationv1.Lease{}
-	err = w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: namespace, Name: hub.ElectionName}, l)
-	return l, ptr.Deref(l.Spec.HolderIdentity, ""), err
-}
-
 // mark is that of a hub in a namespace.
 func (w *world) mark(namespace string) string {
 	w.T.Helper()

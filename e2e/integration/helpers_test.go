@@ -1,11 +1,9 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,8 +18,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // The fast profile, as world.policy sets it.
@@ -82,11 +83,7 @@ func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words .
 func (w *world) awaitEligible(cluster, namespace string) {
 	w.T.Helper()
 	w.Eventually(cluster+" may lead "+namespace, soon, func() error {
-		c, err := w.Candidate(namespace, cluster)
-		if err == nil && !c.Eligible {
-			err = fmt.Errorf("%+v", c)
-		}
-		return err
+		return w.Eligible(namespace, cluster)
 	})
 }
 
@@ -224,23 +221,11 @@ func (w *world) deletePolicy(name string) {
 	w.Must(w.Hub.Delete(w.T.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}))
 }
 
-// sighting is one copy as a reader in its member saw it.
-type sighting struct {
-	holder  string
-	epoch   int32
-	renewed time.Time
-}
-
-// journal is what readers in one member saw of one copy, renewal by renewal.
+// journal is what a reader in a leader's member saw of its Lease.
 type journal struct {
-	w         *world
-	member    string
-	namespace string
-	before    *v1alpha1.NamespaceLeader
-	stop      func()
-
-	mu   sync.Mutex
-	seen []sighting
+	w      *world
+	before *v1alpha1.NamespaceLeader
+	watch  *harness.Watch[*coordinationv1.Lease]
 }
 
 // keeps begins to watch a namespace that must not be disturbed. Its check fails the
@@ -253,57 +238,33 @@ func (w *world) keeps(leader, namespace string) *journal {
 	if before.Spec.Leader != leader || before.Spec.State != v1alpha1.StateLeading {
 		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Spec)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	j := &journal{w: w, member: leader, namespace: namespace, before: before}
-	j.stop = sync.OnceFunc(func() { cancel(); <-done })
-	w.T.Cleanup(j.stop)
-	go func() {
-		defer close(done)
-		j.keep(ctx)
-	}()
-	return j
+	watch, err := harness.Observe(w.T.Context(), w.Members[leader], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+		client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName})
+	w.Must(err)
+	w.T.Cleanup(watch.Stop)
+	return &journal{w, before, watch}
 }
 
-// keep looks at the copy until ctx ends.
-func (j *journal) keep(ctx context.Context) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	key := types.NamespacedName{Namespace: j.namespace, Name: v1alpha1.DefaultLeaseName}
-	for {
-		l := &coordinationv1.Lease{}
-		if err := j.w.Members[j.member].Get(ctx, key, l); err == nil {
-			j.note(sighting{holder: *l.Spec.HolderIdentity, epoch: *l.Spec.LeaseTransitions, renewed: l.Spec.RenewTime.Time})
-		} else if apierrors.IsNotFound(err) {
-			j.note(sighting{})
+// seen are the versions that differ in what a reader goes by. One that is gone is empty.
+func (j *journal) seen() (all []lease.Content) {
+	for _, s := range j.watch.Seen() {
+		c, _ := wire.Read(s.Object)
+		if s.Gone {
+			c = lease.Content{}
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+		if n := len(all); n == 0 || all[n-1].Holder != c.Holder || all[n-1].Epoch != c.Epoch || !all[n-1].RenewTime.Equal(c.RenewTime) {
+			all = append(all, c)
 		}
 	}
-}
-
-func (j *journal) note(s sighting) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if n := len(j.seen); n == 0 || j.seen[n-1] != s {
-		j.seen = append(j.seen, s)
-	}
+	return all
 }
 
 // grow waits for this many more renewals.
 func (j *journal) grow(renewals int) {
 	j.w.T.Helper()
-	count := func() int {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		return len(j.seen)
-	}
-	want := count() + renewals
-	j.w.Eventually(fmt.Sprintf("%d renewals of %s", renewals, j.namespace), 2*time.Duration(renewals+1)*j.w.renew(), func() error {
-		if n := count(); n < want {
+	want := len(j.seen()) + renewals
+	j.w.Eventually(fmt.Sprintf("%d renewals of %s", renewals, j.before.Name), 2*time.Duration(renewals+1)*j.w.renew(), func() error {
+		if n := len(j.seen()); n < want {
 			return fmt.Errorf("%d are missing", want-n)
 		}
 		return nil
@@ -316,25 +277,26 @@ func (j *journal) check() time.Duration {
 	t := j.w.T
 	t.Helper()
 	j.grow(2)
-	j.stop()
-	after, err := j.w.Record(j.namespace)
+	j.watch.Stop()
+	after, err := j.w.Record(j.before.Name)
 	j.w.Must(err)
 	was, is := j.before.Spec, after.Spec
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
-		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", j.namespace,
+		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", after.Name,
 			is.Leader, is.Epoch, is.State, is.Reason, is.Since, was.Leader, was.Epoch, was.Since, after.Status.History)
 	}
 	longest := time.Duration(0)
-	for i, s := range j.seen {
-		if s.holder != was.Leader+"."+j.w.Fleet || int64(s.epoch) != was.Epoch {
-			t.Errorf("the copy of %s in %s was %+v, want holder %s, epoch %d", j.namespace, j.member, s, was.Leader, was.Epoch)
+	seen := j.seen()
+	for i, c := range seen {
+		if c.Holder != was.Leader+"."+j.w.Fleet || c.Epoch != was.Epoch {
+			t.Errorf("the copy of %s in %s was %+v, want holder %s, epoch %d", after.Name, was.Leader, c, was.Leader, was.Epoch)
 		}
 		if i > 0 {
-			longest = max(longest, s.renewed.Sub(j.seen[i-1].renewed))
+			longest = max(longest, c.RenewTime.Sub(seen[i-1].RenewTime))
 		}
 	}
 	if longest >= j.w.duration() {
-		t.Errorf("%s: %v between two renewals: the term of %v lapsed", j.namespace, longest, j.w.duration())
+		t.Errorf("%s: %v between two renewals: the term of %v lapsed", after.Name, longest, j.w.duration())
 	}
 	return longest
 }
@@ -345,11 +307,11 @@ func (w *world) follow(leader, namespace string) (last func() time.Time) {
 	w.T.Helper()
 	j := w.keeps(leader, namespace)
 	return func() time.Time {
-		j.stop()
+		j.watch.Stop()
 		var latest time.Time
-		for _, s := range j.seen {
-			if s.holder == leader+"."+w.Fleet && s.renewed.After(latest) {
-				latest = s.renewed
+		for _, c := range j.seen() {
+			if c.Holder == leader+"."+w.Fleet && c.RenewTime.After(latest) {
+				latest = c.RenewTime
 			}
 		}
 		return latest
@@ -389,7 +351,7 @@ func unawaited(err error) error {
 func (j *journal) missedNone() {
 	j.w.T.Helper()
 	if longest := j.check(); longest >= 2*j.w.renew() {
-		j.w.T.Errorf("%s: %v between two renewals, one every %v is due", j.namespace, longest, j.w.renew())
+		j.w.T.Errorf("%s: %v between two renewals, one every %v is due", j.before.Name, longest, j.w.renew())
 	}
 }
 

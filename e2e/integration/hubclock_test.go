@@ -68,7 +68,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	wrong := &steppedClock{}
 	first := w.runHub(w.System, wrong)
 	w.ledSince(time.Now(), ns, 15*time.Second, "east", "west")
-	_, firstName, err := w.election(w.System)
+	_, firstName, err := w.Election(t.Context(), w.System)
 	w.Must(err)
 	standby := w.runHub(w.System, nil)
 	standby.warm("east", "west")
@@ -88,7 +88,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	bound := notices + 3*time.Second + electionTime + fastDuration + fastSkew
 	w.ledSince(time.Now(), ns, bound+soon, "east", "west")
 	within(t, "led again", time.Since(began), bound)
-	if _, holder, err := w.election(w.System); err != nil || holder == "" || holder == firstName {
+	if _, holder, err := w.Election(t.Context(), w.System); err != nil || holder == "" || holder == firstName {
 		t.Errorf("the election is held by %q, %v", holder, err)
 	}
 
@@ -98,7 +98,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	standby.Stop()
 	for end := time.Now().Add(electionTime + 3*time.Second); time.Now().Before(end); {
 		w.Eventually("nobody is elected with a wrong clock", soon, func() error {
-			_, holder, err := w.election(w.System)
+			_, holder, err := w.Election(t.Context(), w.System)
 			if err == nil && holder != "" {
 				t.Fatalf("the election is held by %q", holder)
 			}
@@ -107,7 +107,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	}
 	wrong.set(0)
 	w.Eventually("the replica is elected once its clock is right", soon, func() error {
-		if _, holder, err := w.election(w.System); err != nil || holder == "" {
+		if _, holder, err := w.Election(t.Context(), w.System); err != nil || holder == "" {
 			return errors.Join(err, errors.New("nobody is elected"))
 		}
 		return nil

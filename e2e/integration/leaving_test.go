@@ -52,7 +52,7 @@ var waysOut = map[string]struct {
 	goes   func(w *world, cluster string)
 	reason reason.Reason
 }{
-	"its label is removed":   {func(w *world, c string) { w.setPriority(c, "") }, reason.NoPriority},
+	"its label is removed":   {func(w *world, c string) { w.removePriority(c) }, reason.NoPriority},
 	"its Cluster is deleted": {func(w *world, c string) { w.forgetCluster(c) }, reason.Gone},
 }
 
@@ -83,7 +83,7 @@ func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 	w.awaitEligible("south", a)
 	j := w.keeps("east", a)
 	for range 3 {
-		w.setPriority("south", "")
+		w.removePriority("south")
 		w.Eventually("the guard is taken out", 20*time.Second, func() error {
 			err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
 			if apierrors.IsNotFound(err) {
@@ -315,7 +315,7 @@ func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	w.startHub()
 	w.Leads("east", b, firstElection, all...)
 	w.awaitUnfit("south", a, reason.ForeignLease)
-	w.setPriority("south", "")
+	w.removePriority("south")
 	w.noCopy("south", b, soon)
 	w.left("south")
 	w.awaitUnpinned("south")

@@ -155,12 +155,11 @@ func TestALeaseThatSomebodyMakesInPlaceOfADeletedCopyIsNotOverwritten(t *testing
 }
 
 // policyBySelector makes a policy by labels, with the fast profile.
-func (w *world) policyBySelector(name string, selector *metav1.LabelSelector) *v1alpha1.LeadershipPolicy {
+func (w *world) policyBySelector(name string, selector *metav1.LabelSelector) {
 	w.T.Helper()
 	p := w.NewPolicy(name)
 	p.Spec.Namespaces.Selector = selector
 	w.Must(w.Hub.Create(w.T.Context(), p))
-	return p
 }
 
 // label sets or, with an empty value, removes a label of a namespace.

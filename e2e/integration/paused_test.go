@@ -28,8 +28,8 @@ func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	w.awaitUnfit("west", a, reason.Paused, "keeps what it has", "never newly chosen")
 	w.pause("east", true)
 	w.awaitUnfit("east", a, reason.Paused)
-	w.labelPriority("west", "1000") // nor does an edit choose it
-	j.grow(4)                       // longer than D
+	w.setPriority("west", "1000") // nor does an edit choose it
+	j.grow(4)                     // longer than D
 	j.check()
 
 	// The other way to pause a Cluster.
@@ -49,6 +49,6 @@ func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	w.pause("west", false)
 	w.awaitEligible("west", a)
 	w.keeps("south", a).check()
-	w.labelPriority("west", "2000")
+	w.setPriority("west", "2000")
 	w.Leads("west", a, soon, "west", "south")
 }

@@ -68,8 +68,8 @@ func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, ep
 		return fmt.Errorf("says %+v, want %s in epoch %d for %v", c, leader, epoch, w.duration())
 	case l.Labels[v1alpha1.ManagedLabel] != "true", l.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue:
 		return fmt.Errorf("has the labels %v", l.Labels)
-	case c.Renewed.After(time.Now()):
-		return fmt.Errorf("is stamped in the future: %v", c.Renewed)
+	case c.RenewTime.After(time.Now()):
+		return fmt.Errorf("is stamped in the future: %v", c.RenewTime)
 	}
 	return nil
 }

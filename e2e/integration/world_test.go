@@ -3,21 +3,18 @@ package integration
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/zapr"
-	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -34,15 +31,8 @@ var all = []string{"east", "west", "south"}
 // Tests are parallel but for two sorts, which run first. A test that restarts its hub: under the fast profile the next hub
 // has less than 3 s for its first renewal. A test that manages every namespace: it would manage what others left behind.
 func TestMain(m *testing.M) {
-	level := zap.NewDevelopmentConfig()
-	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "-test.v=") && a != "-test.v=false" }) {
-		level.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
-	}
-	zl, err := level.Build()
-	if err != nil {
-		panic(err)
-	}
-	ctrl.SetLogger(zapr.NewLogger(zl))
+	flag.Parse()
+	harness.Logs(testing.Verbose())
 	os.Exit(withFleets(m, fleets).Run())
 }
 
@@ -191,14 +181,16 @@ func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b str
 	return w, a, b, epoch
 }
 
-// setPriority edits the priority label of a Cluster; empty removes it.
+// setPriority edits the priority label of a Cluster.
 func (w *world) setPriority(cluster, priority string) {
 	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) {
-		if priority == "" {
-			delete(c.Labels, v1alpha1.PriorityLabel)
-		} else {
-			metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, priority)
-		}
+		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, priority)
 	})
+}
+
+// removePriority removes the label.
+func (w *world) removePriority(cluster string) {
+	w.T.Helper()
+	w.editCluster(cluster, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
 }

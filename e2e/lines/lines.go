@@ -1,13 +1,15 @@
-// Package lines follows files to which other processes append whole lines: logs of acts, histories
+// Package lines writes and follows files to which processes append whole lines: logs of acts, histories
 // of calls. A line that is not finished yet is left for the next call.
 package lines
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 )
 
 // File follows one file. It is not safe for concurrent use.
@@ -52,4 +54,28 @@ func (f *File) rest() ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(file)
+}
+
+// Writer appends lines of JSON. It is safe for concurrent use.
+type Writer struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// NewWriter returns a Writer whose every line is one Write to out. A file needs no flushing, and no line of a process that
+// is killed is lost.
+func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
+
+// Write appends a line.
+func (w *Writer) Write(line any) error {
+	raw, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("write a line: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, err := w.out.Write(append(raw, '\n')); err != nil {
+		return fmt.Errorf("write a line: %w", err)
+	}
+	return nil
 }

@@ -7,10 +7,10 @@ var (
 	readerTests   = tests{"./api/lease", "^Test"}
 	clockTests    = tests{"./api/lease/clock", "^TestAPause"}
 	firstTests    = tests{"./hub/election", "^TestTheFirstLeaderWaits"}
-	electionTests = tests{"./hub/election", "^Test[^S]"}
+	electionTests = tests{"./hub/election", "^Test"}
 	publishTests  = tests{"./hub/publish", "^Test[^O]"}
 	tenureTests   = tests{"./hub/tenure", "^Test(Deadline|Release|Inherited|Doubt|ATenure)"}
-	pinTests      = tests{"./hub/fleet", "^Test(Judge|Owners)$"}
+	pinTests      = tests{"./hub/fleet", "^Test(IdentityOf|Owners)$"}
 )
 
 const (
@@ -41,26 +41,26 @@ var beside = []mutant{
 	// Rule 1.
 	{"1: the monotonic half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Wall.Before(t.wall)"}}},
 	{"1: the wall clock's half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Boot < t.boot"}}},
-	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h", "sent.Boot + t.h"}}},
-	{"1: a tenure taken back goes on if the elector sends what it sent before", tenureTests, []edit{{tenureGo, " && (t.seen == nil || t.seen.HolderIdentity == r.HolderIdentity && t.mine(*t.seen))", ""}}},
-	{"1: a read that failed ends a tenure", tenureTests, []edit{{tenureGo, "(t.seen == nil || t.seen.HolderIdentity", "(t.seen != nil && t.seen.HolderIdentity"}}},
+	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(renewTime)) + t.h", "sent.Boot + t.h"}}},
+	{"1: a tenure taken back goes on if the elector sends what it sent before", tenureTests, []edit{{tenureGo, " && (t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord))", ""}}},
+	{"1: a read that failed ends a tenure", tenureTests, []edit{{tenureGo, "(t.lastRecord == nil || t.lastRecord.HolderIdentity", "(t.lastRecord != nil && t.lastRecord.HolderIdentity"}}},
 	{"1: a tenure taken back from a replica with as many transitions goes on", tenureTests, []edit{{tenureGo, " && asStored(r.AcquireTime).Equal(t.acquired)", ""}}},
 
 	// Rule 3.
-	{"3: a renewal makes a Lease that was deleted", publishTests, []edit{{publishGo, "	case update:\n", "	case update:\n		s.lease.UID = \"\"\n"}}},
-	{"3: the stamp is not held", publishTests, []edit{{laneGo, "	case l.stampedEpoch == l.want.Term.Epoch && l.stamped.Live(now.Wall):\n", "	case false:\n"}}},
-	{"3: a silent member is stamped for", publishTests, []edit{{laneGo, "	if !answered {\n", "	if false {\n"}}},
+	{"3: a renewal makes a Lease that was deleted", publishTests, []edit{{publisherGo, "	case update:\n", "	case update:\n		s.lease.UID = \"\"\n"}}},
+	{"3: the stamp is not held", publishTests, []edit{{decideGo, "	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):\n", "	case false:\n"}}},
+	{"3: a silent member is stamped for", publishTests, []edit{{decideGo, "	if !answered {\n", "	if false {\n"}}},
 
 	// Rule 6.
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
 		"	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	if rest := c.Tenure.Overlap(asked, v.skew); rest < 0 {"}}},
 	{"6: what somebody wrote into the election holds a tenure up", tenureTests, []edit{{tenureGo,
-		"max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))", "max(0, rest)"}}},
+		"max(0, min(rest, t.started.Boot+t.earlierDuration+skew-at.Boot))", "max(0, rest)"}}},
 	{"6: a tenure that lost its election is not waited for by a slow clock", tenureTests, []edit{{tenureGo,
-		"max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))", "max(0, min(rest, t.started.Boot+t.span-at.Boot))"}}},
-	{"6: a release beside a tenure whose clock is slow is orderly", tenureTests, []edit{{tenureGo, "t.started.Boot+t.span+t.skew {", "t.started.Boot+t.span {"}}},
+		"max(0, min(rest, t.started.Boot+t.earlierDuration+skew-at.Boot))", "max(0, min(rest, t.started.Boot+t.earlierDuration-at.Boot))"}}},
+	{"6: a release beside a tenure whose clock is slow is orderly", tenureTests, []edit{{tenureGo, "t.started.Boot+t.earlierDuration+t.skew {", "t.started.Boot+t.earlierDuration {"}}},
 	{"6: a record is known for good before a slow clock has ended a tenure", tenureTests, []edit{{tenureGo,
-		"max(0, t.started.Boot+t.span+skew-at.Boot)", "max(0, t.started.Boot+t.span-at.Boot)"}}},
+		"max(0, t.started.Boot+t.earlierDuration+skew-at.Boot)", "max(0, t.started.Boot+t.earlierDuration-at.Boot)"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
 		{tenureGo, "		t.inherit(after)\n", "		_ = after\n		t.inherit(sent)\n"}}},
 	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall), lasts", ", lasts"}}},
@@ -68,21 +68,21 @@ var beside = []mutant{
 	{"6: a claim that was never renewed tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime):"}}},
 	{"6: a renewal hides what the tenure inherited", tenureTests, []edit{{tenureGo, " &&\n		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))", ""}}},
 	{"6: the election's longer duration is ignored", tenureTests, []edit{{tenureGo, "max(t.h, lasts*time.Second)", "t.h"}}},
-	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && stamp.After(t.inherited) {", "	if false {"}}},
+	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && renewTime.After(t.inherited) {", "	if false {"}}},
 	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
 
 	// Rule 7.
-	{"7: a poisoned copy is overwritten", publishTests, []edit{{laneGo, "		if l.known.copy.Epoch > c.Epoch {", "		if false {"}}},
-	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{laneGo, "		l.facts.PoisonedEpoch = max(l.facts.PoisonedEpoch, c.Epoch)\n", ""}}},
+	{"7: a poisoned copy is overwritten", publishTests, []edit{{decideGo, "		if l.known.content.Epoch > c.Epoch {", "		if false {"}}},
+	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{publishEditsGo, "		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)\n", ""}}},
 
 	// Rule 8.
 	{"8: another hub leads, and is deposed", electionTests, []edit{{nextGo, "	if s.OtherHub {", "	if false {"}}},
 	{"8: a term of another hub under another name is not heeded", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))", "false"}}},
 	{"8: a term of another hub counts without ε", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.Live(now.Add(-s.LargestSkew))", "cp.Live(now)"}}},
-	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
+	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
 
 	// Rule 9.
-	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
+	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
 	{"9: an empty list of members decides", electionTests, []edit{{nextGo, "	if len(cs) == 0 {", "	if false {"}}},
 
 	// Rule 10.
@@ -103,6 +103,6 @@ var beside = []mutant{
 
 	// Rule 14.
 	{"14: another UID behind a name is taken for the pinned one", pinTests, []edit{{identityGo, "	case pin != \"\" && found != pin:", "	case false:"}}},
-	{"14: one UID behind two names belongs to the later", pinTests, []edit{{identityGo, "compareClaims(c, best) < 0", "compareClaims(c, best) > 0"}}},
-	{"14: a copy of another cluster is overwritten", publishTests, []edit{{laneGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
+	{"14: one UID behind two names belongs to the later", pinTests, []edit{{identityGo, "compareOwners(c, best) < 0", "compareOwners(c, best) > 0"}}},
+	{"14: a copy of another cluster is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
 }

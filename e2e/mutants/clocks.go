@@ -36,10 +36,10 @@ var clocks = []mutant{
 	{"clocks: one sample is a proof", measuring, []edit{{trackGo, "g.proofs >= confirm", "g.proofs >= 1"}}},
 	{"clocks: proofs need not follow each other", measuring, []edit{{trackGo, "		g.proofs = 0\n", ""}}},
 	{"clocks: let off at ε", measuring, []edit{{trackGo, "inner := g.eps * 3 / 4", "inner := g.eps"}}},
-	{"clocks: let off at once", measuring, []edit{{trackGo, "lasts(g.near, Calm, now.Boot)", "g.near != nil"}}},
-	{"clocks: let off unmeasured", measuring, []edit{{trackGo, "lasts(g.clear, vague, now.Boot)", "lasts(g.clear, Calm/2, now.Boot)"}}},
-	{"clocks: never let off where the way is long", measuring, []edit{{trackGo, " || lasts(g.clear, vague, now.Boot)", ""}}},
-	{"clocks: a rebuilt cluster inherits a verdict", measuring, []edit{{trackGo, "gate{eps: g.eps})", "g)"}}},
+	{"clocks: let off at once", measuring, []edit{{trackGo, "lasts(g.within, Calm, now.Boot)", "g.within != nil"}}},
+	{"clocks: let off unmeasured", measuring, []edit{{trackGo, "lasts(g.clear, longCalm, now.Boot)", "lasts(g.clear, Calm/2, now.Boot)"}}},
+	{"clocks: never let off where the way is long", measuring, []edit{{trackGo, " || lasts(g.clear, longCalm, now.Boot)", ""}}},
+	{"clocks: a rebuilt cluster inherits a verdict", measuring, []edit{{trackGo, "judgement{eps: g.eps})", "g)"}}},
 
 	// Hosts and other API servers.
 	{"clocks: a host's renewal is admitted at the start of a second", measuring, []edit{{othersGo, "r.Admitted.Add(time.Second).Sub(lo)", "r.Admitted.Sub(lo)"}}},
@@ -54,17 +54,17 @@ var clocks = []mutant{
 	// Whose Date it is.
 	{"clocks: the Date of a gateway counts", answering, []edit{{answersGo, " || status >= http.StatusInternalServerError", ""}}},
 	{"clocks: the Date of a cache counts", answering, []edit{{answersGo, " || header[\"Age\"] != nil", ""}}},
-	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.asked, m.renewals.asked = m.asked, m.asked", "m.renewals.asked = m.asked"}}},
+	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent", "m.renewals.RequestSent = m.requestSent"}}},
 	{"clocks: the clock of a cluster that is gone stays", answering, []edit{{"hub/fleet/connect.go", "		c.clocks.Reset()\n", ""}}},
-	{"clocks: nobody is told of a verdict", answering, []edit{{answersGo, "			s.judged++\n", ""}}},
+	{"clocks: nobody is told of a verdict", answering, []edit{{answersGo, "			s.clockVerdicts++\n", ""}}},
 
 	// What follows from a verdict.
 	{"clocks: a leader whose clock is off stays", choosing, []edit{{candidatesGo, "	case m.clocks.State == skew.Beyond:\n", "	case m.clocks.State == skew.Beyond && v.policy == nil:\n"}}},
 	{"clocks: if all are off, all are replaced", choosing, []edit{{candidatesGo, "return off > 0 && off == measured", "return false"}}},
 	{"clocks: if most are off, nobody is replaced", choosing, []edit{{candidatesGo, "off == measured", "2*off > measured"}}},
 	{"clocks: what is not known is held against a cluster", choosing, []edit{{candidatesGo, "	case m.clocks.State == skew.Beyond:\n", "	case m.clocks.State != skew.Within:\n"}}},
-	{"clocks: the bound does not wait for a late leader", deciding, []edit{{boundGo, "max(skew, min(s.Behind, max(d, longest(s))))", "skew"}}},
-	{"clocks: the bound waits for ever for a leader of 1970", deciding, []edit{{boundGo, "min(s.Behind, max(d, longest(s)))", "s.Behind"}}},
+	{"clocks: the bound does not wait for a late leader", deciding, []edit{{expiryGo, "max(skew, min(s.Behind, max(d, longest(s))))", "skew"}}},
+	{"clocks: the bound waits for ever for a leader of 1970", deciding, []edit{{expiryGo, "min(s.Behind, max(d, longest(s)))", "s.Behind"}}},
 	{"clocks: the bound waits for anybody's clock", choosing, []edit{{gatherGo, "	if m.Name == v.state.Record.Leader {\n		v.state.Behind", "	{\n		v.state.Behind"}}},
 	{"clocks: the least that a leader is behind is what it is behind", measuring, []edit{{trackGo, "return (-v.Offset.Lo + tenth", "return (-v.Offset.Hi + tenth"}}},
 	{"clocks: a leader is replaced by nobody", deciding, []edit{{replaceGo, " || holder.Reason == reason.ClockSkewed", ""}}},

@@ -1,9 +1,9 @@
 package main
 
 const (
-	failingGo = "hub/publish/backoff.go"
-	answerGo  = "hub/publish/answer.go"
-	stampsGo  = "hub/publish/schedule.go"
+	backoffGo  = "hub/publish/backoff.go"
+	answerGo   = "hub/publish/answer.go"
+	scheduleGo = "hub/publish/schedule.go"
 )
 
 // What must notice the mutants of clusters that answer and cannot be written, and of clocks that were ahead.
@@ -21,22 +21,22 @@ var failing = []mutant{
 	{"failing: a cluster that cannot be written is as good as any", refusing, []edit{{candidatesGo, "	case v.failing(m):\n", "	case v.failing(m) && v.policy == nil:\n"}}},
 	{"failing: it counts against a leader only while it leads", refusing, []edit{{candidatesGo, "return r.State != election.Leading", "return r.State == election.Leading"}}},
 	{"failing: it counts where nobody finds out that it is over", simulation, []edit{{candidatesGo, "	case m.facts.Failing == \"\", r.Epoch == 0:\n", "	case m.facts.Failing == \"\":\n"}}},
-	{"failing: an outage that is over is held against whoever led", recovering, []edit{{failingGo, "	if !l.tried {\n", "	if false {\n"}}},
-	{"failing: what was found out once is never asked again", writing, []edit{{failingGo, "	l.lookAgain = now.Boot + recheck\n", ""}}},
-	{"failing: a read tells that writes succeed", writing, []edit{{answerGo, "		return l.stored(s)\n", "		pause := l.stored(s)\n		if s.action == read {\n			l.wrote()\n		}\n		return pause\n"}}},
-	{"failing: what is changed on its way is written again at once", changing, []edit{{laneGo, "	case l.rests(now):\n", "	case l.rests(now) && !may:\n"}, {failingGo, "	pause := min(pauseSilent<<min(l.failedWrites, 10), recheck)\n", "	pause := time.Duration(0)\n"}}},
-	{"failing: what is changed on its way is written again as soon as a watch shows it", writing, []edit{{laneGo, "	case l.rests(now):\n", "	case l.rests(now) && !may:\n"}}},
-	{"failing: what is changed on its way is as good as what was written", changing, []edit{{failingGo, "	if l.known.sealed && l.known.labelled && ", "	if l.known.labelled && "}}},
-	{"failing: an old copy that is stored in the place of a new one is as good", writing, []edit{{failingGo, " && l.known.lease.Spec.RenewTime.Equal(s.lease.Spec.RenewTime) {", " {"}}},
+	{"failing: an outage that is over is held against whoever led", recovering, []edit{{backoffGo, "	if !l.writeTried {\n", "	if false {\n"}}},
+	{"failing: what was found out once is never asked again", writing, []edit{{backoffGo, "	l.lookAgain = now.Boot + recheck\n", ""}}},
+	{"failing: a read tells that writes succeed", writing, []edit{{answerGo, "		return l.checkStored(s)\n", "		pause := l.checkStored(s)\n		if s.action == read {\n			l.noteSuccess()\n		}\n		return pause\n"}}},
+	{"failing: what is changed on its way is written again at once", changing, []edit{{decideGo, "	case l.backsOff(now):\n", "	case l.backsOff(now) && !may:\n"}, {backoffGo, "	pause := min(pauseSilent<<min(l.failedWrites, 10), recheck)\n", "	pause := time.Duration(0)\n"}}},
+	{"failing: what is changed on its way is written again as soon as a watch shows it", writing, []edit{{decideGo, "	case l.backsOff(now):\n", "	case l.backsOff(now) && !may:\n"}}},
+	{"failing: what is changed on its way is as good as what was written", changing, []edit{{backoffGo, "	if l.known.sealed && l.known.labelled && ", "	if l.known.labelled && "}}},
+	{"failing: an old copy that is stored in the place of a new one is as good", writing, []edit{{backoffGo, " && l.known.lease.Spec.RenewTime.Equal(s.lease.Spec.RenewTime) {", " {"}}},
 	{"failing: a label that only people read makes a cluster unfit", changing, []edit{{"api/lease/wire/wire.go", "return l.Labels[v1alpha1.ManagedLabel] == \"true\" }", "return l.Labels[v1alpha1.ManagedLabel] == \"true\" && l.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByValue }"}}},
-	{"failing: a write without an answer that was carried out has failed", writing, []edit{{laneGo, "		l.wrote() // also if the answer was lost\n		return l.untilSeen(now)", "		return l.untilSeen(now)"}}},
-	{"failing: what fails for long is tried as often as ever", writing, []edit{{failingGo, "l.failedWrites > impatience", "false"}}},
-	{"failing: it is remembered where nothing is written any more", writing, []edit{{laneGo, "a.Role == lease.Absent {\n		l.wrote()", "a.Role == lease.Absent && t.Bound < 0 {\n		l.wrote()"}}},
+	{"failing: a write without an answer that was carried out has failed", writing, []edit{{decideGo, "		l.noteSuccess() // also if the answer was lost\n		return l.awaitWatch(now)", "		return l.awaitWatch(now)"}}},
+	{"failing: what fails for long is tried as often as ever", writing, []edit{{backoffGo, "l.failedWrites > fastRetries", "false"}}},
+	{"failing: it is remembered where nothing is written any more", writing, []edit{{syncerGo, "a.Role == lease.Absent {\n		l.noteSuccess()", "a.Role == lease.Absent && t.LongestPromise < 0 {\n		l.noteSuccess()"}}},
 
 	// Clocks that were ahead.
-	{"failing: a stamp of the future stands until its time has come", tomorrow, []edit{{laneGo, " && !l.ahead(c, now) {", " {"}}},
-	{"failing: a stamp of the future is replaced at once", stamping, []edit{{stampsGo, "now.Boot-l.since >= c.Duration", "true"}}},
-	{"failing: a stamp within ε is one of the future", stamping, []edit{{stampsGo, "now.Wall.Add(l.timings.Skew)", "now.Wall"}}},
-	{"failing: a copy is written before it can be fresh", tomorrow, []edit{{laneGo, "Sub(now.Wall); wait > 0 {\n		return step{after: min(wait, pauseRefused)}", "Sub(now.Wall); wait < 0 && false {\n		return step{after: min(wait, pauseRefused)}"}}},
+	{"failing: a stamp of the future stands until its time has come", tomorrow, []edit{{decideGo, " && !l.inFuture(c, now) {", " {"}}},
+	{"failing: a stamp of the future is replaced at once", stamping, []edit{{scheduleGo, "now.Boot-l.futureSince >= c.Duration", "true"}}},
+	{"failing: a stamp within ε is one of the future", stamping, []edit{{scheduleGo, "now.Wall.Add(l.timings.Skew)", "now.Wall"}}},
+	{"failing: a copy is written before it can be fresh", tomorrow, []edit{{decideGo, "Sub(now.Wall); wait > 0 {\n		return step{after: min(wait, pauseRefused)}", "Sub(now.Wall); wait < 0 && false {\n		return step{after: min(wait, pauseRefused)}"}}},
 	{"failing: what drains since tomorrow drains until then", tomorrow, []edit{{nextGo, "r.Since.IsZero() || r.Since.After(now.Wall)", "r.Since.IsZero()"}}},
 }

@@ -2,9 +2,9 @@ package main
 
 const (
 	nextRevokeGo = "hub/election/revoke.go"
-	laneRevokeGo = "hub/publish/revoke.go"
-	rollGo       = "hub/publish/roll.go"
-	readersGo    = "hub/publish/readers.go"
+	revokeGo     = "hub/publish/revoke.go"
+	acksGo       = "hub/publish/acks.go"
+	acksListGo   = "hub/publish/ackslist.go"
 )
 
 var (
@@ -24,42 +24,42 @@ var handover = []mutant{
 		"s.Record.Epoch = s.Record.Revoked\n			return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State"}}},
 	{"ack: a revoked leader's copy is renewed", simulation, []edit{{assignGo, "a.Role, a.Revoked = lease.Revoke, a.Term\n				a.Term.Holder, a.Term.Epoch = \"\", r.Epoch", "a.Role = lease.Lead"}}},
 	{"ack: an edit brings a revoked term back", revocation, []edit{{assignGo, "if r.State == Draining && r.Revoked != 0 {", "if r.Revoked != 0 {"}}},
-	{"ack: revoked before the successor can be written", revocation, []edit{{nextRevokeGo, "ok && (c.Prepared || c.Name == s.Record.Leader) && !held", "ok && !held"}}},
+	{"ack: revoked before the successor can be written", revocation, []edit{{nextRevokeGo, "ok && (c.Prepared || c.Name == s.Record.Leader) && !mustWait", "ok && !mustWait"}}},
 
 	// Rule 5: granted when all have released.
 	{"ack: granted at the revocation", simulation, []edit{{nextRevokeGo, "s.Record.Revoked != 0 && s.Released &&", "s.Record.Revoked != 0 &&"}}},
 	{"ack: granted without a revocation", revocation, []edit{{nextRevokeGo, "p.Acknowledged && s.Record.Revoked != 0 && s.Released &&", "p.Acknowledged && s.Released &&"}}},
 	{"ack: granted where readers need not register", revocation, []edit{{nextRevokeGo, "return p.Acknowledged && s.Record.Revoked != 0", "return s.Record.Revoked != 0"}}},
 	{"ack: an earlier tenure's promises are forgotten", revocation, []edit{{nextRevokeGo,
-		"s.Released &&\n		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)", "s.Released"}}},
+		"s.Released &&\n		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)", "s.Released"}}},
 	{"ack: a release for another question counts", simulation, []edit{{gatherGo, "s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked", "s.Record.Revoked != 0"}}},
 
 	// The revocation replaces the live copy, and nothing else, without doubt.
-	{"ack: acknowledgement on an expired copy", asking, []edit{{laneRevokeGo, " || !c.Live(now.Wall):", ":"}}},
-	{"ack: acknowledgement on an unsealed copy", asking, []edit{{laneRevokeGo, "case !l.known.sealed || !c.SameTerm", "case !c.SameTerm"}}},
-	{"ack: acknowledgement on the copy of another term", asking, []edit{{laneRevokeGo, "!l.known.sealed || !c.SameTerm(l.want.Revoked) ||", "!l.known.sealed ||"}}},
-	{"ack: list after an ambiguous revoke", asking, []edit{{publishGo, "	case ambiguous:\n		p.unsure(l, s)\n", "	case ambiguous:\n		p.revoked(key, l, s)\n"}}},
-	{"ack: a late create may bring the copy back", asking, []edit{{laneRevokeGo, "l.loose = max(", "_ = max("}}},
-	{"ack: an edit that readers believe is overlooked", asking, []edit{{laneRevokeGo, " || l.facts.PoisonedEpoch > s.revokes {", " {"}}},
+	{"ack: acknowledgement on an expired copy", asking, []edit{{revokeGo, " || !c.Live(now.Wall):", ":"}}},
+	{"ack: acknowledgement on an unsealed copy", asking, []edit{{revokeGo, "case !l.known.sealed || !c.SameTerm", "case !c.SameTerm"}}},
+	{"ack: acknowledgement on the copy of another term", asking, []edit{{revokeGo, "!l.known.sealed || !c.SameTerm(l.want.Revoked) ||", "!l.known.sealed ||"}}},
+	{"ack: list after an ambiguous revoke", asking, []edit{{publisherGo, "	case ambiguous:\n		p.noteUnanswered(l, s)\n", "	case ambiguous:\n		p.askReaders(key, l, s)\n"}}},
+	{"ack: a late create may bring the copy back", asking, []edit{{revokeGo, "l.createPendingUntil = max(", "_ = max("}}},
+	{"ack: an edit that readers believe is overlooked", asking, []edit{{acksListGo, " || l.status.PoisonedEpoch > s.revokes {", " {"}}},
 
 	// Who is asked.
-	{"ack: list before revoke", asking, []edit{{rollGo, "q.number <= asked && q.waiting == nil", "q.waiting == nil"}}},
-	{"ack: list from cache", asking, []edit{{readersGo, "LabelSelector: ReaderSelector().String()}", "LabelSelector: ReaderSelector().String(), ResourceVersion: \"0\"}"}}},
-	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{rollGo, "!e.missing && says(e.lease, obj) {", "!e.missing {"}}},
-	{"ack: a version that was given twice shows no restore", asking, []edit{{readersGo, " || p.roll.contradicts(list.Items))", ")"}}},
-	{"ack: an empty list counts as released", asking, []edit{{rollGo, "q.void = len(q.waiting) == 0", "q.void = false"}}},
-	{"ack: a registration that cannot be read is nobody's", asking, []edit{{rollGo, "if e.broken || e.reader.Follows(namespace) {", "if !e.broken && e.reader.Follows(namespace) {"}}},
-	{"ack: who is missing from the list has gone", asking, []edit{{rollGo, "			e.missing, e.since = true, now\n", "			r.gone(uid)\n"}}},
-	{"ack: release of another epoch counted", simulation, []edit{{rollGo, "e.reader.HasReleased(namespace, q.epoch)", "e.reader.HasReleased(namespace, 0)"}}},
-	{"ack: one release is enough", simulation, []edit{{rollGo, "		if len(q.waiting) == 0 {\n			delete(r.questions", "		if len(q.waiting) < 2 {\n			delete(r.questions"}}},
+	{"ack: list before revoke", asking, []edit{{acksGo, "q.number <= asked && q.waiting == nil", "q.waiting == nil"}}},
+	{"ack: list from cache", asking, []edit{{acksListGo, "LabelSelector: ReaderSelector().String()}", "LabelSelector: ReaderSelector().String(), ResourceVersion: \"0\"}"}}},
+	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{acksGo, "!e.missing && sameContent(e.lease, obj) {", "!e.missing {"}}},
+	{"ack: a version that was given twice shows no restore", asking, []edit{{acksListGo, " || p.acks.contradicts(list.Items))", ")"}}},
+	{"ack: an empty list counts as released", asking, []edit{{acksGo, "q.unanswerable = len(q.waiting) == 0", "q.unanswerable = false"}}},
+	{"ack: a registration that cannot be read is nobody's", asking, []edit{{acksGo, "if e.unreadable || e.reader.Follows(namespace) {", "if !e.unreadable && e.reader.Follows(namespace) {"}}},
+	{"ack: who is missing from the list has gone", asking, []edit{{acksGo, "			e.missing, e.since = true, now\n", "			r.gone(uid)\n"}}},
+	{"ack: release of another epoch counted", simulation, []edit{{acksGo, "e.reader.HasReleased(namespace, q.epoch)", "e.reader.HasReleased(namespace, 0)"}}},
+	{"ack: one release is enough", simulation, []edit{{acksGo, "		if len(q.waiting) == 0 {\n			delete(r.questions", "		if len(q.waiting) < 2 {\n			delete(r.questions"}}},
 
 	// A member that went back.
-	{"ack: a restored member is believed", asking, []edit{{laneRevokeGo, "	p.roll.forgetQuestions()\n", ""}, {laneRevokeGo, "p.doubtful(now, l.timings.Bound) || ", ""}}},
-	{"ack: what happened before the start is forgotten", asking, []edit{{publishGo, "newest: list.ResourceVersion, doubt: p.Clock.Now().Boot}", "newest: list.ResourceVersion, doubt: -time.Hour}"}}},
-	{"ack: older versions are overlooked", asking, []edit{{laneRevokeGo, "	n, err := resourceversion.CompareResourceVersion(a, b)\n", "	n, err := 0, error(nil)\n"}, {laneRevokeGo, "	\"k8s.io/apimachinery/pkg/util/resourceversion\"\n", ""}}},
+	{"ack: a restored member is believed", asking, []edit{{historyGo, "	p.acks.cancelAll()\n", ""}, {acksListGo, "p.mayMissReaders(now, l.timings.LongestPromise) || ", ""}}},
+	{"ack: what happened before the start is forgotten", asking, []edit{{initialGo, "newestVersion: list.ResourceVersion, since: p.Clock.Now().Boot}", "newestVersion: list.ResourceVersion, since: -time.Hour}"}}},
+	{"ack: older versions are overlooked", asking, []edit{{historyGo, "	n, err := resourceversion.CompareResourceVersion(a, b)\n", "	n, err := 0, error(nil)\n"}, {historyGo, "	\"k8s.io/apimachinery/pkg/util/resourceversion\"\n", ""}}},
 
 	// Registrations of the dead.
-	{"ack: a registration goes when its time is over, without ε", asking, []edit{{rollGo, "case now.Boot < e.since.Boot+d+skew, now.Wall.Before(until.Add(skew)):", "case now.Boot < e.since.Boot+d, now.Wall.Before(until):"}}},
-	{"ack: a registration goes by the wall clock alone", asking, []edit{{rollGo, "case now.Boot < e.since.Boot+d+skew, now", "case now"}}},
-	{"ack: a registration goes although it was confirmed", asking, []edit{{readersGo, "UID: &obj.UID, ResourceVersion: &obj.ResourceVersion}", "UID: &obj.UID, ResourceVersion: nil}"}, {readersGo, " || !left.Spec.RenewTime.Equal(obj.Spec.RenewTime) {", " {"}}},
+	{"ack: a registration goes when its time is over, without ε", asking, []edit{{acksExpiryGo, "case now.Boot < e.since.Boot+d+skew, now.Wall.Before(until.Add(skew)):", "case now.Boot < e.since.Boot+d, now.Wall.Before(until):"}}},
+	{"ack: a registration goes by the wall clock alone", asking, []edit{{acksExpiryGo, "case now.Boot < e.since.Boot+d+skew, now", "case now"}}},
+	{"ack: a registration goes although it was confirmed", asking, []edit{{acksExpiryGo, "UID: &obj.UID, ResourceVersion: &obj.ResourceVersion}", "UID: &obj.UID, ResourceVersion: nil}"}, {acksExpiryGo, " || !left.Spec.RenewTime.Equal(obj.Spec.RenewTime) {", " {"}}},
 }

@@ -1,26 +1,26 @@
 package main
 
 const (
-	movedGo  = "hub/election/moved.go"
-	departGo = "hub/publish/relinquish.go"
-	moveGo   = "hub/fleet/move.go"
-	takeGo   = "hub/controller/move.go"
+	movedGo      = "hub/election/moved.go"
+	relinquishGo = "hub/publish/relinquish.go"
+	moveGo       = "hub/fleet/move.go"
+	takeGo       = "hub/controller/move.go"
 )
 
 // What must notice the mutants of a move.
 var (
 	departures = tests{"./hub/publish", "^(TestDepart|TestTakingOver)$"}
 	arrivals   = tests{"./hub/election", "^(TestMoved|TestWhatIsTakenKeepsTheLongestD|TestRaise)$"}
-	moves      = tests{"./hub/fleet", "^TestJudgeMove$"}
+	moves      = tests{"./hub/fleet", "^TestMoveOf$"}
 	takeovers  = tests{"./hub/controller", "^(TestWhoseRecord|TestTaken|TestWhatIsFoundOfAMovedNamespaceCountsAtOnce)$"}
 )
 
 // move are the mutants of rules 8 and 11: two hubs, one after the other and at once.
 var move = []mutant{
-	{"8: foreign hub mark ignored", departures, []edit{{laneGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
-	{"8: what carries no mark is left without one", departures, []edit{{laneGo, "l.facts.InPlace = l.known.labelled && l.marked()", "l.facts.InPlace = l.known.labelled"}}},
-	{"8: unsealed copy believed", departures, []edit{{departGo, "l.known.lease != nil && l.known.sealed && l.known.copy.Hub == l.self.hub", "l.known.lease != nil && l.known.copy.Hub == l.self.hub"}}},
-	{"8: a term of another hub is deposed before its copy is taken", arrivals, []edit{{movedGo, "	case s.Record.State == Leading && !s.CopyLost:", "	case false:"}}},
+	{"8: foreign hub mark ignored", departures, []edit{{publishEditsGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
+	{"8: what carries no mark is left without one", departures, []edit{{decideGo, "l.status.InPlace = l.known.labelled && l.marked()", "l.status.InPlace = l.known.labelled"}}},
+	{"8: unsealed copy believed", departures, []edit{{relinquishGo, "l.known.lease != nil && l.known.sealed && l.known.content.Hub == l.self.hub", "l.known.lease != nil && l.known.content.Hub == l.self.hub"}}},
+	{"8: a term of another hub is deposed before its copy is taken", arrivals, []edit{{movedGo, "	case s.Record.State == Leading && !s.LeaseLost:", "	case false:"}}},
 	{"8: a term is granted while another hub's mark stands", arrivals, []edit{{movedGo, "	case s.OtherHub:", "	case false:"}}},
 	{"8: copies are taken before every cluster was read", arrivals, []edit{{movedGo, "return c.Fitness == Unknown", "return false"}}},
 	{"8: what came from another hub is decided on as any other", arrivals, []edit{{nextGo, "	if s.Moved && p != nil && len(cs) > 0 {", "	if false {"}}},
@@ -30,11 +30,11 @@ var move = []mutant{
 	{"8: what this hub has let go of is its own", takeovers, []edit{{takeGo, "o.Spec.Hub != \"\" && o.Spec.Hub != c.HubID", "o.Spec.Hub != \"\" && o.Spec.Hub != v1alpha1.NoHub && o.Spec.Hub != c.HubID"}}},
 	{"8: whose the copies are is not asked before nothing stands", takeovers, []edit{{takeGo, "s.OtherHub || v.moved || cp.LeadsHere()", "s.OtherHub || cp.LeadsHere()"}}},
 	{"8: a copy with a seal of somebody else is the standing term", takeovers, []edit{{takeGo, "			case sealed && v.moved && lease", "			case (sealed || true) && v.moved && lease"}}},
-	{"8: that another hub's copy has gone is not found out", tests{"./hub/publish", "^TestInitial$"}, []edit{{laneGo, "	case may:\n		return step{action: read}\n", "	case may && false:\n"}}},
-	{"6: an epoch is granted twice", arrivals, []edit{{raiseGo, "s.Standing.Cluster && !s.Mine", "s.Standing.Cluster"}}},
-	{"11: stamps go on after the mark is gone", departures, []edit{{laneGo, "	case l.departed:\n		return l.depart(may)\n", ""}}},
-	{"11: the mark stays", departures, []edit{{laneGo, "	if l.departed {\n		c.Hub = \"\"\n	}\n", ""}}},
-	{"11: the mark goes without the right to write", departures, []edit{{departGo, "	case !may:\n		return step{after: pauseSilent}\n", ""}}},
+	{"8: that another hub's copy has gone is not found out", tests{"./hub/publish", "^TestInitial$"}, []edit{{decideGo, "	case may:\n		return step{action: read}\n", "	case may && false:\n"}}},
+	{"6: an epoch is granted twice", arrivals, []edit{{raiseGo, "s.Found.Cluster && !s.GrantedHere", "s.Found.Cluster"}}},
+	{"11: stamps go on after the mark is gone", departures, []edit{{decideGo, "	case l.relinquished:\n		return l.relinquish(may)\n", ""}}},
+	{"11: the mark stays", departures, []edit{{decideGo, "	if l.relinquished {\n		c.Hub = \"\"\n	}\n", ""}}},
+	{"11: the mark goes without the right to write", departures, []edit{{relinquishGo, "	case !may:\n		return step{after: pauseSilent}\n", ""}}},
 	{"11: a Cluster that is not paused may be gone in a move", moves, []edit{{moveGo, "		if !s.paused && !s.moved {", "		if !s.paused && !s.moved && s.gone {"}}},
 	{"11: no Clusters at all are a move", moves, []edit{{moveGo, "	case left:\n", "	case true:\n"}}},
 }

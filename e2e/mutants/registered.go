@@ -58,7 +58,7 @@ var registered = []mutant{
 	{"registered: a server error counts as an answer", reader, []edit{{capGo, "settled(err == nil && resp.StatusCode < http.StatusInternalServerError)", "settled(err == nil)"}}},
 	{"registered: a write is cut off as its term ends", reader, []edit{{capGo, "	if t.t.terms.waited() {", "	if false {"}}},
 	{"registered: trusts an epoch that it has released", reader, []edit{{readerGo, "	case c.Epoch < r.highest, ", "	case "}}},
-	{"registered: releases what nobody took back", reader, []edit{{readerGo, "return r.highest - 1, r.vacant", "return r.highest, r.highest > 0"}}},
+	{"registered: releases what nobody took back", reader, []edit{{readerGo, "return r.highest - 1, r.nobodyLeads", "return r.highest, r.highest > 0"}}},
 	{"registered: leaves while work goes on", reader, []edit{{registrationGo, "	for !finished {", "	for false && !finished {"}}},
 
 	// The admission policy.

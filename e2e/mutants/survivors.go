@@ -31,19 +31,19 @@ var (
 var survivors = []mutant{
 	// What an answer says, and when a member is not what it was.
 	{"survivor: a server that gave up waiting has certainly not done it", unsure, []edit{{answerGo, "	case apierrors.IsForbidden(err), ", "	case apierrors.IsTimeout(err), apierrors.IsForbidden(err), "}}},
-	{"survivor: a stamp that fell is no sign of a restore", restored, []edit{{laneRevokeGo, "c.Renewed.Before(s.before.copy.Renewed) &&", "false &&"}}},
-	{"survivor: an edit of the stamp is a sign of a restore", restored, []edit{{laneRevokeGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
-	{"survivor: a write answered by an older version is no sign of a restore", restored, []edit{{laneRevokeGo, "return s.newest != \"\" && older(obj.ResourceVersion, s.newest)", "return false"}}},
-	{"survivor: an object that is older than the one that was known is no sign of a restore", restored, []edit{{laneRevokeGo, "	case k == nil:\n", "	case k == nil || k.UID != obj.UID:\n"}}},
-	{"survivor: versions that a watch of copies shows are not noted", restored, []edit{{publishGo, "	p.past.shows(obj.ResourceVersion)\n", ""}}},
-	{"survivor: versions that a watch of readers shows are not noted", restored, []edit{{readersGo, "	p.past.shows(obj.ResourceVersion)\n", ""}}},
-	{"survivor: a release outlives a restore", restored, []edit{{laneRevokeGo, "		l.facts.Released = 0\n", "		_ = l\n"}}},
+	{"survivor: a stamp that fell is no sign of a restore", restored, []edit{{historyGo, "c.RenewTime.Before(s.before.content.RenewTime) &&", "false &&"}}},
+	{"survivor: an edit of the stamp is a sign of a restore", restored, []edit{{historyGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
+	{"survivor: a write answered by an older version is no sign of a restore", restored, []edit{{historyGo, "return s.newestVersion != \"\" && older(obj.ResourceVersion, s.newestVersion)", "return false"}}},
+	{"survivor: an object that is older than the one that was known is no sign of a restore", restored, []edit{{historyGo, "	case k == nil:\n", "	case k == nil || k.UID != obj.UID:\n"}}},
+	{"survivor: versions that a watch of copies shows are not noted", restored, []edit{{inmemberGo, "	p.history.observe(obj.ResourceVersion)\n", ""}}},
+	{"survivor: versions that a watch of readers shows are not noted", restored, []edit{{acksListGo, "	p.history.observe(obj.ResourceVersion)\n", ""}}},
+	{"survivor: a release outlives a restore", restored, []edit{{historyGo, "		l.status.Released = 0\n", "		_ = l\n"}}},
 
 	// Readers.
-	{"survivor: the last ε counts, not the largest", enduring, []edit{{publishGo, "p.skew = max(p.skew, t.Skew)", "p.skew = t.Skew"}}},
-	{"survivor: the ε of assignments is dropped", enduring, []edit{{publishGo, "	p.skew = max(p.skew, t.Skew)\n", ""}}},
-	{"survivor: an ε that is not known is none", enduring, []edit{{readersGo, "		return unknownSkew\n", "		return 0\n"}}},
-	{"survivor: an older event of a registration replaces a newer one", remembering, []edit{{rollGo, "e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion)", "e != nil && e.lease == nil"}}},
+	{"survivor: the last ε counts, not the largest", enduring, []edit{{publisherGo, "p.skew = max(p.skew, t.Skew)", "p.skew = t.Skew"}}},
+	{"survivor: the ε of assignments is dropped", enduring, []edit{{publisherGo, "	p.skew = max(p.skew, t.Skew)\n", ""}}},
+	{"survivor: an ε that is not known is none", enduring, []edit{{acksExpiryGo, "		return unknownSkew\n", "		return 0\n"}}},
+	{"survivor: an older event of a registration replaces a newer one", remembering, []edit{{acksGo, "e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion)", "e != nil && e.lease == nil"}}},
 
 	// The work in a member.
 	{"survivor: a new publisher does not wait for the old one of its member", attaching, []edit{{attachGo, "			<-before\n", "			_ = before\n"}}},
@@ -54,20 +54,20 @@ var survivors = []mutant{
 		"				if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {\n					o = t.Obj\n				}\n				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone"}}},
 
 	// What a decision rests on.
-	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.Largest, seal.LargestSkew", "= seal.Largest, 0"}}},
-	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.Largest, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
-	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{decideGo, "	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {"}}},
+	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.LargestDuration, seal.LargestSkew", "= seal.LargestDuration, 0"}}},
+	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.LargestDuration, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
+	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{reconcileGo, "	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {"}}},
 	{"survivor: half counts as most", counting, []edit{{gatherGo, "2*lost > reached", "2*lost >= reached"}}},
-	{"survivor: a successor is prepared by a copy of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
-	{"survivor: a successor is refused for an earlier draining", preparing, []edit{{candidatesGo, "m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)", "m.facts.Refused"}}},
+	{"survivor: a successor is prepared by a copy of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
+	{"survivor: a successor is refused for an earlier draining", preparing, []edit{{candidatesGo, "m.facts.Refused && m.facts.MinRenewTime.Equal(v.state.Record.Since)", "m.facts.Refused"}}},
 
 	// What follows from it.
-	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{decideGo, "is.Reason == reason.Adopted {", "is.Reason == reason.Adopted && false {"}}},
-	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{decideGo, "c.ledger.Promise(v.key).Epoch != d.Record.Epoch", "true"}}},
-	{"survivor: doubt of a member counts by the present D only", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
-	{"survivor: doubt of a member counts without ε", believing, []edit{{decideGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
-	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{laneRevokeGo, "p.roll.longest()+p.slack()", "p.roll.longest()"}}},
-	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{persistGo, "			c.mayComeTrue(v.key, spec)\n", ""}}},
+	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{reconcileGo, "is.Reason == reason.Adopted {", "is.Reason == reason.Adopted && false {"}}},
+	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{reconcileGo, "c.ledger.Get(v.key).Epoch != d.Record.Epoch", "true"}}},
+	{"survivor: doubt of a member counts by the present D only", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
+	{"survivor: doubt of a member counts without ε", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
+	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{historyGo, "p.acks.longestDuration()+p.slack()", "p.acks.longestDuration()"}}},
+	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{persistGo, "			c.mayComeTrue(v.key, spec)\n", "			_ = spec\n"}}},
 	{"survivor: a conflict has a record taken as it is", recording, []edit{{persistGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},
 	{"survivor: a deletion has a record taken as gone", recording, []edit{{persistGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsConflict(err)"}}},
 

@@ -64,9 +64,8 @@ func (w *world) startCAPI() *capi {
 	})
 	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), "capi-system", "capi-manager", role.Rules)
 	w.Must(err)
-	kubeconfig, err := fleet.Kubeconfig("hub", config)
-	w.Must(err)
-	for name, content := range map[string][]byte{"kubeconfig": kubeconfig, "tls.crt": certificate, "tls.key": key} {
+	w.Must(fleet.WriteKubeconfig(filepath.Join(c.dir, "kubeconfig"), "hub", config))
+	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
 		w.Must(os.WriteFile(filepath.Join(c.dir, name), content, 0o600))
 	}
 	w.T.Cleanup(c.stop)

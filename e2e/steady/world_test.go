@@ -5,17 +5,11 @@ package steady
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/go-logr/zapr"
-	"go.uber.org/zap"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
@@ -35,15 +29,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	config := zap.NewDevelopmentConfig()
-	config.Level = zap.NewAtomicLevelAt(zap.ErrorLevel)
-	logger, err := config.Build()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	ctrl.SetLogger(zapr.NewLogger(logger))
-	klog.SetLogger(zapr.NewLogger(logger))
+	harness.Logs(false)
 	os.Exit(m.Run())
 }
 
@@ -114,12 +100,8 @@ func (w *world) leads(leader, namespace string, within time.Duration, members ..
 	w.T.Helper()
 	w.Eventually(leader+" leads "+namespace, within, func() (err error) {
 		for _, m := range members {
-			c, err := w.Candidate(namespace, m)
-			if err != nil {
+			if err := w.Eligible(namespace, m); err != nil {
 				return err
-			}
-			if !c.Eligible {
-				return fmt.Errorf("%s is not eligible: %s, %s", m, c.Reason, c.Message)
 			}
 		}
 		epoch, err = w.Leading(leader, namespace, members...)

@@ -13,18 +13,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/member"
 )
@@ -124,7 +121,7 @@ type world struct {
 	duration  time.Duration
 	namespace string
 	proxy     *proxy.Proxy
-	client    *kubernetes.Clientset
+	client    client.Client
 
 	mu    sync.Mutex
 	term  lease.Term
@@ -133,24 +130,18 @@ type world struct {
 
 func newWorld(t *testing.T, d time.Duration) *world {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, err := client.New(server, client.Options{})
+	harness.Must(t, err)
+	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
+	harness.Must(t, c.Create(t.Context(), made))
 	p, err := proxy.New(strings.TrimSuffix(strings.TrimPrefix(server.Host, "https://"), "/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return &world{t: t, duration: d, namespace: made.Name, proxy: p, client: client, epoch: lease.EpochFloor(time.Now())}
+	return &world{t: t, duration: d, namespace: made.Name, proxy: p, client: c, epoch: lease.EpochFloor(time.Now())}
 }
 
 // holder begins a term, which is renewed every third of its duration until the test is over.
@@ -159,7 +150,7 @@ func (w *world) holder(name string) {
 	w.mu.Lock()
 	first := w.term.Holder == ""
 	w.epoch++
-	w.term = lease.Term{Holder: name, Epoch: w.epoch, Acquired: time.Now(), Duration: w.duration}
+	w.term = lease.Term{Holder: name, Epoch: w.epoch, AcquireTime: time.Now(), Duration: w.duration}
 	w.mu.Unlock()
 	w.renew(w.t.Context())
 	if !first {
@@ -188,26 +179,8 @@ func (w *world) renew(ctx context.Context) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.term.Renewed = time.Now()
-	leases := w.client.CoordinationV1().Leases(w.namespace)
-	l, err := leases.Get(ctx, v1alpha1.DefaultLeaseName, metav1.GetOptions{})
-	fresh := apierrors.IsNotFound(err)
-	if fresh {
-		l, err = &coordinationv1.Lease{}, nil
-	}
-	if err == nil {
-		err = wire.Write(lease.Key("only for tests"), lease.Copy{
-			Term: w.term, Namespace: w.namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
-		}, l)
-	}
-	switch {
-	case err != nil:
-	case fresh:
-		_, err = leases.Create(ctx, l, metav1.CreateOptions{})
-	default:
-		_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
-	}
-	if err != nil && ctx.Err() == nil {
+	w.term.RenewTime = time.Now()
+	if err := harness.PutLease(ctx, w.client, w.namespace, us, w.term); err != nil && ctx.Err() == nil {
 		w.t.Errorf("renew: %v", err)
 	}
 }
@@ -222,9 +195,7 @@ func (w *world) read(registered bool) *member.Member {
 		o.Registration = &member.Registration{Namespace: w.namespace}
 	}
 	m, err := member.New(cfg, o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -236,23 +207,19 @@ func (w *world) read(registered bool) *member.Member {
 	})
 	sync, done := context.WithTimeoutCause(w.t.Context(), patience, errors.New("no list of Leases"))
 	defer done()
-	if err := m.WaitForSync(sync); err != nil {
-		w.t.Fatal(err)
-	}
+	harness.Must(w.t, m.WaitForSync(sync))
 	return m
 }
 
 // await waits until the reader leads, or does not.
 func (w *world) await(m *member.Member, leads bool) {
 	w.t.Helper()
-	for began := time.Now(); ; <-time.After(often) {
-		if _, ok := m.Term(w.namespace); ok == leads {
-			return
+	harness.Eventually(w.t, patience, fmt.Sprintf("leads: %v", leads), func(context.Context) error {
+		if _, ok := m.Term(w.namespace); ok != leads {
+			return errors.New("not yet")
 		}
-		if time.Since(began) > patience {
-			w.t.Fatalf("leads: %v after %v", !leads, patience)
-		}
-	}
+		return nil
+	})
 }
 
 // idle is for how much of a time the reader did not lead.

@@ -26,7 +26,7 @@ import (
 )
 
 // assigned is the copy of a namespace in east, and whether there is one, after a decision about a view.
-func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*view, *election.Decision)) (lease.Copy, bool) {
+func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*view, *election.Decision)) (lease.Content, bool) {
 	s.t.Helper()
 	m := measured("east", agrees)
 	m.publisher = p
@@ -37,7 +37,7 @@ func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*v
 	s.work(p)
 	l := s.east.leases[shopCopy.Name]
 	if l == nil {
-		return lease.Copy{}, false
+		return lease.Content{}, false
 	}
 	c, _ := wire.Read(l)
 	return c, true
@@ -291,7 +291,7 @@ func TestNothingIsGrantedUnderWhatTheSealDoesNotKnow(t *testing.T) {
 	if err := c.persist(t.Context(), v, election.Decision{Record: r}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := c.Seals.Find(t.Context(), "fleet"); err != nil || s.Largest != 2*time.Minute || s.LargestSkew != 20*time.Second {
+	if s, err := c.Seals.Find(t.Context(), "fleet"); err != nil || s.LargestDuration != 2*time.Minute || s.LargestSkew != 20*time.Second {
 		t.Errorf("the seal says %+v, %v", s, err)
 	}
 	if c.namespace(shop).granted != 21 {

@@ -42,7 +42,7 @@ func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
 	s := newStage(t)
 	p := publish.New(publish.Options{
 		Client: awaited{s.east}, Fleet: "fleet", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this", Key: testKey,
-		Clock: s.clock, MayStamp: func(lease.Reading) bool { return true }, Ledger: s.c.ledger,
+		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.ledger,
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})

@@ -78,11 +78,11 @@ func TestSilenceSaysNothingOfAGuard(t *testing.T) {
 		"one that stands, and this hub may not write":      {nil, errUnchecked, true, false},
 		"one that stands, and is forbidden":                {nil, fmt.Errorf("install: %w", guard.ErrForbidden), false, true},
 		"one that stands, in a cluster that knows no such": {nil, fmt.Errorf("install: %w", guard.ErrUnsupported), false, true},
-		"one that stood, and lets a write through":         {nil, fmt.Errorf("verify: %w", guard.ErrNotStanding), false, true},
+		"one that stood, and lets a write through":         {nil, fmt.Errorf("verify: %w", guard.ErrNotEnforced), false, true},
 		"one that is not known, and nobody answers":        {errUnchecked, silence, false, false},
 		"one that is not known, and is found standing":     {errUnchecked, nil, true, true},
-		"one that does not stand, and nobody answers":      {guard.ErrNotStanding, silence, false, false},
-		"one that does not stand, and is found standing":   {guard.ErrNotStanding, nil, true, true},
+		"one that does not stand, and nobody answers":      {guard.ErrNotEnforced, silence, false, false},
+		"one that does not stand, and is found standing":   {guard.ErrNotEnforced, nil, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &attachment{guard: test.before}

@@ -80,7 +80,7 @@ func TestThePublisherSeesWhatTheCacheShows(t *testing.T) {
 	known := func(when string, want bool) {
 		t.Helper()
 		s.work(p)
-		if known := len(p.CopiesOf("shop")) > 0; known != want {
+		if known := len(p.LeasesIn("shop")) > 0; known != want {
 			t.Errorf("%s: a copy is known: %v, want %v", when, known, want)
 		}
 	}

@@ -50,8 +50,8 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Observed)
 		}
 		c.Answering = m.verdict.Answering
-		c.Refused = m.facts.Refused && m.facts.Fresh.Equal(v.state.Record.Since)
-		c.Prepared = m.facts.InPlace && m.facts.Fresh.Equal(v.state.Record.Since)
+		c.Refused = m.facts.Refused && m.facts.MinRenewTime.Equal(v.state.Record.Since)
+		c.Prepared = m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)
 		cs = append(cs, c)
 		if n := m.verdict.Next; n > 0 && (after == 0 || n < after) {
 			after = n
@@ -138,7 +138,7 @@ func (v *view) failing(m *memberView) bool {
 		return true
 	}
 	switch r.Reason {
-	case reason.CopyLost, reason.Forbidden, reason.Unwritable:
+	case reason.LeaseLost, reason.Forbidden, reason.Unwritable:
 		return r.State != election.Leading
 	default:
 		return false
@@ -196,7 +196,7 @@ func unguardedMessage(err error) string {
 		return "the cluster does not let the hub install the policy that protects the Leases: apply config/member there"
 	case errors.Is(err, guard.ErrUnsupported):
 		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs Kubernetes 1.30 or later"
-	case errors.Is(err, guard.ErrNotStanding):
+	case errors.Is(err, guard.ErrNotEnforced):
 		return "the policy that protects the Leases does not refuse yet what it must"
 	default:
 		return "the policy that protects the Leases has not been checked yet"
@@ -250,7 +250,7 @@ func describe(d election.Decision) string {
 		return "the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"
 	}
 	switch r.Reason {
-	case reason.WaitingForBound:
+	case reason.WaitingForExpiry:
 		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
 	case reason.WaitingForClusters:
 		return fmt.Sprintf("%s ranks higher and is not ready yet; if it does not become so in time, next is %s; see candidates for the reasons",

@@ -56,7 +56,7 @@ func TestWhoMayLead(t *testing.T) {
 	}
 	bare := func(m *memberView) { m.namespace = nil }
 	paused := func(m *memberView) { m.Paused = true }
-	unguarded := func(m *memberView) { m.unguarded = guard.ErrNotStanding }
+	unguarded := func(m *memberView) { m.unguarded = guard.ErrNotEnforced }
 	failing := func(m *memberView) { m.facts.Failing, m.facts.Failure = reason.Unwritable, "a quota" }
 	leads := func(phase election.RecordState, why reason.Reason) election.Record {
 		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20}
@@ -94,13 +94,13 @@ func TestWhoMayLead(t *testing.T) {
 		"one with a copy of another cluster":                    {anotherLeads, east(copyTroubled(reason.WrongCluster)), election.Unfit, reason.WrongCluster, "the copy"},
 		"one that forbids copies":                               {anotherLeads, east(copyTroubled(reason.Forbidden)), election.Unfit, reason.Forbidden, "the copy; grant the hub's user there the rules of config/member"},
 		"one where no copy can be written":                      {anotherLeads, east(copyTroubled(reason.Unwritable), unguarded), election.Unfit, reason.Unwritable, "the copy"},
-		"a copy that is not there yet is no problem":            {anotherLeads, east(copyTroubled(reason.CopyLost)), election.Fit, reason.Eligible, ""},
-		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotStanding)},
+		"a copy that is not there yet is no problem":            {anotherLeads, east(copyTroubled(reason.LeaseLost)), election.Fit, reason.Eligible, ""},
+		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced)},
 		"one that is paused":                                    {anotherLeads, east(paused, failing), election.RetainOnly, reason.Paused, stays},
 		"one that cannot be written while another leads":        {anotherLeads, east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
 		"one that could not be written, where nobody ever led":  {election.Record{State: election.Vacant}, east(failing), election.Fit, reason.Eligible, ""},
 		"a leader that cannot be written, while its term lasts": {leads(election.Leading, reason.Unwritable), east(failing), election.Fit, reason.Eligible, ""},
-		"a leader that is replaced for its lost copy":           {leads(election.Draining, reason.CopyLost), east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
+		"a leader that is replaced for its lost copy":           {leads(election.Draining, reason.LeaseLost), east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
 		"a leader that is replaced because it forbids copies":   {leads(election.Draining, reason.Forbidden), east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
 		"a leader that is replaced because it takes no copy":    {leads(election.Draining, reason.Unwritable), east(failing), election.Unfit, reason.Unwritable, "the last copy could not be written: a quota"},
 		"a leader that is replaced for something else":          {leads(election.Draining, reason.PriorityChanged), east(failing), election.Fit, reason.Eligible, ""},
@@ -229,7 +229,7 @@ func TestWhatAnUnguardedClusterIsToldToDo(t *testing.T) {
 	for words, err := range map[string]error{
 		"the cluster does not let the hub install the policy that protects the Leases: apply config/member there":                guard.ErrForbidden,
 		"the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs Kubernetes 1.30 or later": guard.ErrUnsupported,
-		"the policy that protects the Leases does not refuse yet what it must":                                                   guard.ErrNotStanding,
+		"the policy that protects the Leases does not refuse yet what it must":                                                   guard.ErrNotEnforced,
 		"the policy that protects the Leases has not been checked yet":                                                           errors.New("anything else"),
 	} {
 		if got := unguardedMessage(fmt.Errorf("check: %w", err)); got != words {
@@ -254,7 +254,7 @@ func TestTheRecordInWords(t *testing.T) {
 			"east is lost, but so are most clusters: nobody is chosen until one comes back"},
 		"readers that have to stop": {r(election.Draining, reason.PriorityChanged, "west"), reason.WaitingForReaders, "",
 			"east was told to stop (PriorityChanged); next is west, as soon as all registered readers have stopped, or else at 11:00:00.250Z"},
-		"a bound that has to pass": {r(election.Draining, reason.Unreachable, "west"), reason.WaitingForBound, "",
+		"a bound that has to pass": {r(election.Draining, reason.Unreachable, "west"), reason.WaitingForExpiry, "",
 			"east is being replaced (Unreachable); next is west, not before 11:00:00.250Z"},
 		"nobody to follow": {r(election.Draining, reason.Unreachable, ""), "", "",
 			"east is being replaced (Unreachable); next is nobody yet, not before 11:00:00.250Z"},
@@ -264,9 +264,9 @@ func TestTheRecordInWords(t *testing.T) {
 			"another hub writes the copies, so this one decides nothing; see the condition CopiesInPlace"},
 		"a namespace that has moved": {r(election.Vacant, reason.Moved, ""), reason.Moved, "",
 			"the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"},
-		"a promise that nobody knows": {r(election.Vacant, reason.WaitingForBound, "west"), reason.WaitingForBound, "",
+		"a promise that nobody knows": {r(election.Vacant, reason.WaitingForExpiry, "west"), reason.WaitingForExpiry, "",
 			"an earlier promise may still stand; next is west, not before 11:00:00.250Z"},
-		"a promise, and nobody to follow": {r(election.Vacant, reason.WaitingForBound, ""), "", "",
+		"a promise, and nobody to follow": {r(election.Vacant, reason.WaitingForExpiry, ""), "", "",
 			"an earlier promise may still stand; next is nobody yet, not before 11:00:00.250Z"},
 		"a better cluster that may come": {r(election.Vacant, reason.WaitingForClusters, "west"), reason.WaitingForClusters, "north",
 			"north ranks higher and is not ready yet; if it does not become so in time, next is west; see candidates for the reasons"},

@@ -63,7 +63,7 @@ type Controller struct {
 	client client.Client // reads from the cache
 	live   client.Reader // reads records: a decision never rests on a stale one
 	events events.EventRecorder
-	ledger *publish.Ledger
+	ledger *publish.Promises
 	sight  memberSource
 	writer func(fleet.Member) kubernetes.Interface // reaches a member
 
@@ -99,7 +99,7 @@ type claim struct {
 func New(o Options) *Controller {
 	return &Controller{
 		Options:    o,
-		ledger:     publish.NewLedger(),
+		ledger:     publish.NewPromises(),
 		sight:      fleetSight{o.Fleet},
 		writer:     fleet.Member.Writer,
 		engaged:    map[fleet.Key]engagement{},

@@ -40,7 +40,7 @@ func (s *stage) stamp() time.Time {
 		return time.Time{}
 	}
 	c, _ := wire.Read(l)
-	return c.Renewed
+	return c.RenewTime
 }
 
 // renews reports whether the copy is renewed when that is due.
@@ -74,7 +74,7 @@ func TestStampsEndBeforeTheyAreCounted(t *testing.T) {
 			v.policy = s.policy
 			cs, _ := v.candidates()
 			s.c.decide(v, cs)
-			if got := v.state.Sent; got.Closed != test.closed || !got.Until.Equal(sent.Add(15*time.Second)) || got.Skew != time.Second {
+			if got := v.state.Sent; got.Final != test.closed || !got.Until.Equal(sent.Add(15*time.Second)) || got.Skew != time.Second {
 				t.Errorf("sent: %+v, want it closed: %v", got, test.closed)
 			}
 			if renews := s.renews(p); renews == test.closed {
@@ -140,11 +140,11 @@ func TestNothingIsLeftOfANamespaceThatIsDropped(t *testing.T) {
 	p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
 	s.c.attached[eastKey], s.c.namespace(shop).known = &attachment{publisher: p}, ofSpec(said20())
 	s.c.drop(shop)
-	if promise := s.c.ledger.Promise(shop); promise.Epoch != 0 {
+	if promise := s.c.ledger.Get(shop); promise.Epoch != 0 {
 		t.Errorf("promised: %+v", promise)
 	}
-	if s.c.recall(shop).known != nil || len(p.Initial().Copies) > 0 {
-		t.Errorf("known: %v, found: %v", s.c.recall(shop).known, p.Initial().Copies)
+	if s.c.recall(shop).known != nil || len(p.Initial().Leases) > 0 {
+		t.Errorf("known: %v, found: %v", s.c.recall(shop).known, p.Initial().Leases)
 	}
 }
 
@@ -254,8 +254,8 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 		if (err == nil) != test.persists || apierrors.IsNotFound(getErr) == test.persists {
 			t.Errorf("%s: %v, stored: %v", name, err, getErr)
 		}
-		if s, err := good.Find(t.Context(), "fleet"); err != nil || (s.Largest == 2*time.Minute) != test.raised {
-			t.Errorf("%s: the seal says %v, %v", name, s.Largest, err)
+		if s, err := good.Find(t.Context(), "fleet"); err != nil || (s.LargestDuration == 2*time.Minute) != test.raised {
+			t.Errorf("%s: the seal says %v, %v", name, s.LargestDuration, err)
 		}
 	}
 }

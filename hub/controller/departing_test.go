@@ -63,7 +63,7 @@ func TestAMovedClusterIsKnownUntilItsCopiesAreLetGoOf(t *testing.T) {
 func TestATermOfAnotherHubCountsWhereverItStands(t *testing.T) {
 	live, lapsed := eastCopy(20), eastCopy(20)
 	live.Hub, lapsed.Hub = "another", "another"
-	lapsed.Acquired, lapsed.Renewed = lapsed.Acquired.Add(-time.Hour), lapsed.Renewed.Add(-time.Hour)
+	lapsed.AcquireTime, lapsed.RenewTime = lapsed.AcquireTime.Add(-time.Hour), lapsed.RenewTime.Add(-time.Hour)
 	v := &view{key: shop}
 	for _, cp := range []struct{ lapsed bool }{{false}, {true}} {
 		c := live
@@ -84,8 +84,8 @@ func TestTheEpochsOfCopiesThatWereLetGoOfCount(t *testing.T) {
 		cp := eastCopy(test.epoch)
 		cp.Hub = ""
 		v := finds(t, musterStart.Wall, true, testKey, cp)
-		if v.state.Highest != test.want || (v.state.Standing != nil) != (test.want != 0) {
-			t.Errorf("%s: the highest is %d, standing %+v", name, v.state.Highest, v.state.Standing)
+		if v.state.Highest != test.want || (v.state.Found != nil) != (test.want != 0) {
+			t.Errorf("%s: the highest is %d, standing %+v", name, v.state.Highest, v.state.Found)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestWhoIsToldThatAHubStandsBack(t *testing.T) {
 		m.sight = served{fleetSight{m.Fleet}, besideMark}
 		m.sayStandsBack(t.Context(), p)
 		m.sayStandsBack(t.Context(), p)
-		other, _ := seal.Neighbour(m.HubID, besideMark)
+		other, _ := seal.OtherInstallation(m.HubID, besideMark)
 		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + standsBackBecause("fleet", other, "leasecast-system")
 		if !slices.Equal(m.events.events, []string{want}) {
 			t.Errorf("told %q, want %q once", m.events.events, want)

@@ -96,7 +96,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 func (c *Controller) remember(v *view, o *v1alpha1.NamespaceLeader, asked lease.Reading) {
 	s := c.namespace(v.key)
 	s.versions.note(o.ResourceVersion)
-	if c.Tenure.Settles(asked, v.skew) > 0 {
+	if c.Tenure.EarlierEndIn(asked, v.skew) > 0 {
 		s.known, s.current = nil, false
 		return
 	}

@@ -138,7 +138,7 @@ func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types
 		names[records.Items[i].Name] = true
 	}
 	for _, p := range c.publishers(fleetName) {
-		for _, key := range p.Copies() {
+		for _, key := range p.Leases() {
 			names[key.Namespace] = true
 		}
 	}

@@ -124,9 +124,9 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 		}
 		m := newMuster(t, clusterOf("fleet", "east", "5"), record("fleet", "shop"), record("fleet", "till"), record("fleet2", "other"),
 			policyOf("fleet", "shops", "shop"), policyOf("fleet2", "others", "other"))
-		east := publisherThatRead(t, musterStart.Wall, testKey, lease.Copy{
+		east := publisherThatRead(t, musterStart.Wall, testKey, lease.Content{
 			Namespace: "left", Name: "leasecast", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this",
-			Term: lease.Term{Epoch: 20, Acquired: musterStart.Wall, Renewed: musterStart.Wall, Duration: 15 * time.Second},
+			Term: lease.Term{Epoch: 20, AcquireTime: musterStart.Wall, RenewTime: musterStart.Wall, Duration: 15 * time.Second},
 		})
 		a := &attachment{publisher: east, wake: make(chan struct{}, 1)}
 		b := &attachment{publisher: east, wake: make(chan struct{}, 1)}
@@ -185,7 +185,7 @@ func TestAStandbyKnowsTheSealBeforeItIsElected(t *testing.T) {
 				t.Fatal(err)
 			}
 			found, err := m.Seals.Find(t.Context(), "fleet")
-			if knows := err == nil && found.Largest > 0; knows != standby {
+			if knows := err == nil && found.LargestDuration > 0; knows != standby {
 				t.Errorf("%s: the seal is known: %v (%v)", name, knows, err)
 			}
 		}

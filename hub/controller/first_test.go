@@ -119,7 +119,7 @@ func (s *stage) publisher() *publish.Publisher {
 	s.t.Helper()
 	p := publish.New(publish.Options{
 		Client: s.east, Fleet: "fleet", Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this", Key: testKey,
-		Clock: s.clock, MayStamp: func(lease.Reading) bool { return true }, Ledger: s.c.ledger,
+		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.ledger,
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})
@@ -156,7 +156,7 @@ func (s *stage) decided(p *publish.Publisher, r election.Record, grants bool) {
 // leading is the record of a term of east.
 func (s *stage) leading(why reason.Reason) election.Record {
 	return election.Record{
-		Leader: "east", Epoch: 20, State: election.Leading, Reason: why, Since: s.clock.now.Wall, Acquired: s.clock.now.Wall,
+		Leader: "east", Epoch: 20, State: election.Leading, Reason: why, Since: s.clock.now.Wall, AcquireTime: s.clock.now.Wall,
 		Duration: 15 * time.Second, LeaseName: shopCopy.Name,
 	}
 }
@@ -229,9 +229,9 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 			s.policy.election.Timings.Duration = test.present
 			began := s.clock.now.Wall
 			copied := &coordinationv1.Lease{}
-			if err := wire.Write(testKey, lease.Copy{
+			if err := wire.Write(testKey, lease.Content{
 				Namespace: shopCopy.Namespace, Name: shopCopy.Name, Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this",
-				Term: lease.Term{Holder: lease.Identity("east", "fleet"), Epoch: 20, Acquired: began, Renewed: began, Duration: time.Minute},
+				Term: lease.Term{Holder: lease.Identity("east", "fleet"), Epoch: 20, AcquireTime: began, RenewTime: began, Duration: time.Minute},
 			}, copied); err != nil {
 				t.Fatal(err)
 			}
@@ -250,7 +250,7 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 			s.clock.pass(test.after)
 			confirm()
 			r := s.leading(reason.PriorityChanged)
-			r.State, r.Epoch, r.Revoked, r.Duration, r.Acquired = election.Draining, 21, 20, test.recorded, began
+			r.State, r.Epoch, r.Revoked, r.Duration, r.AcquireTime = election.Draining, 21, 20, test.recorded, began
 			s.decided(p, r, false)
 			if c, _ := wire.Read(s.east.leases[shopCopy.Name]); c.Epoch != 21 {
 				t.Fatalf("the term was not revoked: %+v", c)

@@ -25,9 +25,9 @@ func TestWhatADecisionTakesFromTheCopies(t *testing.T) {
 		want   election.State
 	}{
 		"nothing":                                             {leads, "east", publish.SyncStatus{}, election.State{}},
-		"the leader's is lost":                                {leads, "east", publish.SyncStatus{Lost: true}, election.State{CopyLost: true}},
+		"the leader's is lost":                                {leads, "east", publish.SyncStatus{Lost: true}, election.State{LeaseLost: true}},
 		"another one's is lost":                               {leads, "west", publish.SyncStatus{Lost: true}, election.State{}},
-		"the leader's epoch is burnt":                         {leads, "east", publish.SyncStatus{PoisonedEpoch: 20}, election.State{CopyLost: true, Highest: 20}},
+		"the leader's epoch is burnt":                         {leads, "east", publish.SyncStatus{PoisonedEpoch: 20}, election.State{LeaseLost: true, Highest: 20}},
 		"an earlier epoch of the leader is burnt":             {leads, "east", publish.SyncStatus{PoisonedEpoch: 19}, election.State{Highest: 19}},
 		"another one's is burnt, while one leads":             {leads, "west", publish.SyncStatus{PoisonedEpoch: 30}, election.State{}},
 		"another one's is burnt, while nobody leads":          {drains, "west", publish.SyncStatus{PoisonedEpoch: 30}, election.State{Highest: 30}},
@@ -46,8 +46,8 @@ func TestWhatADecisionTakesFromTheCopies(t *testing.T) {
 			v.state.Record = test.record
 			v.addStatus(&memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: test.member}}, facts: test.facts})
 			s := v.state
-			if s.CopyLost != test.want.CopyLost || s.Released != test.want.Released || s.Highest != test.want.Highest || s.OtherHub != test.want.OtherHub {
-				t.Errorf("lost %v, released %v, highest %d, other hub %v", s.CopyLost, s.Released, s.Highest, s.OtherHub)
+			if s.LeaseLost != test.want.LeaseLost || s.Released != test.want.Released || s.Highest != test.want.Highest || s.OtherHub != test.want.OtherHub {
+				t.Errorf("lost %v, released %v, highest %d, other hub %v", s.LeaseLost, s.Released, s.Highest, s.OtherHub)
 			}
 		})
 	}

@@ -99,9 +99,9 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.stop != "" {
 		return v, nil
 	}
-	v.state.LargestDuration, v.state.LargestSkew = seal.Largest, seal.LargestSkew
+	v.state.LargestDuration, v.state.LargestSkew = seal.LargestDuration, seal.LargestSkew
 	if v.policy != nil {
-		v.state.LargestDuration = max(seal.Largest, v.policy.election.Timings.Duration)
+		v.state.LargestDuration = max(seal.LargestDuration, v.policy.election.Timings.Duration)
 	}
 	c.buildState(v)
 	return v, nil
@@ -150,8 +150,8 @@ func (c *Controller) buildState(v *view) {
 		}
 	}
 	c.addMove(v)
-	if s.Standing != nil && s.Standing.Term.Epoch <= adopted {
-		s.Standing = nil // what became of it since is in the record
+	if s.Found != nil && s.Found.Term.Epoch <= adopted {
+		s.Found = nil // what became of it since is in the record
 	}
 	if v.absurd && allSkewed(v.members) {
 		v.stop = "the record says what no hub can have written by now, and all clusters contradict the hub's clock"
@@ -164,7 +164,7 @@ func (c *Controller) buildState(v *view) {
 // addMemory puts in what this tenure remembers, and returns the last epoch that it took over from a copy.
 func (c *Controller) addMemory(v *view) (adopted int64) {
 	s, known := &v.state, c.recall(v.key)
-	s.Mine = s.Record.Epoch != 0 && known.granted == s.Record.Epoch
+	s.GrantedHere = s.Record.Epoch != 0 && known.granted == s.Record.Epoch
 	if seen := max(known.granted, s.Record.Epoch); seen > known.highest {
 		known = c.namespace(v.key)
 		known.highest = seen
@@ -176,8 +176,8 @@ func (c *Controller) addMemory(v *view) (adopted int64) {
 // addInitial puts in what was found in a member at the start.
 func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 	s := &v.state
-	for _, cp := range m.initial.Copies {
-		c.Tenure.Doubt(cp.Renewed)
+	for _, cp := range m.initial.Leases {
+		c.Tenure.ObserveEarlierRenewTime(cp.RenewTime)
 		if cp.Namespace != v.key.Name || !lease.PlausibleEpoch(now, cp.Epoch) {
 			continue
 		}
@@ -193,7 +193,7 @@ func (v *view) addStatus(m *memberView) {
 	s := &v.state
 	leads := m.Name == s.Record.Leader
 	if leads {
-		s.CopyLost = m.facts.Lost || m.facts.PoisonedEpoch >= s.Record.Epoch
+		s.LeaseLost = m.facts.Lost || m.facts.PoisonedEpoch >= s.Record.Epoch
 		s.Released = s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked
 	}
 	if leads || s.Record.State != election.Leading {
@@ -217,10 +217,10 @@ func (c *Controller) judge(v *view, m *memberView) {
 }
 
 // stand takes in a sealed copy that may be the standing term, read at a boot reading.
-func (v *view) stand(m *memberView, cp lease.Copy, read time.Duration) {
+func (v *view) stand(m *memberView, cp lease.Content, read time.Duration) {
 	s := &v.state
-	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Standing == nil || cp.Epoch > s.Standing.Term.Epoch) {
-		s.Standing = &election.Standing{Cluster: m.Name, Term: cp.Term, Boot: read + cp.Duration}
+	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Found == nil || cp.Epoch > s.Found.Term.Epoch) {
+		s.Found = &election.FoundTerm{Cluster: m.Name, Term: cp.Term, Boot: read + cp.Duration}
 	}
 }
 
@@ -249,15 +249,15 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 // sent tells what this tenure has promised for the namespace. closed says that no
 // publisher may stamp for it any more.
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
-	p := c.ledger.Promise(key)
+	p := c.ledger.Get(key)
 	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Closed: closed,
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
 	}
 }
 
 // closeStamps closes the source of stamps for a namespace in every member.
 func (c *Controller) closeStamps(key types.NamespacedName) {
 	for _, p := range c.publishers(key.Namespace) {
-		p.Close(key.Name)
+		p.StopRenewing(key.Name)
 	}
 }

@@ -56,7 +56,7 @@ func onScene(t *testing.T) (*Controller, *scene, client.Client) {
 	s := &scene{shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{}, verdict: health.Verdict{State: health.Healthy}}
 	c.sight = s
 	old := eastCopy(20) // that lapsed long before this tenure
-	old.Acquired, old.Renewed = old.Acquired.Add(-2*time.Hour), old.Renewed.Add(-2*time.Hour)
+	old.AcquireTime, old.RenewTime = old.AcquireTime.Add(-2*time.Hour), old.RenewTime.Add(-2*time.Hour)
 	c.attached[eastKey] = &attachment{publisher: publisherThatRead(t, musterStart.Wall, testKey, old)}
 	return c, s, api
 }
@@ -185,16 +185,16 @@ func TestWhatIsKnownOfAMember(t *testing.T) {
 }
 
 // eastCopy is the copy of a term of east in east, stamped at the start.
-func eastCopy(epoch int64) lease.Copy {
+func eastCopy(epoch int64) lease.Content {
 	us := eastKey.Identity()
-	return lease.Copy{
+	return lease.Content{
 		Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this",
-		Term: lease.Term{Holder: us, Epoch: epoch, Acquired: musterStart.Wall, Renewed: musterStart.Wall, Duration: 15 * time.Second},
+		Term: lease.Term{Holder: us, Epoch: epoch, AcquireTime: musterStart.Wall, RenewTime: musterStart.Wall, Duration: 15 * time.Second},
 	}
 }
 
 // folded is what a controller makes of a record, and of a copy in east.
-func folded(t *testing.T, c *Controller, r election.Record, cp lease.Copy, changes ...func(*view)) *view {
+func folded(t *testing.T, c *Controller, r election.Record, cp lease.Content, changes ...func(*view)) *view {
 	t.Helper()
 	v := shopView(r, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, takesPart: true, isRead: true})
 	v.members[0].publisher = publisherThatRead(t, musterStart.Wall, testKey, cp)
@@ -252,8 +252,8 @@ func TestWhoseGrantARecordIs(t *testing.T) {
 	} {
 		c, _, _ := onScene(t)
 		c.namespace(shop).granted = test.granted
-		if v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded}, eastCopy(1)); v.state.Mine != test.mine {
-			t.Errorf("%s: mine %v", name, v.state.Mine)
+		if v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded}, eastCopy(1)); v.state.GrantedHere != test.mine {
+			t.Errorf("%s: mine %v", name, v.state.GrantedHere)
 		}
 	}
 }
@@ -269,10 +269,10 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 		"the leader's":                         {0, 20, func(*view) {}, true},
 		"one that was adopted already":         {20, 20, func(*view) {}, false},
 		"one that is newer than what was":      {19, 20, func(*view) {}, true},
-		"not one of another namespace":         {0, 20, func(v *view) { v.members[0].initial.Copies[0].Namespace = "till" }, false},
+		"not one of another namespace":         {0, 20, func(v *view) { v.members[0].initial.Leases[0].Namespace = "till" }, false},
 		"not one that no hub can have granted": {0, 1 << 40, func(*view) {}, false},
 		"of a moved record, only what is found now": {0, 20, func(v *view) {
-			v.moved, v.members[0].initial.Copies[0].Epoch = true, 25
+			v.moved, v.members[0].initial.Leases[0].Epoch = true, 25
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -280,11 +280,11 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 			c.namespace(shop).adopted = test.adopted
 			cp := eastCopy(min(test.epoch, 20))
 			v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
-				v.members[0].initial.Copies = slices.Clone(v.members[0].initial.Copies)
-				v.members[0].initial.Copies[0].Epoch = test.epoch
+				v.members[0].initial.Leases = slices.Clone(v.members[0].initial.Leases)
+				v.members[0].initial.Leases[0].Epoch = test.epoch
 				test.change(v)
 			})
-			if got := v.state.Standing; (got != nil) != test.want {
+			if got := v.state.Found; (got != nil) != test.want {
 				t.Fatalf("standing: %+v, want one: %v", got, test.want)
 			} else if got != nil && (got.Cluster != "east" || got.Term.Epoch != 20 || got.Boot != musterStart.Boot+15*time.Second) {
 				t.Errorf("%+v", got)

@@ -41,7 +41,7 @@ func TestHowOftenAGuardIsLookedAt(t *testing.T) {
 		found         error
 	}{
 		"one that stands":            {nil, nil, 125 * time.Second, every(10*time.Second, 120*time.Second), every(time.Minute, 120*time.Second), nil},
-		"one that lets a write pass": {nil, letThrough, time.Second, every(300*ms, time.Second), every(300*ms, time.Second), guard.ErrNotStanding},
+		"one that lets a write pass": {nil, letThrough, time.Second, every(300*ms, time.Second), every(300*ms, time.Second), guard.ErrNotEnforced},
 		"one that is forbidden": {
 			failure(http.StatusForbidden, metav1.StatusReasonForbidden), nil, 2500 * ms, every(time.Second, 2*time.Second), nil, guard.ErrForbidden,
 		},
@@ -121,7 +121,7 @@ func TestDecisionsAreAskedForWhenAGuardBeginsOrCeasesToStand(t *testing.T) {
 
 func TestAGuardThatIsFoundMissingForTheFirstTimeIsNews(t *testing.T) {
 	c, a := New(Options{}), &attachment{guard: errUnchecked}
-	if !c.noteGuard(a, guard.ErrNotStanding) {
+	if !c.noteGuard(a, guard.ErrNotEnforced) {
 		t.Error("that it does not stand is no news, although nothing was known")
 	}
 	if c.noteGuard(a, guard.ErrForbidden) {
@@ -306,9 +306,9 @@ func TestWhatACheckOfAGuardFinds(t *testing.T) {
 		"it was made, and is tried":               {verified: true, tried: true},
 		"it stood, and is due":                    {stood: true, due: true, verified: true, tried: true},
 		"it stood, and is not due":                {stood: true},
-		"it was made, and lets a write pass":      {try: letThrough, verified: true, tried: true, found: guard.ErrNotStanding},
+		"it was made, and lets a write pass":      {try: letThrough, verified: true, tried: true, found: guard.ErrNotEnforced},
 		"it cannot be looked at":                  {due: true, look: forbidden, found: guard.ErrForbidden},
-		"it stood, is due, and lets a write pass": {stood: true, due: true, try: letThrough, verified: true, tried: true, found: guard.ErrNotStanding},
+		"it stood, is due, and lets a write pass": {stood: true, due: true, try: letThrough, verified: true, tried: true, found: guard.ErrNotEnforced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

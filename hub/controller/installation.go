@@ -33,7 +33,7 @@ const (
 // standsBack reports whether another installation on this management cluster serves a fleet. Then this one decides
 // nothing there and writes nothing: neither into members nor records, statuses of policies or events on Clusters.
 func (c *Controller) standsBack(fleetName string) bool {
-	_, other := seal.Neighbour(c.HubID, c.sight.servedBy(fleetName))
+	_, other := seal.OtherInstallation(c.HubID, c.sight.servedBy(fleetName))
 	return other
 }
 
@@ -42,7 +42,7 @@ func (c *Controller) served(fleetName string) bool { return c.sight.servedBy(fle
 
 // mayStamp is that of the tenure, but for fleets that are another installation's.
 func (c *Controller) mayStamp(fleetName string, now lease.Reading) bool {
-	return c.Tenure.MayStamp(now) && !c.standsBack(fleetName)
+	return c.Tenure.MayWrite(now) && !c.standsBack(fleetName)
 }
 
 // serve claims a fleet for this installation, and returns its seal. It is false where another installation was faster,
@@ -72,7 +72,7 @@ func (c *Controller) sayStandsBack(ctx context.Context, p *v1alpha1.LeadershipPo
 		c.said[key] = now
 	}
 	c.mu.Unlock()
-	other, ok := seal.Neighbour(c.HubID, c.sight.servedBy(p.Namespace))
+	other, ok := seal.OtherInstallation(c.HubID, c.sight.servedBy(p.Namespace))
 	if !due || !ok {
 		return
 	}

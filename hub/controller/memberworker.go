@@ -134,8 +134,8 @@ func (c *Controller) publisher(m fleet.Member, key lease.Key, logger logr.Logger
 		Hub:        c.HubID,
 		Key:        key,
 		Clock:      c.Clock,
-		MayStamp:   func(now lease.Reading) bool { return c.mayStamp(m.Fleet, now) },
-		Ledger:     c.ledger,
+		MayWrite:   func(now lease.Reading) bool { return c.mayStamp(m.Fleet, now) },
+		Promises:   c.ledger,
 		Report:     func(write bool, sent lease.Reading, err error) { report(m.Observe, write, sent, err) },
 		Changed:    func(namespace string) { c.copiesChanged(m.Key, namespace) },
 		Queue:      workqueue.NewTypedDelayingQueue[types.NamespacedName](),
@@ -258,7 +258,7 @@ func (c *Controller) guardDue(ctx context.Context, key fleet.Key, a *attachment,
 // heedGuard takes in what a check has found, and reports whether that is news. Silence says nothing
 // of the guard: what was known of it stays.
 func (c *Controller) heedGuard(a *attachment, err error) (news bool) {
-	if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotStanding) {
+	if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotEnforced) {
 		return false
 	}
 	return c.noteGuard(a, err)
@@ -321,7 +321,7 @@ func (c *Controller) leave(ctx context.Context, m fleet.Member, a *attachment) {
 		c.depart(ctx, now, p)
 		return
 	}
-	if ours, others := p.Left(); others && !ours {
+	if ours, others := p.Remaining(); others && !ours {
 		c.Fleet.Forget(m.Key)
 		return
 	} else if ours {

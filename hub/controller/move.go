@@ -84,8 +84,8 @@ func (c *Controller) addMove(v *view) {
 		if m.publisher == nil {
 			continue
 		}
-		for _, key := range m.publisher.CopiesOf(v.key.Name) {
-			switch cp, sealed, ok := m.publisher.Found(key); {
+		for _, key := range m.publisher.LeasesIn(v.key.Name) {
+			switch cp, sealed, ok := m.publisher.Find(key); {
 			case !ok:
 			case cp.Hub != "" && cp.Hub != c.HubID:
 				// Two hubs whose policies name their Leases differently do not get in each other's way there.
@@ -139,7 +139,7 @@ func (v *view) takenIn(m *memberView) bool {
 	case m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating:
 		return true
 	case v.state.Record.Epoch == 0:
-		return len(m.publisher.CopiesOf(v.key.Name)) == 0
+		return len(m.publisher.LeasesIn(v.key.Name)) == 0
 	}
 	return m.facts.Marked && m.facts.InPlace
 }

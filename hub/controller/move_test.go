@@ -131,11 +131,11 @@ func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
 		"a copy without a mark that has a seal of somebody else": {"", us, another, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := finds(t, now, true, test.key, lease.Copy{
+			v := finds(t, now, true, test.key, lease.Content{
 				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: test.hub,
-				Term: lease.Term{Holder: test.holder, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
+				Term: lease.Term{Holder: test.holder, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
 			})
-			if stands := v.state.Standing != nil; stands != test.stands || v.state.OtherHub != test.otherHub {
+			if stands := v.state.Found != nil; stands != test.stands || v.state.OtherHub != test.otherHub {
 				t.Errorf("stands %v, other hub %v; want %v, %v", stands, v.state.OtherHub, test.stands, test.otherHub)
 			}
 		})
@@ -160,9 +160,9 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 		"that this hub began, under an old name": {"this", us, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := finds(t, now.Add(test.after), false, another, lease.Copy{
+			v := finds(t, now.Add(test.after), false, another, lease.Content{
 				Namespace: "shop", Name: "another-name", Cluster: us, ClusterUID: "uid", Hub: test.hub,
-				Term: lease.Term{Holder: test.holder, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * second},
+				Term: lease.Term{Holder: test.holder, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * second},
 			})
 			if v.state.OtherHub != test.want {
 				t.Errorf("other hub %v, want %v", v.state.OtherHub, test.want)
@@ -172,7 +172,7 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 }
 
 // finds is what the hub "this" makes of the one copy that it finds in a member, under an ε of 1 s.
-func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Copy) *view {
+func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Content) *view {
 	t.Helper()
 	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: moved, members: []memberView{{
 		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: publisherThatRead(t, now, key, cp),
@@ -183,7 +183,7 @@ func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Copy
 }
 
 // publisherThatRead is a publisher of the hub "this" that has read the one copy in a member.
-func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Copy) *publish.Publisher {
+func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Content) *publish.Publisher {
 	t.Helper()
 	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
 	if err := wire.Write(key, cp, obj); err != nil {
@@ -193,7 +193,7 @@ func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Copy
 		Client: found{copy: obj}, Fleet: "fleet", Cluster: cp.Cluster, ClusterUID: cp.ClusterUID, Hub: "this",
 		Key:      lease.Key("a key of thirty-two characters.."),
 		Clock:    fixedClock{Wall: now, Boot: time.Hour},
-		MayStamp: func(lease.Reading) bool { return true }, Ledger: publish.NewLedger(),
+		MayWrite: func(lease.Reading) bool { return true }, Promises: publish.NewPromises(),
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})

@@ -74,7 +74,7 @@ func (c *counting) Get(ctx context.Context, key client.ObjectKey, o client.Objec
 
 // A record is read live once. After that it is what this tenure wrote last, until somebody else writes it.
 func TestARecordIsReadLiveOnceAndAfterSomebodyElseWroteIt(t *testing.T) {
-	c, _, api := onScene(t)
+	c, s, api := onScene(t)
 	c.Tenure = succeeding(t, musterStart, 6*time.Second, -time.Hour)
 	live := &counting{Reader: api}
 	c.live = live
@@ -126,12 +126,19 @@ func TestARecordIsReadLiveOnceAndAfterSomebodyElseWroteIt(t *testing.T) {
 		t.Error("it passes for this tenure's")
 	}
 	// A write that meets somebody else's, before the watch has shown that one, has the record read again.
+	c.client = api
+	if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
+		t.Fatal(err)
+	}
+	look("what was put right", 0)
+	s.shown[0].Priority = 5
 	c.client = &writes{Client: api, answer: apierrors.NewConflict(recordResource, "shop", errRefused)}
 	if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
 		t.Fatal(err)
 	}
 	c.client = api
 	look("after a conflict", 1)
+	look("once", 0)
 	c.client = &writes{Client: api, answer: errRefused}
 	if _, err := c.reconcileNamespace(t.Context(), aboutShop); err == nil {
 		t.Fatal("a write that fails is no error")

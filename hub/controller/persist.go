@@ -94,7 +94,7 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	if v.object == nil {
 		return 0, nil
 	}
-	if _, neighbours := seal.Neighbour(c.HubID, v.object.Spec.Hub); neighbours {
+	if _, neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours {
 		return 0, nil
 	}
 	s := c.recall(v.key)

@@ -21,13 +21,13 @@ func TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly(t *testing.T) {
 		prepared, refused bool
 	}{
 		"nothing is known":                                      {publish.SyncStatus{}, false, false},
-		"it was written for this draining":                      {publish.SyncStatus{InPlace: true, Fresh: since}, true, false},
-		"it is not written yet":                                 {publish.SyncStatus{Fresh: since}, false, false},
-		"it was written for an earlier one":                     {publish.SyncStatus{InPlace: true, Fresh: earlier}, false, false},
+		"it was written for this draining":                      {publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false},
+		"it is not written yet":                                 {publish.SyncStatus{MinRenewTime: since}, false, false},
+		"it was written for an earlier one":                     {publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false},
 		"it was written for nobody's draining":                  {publish.SyncStatus{InPlace: true}, false, false},
-		"it was written for a later one, as by an older record": {publish.SyncStatus{InPlace: true, Fresh: later}, false, false},
-		"it was refused in this draining":                       {publish.SyncStatus{Refused: true, Fresh: since}, false, true},
-		"it was refused in an earlier one":                      {publish.SyncStatus{Refused: true, Fresh: earlier}, false, false},
+		"it was written for a later one, as by an older record": {publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false},
+		"it was refused in this draining":                       {publish.SyncStatus{Refused: true, MinRenewTime: since}, false, true},
+		"it was refused in an earlier one":                      {publish.SyncStatus{Refused: true, MinRenewTime: earlier}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := measured("west", agrees)

@@ -93,7 +93,7 @@ func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
 		s.clock.pass(20 * time.Second) // from then on readers are believed
 		copied := s.east.leases[shopCopy.Name]
 		c, _ := wire.Read(copied)
-		c.Renewed = s.clock.now.Wall
+		c.RenewTime = s.clock.now.Wall
 		if err := wire.Write(testKey, c, copied); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
 		reader.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 		reader = s.east.put(reader)
 		r := s.leading(reason.PriorityChanged)
-		r.State, r.Epoch, r.Revoked, r.Acquired = election.Draining, 21, 20, c.Acquired
+		r.State, r.Epoch, r.Revoked, r.AcquireTime = election.Draining, 21, 20, c.AcquireTime
 		s.decided(p, r, false)
 		releases := func(want bool, when string) {
 			t.Helper()

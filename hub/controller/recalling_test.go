@@ -92,7 +92,7 @@ func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 // What earlier tenures may still change is not worth noting: a change of theirs would look like an edit.
 func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 	c, _, _ := onScene(t)
-	settles := c.Tenure.Settles(musterStart, time.Second)
+	settles := c.Tenure.EarlierEndIn(musterStart, time.Second)
 	if settles <= 0 {
 		t.Fatal("there is nothing to settle")
 	}
@@ -112,22 +112,22 @@ func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 func TestARecordIsStoredAndReadAsItWas(t *testing.T) {
 	at := musterStart.Wall.Add(123456 * time.Microsecond)
 	want := election.Record{
-		Leader: "east", Epoch: 20, Revoked: 19, State: election.Draining, Reason: reason.Unreachable, Since: at, Acquired: at.Add(1e9),
+		Leader: "east", Epoch: 20, Revoked: 19, State: election.Draining, Reason: reason.Unreachable, Since: at, AcquireTime: at.Add(1e9),
 		Duration: 15 * time.Second, LeaseName: "leasecast", NotBefore: at.Add(2e9), Next: "west", Observed: map[string]int32{"east": 9},
 	}
 	s := v1alpha1.NamespaceLeaderSpec{ObservedPriorities: []v1alpha1.ObservedPriority{{Name: "east", Priority: 8}, {Name: "west", Priority: 7}}}
 	odd := want
-	odd.Since, odd.Acquired = at.Add(789), want.Acquired.Add(789)
+	odd.Since, odd.AcquireTime = at.Add(789), want.AcquireTime.Add(789)
 	store(odd, &s)
 	got := recordOf(&s)
 	if len(got.Observed) != 1 || got.Observed["east"] != 9 {
 		t.Errorf("heeded: %v", got.Observed)
 	}
-	if !got.Since.Equal(want.Since) || !got.Acquired.Equal(want.Acquired) || !got.NotBefore.Equal(want.NotBefore) {
-		t.Errorf("times %v, %v, %v; a record takes microseconds", got.Since, got.Acquired, got.NotBefore)
+	if !got.Since.Equal(want.Since) || !got.AcquireTime.Equal(want.AcquireTime) || !got.NotBefore.Equal(want.NotBefore) {
+		t.Errorf("times %v, %v, %v; a record takes microseconds", got.Since, got.AcquireTime, got.NotBefore)
 	}
 	for _, r := range []*election.Record{&got, &want} {
-		r.Since, r.Acquired, r.NotBefore, r.Observed = time.Time{}, time.Time{}, time.Time{}, nil
+		r.Since, r.AcquireTime, r.NotBefore, r.Observed = time.Time{}, time.Time{}, time.Time{}, nil
 	}
 	if got.Leader != want.Leader || got.Epoch != want.Epoch || got.Revoked != want.Revoked || got.State != want.State || got.Reason != want.Reason ||
 		got.Duration != want.Duration || got.LeaseName != want.LeaseName || got.Next != want.Next {

@@ -74,7 +74,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	case v.written && d.After == 0:
 		return reconcile.Result{RequeueAfter: rightAway}, nil // what follows from the new record
 	default:
-		settles := c.Tenure.Settles(c.Clock.Now(), v.skew) // from then on what the record says is known for good
+		settles := c.Tenure.EarlierEndIn(c.Clock.Now(), v.skew) // from then on what the record says is known for good
 		return reconcile.Result{RequeueAfter: soonest(after, d.After, wait, settles)}, nil
 	}
 }
@@ -118,7 +118,7 @@ func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	}
 	v.state.Sent = c.sent(v.key, closed)
 	d := election.Next(c.now(), p, v.state, elected(cs))
-	if d.Close {
+	if d.StopRenewing {
 		c.closeStamps(v.key)
 		v.state.Sent = c.sent(v.key, true)
 		d = election.Next(c.now(), p, v.state, elected(cs))
@@ -163,13 +163,13 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 // be, by the record as it is now persisted.
 func (c *Controller) assign(v *view, d election.Decision) {
 	first := d.Record.Epoch != 0 && c.recall(v.key).granted == d.Record.Epoch
-	first = first && c.ledger.Promise(v.key).Epoch != d.Record.Epoch
+	first = first && c.ledger.Get(v.key).Epoch != d.Record.Epoch
 	timings := publish.Timings{Renew: time.Second, Timeout: time.Second}
 	var duration time.Duration
 	if v.policy != nil {
 		t := v.policy.election.Timings
 		duration = t.Duration
-		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Bound: max(duration, d.Record.Duration) + t.Skew}
+		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, LongestPromise: max(duration, d.Record.Duration) + t.Skew}
 	}
 	v.state.Record = d.Record
 	name := v.copyKey()
@@ -182,7 +182,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		if m.publisher == nil {
 			continue
 		}
-		for _, other := range m.publisher.CopiesOf(v.key.Name) {
+		for _, other := range m.publisher.LeasesIn(v.key.Name) {
 			if other != name && !v.moved {
 				m.publisher.Assign(other, lease.Assignment{Role: lease.Absent}, timings)
 			}

@@ -14,18 +14,18 @@ import (
 // recordOf reads the record out of a NamespaceLeader.
 func recordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 	r := election.Record{
-		Leader:    s.Leader,
-		Epoch:     s.Epoch,
-		Revoked:   s.RevokedEpoch,
-		State:     election.RecordState(s.State),
-		Reason:    s.Reason,
-		Since:     timeOf(s.Since),
-		Acquired:  timeOf(s.AcquireTime),
-		Duration:  time.Duration(s.LeaseDurationSeconds) * time.Second,
-		LeaseName: s.LeaseName,
-		NotBefore: timeOf(s.NotBefore),
-		Next:      s.Next,
-		Observed:  map[string]int32{},
+		Leader:      s.Leader,
+		Epoch:       s.Epoch,
+		Revoked:     s.RevokedEpoch,
+		State:       election.RecordState(s.State),
+		Reason:      s.Reason,
+		Since:       timeOf(s.Since),
+		AcquireTime: timeOf(s.AcquireTime),
+		Duration:    time.Duration(s.LeaseDurationSeconds) * time.Second,
+		LeaseName:   s.LeaseName,
+		NotBefore:   timeOf(s.NotBefore),
+		Next:        s.Next,
+		Observed:    map[string]int32{},
 	}
 	for _, p := range s.ObservedPriorities {
 		r.Observed[p.Name] = p.Priority
@@ -41,7 +41,7 @@ func store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.State = v1alpha1.RecordState(r.State)
 	s.Reason = r.Reason
 	s.Since = microTime(r.Since)
-	s.AcquireTime = microTime(r.Acquired)
+	s.AcquireTime = microTime(r.AcquireTime)
 	s.LeaseDurationSeconds = int32(r.Duration / time.Second)
 	s.LeaseName = r.LeaseName
 	s.NotBefore = microTime(r.NotBefore)

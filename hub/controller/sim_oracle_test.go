@@ -76,5 +76,5 @@ func (o *oracle) loop(w *world, format string, args ...any) { w.stuck(format, ar
 // mayDecide reports whether the replica has the right to decide now, and knows that no earlier one has it.
 func (r *replica) mayDecide() bool {
 	now := r.host.read(r.w.now)
-	return r.tenure.MayStamp(now) && r.tenure.Overlap(now, r.w.timings.Skew) == 0
+	return r.tenure.MayWrite(now) && r.tenure.Overlap(now, r.w.timings.Skew) == 0
 }

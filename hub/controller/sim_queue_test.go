@@ -8,6 +8,63 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
+// item is one key of a queue. It is worked on once at a time, and keeps its earliest timer only.
+type item struct {
+	p                              *proc
+	queued, running, again, writes bool
+	ended                          func() bool   // whether nothing begins any more; may be nil
+	due                            time.Duration // of the timer that is set; zero: none
+	start, work                    func()        // bound once
+}
+
+func newItem(p *proc, do func()) *item {
+	i := &item{p: p}
+	i.work = func() {
+		do()
+		if i.running = false; i.again {
+			i.again = false
+			i.add()
+		}
+	}
+	i.start = func() {
+		if i.queued = false; i.ended != nil && i.ended() {
+			return
+		}
+		i.running = true
+		p.spawn(i.work).writes = i.writes
+	}
+	return i
+}
+
+// add has the item worked on, now or once more.
+func (i *item) add() {
+	switch {
+	case !i.p.alive, i.ended != nil && i.ended():
+	case i.running:
+		i.again = true
+	case !i.queued:
+		i.queued = true
+		i.p.after(10*time.Microsecond, i.start)
+	}
+}
+
+func (i *item) addAfter(d time.Duration) { i.p.soonest(&i.due, d, i.add) }
+
+// soonest has something happen after a while, unless that is to happen sooner already. due remembers when.
+func (p *proc) soonest(due *time.Duration, d time.Duration, do func()) {
+	at := p.w.now + d
+	if *due != 0 && *due <= at || !p.alive {
+		return
+	}
+	*due = at
+	p.after(d, func() {
+		if *due == at {
+			*due = 0
+			do()
+		}
+	})
+}
+
 // simQueue is the queue of a publisher.
 type simQueue struct {
 	workqueue.TypedDelayingInterface[types.NamespacedName]
@@ -20,14 +77,7 @@ type simQueue struct {
 	cancel  context.CancelFunc
 	isRead  bool // or has given up reading
 	ended   bool // nothing begins any more
-	running int  // how many copies are worked on
 	early   []types.NamespacedName
-}
-
-type item struct {
-	queued, running, again bool
-	due                    time.Duration
-	start, work            func() // bound once
 }
 
 func (q *simQueue) open() {
@@ -39,57 +89,33 @@ func (q *simQueue) open() {
 }
 
 func (q *simQueue) item(k types.NamespacedName) *item {
-	i := q.items[k]
-	if i != nil {
-		return i
+	if q.items[k] == nil {
+		i := newItem(q.r.proc, func() { q.work(k) })
+		i.writes, i.ended = true, func() bool { return q.ended }
+		q.items[k] = i
 	}
-	i = &item{}
-	i.work = func() {
-		q.work(k)
-		q.running--
-		if i.running = false; i.again {
-			i.again = false
-			q.Add(k)
-		}
-	}
-	i.start = func() {
-		if i.queued = false; q.ended {
-			return
-		}
-		i.running = true
-		q.running++
-		q.r.spawn(i.work).writes = true
-	}
-	q.items[k] = i
-	return i
+	return q.items[k]
 }
 
-// Add has the copy worked on, once at a time.
+// busy reports whether a copy is worked on.
+func (q *simQueue) busy() bool {
+	for _, i := range q.items {
+		if i.running {
+			return true
+		}
+	}
+	return false
+}
+
+// Add has the copy worked on.
 func (q *simQueue) Add(k types.NamespacedName) {
-	i := q.item(k)
-	switch {
-	case !q.r.alive, q.ended:
-	case !q.isOpen:
+	if q.isOpen || q.ended || !q.r.alive {
+		q.item(k).add()
+	} else {
 		q.early = append(q.early, k)
-	case i.running:
-		i.again = true
-	case !i.queued:
-		i.queued = true
-		q.r.after(10*time.Microsecond, i.start)
 	}
 }
 
-// AddAfter keeps the earliest timer only.
 func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) {
-	i, at := q.item(k), q.r.w.now+d
-	if i.due != 0 && i.due <= at || !q.r.alive {
-		return
-	}
-	i.due = at
-	q.r.after(d, func() {
-		if i.due == at {
-			i.due = 0
-			q.Add(k)
-		}
-	})
+	q.item(k).p.soonest(&q.item(k).due, d, func() { q.Add(k) })
 }

@@ -95,8 +95,8 @@ func (r *reader) stop(place, namespace string, p lease.Permit) {
 }
 
 // ended notes that terms are over for good, by a copy that says so and is believed.
-func (r *reader) ended(c lease.Copy) {
-	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 && !c.Renewed.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
+func (r *reader) ended(c lease.Content) {
+	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 && !c.RenewTime.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
 		r.reg.over[c.Namespace] = max(r.reg.over[c.Namespace], c.Epoch-1)
 		r.reg.pump()
 	}
@@ -160,17 +160,7 @@ func (g *registration) pump() {
 }
 
 func (g *registration) again(d time.Duration) {
-	at := g.r.w.now + d
-	if g.due != 0 && g.due <= at {
-		return
-	}
-	g.due = at
-	g.r.after(d, func() {
-		if g.due == at {
-			g.due = 0
-			g.pump()
-		}
-	})
+	g.r.soonest(&g.due, d, g.pump)
 }
 
 // work does one thing, and returns how long to wait before the next.

@@ -63,10 +63,8 @@ type contact struct {
 
 // decision is the work item of one namespace.
 type decision struct {
-	queued, running, again bool
-	failures               int
-	due                    time.Duration // of the timer that is set; zero: none
-	start, decide          func()        // bound once
+	*item
+	failures int
 }
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
@@ -170,7 +168,7 @@ func (ct *contact) probe() {
 		}
 		ct.observe(observed(health.Read, now, err))
 	})
-	if !r.tenure.MayStamp(now) {
+	if !r.tenure.MayWrite(now) {
 		ct.deprived = true
 	} else {
 		if ct.deprived && ct.entitled != (lease.Reading{}) {
@@ -280,26 +278,15 @@ func (r *replica) reconcile(name string) {
 	d := r.decisions[name]
 	if d == nil {
 		d = &decision{}
-		d.decide = func() { r.decideOn(name, d) }
-		d.start = func() {
-			d.queued, d.running = false, true
-			r.spawn(d.decide)
-		}
+		d.item = newItem(r.proc, func() { r.decideOn(name, d) })
 		r.decisions[name] = d
 	}
-	switch {
-	case d.running:
-		d.again = true
-	case !d.queued:
-		d.queued = true
-		r.after(10*time.Microsecond, d.start)
-	}
+	d.add()
 }
 
 func (r *replica) decideOn(name string, d *decision) {
 	req := mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}}}
 	result, err := r.controller.reconcileNamespace(r.ctx, req)
-	d.running = false
 	wait := result.RequeueAfter
 	if err != nil {
 		wait = min(5*time.Millisecond<<min(d.failures, 20), 1000*time.Second)
@@ -309,27 +296,8 @@ func (r *replica) decideOn(name string, d *decision) {
 		d.failures = 0
 	}
 	if wait > 0 {
-		r.reconcileAfter(name, d, wait)
+		d.addAfter(wait)
 	}
-	if d.again {
-		d.again = false
-		r.reconcile(name)
-	}
-}
-
-// reconcileAfter keeps the earliest timer only.
-func (r *replica) reconcileAfter(name string, d *decision, wait time.Duration) {
-	at := r.w.now + wait
-	if d.due != 0 && d.due <= at || !r.alive {
-		return
-	}
-	d.due = at
-	r.after(wait, func() {
-		if d.due == at {
-			d.due = 0
-			r.reconcile(name)
-		}
-	})
 }
 
 // start is what the manager starts on the elected replica.
@@ -363,7 +331,7 @@ func (ct *contact) attach() {
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
-		Clock: r.proc, Ledger: r.controller.ledger, MayStamp: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
+		Clock: r.proc, Promises: r.controller.ledger, MayWrite: func(now lease.Reading) bool { return r.controller.mayStamp(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				report(ct.observe, write, sent, err)
@@ -412,7 +380,7 @@ func (ct *contact) reattach() {
 	}
 	var again func()
 	again = func() {
-		if !q.isRead || q.running > 0 {
+		if !q.isRead || q.busy() {
 			r.after(time.Millisecond, again)
 			return
 		}
@@ -432,7 +400,7 @@ func (r *replica) campaign() {
 		LockConfig: resourcelock.ResourceLockConfig{Identity: r.name},
 	})}
 	if w.prompt {
-		e.lock = tenure.Prompt(e.lock, taskClock{p: r.proc})
+		e.lock = tenure.TakeOverPromptly(e.lock, taskClock{p: r.proc})
 	}
 	retry, deadline := w.h/6, w.h*2/3
 	for !e.try() {

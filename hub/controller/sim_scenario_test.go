@@ -275,12 +275,12 @@ func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
 	}
 	c, mac := wire.Read(obj)
 	if c.Cluster == "" {
-		return fmt.Sprintf("%s v%s held by %q until %s+%v", key, obj.ResourceVersion, c.Holder, c.Renewed.UTC().Format("05.000000"), c.Duration)
+		return fmt.Sprintf("%s v%s held by %q until %s+%v", key, obj.ResourceVersion, c.Holder, c.RenewTime.UTC().Format("05.000000"), c.Duration)
 	}
 	sealed := ""
 	if !lease.Sealed(simKey, c, mac) {
 		sealed = " UNSEALED"
 	}
 	return key.String() + " v" + obj.ResourceVersion + " " + string(obj.UID) + " holder " + c.Holder + " epoch " + strconv.FormatInt(c.Epoch, 10) +
-		fmt.Sprintf(" stamp %s+%v", c.Renewed.UTC().Format("04:05.0000"), c.Duration) + sealed
+		fmt.Sprintf(" stamp %s+%v", c.RenewTime.UTC().Format("04:05.0000"), c.Duration) + sealed
 }

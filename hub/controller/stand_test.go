@@ -30,18 +30,18 @@ func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v view
-			v.stand(&east, lease.Copy{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}}, 0)
-			if stands := v.state.Standing != nil; stands != tc.stands {
-				t.Errorf("standing %+v, want one: %t", v.state.Standing, tc.stands)
+			v.stand(&east, lease.Content{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}}, 0)
+			if stands := v.state.Found != nil; stands != tc.stands {
+				t.Errorf("standing %+v, want one: %t", v.state.Found, tc.stands)
 			}
 		})
 	}
 	var v view
 	for _, epoch := range []int64{7, 9, 8} {
-		v.stand(&east, lease.Copy{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}}, 0)
+		v.stand(&east, lease.Content{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}}, 0)
 	}
-	if v.state.Standing.Term.Epoch != 9 {
-		t.Errorf("standing %+v, want the highest epoch", v.state.Standing)
+	if v.state.Found.Term.Epoch != 9 {
+		t.Errorf("standing %+v, want the highest epoch", v.state.Found)
 	}
 }
 
@@ -51,9 +51,9 @@ func TestACopyRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 	us := lease.Identity("east", "fleet")
 	for name, takesPart := range map[string]bool{"a cluster that takes part": true, "a cluster without a label": false} {
 		t.Run(name, func(t *testing.T) {
-			p := publisherThatRead(t, now, key, lease.Copy{
+			p := publisherThatRead(t, now, key, lease.Content{
 				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this",
-				Term: lease.Term{Holder: us, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
+				Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
 			})
 			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: takesPart}
 			m.initial, m.isRead = p.Initial(), true
@@ -80,9 +80,9 @@ func TestACopyThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 		"and not while another one does": {election.Leading, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := publisherThatRead(t, now, lease.Key("a key of thirty-two characters.."), lease.Copy{
+			p := publisherThatRead(t, now, lease.Key("a key of thirty-two characters.."), lease.Content{
 				Namespace: key.Namespace, Name: key.Name, Cluster: us, ClusterUID: "uid", Hub: "this",
-				Term: lease.Term{Holder: us, Epoch: 20, Acquired: now, Renewed: now, Duration: 15 * time.Second},
+				Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
 			})
 			p.Forget(key.Namespace)
 			p.Assign(key, lease.Assignment{Role: lease.Follow, Term: lease.Term{Epoch: 5, Duration: 15 * time.Second}}, publish.Timings{Renew: 5 * time.Second, Timeout: time.Second})

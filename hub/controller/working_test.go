@@ -114,7 +114,7 @@ func TestTheWorkInAMember(t *testing.T) {
 		}}
 		informer.Add(seen)
 		synctest.Wait()
-		if len(p.CopiesOf("till")) != 1 || !slices.Contains(asked(&w.records), "fleet/till") {
+		if len(p.LeasesIn("till")) != 1 || !slices.Contains(asked(&w.records), "fleet/till") {
 			t.Error("nobody sees what the cache shows")
 		}
 		end()
@@ -138,10 +138,10 @@ func TestWhatThePublisherOfAMemberIsGiven(t *testing.T) {
 		w := newWarden(t, kubeconfig)
 		defer w.works()()
 		p := w.published()
-		term := lease.Term{Holder: eastKey.Identity(), Epoch: 20, Acquired: musterStart.Wall, Duration: 15 * time.Second}
+		term := lease.Term{Holder: eastKey.Identity(), Epoch: 20, AcquireTime: musterStart.Wall, Duration: 15 * time.Second}
 		leads := func(ns string) {
 			p.Assign(types.NamespacedName{Namespace: ns, Name: "leasecast"}, lease.Assignment{Role: lease.Lead, Term: term, First: true},
-				publish.Timings{Renew: 5 * time.Second, Timeout: time.Second, Bound: time.Minute})
+				publish.Timings{Renew: 5 * time.Second, Timeout: time.Second, LongestPromise: time.Minute})
 			synctest.Wait()
 		}
 		written := func(ns string) bool { return len(w.east.holds("/namespaces/"+ns+"/leases")) > 0 }
@@ -216,11 +216,11 @@ func TestAnEndThatTheCacheMissed(t *testing.T) {
 			h.OnAdd(l, false)
 			h.OnAdd("no Lease", false)
 			h.OnDelete("no Lease")
-			if s.work(p); len(p.CopiesOf("shop")) != 1 {
+			if s.work(p); len(p.LeasesIn("shop")) != 1 {
 				t.Fatal("the copy is not known")
 			}
 			h.OnDelete(wrap(l))
-			if s.work(p); len(p.CopiesOf("shop")) != 0 {
+			if s.work(p); len(p.LeasesIn("shop")) != 0 {
 				t.Error("nobody sees that it is gone")
 			}
 		})

@@ -13,7 +13,7 @@ import (
 // the grant and has not sent its first copy yet.
 func Assign(r Record, fleet, cluster string, duration time.Duration, first bool) lease.Assignment {
 	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
-		Epoch: r.Epoch, Acquired: r.Acquired, Duration: min(duration, r.Duration),
+		Epoch: r.Epoch, AcquireTime: r.AcquireTime, Duration: min(duration, r.Duration),
 	}}
 	if r.State == Draining && r.Revoked != 0 {
 		a.Term.Epoch = r.Revoked // followers have nothing new to be told of: nobody leads
@@ -37,10 +37,10 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 				a.Term.Holder, a.Term.Epoch = "", r.Epoch
 			}
 		case r.Next:
-			a.Fresh = r.Since
+			a.MinRenewTime = r.Since
 		}
 	case Vacant:
-		if r.Epoch == 0 || r.Reason == reason.WaitingForBound {
+		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry {
 			// It never had a leader, so that there is nothing to say yet; or one whose copy may
 			// still stand, and raise the record, once it is read.
 			a.Role = lease.Hold
@@ -56,7 +56,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 // same reports whether two records say the same.
 func same(a, b Record) bool {
 	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked && a.State == b.State && a.Reason == b.Reason &&
-		a.Since.Equal(b.Since) && a.Acquired.Equal(b.Acquired) && a.Duration == b.Duration &&
+		a.Since.Equal(b.Since) && a.AcquireTime.Equal(b.AcquireTime) && a.Duration == b.Duration &&
 		a.LeaseName == b.LeaseName && a.NotBefore.Equal(b.NotBefore) && a.Next == b.Next &&
 		maps.Equal(a.Observed, b.Observed)
 }

@@ -13,7 +13,7 @@ import (
 func TestAssign(t *testing.T) {
 	const d = 15 * second
 	term := func(holder string) lease.Term {
-		r := lease.Term{Epoch: epoch, Acquired: wall(-400), Duration: d}
+		r := lease.Term{Epoch: epoch, AcquireTime: wall(-400), Duration: d}
 		if holder != "" {
 			r.Holder = holder + ".fleet"
 		}
@@ -25,7 +25,7 @@ func TestAssign(t *testing.T) {
 	first := is(lease.Lead, "east")
 	first.First = true
 	fresh := is(lease.Follow, "east")
-	fresh.Fresh = wall(0)
+	fresh.MinRenewTime = wall(0)
 	zeroth := is(lease.Hold, "")
 	zeroth.Term.Epoch = 0
 	drain := record(election.Draining, "east", followedBy("west"))
@@ -50,7 +50,7 @@ func TestAssign(t *testing.T) {
 		},
 		"where nobody leads, all say so": {record: record(election.Vacant, ""), cluster: "east", want: is(lease.Follow, "")},
 		"while an earlier promise may stand nothing is written: its copy may yet be read": {
-			record: record(election.Vacant, "", because(reason.WaitingForBound)), cluster: "east", want: is(lease.Hold, ""),
+			record: record(election.Vacant, "", because(reason.WaitingForExpiry)), cluster: "east", want: is(lease.Hold, ""),
 		},
 		"a leader that a vacant record names is none": {record: record(election.Vacant, "east"), cluster: "east", want: is(lease.Follow, "")},
 		"where nobody ever led there is nothing to say": {

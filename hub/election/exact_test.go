@@ -29,7 +29,7 @@ func TestWhateverARecordSaysIsPersisted(t *testing.T) {
 		"a revoked term":        {change: func(s *election.State) { s.Record.Revoked = 29 }},
 		"another phase":         {change: func(s *election.State) { s.Record.State, s.Record.Since = election.Retired, wall(2) }},
 		"another reason":        {change: func(s *election.State) { s.Record.Reason, s.Record.Since = reason.NoCandidate, wall(2) }},
-		"a term":                {change: func(s *election.State) { s.Record.Acquired = wall(-5) }},
+		"a term":                {change: func(s *election.State) { s.Record.AcquireTime = wall(-5) }},
 		"a shorter D":           {change: func(s *election.State) { s.Record.Duration = 10 * second }},
 		"another Lease":         {change: func(s *election.State) { s.Record.LeaseName = "other" }},
 		"a bound":               {change: func(s *election.State) { s.Record.NotBefore = wall(9) }},
@@ -72,7 +72,7 @@ func TestSinceIsWhenItBecameSo(t *testing.T) {
 func TestARecordThatMovedNeedsAPolicyAndClusters(t *testing.T) {
 	state := election.State{Tenure: settled(), Sent: closed(), Moved: true}
 	open := state
-	open.Sent.Closed = false
+	open.Sent.Final = false
 	decide(t, map[string]decision{
 		"without a policy it is retired, as any other": {now: at(2), noPolicy: true, state: open, among: []election.Candidate{fit("east", 100)}, want: "close"},
 		"an empty list decides nothing":                {now: at(2), state: state, want: "lost waiting NoCandidate"},
@@ -94,7 +94,7 @@ func TestWhoseLabelIsHeeded(t *testing.T) {
 			election.State{Tenure: settled(), Sent: closed(), Moved: true}, map[string]int32{"west": 50},
 		},
 		"an adopted leader was chosen": {
-			election.State{Tenure: young(), Standing: standing("west", 30, 1), Highest: 30}, map[string]int32{"east": 100, "west": 50},
+			election.State{Tenure: young(), Found: standing("west", 30, 1), Highest: 30}, map[string]int32{"east": 100, "west": 50},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,13 +124,13 @@ func TestThePolicysLongerDBounds(t *testing.T) {
 		},
 		"an election": {
 			now: at(5), policy: policy(duration(60 * second)), state: election.State{Record: record(election.Vacant, ""), Tenure: young(), Sent: closed()},
-			among: []election.Candidate{east, west}, want: "Vacant nobody 20 WaitingForBound next east waiting WaitingForBound after 56s persist",
+			among: []election.Candidate{east, west}, want: "Vacant nobody 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
 		},
 		"the wait for a clock that is behind by years": {
 			now: at(70), policy: policy(duration(60 * second)),
 			state: draining(reason.ClockSkewed, func(s *election.State) { s.Behind = 1 << 55 }), // until 15 + 60
 			among: []election.Candidate{unfit("east", 100, reason.ClockSkewed), prepared(west)},
-			want:  "Draining east 20 ClockSkewed next west waiting WaitingForBound after 5s persist",
+			want:  "Draining east 20 ClockSkewed next west waiting WaitingForExpiry after 5s persist",
 		},
 	})
 }
@@ -141,7 +141,7 @@ func TestWhenToAskAgain(t *testing.T) {
 	}
 	decide(t, map[string]decision{
 		"where nothing is known of D, in a second": {
-			now: at(1), noPolicy: true, state: election.State{Tenure: inherited(9), Sent: closed()}, want: "lost waiting WaitingForBound after 1s",
+			now: at(1), noPolicy: true, state: election.State{Tenure: inherited(9), Sent: closed()}, want: "lost waiting WaitingForExpiry after 1s",
 		},
 		"when a shorter D may be recorded, also for an unknown leader: that is sooner than its bound": {
 			now: at(5), state: leading(recorded(lasting(60*second)), having(open(election.Sent{Until: wall(60), BootUntil: boot(60)}))),
@@ -170,8 +170,8 @@ func TestADrainThatBeganAtNoInstant(t *testing.T) {
 			if d.Waiting != reason.WaitingForClusters || !d.Record.Since.Equal(test.want) || d.Persist != test.persist {
 				t.Errorf("%s since %v, want %v", say(d), d.Record.Since, test.want)
 			}
-			if a := election.Assign(d.Record, "fleet", "west", 15*second, false); !a.Fresh.Equal(test.want) {
-				t.Errorf("a copy counts as fresh from %v on, want %v", a.Fresh, test.want)
+			if a := election.Assign(d.Record, "fleet", "west", 15*second, false); !a.MinRenewTime.Equal(test.want) {
+				t.Errorf("a copy counts as fresh from %v on, want %v", a.MinRenewTime, test.want)
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func TestAVacancySaysUntilWhenAndUnderWhichName(t *testing.T) {
 		"then under the policy's":             {at(16), "leasecast", time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := election.State{Record: record(election.Vacant, "", because(reason.WaitingForBound)), Tenure: young(), Sent: closed()}
+			s := election.State{Record: record(election.Vacant, "", because(reason.WaitingForExpiry)), Tenure: young(), Sent: closed()}
 			s.Record.LeaseName = "old"
 			d := election.Next(test.now, policy(), s, []election.Candidate{unfit("east", 100, reason.Unreachable)})
 			if d.Record.LeaseName != test.lease || !d.Record.NotBefore.Equal(test.notBefore) {
@@ -223,7 +223,7 @@ func TestARecordWithoutALeaderNamesNobody(t *testing.T) {
 func TestANewerCopyRaisesWhateverTheRecordSays(t *testing.T) {
 	among := []election.Candidate{fit("east", 100), fit("west", 50)}
 	state := func(r election.Record, epoch int64) election.State {
-		return election.State{Record: r, Tenure: young(), Sent: closed(), Standing: standing("east", epoch, -1), Highest: epoch}
+		return election.State{Record: r, Tenure: young(), Sent: closed(), Found: standing("east", epoch, -1), Highest: epoch}
 	}
 	decide(t, map[string]decision{
 		"a newer term of the same leader": {
@@ -265,7 +265,7 @@ func TestALeaderThatOnlyKeepsWhatItHasMayLoseIt(t *testing.T) {
 	decide(t, map[string]decision{
 		"when its copy was lost": {
 			now: at(5), state: leading(copyLost), among: []election.Candidate{paused("east", 100), fit("west", 50)},
-			want: "Draining east 20 CopyLost next west after 11s persist",
+			want: "Draining east 20 LeaseLost next west after 11s persist",
 		},
 	})
 }
@@ -273,7 +273,7 @@ func TestALeaderThatOnlyKeepsWhatItHasMayLoseIt(t *testing.T) {
 // Rule 5: what an earlier tenure can have promised, under the longest D and the largest ε, must have run out before a
 // term is revoked or a release counts.
 func TestRevocationWaitsForWhatWasInherited(t *testing.T) {
-	const waits, revokes = "Draining east 20 PriorityChanged next west waiting WaitingForBound after ",
+	const waits, revokes = "Draining east 20 PriorityChanged next west waiting WaitingForExpiry after ",
 		"Draining east 21 PriorityChanged next west waiting WaitingForReaders after "
 	drain := func(changes ...func(*election.State)) election.State {
 		s := draining(reason.PriorityChanged, append([]func(*election.State){during(young())}, changes...)...)
@@ -310,12 +310,12 @@ func TestWhatIsNotRevoked(t *testing.T) {
 		"a retired term: it drains first": {
 			now: at(2), policy: policy(acknowledging), among: []election.Candidate{holder, next},
 			state: leading(func(s *election.State) { s.Record = record(election.Retired, "east") }),
-			want:  "Draining east 20 PolicyGone next west waiting WaitingForBound after 14s persist",
+			want:  "Draining east 20 PolicyGone next west waiting WaitingForExpiry after 14s persist",
 		},
 		"one that drains because the hub saw it fail with most others": {
 			now: at(2), policy: policy(acknowledging), among: []election.Candidate{unfitButAnswering(), prepared(fit("west", 50))},
 			state: draining(reason.Unreachable, mostUnreachable),
-			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 14s",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 14s",
 		},
 		"a record without a leader is granted to nobody": {
 			now: at(2), policy: policy(acknowledging), among: []election.Candidate{unfit("west", 50, reason.Unreachable)},
@@ -340,7 +340,7 @@ func TestARecordWithoutAPhaseIsLost(t *testing.T) {
 		"and waits for the largest D ever": {
 			now: at(5), state: election.State{Record: r, Tenure: young(), Sent: closed(), LargestDuration: 60 * second},
 			among: []election.Candidate{fit("east", 100)},
-			want:  "Vacant west 20 WaitingForBound next east waiting WaitingForBound after 56s persist",
+			want:  "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
 		},
 	})
 }

@@ -8,16 +8,16 @@ import (
 // grant is the record of a new term that starts now, led by c.
 func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Record {
 	return Record{
-		Leader:    c.Name,
-		Epoch:     lease.NextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
-		State:     Leading,
-		Reason:    outcome(s.Record, c.Name),
-		Since:     now.Wall,
-		Acquired:  now.Wall,
-		Duration:  p.Timings.Duration,
-		LeaseName: p.LeaseName,
-		Next:      next(cs, c.Name),
-		Observed:  observe(s.Record, cs, true),
+		Leader:      c.Name,
+		Epoch:       lease.NextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
+		State:       Leading,
+		Reason:      outcome(s.Record, c.Name),
+		Since:       now.Wall,
+		AcquireTime: now.Wall,
+		Duration:    p.Timings.Duration,
+		LeaseName:   p.LeaseName,
+		Next:        next(cs, c.Name),
+		Observed:    observedPriorities(s.Record, cs, true),
 	}
 }
 
@@ -28,7 +28,7 @@ func outcome(r Record, to string) reason.Reason {
 		return reason.Elected
 	case r.Leader == to:
 		return reason.NewTerm
-	case observed(r.Reason), r.Reason == reason.NeverReached, r.Reason == reason.CopyLost:
+	case isObservation(r.Reason), r.Reason == reason.NeverReached, r.Reason == reason.LeaseLost:
 		return reason.FailedOver
 	default:
 		return reason.HandedOver

@@ -30,14 +30,14 @@ func TestEpoch(t *testing.T) {
 		},
 		"what copies know is recorded before they go": {
 			now: at(0), state: election.State{Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 15 * second}, among: among,
-			want: "Vacant nobody 30 WaitingForBound next east waiting WaitingForBound after 16s persist",
+			want: "Vacant nobody 30 WaitingForExpiry next east waiting WaitingForExpiry after 16s persist",
 		},
 		"a vacancy keeps it": {
 			now: at(16), state: draining(reason.Deleting), among: []election.Candidate{unfit("east", 100, reason.Deleting)},
 			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
 		},
 		"a new term of the same leader raises it": {
-			now: at(16), state: draining(reason.CopyLost), among: among, want: "Leading east 21 NewTerm persist",
+			now: at(16), state: draining(reason.LeaseLost), among: among, want: "Leading east 21 NewTerm persist",
 		},
 	})
 }
@@ -62,25 +62,25 @@ func TestRetire(t *testing.T) {
 		},
 		"the largest ε that a policy of this D could have is waited for": {
 			now: at(29.999), noPolicy: true, state: state(record(election.Retired, "east", old)),
-			want: "Retired east 9 PolicyGone waiting WaitingForBound after 1ms",
+			want: "Retired east 9 PolicyGone waiting WaitingForExpiry after 1ms",
 		},
 		"then the record goes": {
 			now: at(30), noPolicy: true, state: state(record(election.Retired, "east", old)), want: "gone",
 		},
 		"what an earlier tenure sent is waited for too": {
 			now: at(29.999), noPolicy: true, state: state(record(election.Retired, "east", old), during(young()), having(closed())),
-			want: "Retired east 9 PolicyGone waiting WaitingForBound after 1ms",
+			want: "Retired east 9 PolicyGone waiting WaitingForExpiry after 1ms",
 		},
 		"as long as the epoch is ahead of the seconds, the record stays": {
-			now: at(35), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1s",
+			now: at(35), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 1s",
 		},
 		"also when it is level with them": {
-			now: at(40.999), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForBound after 1s",
+			now: at(40.999), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 1s",
 		},
 		"and goes when the seconds have overtaken it": {now: at(41), noPolicy: true, state: state(retired), want: "gone"},
 		"copies with a higher epoch count as well": {
 			now: at(41), noPolicy: true, state: state(retired, func(s *election.State) { s.Highest = 21 }),
-			want: "Retired east 20 PolicyGone waiting WaitingForBound after 1s",
+			want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 1s",
 		},
 		"when the record is lost, what the copies know is recorded first": {
 			now: at(60), noPolicy: true, state: state(election.Record{}, func(s *election.State) { s.Highest = 21 }),
@@ -123,7 +123,7 @@ func TestElect(t *testing.T) {
 			now: at(20), state: late, among: []election.Candidate{unfit("east", 9, reason.Unreachable)}, want: "Vacant nobody 20 NoCandidate waiting NoCandidate",
 		},
 		"a vacancy waits for the bound, too": {
-			now: at(15), state: state, among: []election.Candidate{fit("east", 100)}, want: "Vacant nobody 20 WaitingForBound next east waiting WaitingForBound after 1s persist",
+			now: at(15), state: state, among: []election.Candidate{fit("east", 100)}, want: "Vacant nobody 20 WaitingForExpiry next east waiting WaitingForExpiry after 1s persist",
 		},
 		"a tenure that has just begun waits for a better one that is not known yet": {
 			now: at(14.999), state: eager, among: []election.Candidate{unknown("east", 100), fit("west", 50)},
@@ -162,6 +162,8 @@ func TestTheFirstLeaderWaitsForBetterClusters(t *testing.T) {
 	}
 	lost := seen(0)
 	lost.Record = election.Record{}
+	restarted := seen(0)
+	restarted.Record.Since, restarted.Tenure = wall(-4), afterOutage()
 	missing := unfit("east", 100, reason.NamespaceMissing)
 	west := fit("west", 50)
 	const waits = "Vacant nobody 0 WaitingForClusters next west waiting WaitingForClusters after "
@@ -174,6 +176,9 @@ func TestTheFirstLeaderWaitsForBetterClusters(t *testing.T) {
 		},
 		"that are not guarded yet": {
 			now: at(109.999), policy: patient, state: seen(0), among: []election.Candidate{unguarded("east", 100), west}, want: waits + "1ms persist",
+		},
+		"longer than that while clusters still answer to a hub that was restarted": {
+			now: at(5), policy: patient, state: restarted, among: []election.Candidate{unknown("east", 100), west}, want: waits + "10s persist",
 		},
 		"until the delay is over": {
 			now: at(110), policy: patient, state: seen(0), among: []election.Candidate{missing, west}, want: "Leading west 90 Elected persist",
@@ -203,7 +208,7 @@ func TestAGrantSaysAllOfTheTerm(t *testing.T) {
 	d := election.Next(at(20), policy(duration(30*second), func(p *election.Policy) { p.LeaseName = "other" }), s,
 		[]election.Candidate{unfit("east", 7, reason.Unreachable), prepared(fit("west", 8)), unknown("south", 9)})
 	want := election.Record{
-		Leader: "west", Epoch: 21, State: election.Leading, Reason: reason.FailedOver, Since: wall(20), Acquired: wall(20),
+		Leader: "west", Epoch: 21, State: election.Leading, Reason: reason.FailedOver, Since: wall(20), AcquireTime: wall(20),
 		Duration: 30 * second, LeaseName: "other", Observed: map[string]int32{"east": 7, "west": 8, "south": 9},
 	}
 	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
@@ -248,7 +253,7 @@ func TestOutcome(t *testing.T) {
 	east, west := fit("east", 100), prepared(fit("west", 50))
 	for why, want := range map[reason.Reason]reason.Reason{
 		reason.Unreachable: reason.FailedOver, reason.Recovering: reason.FailedOver, reason.Forbidden: reason.FailedOver,
-		reason.NeverReached: reason.FailedOver, reason.CopyLost: reason.FailedOver, reason.PriorityChanged: reason.HandedOver,
+		reason.NeverReached: reason.FailedOver, reason.LeaseLost: reason.FailedOver, reason.PriorityChanged: reason.HandedOver,
 		reason.Deleting: reason.HandedOver, reason.Gone: reason.HandedOver,
 	} {
 		s := draining(why)

@@ -65,7 +65,7 @@ func afterOutage() election.Tenure {
 
 // sent is what this tenure promised by a stamp of that second under a D of 15 s.
 func sent(seconds float64) election.Sent {
-	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Closed: true}
+	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Final: true}
 }
 
 // under is what was sent under a policy of that ε.
@@ -74,16 +74,16 @@ func under(skew time.Duration, s election.Sent) election.Sent {
 	return s
 }
 
-func closed() election.Sent { return election.Sent{Closed: true} }
+func closed() election.Sent { return election.Sent{Final: true} }
 
 func open(s election.Sent) election.Sent {
-	s.Closed = false
+	s.Final = false
 	return s
 }
 
 func record(phase election.RecordState, leader string, changes ...func(*election.Record)) election.Record {
 	r := election.Record{
-		Leader: leader, Epoch: epoch, State: phase, Reason: reason.Elected, Since: wall(-400), Acquired: wall(-400),
+		Leader: leader, Epoch: epoch, State: phase, Reason: reason.Elected, Since: wall(-400), AcquireTime: wall(-400),
 		Duration: 15 * second, LeaseName: "leasecast", Observed: map[string]int32{"east": 100, "west": 50},
 	}
 	switch phase {
@@ -163,7 +163,7 @@ func refused(c election.Candidate) election.Candidate {
 
 // say puts a decision into one line: what the record becomes, and what else is to be done.
 func say(d election.Decision) string {
-	if d.Close {
+	if d.StopRenewing {
 		return "close"
 	}
 	if d.Gone {

@@ -21,16 +21,16 @@ func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	switch {
 	case s.OtherHub:
 		return Decision{Record: s.Record, Waiting: reason.OtherHub}
-	case s.Record.State == Leading && !s.CopyLost:
+	case s.Record.State == Leading && !s.LeaseLost:
 		return Decision{Record: s.Record, Waiting: reason.Moved}
 	case slices.ContainsFunc(cs, func(c Candidate) bool { return c.Fitness == Unknown }):
 		return Decision{Record: s.Record, Waiting: reason.WaitingForClusters}
-	case !s.Sent.Closed:
-		return Decision{Record: s.Record, Close: true}
+	case !s.Sent.Final:
+		return Decision{Record: s.Record, StopRenewing: true}
 	}
 	r := Record{
 		Epoch: max(s.Record.Epoch, s.Highest), State: Vacant, Reason: reason.Moved, Since: now.Wall,
-		Duration: max(longest(s), p.Timings.Duration), LeaseName: p.LeaseName, Observed: observe(s.Record, cs, false),
+		Duration: max(longest(s), p.Timings.Duration), LeaseName: p.LeaseName, Observed: observedPriorities(s.Record, cs, false),
 	}
 	if s.Record.State == r.State && s.Record.Reason == r.Reason {
 		r.Since = s.Record.Since

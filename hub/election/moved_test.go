@@ -14,21 +14,21 @@ import (
 func TestMoved(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
 	among := []election.Candidate{paused("east", 100), paused("west", 50)}
-	state := func(r election.Record, s *election.Standing, changes ...func(*election.State)) election.State {
+	state := func(r election.Record, s *election.FoundTerm, changes ...func(*election.State)) election.State {
 		state := election.State{
-			Record: r, Tenure: settled(), Sent: closed(), Standing: s, Highest: 30, LargestDuration: 60 * second, Moved: true,
+			Record: r, Tenure: settled(), Sent: closed(), Found: s, Highest: 30, LargestDuration: 60 * second, Moved: true,
 		}
 		for _, change := range changes {
 			change(&state)
 		}
 		return state
 	}
-	lost := func(s *election.State) { s.CopyLost = true }
+	lost := func(s *election.State) { s.LeaseLost = true }
 	otherHub := func(s *election.State) { s.OtherHub = true }
-	opened := func(s *election.State) { s.Sent.Closed = false }
+	opened := func(s *election.State) { s.Sent.Final = false }
 	adopted := record(election.Leading, "west", because(reason.Adopted))
 	untaken := record(election.Vacant, "", because(reason.Moved), lasting(60*second), raisedTo(30))
-	untaken.Acquired = time.Time{}
+	untaken.AcquireTime = time.Time{}
 	decide(t, map[string]decision{
 		"the copy that the other hub has let go of is the standing term, paused or not": {
 			now: at(2), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted waiting Moved persist",

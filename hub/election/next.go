@@ -49,10 +49,10 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if why == "" {
 		return keep(now, p, s, cs)
 	}
-	if !s.Sent.Closed {
-		return Decision{Record: s.Record, Close: true}
+	if !s.Sent.Final {
+		return Decision{Record: s.Record, StopRenewing: true}
 	}
-	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
+	b := promiseExpiry(s, p.Timings.Duration, p.Timings.Skew)
 	r := s.Record
 	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
 	r.Next = successor(now, p, s, cs)
@@ -62,7 +62,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 // keep brings the record of a leader that stays up to date.
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
-	r.Observed = observe(r, cs, false)
+	r.Observed = observedPriorities(r, cs, false)
 	r.Next = next(cs, r.Leader)
 	want, wait := p.Timings.Duration, time.Duration(0)
 	if want > r.Duration {
@@ -72,14 +72,14 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		wait = outlasting(now, p, s)
 		switch {
 		case wait > 0:
-		case !s.Sent.Closed:
-			return Decision{Record: s.Record, Close: true}
+		case !s.Sent.Final:
+			return Decision{Record: s.Record, StopRenewing: true}
 		default:
 			r.Duration = want
 		}
 	}
 	if holder, ok := named(cs, r.Leader); ok && holder.Fitness == Unknown {
-		until := max(timeToAnswer(now, p, s), boundOf(s, p.Timings.Duration, p.Timings.Skew).wait(now))
+		until := max(timeToAnswer(now, p, s), promiseExpiry(s, p.Timings.Duration, p.Timings.Skew).wait(now))
 		if wait == 0 || until < wait {
 			wait = until
 		}
@@ -93,16 +93,16 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 // instant at which this one can have stamped.
 func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	own := max(0, s.Sent.Until.Sub(now.Wall)-p.Timings.Duration, s.Sent.BootUntil-now.Boot-p.Timings.Duration)
-	return max(min(own, s.Record.Duration), inheritedBound(s, p.Timings.Duration, p.Timings.Skew).wait(now))
+	return max(min(own, s.Record.Duration), inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).wait(now))
 }
 
 // drain waits for the bound, lets the leader resume if the cause is gone before it,
 // and grants the next term after it.
 func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
-	if !s.Sent.Closed {
-		return Decision{Record: s.Record, Close: true}
+	if !s.Sent.Final {
+		return Decision{Record: s.Record, StopRenewing: true}
 	}
-	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
+	b := promiseExpiry(s, p.Timings.Duration, p.Timings.Skew)
 	r := s.Record
 	if !b.passed(now) {
 		if resumes(now, p, s, cs) {
@@ -120,10 +120,10 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 	}
 	c, ok := successorOf(now, p, s, cs)
-	if held(p, s, c) {
+	if mustWait(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
-	if late, wait := awaits(now, p, s, c, cs); wait > 0 {
+	if late, wait := waitsFor(now, p, s, c, cs); wait > 0 {
 		return Decision{Record: r, Waiting: reason.WaitingForClusters, Awaited: late, After: wait}
 	}
 	switch {
@@ -177,14 +177,14 @@ func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 	return Record{
 		Epoch: r.Epoch, State: Vacant, Reason: reason.NoCandidate, Since: now.Wall,
-		Duration: r.Duration, LeaseName: r.LeaseName, Observed: observe(r, cs, false),
+		Duration: r.Duration, LeaseName: r.LeaseName, Observed: observedPriorities(r, cs, false),
 	}
 }
 
 // elect grants a namespace that nobody leads.
 func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
-	if !s.Sent.Closed {
-		return Decision{Record: s.Record, Close: true} // a record can get lost in the middle of a term
+	if !s.Sent.Final {
+		return Decision{Record: s.Record, StopRenewing: true} // a record can get lost in the middle of a term
 	}
 	r := s.Record
 	r.Next = next(cs, "")
@@ -195,7 +195,7 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		r.State, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
 		r.Duration = max(s.LargestDuration, p.Timings.Duration) // stays the bound of what was lost
 	}
-	b := boundOf(s, p.Timings.Duration, p.Timings.Skew)
+	b := promiseExpiry(s, p.Timings.Duration, p.Timings.Skew)
 	if b.passed(now) {
 		r.LeaseName = p.LeaseName // nothing stands under the old one, and its Lease may be what is in the way
 	}
@@ -203,12 +203,12 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	wait, why, late := time.Duration(0), reason.Reason(""), ""
 	switch {
 	case !b.passed(now):
-		wait, why = b.wait(now), reason.WaitingForBound
+		wait, why = b.wait(now), reason.WaitingForExpiry
 	case !ok:
 		why = reason.NoCandidate
 	default:
-		late, wait = awaits(now, p, s, c, cs)
-		if better, delay := firstWaits(now, p, r, c, cs); delay > wait {
+		late, wait = waitsFor(now, p, s, c, cs)
+		if better, delay := firstWaitsFor(now, p, r, c, cs); delay > wait {
 			late, wait = better, delay
 		}
 		if wait > 0 {
@@ -219,16 +219,16 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: grant(now, p, s, c, cs), Persist: true}
 	}
 	r.Reason = why
-	if why == reason.WaitingForBound {
+	if why == reason.WaitingForExpiry {
 		r.NotBefore = b.wall
 	}
 	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, Awaited: late, After: wait}
 }
 
-// awaits is which cluster to wait for, and how long, because it would get the term rather than c but is still settling:
+// waitsFor is which cluster to wait for, and how long, because it would get the term rather than c but is still settling:
 // a better one, or the leader itself if nothing speaks against it. A hub that has just started does not crown whichever
 // cluster answers first.
-func awaits(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidate) (string, time.Duration) {
+func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidate) (string, time.Duration) {
 	if c.Name != "" && c.Name == s.Record.Leader {
 		return "", 0
 	}
@@ -246,11 +246,11 @@ func awaits(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidat
 	}
 }
 
-// firstWaits is which cluster the first leader of a namespace waits for, and how long: a better one that is
+// firstWaitsFor is which cluster the first leader of a namespace waits for, and how long: a better one that is
 // settling, or in which the namespace was not seen yet. Namespaces that are created in all clusters at one moment
 // are seen in an order that means nothing. The wait counts from when the namespace was first seen
 // anywhere, so a cluster that never gets the namespace delays only the first election.
-func firstWaits(now lease.Reading, p Policy, r Record, c Candidate, ranked []Candidate) (string, time.Duration) {
+func firstWaitsFor(now lease.Reading, p Policy, r Record, c Candidate, ranked []Candidate) (string, time.Duration) {
 	if r.Epoch != 0 || r.Since.After(now.Wall) {
 		return "", 0
 	}
@@ -288,10 +288,10 @@ func notReady(c Candidate) bool {
 // that was promised has passed. ε is not known without a policy: the largest one that
 // a policy of this D could have had bounds it.
 func retire(now lease.Reading, s State) Decision {
-	if !s.Sent.Closed {
-		return Decision{Record: s.Record, Close: true}
+	if !s.Sent.Final {
+		return Decision{Record: s.Record, StopRenewing: true}
 	}
-	b := boundOf(s, 0, longest(s))
+	b := promiseExpiry(s, 0, longest(s))
 	r := s.Record
 	if r.State != Retired && (!r.Lost() || s.Highest > 0) {
 		// The copies go now: from here on the record alone remembers their epoch and D.
@@ -300,12 +300,12 @@ func retire(now lease.Reading, s State) Decision {
 		return Decision{Record: r, Persist: true, After: b.wait(now)}
 	}
 	if !b.passed(now) {
-		return Decision{Record: r, Waiting: reason.WaitingForBound, After: b.wait(now)}
+		return Decision{Record: r, Waiting: reason.WaitingForExpiry, After: b.wait(now)}
 	}
 	if ahead := max(r.Epoch, s.Highest) + 1 - lease.EpochFloor(now.Wall); ahead > 0 {
 		// Changes that came faster than one a second drove the epoch ahead of the seconds.
 		// Without this record the next term could start below it.
-		return Decision{Record: r, Waiting: reason.WaitingForBound, After: time.Second}
+		return Decision{Record: r, Waiting: reason.WaitingForExpiry, After: time.Second}
 	}
 	return Decision{Record: r, Gone: true}
 }

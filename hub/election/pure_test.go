@@ -17,9 +17,9 @@ import (
 func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 	names := []string{"east", "west", "south"}
 	s := election.State{
-		Tenure:   election.Tenure{Started: at(-float64(r.IntN(40))), Inherited: wall(-float64(r.IntN(60)))},
-		Sent:     election.Sent{Closed: r.IntN(4) > 0},
-		CopyLost: r.IntN(4) == 0, Highest: int64(18 + r.IntN(4)), LargestDuration: time.Duration(15*(1+r.IntN(4))) * second,
+		Tenure:    election.Tenure{Started: at(-float64(r.IntN(40))), Inherited: wall(-float64(r.IntN(60)))},
+		Sent:      election.Sent{Final: r.IntN(4) > 0},
+		LeaseLost: r.IntN(4) == 0, Highest: int64(18 + r.IntN(4)), LargestDuration: time.Duration(15*(1+r.IntN(4))) * second,
 		OtherHub: r.IntN(10) == 0, MostUnreachable: r.IntN(4) == 0,
 	}
 	if r.IntN(2) == 0 {
@@ -27,7 +27,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 	}
 	if r.IntN(10) > 0 {
 		phases := []election.RecordState{election.Vacant, election.Leading, election.Draining, election.Retired}
-		whys := []reason.Reason{reason.Unreachable, reason.PriorityChanged, reason.CopyLost, reason.PolicyGone}
+		whys := []reason.Reason{reason.Unreachable, reason.PriorityChanged, reason.LeaseLost, reason.PolicyGone}
 		s.Record = record(phases[r.IntN(4)], names[r.IntN(3)], because(whys[r.IntN(4)]), lasting(time.Duration(15*(1+r.IntN(4)))*second))
 		if r.IntN(3) == 0 {
 			revoking(&s.Record)
@@ -35,7 +35,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 		}
 	}
 	if r.IntN(4) == 0 {
-		s.Standing = standing(names[r.IntN(3)], int64(19+r.IntN(3)), float64(r.IntN(20)-18))
+		s.Found = standing(names[r.IntN(3)], int64(19+r.IntN(3)), float64(r.IntN(20)-18))
 	}
 	var cs []election.Candidate
 	for _, name := range names {
@@ -61,9 +61,9 @@ func TestNextIsPure(t *testing.T) {
 		})
 		given, among, asked := s, slices.Clone(cs), *p
 		given.Record.Observed = maps.Clone(s.Record.Observed)
-		if s.Standing != nil {
-			copied := *s.Standing
-			given.Standing = &copied
+		if s.Found != nil {
+			copied := *s.Found
+			given.Found = &copied
 		}
 		if r.IntN(10) == 0 {
 			p = nil
@@ -93,20 +93,20 @@ func sane(t *testing.T, seed uint64, s election.State, d election.Decision) {
 		fail("the epoch falls")
 	case grants && d.Record.Epoch <= max(s.Record.Epoch, s.Highest):
 		fail("a grant in an epoch that was there before")
-	case grants && !s.Sent.Closed:
+	case grants && !s.Sent.Final:
 		fail("a grant before the source was closed")
-	case d.Close && s.Sent.Closed:
+	case d.StopRenewing && s.Sent.Final:
 		fail("it asks to close what is closed")
-	case (d.Close || d.Gone) && (d.Persist || !reflect.DeepEqual(d.Record, s.Record)):
+	case (d.StopRenewing || d.Gone) && (d.Persist || !reflect.DeepEqual(d.Record, s.Record)):
 		fail("close and gone change no record")
 	case !d.Persist && !d.Gone && !reflect.DeepEqual(d.Record, s.Record):
 		fail("the record differs, but is not to be persisted")
 	case d.Record.State == election.Leading && s.Record.State != election.Vacant && d.Record.Epoch == s.Record.Epoch && d.Record.Leader != s.Record.Leader &&
-		(s.Mine || s.Standing == nil || d.Record.Leader != s.Standing.Cluster):
+		(s.GrantedHere || s.Found == nil || d.Record.Leader != s.Found.Cluster):
 		fail("another leader in the same epoch")
 	case d.After < 0 || d.After > 3*time.Minute:
 		fail("it is asked again after %v", d.After)
-	case d.Waiting == reason.WaitingForBound && d.After == 0 || d.Waiting == reason.WaitingForClusters && d.Record.State == election.Vacant && d.After == 0:
+	case d.Waiting == reason.WaitingForExpiry && d.After == 0 || d.Waiting == reason.WaitingForClusters && d.Record.State == election.Vacant && d.After == 0:
 		fail("time alone ends this wait, but nobody asks again")
 	}
 }

@@ -10,7 +10,7 @@ import (
 // the record follows it, and no leader changes. It is safe to believe, because while
 // it is live nobody else can have been granted the namespace.
 func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) {
-	st := s.Standing
+	st := s.Found
 	if !st.live(now) {
 		return s.Record, false
 	}
@@ -18,16 +18,16 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		return s.Record, false
 	}
 	return Record{
-		Leader:    st.Cluster,
-		Epoch:     st.Term.Epoch,
-		State:     Leading,
-		Reason:    reason.Adopted,
-		Since:     now.Wall,
-		Acquired:  st.Term.Acquired,
-		Duration:  max(st.Term.Duration, longest(s)), // the copy tells of its last stamp only
-		LeaseName: p.LeaseName,
-		Next:      next(cs, st.Cluster),
-		Observed:  observe(s.Record, cs, true),
+		Leader:      st.Cluster,
+		Epoch:       st.Term.Epoch,
+		State:       Leading,
+		Reason:      reason.Adopted,
+		Since:       now.Wall,
+		AcquireTime: st.Term.AcquireTime,
+		Duration:    max(st.Term.Duration, longest(s)), // the copy tells of its last stamp only
+		LeaseName:   p.LeaseName,
+		Next:        next(cs, st.Cluster),
+		Observed:    observedPriorities(s.Record, cs, true),
 	}, true
 }
 
@@ -42,6 +42,6 @@ func knowsBetter(s State) bool {
 	default:
 		// An epoch is granted to one cluster only, so somebody has edited the record before this
 		// tenure began.
-		return r.Leader != s.Standing.Cluster && !s.Mine
+		return r.Leader != s.Found.Cluster && !s.GrantedHere
 	}
 }

@@ -11,20 +11,20 @@ import (
 )
 
 // standing is a sealed copy that was stamped and read in that second, and names the cluster it lives in.
-func standing(cluster string, epoch int64, stamp float64) *election.Standing {
-	return &election.Standing{Cluster: cluster, Boot: at(stamp).Boot + 15*second, Term: lease.Term{
-		Holder: lease.Identity(cluster, "fleet"), Epoch: epoch, Acquired: wall(-30), Renewed: wall(stamp), Duration: 15 * second,
+func standing(cluster string, epoch int64, stamp float64) *election.FoundTerm {
+	return &election.FoundTerm{Cluster: cluster, Boot: at(stamp).Boot + 15*second, Term: lease.Term{
+		Holder: lease.Identity(cluster, "fleet"), Epoch: epoch, AcquireTime: wall(-30), RenewTime: wall(stamp), Duration: 15 * second,
 	}}
 }
 
 // ahead is a copy whose stamp a clock has made that was ahead, or that this hub's is behind.
-func ahead(s *election.Standing) *election.Standing {
-	s.Term.Renewed = s.Term.Renewed.Add(time.Hour)
+func ahead(s *election.FoundTerm) *election.FoundTerm {
+	s.Term.RenewTime = s.Term.RenewTime.Add(time.Hour)
 	return s
 }
 
 func mine(s election.State) election.State {
-	s.Mine = true
+	s.GrantedHere = true
 	return s
 }
 
@@ -32,9 +32,9 @@ func mine(s election.State) election.State {
 func TestRaise(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
 	among := []election.Candidate{east, west}
-	state := func(r election.Record, s *election.Standing) election.State {
+	state := func(r election.Record, s *election.FoundTerm) election.State {
 		return election.State{
-			Record: r, Tenure: young(), Sent: open(closed()), Standing: s, Highest: s.Term.Epoch, LargestDuration: 15 * second,
+			Record: r, Tenure: young(), Sent: open(closed()), Found: s, Highest: s.Term.Epoch, LargestDuration: 15 * second,
 		}
 	}
 	stale := record(election.Leading, "east")
@@ -105,9 +105,9 @@ func TestARecordOlderThanTheCopies(t *testing.T) {
 		Record: record(election.Leading, "east", followedBy("west")), Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 60 * second,
 	}
 	decide(t, map[string]decision{
-		"is no term to keep": {now: at(1), state: s, among: among, want: "Draining east 20 CopyLost next east after 1m0s persist"},
+		"is no term to keep": {now: at(1), state: s, among: among, want: "Draining east 20 LeaseLost next east after 1m0s persist"},
 		"not even for an unknown leader": {
-			now: at(1), state: s, among: []election.Candidate{unknown("east", 100), fit("west", 50)}, want: "Draining east 20 CopyLost next west after 1m0s persist",
+			now: at(1), state: s, among: []election.Candidate{unknown("east", 100), fit("west", 50)}, want: "Draining east 20 LeaseLost next west after 1m0s persist",
 		},
 	})
 }
@@ -117,7 +117,7 @@ func TestALostRecordWaitsForTheLeadersCopy(t *testing.T) {
 	among := []election.Candidate{fit("east", 100), unknown("west", 50)}
 	s := election.State{Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 15 * second}
 	d := election.Next(at(1), policy(), s, among)
-	if got, want := say(d), "Vacant nobody 30 WaitingForBound next east waiting WaitingForBound after 15s persist"; got != want {
+	if got, want := say(d), "Vacant nobody 30 WaitingForExpiry next east waiting WaitingForExpiry after 15s persist"; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 	for _, cluster := range []string{"east", "west"} {
@@ -125,7 +125,7 @@ func TestALostRecordWaitsForTheLeadersCopy(t *testing.T) {
 			t.Errorf("the copy in %s is to be %+v", cluster, got)
 		}
 	}
-	s.Record, s.Standing = d.Record, standing("west", 30, -1)
+	s.Record, s.Found = d.Record, standing("west", 30, -1)
 	if got, want := say(election.Next(at(2), policy(), s, among)), "Leading west 30 Adopted next east persist"; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
@@ -133,10 +133,10 @@ func TestALostRecordWaitsForTheLeadersCopy(t *testing.T) {
 
 func TestAnAdoptedTermIsTheOneThatStands(t *testing.T) {
 	st := standing("west", 30, -1)
-	s := election.State{Tenure: young(), Sent: closed(), Standing: st, Highest: 30, LargestDuration: 60 * second}
+	s := election.State{Tenure: young(), Sent: closed(), Found: st, Highest: 30, LargestDuration: 60 * second}
 	d := election.Next(at(2), policy(), s, []election.Candidate{fit("east", 100), fit("west", 50)})
 	want := election.Record{
-		Leader: "west", Epoch: 30, State: election.Leading, Reason: reason.Adopted, Since: wall(2), Acquired: st.Term.Acquired,
+		Leader: "west", Epoch: 30, State: election.Leading, Reason: reason.Adopted, Since: wall(2), AcquireTime: st.Term.AcquireTime,
 		// The copy says 15 s, but the stamps before it may have carried more.
 		Duration: 60 * second, LeaseName: "leasecast", Next: "east", Observed: map[string]int32{"east": 100, "west": 50},
 	}
@@ -158,7 +158,7 @@ func TestAnAdoptedTermKeepsTheLongestD(t *testing.T) {
 			st.Term.Duration = test.copied
 			s := election.State{
 				Record: record(election.Leading, "east", lasting(test.recorded)), Tenure: young(), Sent: closed(),
-				Standing: st, Highest: 30, LargestDuration: test.largest,
+				Found: st, Highest: 30, LargestDuration: test.largest,
 			}
 			d := election.Next(at(2), policy(), s, []election.Candidate{fit("west", 50)})
 			if d.Record.Reason != reason.Adopted || d.Record.Duration != test.want {

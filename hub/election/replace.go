@@ -9,7 +9,7 @@ import (
 // are ranked.
 func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	if s.stale() {
-		return reason.CopyLost // a newer term was seen, and it does not stand any more
+		return reason.LeaseLost // a newer term was seen, and it does not stand any more
 	}
 	if why := whyDepose(now, p, s, ranked); why != "" {
 		return why
@@ -17,8 +17,8 @@ func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason
 	switch holder, _ := named(ranked, s.Record.Leader); {
 	case holder.Fitness != RetainOnly && holder.Fitness != Fit:
 		return ""
-	case s.CopyLost:
-		return reason.CopyLost
+	case s.LeaseLost:
+		return reason.LeaseLost
 	case holder.Fitness == Fit && s.Record.LeaseName != p.LeaseName:
 		// Another policy owns the namespace now. Nothing may be promised in its Lease while
 		// something stands in the old one.
@@ -40,7 +40,7 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	case Unknown:
 		// Unknown is not dead. But once all that it can have been promised has passed, and every
 		// cluster had the time to answer, it leads no more, whatever it is.
-		if timeToAnswer(now, p, s) > 0 || !boundOf(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
+		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
 			return ""
 		}
 		return unlessAlone(reason.NeverReached, p, s, ranked)
@@ -48,7 +48,7 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 		if notReady(holder) && timeToAnswer(now, p, s) > 0 {
 			return ""
 		}
-		if observed(holder.Reason) || holder.Reason == reason.ClockSkewed {
+		if isObservation(holder.Reason) || holder.Reason == reason.ClockSkewed {
 			return unlessAlone(holder.Reason, p, s, ranked)
 		}
 		return holder.Reason
@@ -60,9 +60,9 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	return ""
 }
 
-// observed tells what the hub observes of a cluster from what an operator asks of
+// isObservation tells what the hub observes of a cluster from what an operator asks of
 // it. Only an observation can be the observer's fault.
-func observed(r reason.Reason) bool {
+func isObservation(r reason.Reason) bool {
 	return r == reason.Unreachable || r == reason.Recovering || r == reason.Forbidden
 }
 
@@ -96,10 +96,10 @@ func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	return found
 }
 
-// observe takes the present priorities into account. A cluster that is still settling is
+// observedPriorities takes the present priorities into account. A cluster that is still settling is
 // left as it was until it can be judged: its label is an edit that has not been acted
 // on. all observes even those, when a leader is chosen in their absence.
-func observe(r Record, cs []Candidate, all bool) map[string]int32 {
+func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
 	heeded := make(map[string]int32, len(cs))
 	for _, c := range cs {
 		if all || !notReady(c) {

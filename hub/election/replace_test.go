@@ -32,7 +32,7 @@ func having(sent election.Sent) func(*election.State) {
 
 func mostUnreachable(s *election.State) { s.MostUnreachable = true }
 
-func copyLost(s *election.State) { s.CopyLost = true }
+func copyLost(s *election.State) { s.LeaseLost = true }
 
 func otherHub(s *election.State) { s.OtherHub = true }
 
@@ -47,8 +47,8 @@ func recorded(changes ...func(*election.Record)) func(*election.State) {
 func failOver(p *election.Policy) { p.FailOverWhenMostUnreachable = true }
 
 const (
-	kept = "Leading east 20 Elected next west"
-	held = "Leading east 20 Elected" // and nobody to take over
+	kept     = "Leading east 20 Elected next west"
+	mustWait = "Leading east 20 Elected" // and nobody to take over
 )
 
 // Rules 8 and 9: whom nobody deposes.
@@ -98,17 +98,17 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 			among: []election.Candidate{unfit("east", 100, reason.Recovering), prepared(west)}, want: kept,
 		},
 		"one whose Lease has run out meanwhile is waited for": {
-			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			now: at(14.999), state: draining(reason.LeaseLost, during(afterOutage()), having(closed())),
 			among: []election.Candidate{unknown("east", 100), prepared(west)},
-			want:  "Draining east 20 CopyLost next west waiting WaitingForClusters after 1ms",
+			want:  "Draining east 20 LeaseLost next west waiting WaitingForClusters after 1ms",
 		},
 		"also until its Leases are protected": {
-			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			now: at(14.999), state: draining(reason.LeaseLost, during(afterOutage()), having(closed())),
 			among: []election.Candidate{keeping("east", 100, reason.Unguarded), prepared(west)},
-			want:  "Draining east 20 CopyLost next west waiting WaitingForClusters after 1ms",
+			want:  "Draining east 20 LeaseLost next west waiting WaitingForClusters after 1ms",
 		},
 		"and then leads on": {
-			now: at(14.999), state: draining(reason.CopyLost, during(afterOutage()), having(closed())),
+			now: at(14.999), state: draining(reason.LeaseLost, during(afterOutage()), having(closed())),
 			among: []election.Candidate{east, prepared(west)}, want: "Leading east 21 NewTerm next west persist",
 		},
 		"nobody waits for one that was lost for a reason that stands": {
@@ -117,7 +117,7 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 		},
 		"but not if nobody else may lead": {
 			now: at(16), state: leading(during(young()), having(closed())),
-			among: []election.Candidate{unknown("east", 100), unknown("west", 50)}, want: held + " persist",
+			among: []election.Candidate{unknown("east", 100), unknown("west", 50)}, want: mustWait + " persist",
 		},
 		"a Cluster that is gone ends its term in order": {
 			now: at(5), state: leading(), among: []election.Candidate{west},
@@ -150,10 +150,10 @@ func TestALeaderThatCannotBeReached(t *testing.T) {
 		"a recovering one too":    {now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Recovering), west}, want: "Draining east 20 Recovering next west after 11s persist"},
 		"one that refuses us too": {now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Forbidden), west}, want: "Draining east 20 Forbidden next west after 11s persist"},
 		"unless nobody else may lead": {
-			now: at(5), state: leading(), among: []election.Candidate{lost, unfit("west", 50, reason.Unreachable)}, want: held + " persist",
+			now: at(5), state: leading(), among: []election.Candidate{lost, unfit("west", 50, reason.Unreachable)}, want: mustWait + " persist",
 		},
 		"a refused successor is none": {
-			now: at(5), state: leading(), among: []election.Candidate{lost, refused(west)}, want: held + " persist",
+			now: at(5), state: leading(), among: []election.Candidate{lost, refused(west)}, want: mustWait + " persist",
 		},
 		"when most became unreachable at once, the leader is held": {
 			now: at(5), state: leading(mostUnreachable), among: []election.Candidate{lost, west}, want: kept,
@@ -195,17 +195,17 @@ func TestALeaderWhoseClockIsOff(t *testing.T) {
 	behind := func(d time.Duration) func(*election.State) {
 		return func(s *election.State) { s.Behind = d }
 	}
-	const waits = "Draining east 20 ClockSkewed next west waiting WaitingForBound after "
+	const waits = "Draining east 20 ClockSkewed next west waiting WaitingForExpiry after "
 	decide(t, map[string]decision{
 		"is replaced": {
 			now: at(5), state: leading(), among: []election.Candidate{off, west},
 			want: "Draining east 20 ClockSkewed next west after 11s persist",
 		},
 		"unless nobody else may lead": {
-			now: at(5), state: leading(), among: []election.Candidate{off, unfit("west", 50, reason.ClockSkewed)}, want: held + " persist",
+			now: at(5), state: leading(), among: []election.Candidate{off, unfit("west", 50, reason.ClockSkewed)}, want: mustWait + " persist",
 		},
 		"or it only keeps what it has, because all clocks are off": {
-			now: at(5), state: leading(), want: held + " persist",
+			now: at(5), state: leading(), want: mustWait + " persist",
 			among: []election.Candidate{keeping("east", 100, reason.ClockSkewed), keeping("west", 50, reason.ClockSkewed)},
 		},
 		"by the safe path: not before D + ε after its last stamp": {
@@ -269,11 +269,11 @@ func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
 		},
 		"already while the bound is waited for": {
 			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), south},
-			want: "Draining east 20 Unreachable next south waiting WaitingForBound after 11s persist",
+			want: "Draining east 20 Unreachable next south waiting WaitingForExpiry after 11s persist",
 		},
 		"a better one that comes back is prepared in its turn": {
 			now: at(5), state: draining(reason.Unreachable, recorded(followedBy("south"))), among: []election.Candidate{lost, west, prepared(south)},
-			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 11s persist",
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 11s persist",
 		},
 		"if nobody is left, nobody leads": {
 			now: at(16), state: draining(reason.Deleting), among: []election.Candidate{unfit("east", 100, reason.Deleting), refused(west), unknown("south", 10)},
@@ -296,7 +296,7 @@ func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
 			want: "Leading west 21 HandedOver persist",
 		},
 		"where the record is older than the copies nothing is written, so nothing is asked for": {
-			now: at(31), state: draining(reason.CopyLost, func(s *election.State) { s.Highest, s.LargestDuration = 30, 15*second }),
+			now: at(31), state: draining(reason.LeaseLost, func(s *election.State) { s.Highest, s.LargestDuration = 30, 15*second }),
 			among: []election.Candidate{lost, west}, want: "Leading west 31 FailedOver persist",
 		},
 	})
@@ -317,7 +317,7 @@ func TestPausedClusters(t *testing.T) {
 			want: "Leading south 21 FailedOver persist",
 		},
 		"not even for what it led until now": {
-			now: at(16), state: draining(reason.CopyLost), among: []election.Candidate{paused("east", 100), prepared(fit("west", 50))},
+			now: at(16), state: draining(reason.LeaseLost), among: []election.Candidate{paused("east", 100), prepared(fit("west", 50))},
 			want: "Leading west 21 FailedOver persist",
 		},
 		"it may resume": {
@@ -325,7 +325,7 @@ func TestPausedClusters(t *testing.T) {
 			want: "Leading east 20 Resumed next west persist",
 		},
 		"a higher priority of a paused Cluster moves nothing": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), paused("west", 200)}, want: held + " persist",
+			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), paused("west", 200)}, want: mustWait + " persist",
 		},
 	})
 }

@@ -15,7 +15,7 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 	c, ok := ready(now, p, s, ranked)
 	return p.Acknowledged && r.State == Draining && r.Revoked == 0 && !s.stale() &&
 		ok && c.Name != r.Leader && holder.Answering && now.Wall.Before(s.Sent.Until) &&
-		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)
+		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)
 }
 
 // acknowledged reports whether nobody acts in the recorded term any more, by the word of
@@ -23,18 +23,18 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 // may have sent must have run out: writes of it may still arrive.
 func acknowledged(now lease.Reading, p Policy, s State) bool {
 	return p.Acknowledged && s.Record.Revoked != 0 && s.Released &&
-		inheritedBound(s, p.Timings.Duration, p.Timings.Skew).passed(now)
+		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)
 }
 
 // ready returns the successor, if it could be granted the next term at once.
 func ready(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	c, ok := successorOf(now, p, s, ranked)
-	return c, ok && (c.Prepared || c.Name == s.Record.Leader) && !held(p, s, c)
+	return c, ok && (c.Prepared || c.Name == s.Record.Leader) && !mustWait(p, s, c)
 }
 
-// held reports whether a successor must wait, because the observer may be at fault.
-func held(p Policy, s State, c Candidate) bool {
-	return c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable && observed(s.Record.Reason)
+// mustWait reports whether a successor must wait, because the observer may be at fault.
+func mustWait(p Policy, s State, c Candidate) bool {
+	return c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable && isObservation(s.Record.Reason)
 }
 
 // waiting says what a draining record waits for.
@@ -42,5 +42,5 @@ func waiting(r Record) reason.Reason {
 	if r.Revoked != 0 {
 		return reason.WaitingForReaders
 	}
-	return reason.WaitingForBound
+	return reason.WaitingForExpiry
 }

@@ -31,7 +31,7 @@ func TestRevocation(t *testing.T) {
 		return func(s *election.State) { s.Tenure = tn }
 	}
 	const (
-		waits   = "Draining east 20 PriorityChanged next west waiting WaitingForBound after 14s"
+		waits   = "Draining east 20 PriorityChanged next west waiting WaitingForExpiry after 14s"
 		revokes = "Draining east 21 PriorityChanged next west waiting WaitingForReaders after 14s persist"
 		asks    = "Draining east 21 PriorityChanged next west waiting WaitingForReaders after 14s"
 		granted = "Leading west 22 HandedOver next east persist"
@@ -58,12 +58,12 @@ func TestRevocation(t *testing.T) {
 		},
 		"not where no copy of the leader can be live": {
 			now: at(15), policy: ack, state: state(draining()), among: []election.Candidate{holder, next},
-			want: "Draining east 20 PriorityChanged next west waiting WaitingForBound after 1s",
+			want: "Draining east 20 PriorityChanged next west waiting WaitingForExpiry after 1s",
 		},
 		"not where the leader is to lead again": {
-			now: at(2), policy: ack, state: state(draining(because(reason.CopyLost), followedBy("east")), func(s *election.State) { s.CopyLost = true }),
+			now: at(2), policy: ack, state: state(draining(because(reason.LeaseLost), followedBy("east")), func(s *election.State) { s.LeaseLost = true }),
 			among: []election.Candidate{holder, prepared(fit("west", 50))},
-			want:  "Draining east 20 PriorityChanged next east waiting WaitingForBound after 14s persist",
+			want:  "Draining east 20 PriorityChanged next east waiting WaitingForExpiry after 14s persist",
 		},
 		"not while an earlier tenure may have promised something": {
 			now: at(2), policy: ack, state: state(draining(), inTenure(young())), among: []election.Candidate{holder, next}, want: waits,
@@ -123,8 +123,8 @@ func TestRevocation(t *testing.T) {
 func TestAssignRevocation(t *testing.T) {
 	const d = 15 * second
 	r := record(election.Draining, "east", followedBy("west"), revoking)
-	led := lease.Term{Holder: "east.fleet", Epoch: epoch, Acquired: wall(-400), Duration: d}
-	nobody := lease.Term{Epoch: epoch + 1, Acquired: wall(-400), Duration: d}
+	led := lease.Term{Holder: "east.fleet", Epoch: epoch, AcquireTime: wall(-400), Duration: d}
+	nobody := lease.Term{Epoch: epoch + 1, AcquireTime: wall(-400), Duration: d}
 	edited := r
 	edited.State = election.Leading
 	for name, test := range map[string]struct {
@@ -133,10 +133,10 @@ func TestAssignRevocation(t *testing.T) {
 		want    lease.Assignment
 	}{
 		"the leader's live copy gives way to nobody": {r, "east", lease.Assignment{Role: lease.Revoke, Term: nobody, Revoked: led}},
-		"its successor's stays as it was prepared":   {r, "west", lease.Assignment{Role: lease.Follow, Term: led, Fresh: wall(0)}},
+		"its successor's stays as it was prepared":   {r, "west", lease.Assignment{Role: lease.Follow, Term: led, MinRenewTime: wall(0)}},
 		"the others stay as they are":                {r, "south", lease.Assignment{Role: lease.Follow, Term: led}},
 		"an edit to the record brings no revoked term back": {edited, "east", lease.Assignment{
-			Role: lease.Lead, Term: lease.Term{Holder: "east.fleet", Epoch: epoch + 1, Acquired: wall(-400), Duration: d},
+			Role: lease.Lead, Term: lease.Term{Holder: "east.fleet", Epoch: epoch + 1, AcquireTime: wall(-400), Duration: d},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

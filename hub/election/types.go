@@ -45,7 +45,7 @@ type Record struct {
 	State   RecordState
 	Reason  reason.Reason
 	// Since is when leader or state last changed, Acquired when the term began.
-	Since, Acquired time.Time
+	Since, AcquireTime time.Time
 	// Duration is the longest D that copies of this term may carry.
 	Duration  time.Duration
 	LeaseName string
@@ -104,9 +104,9 @@ type Sent struct {
 	// Skew is the ε that has to pass after Until and BootUntil because of what was sent: that of the
 	// policy then, whatever a policy says now.
 	Skew time.Duration
-	// Closed says that no further stamp can be drawn for the term, so that the rest
+	// Final says that no further stamp can be drawn for the term, so that the rest
 	// of this struct is final.
-	Closed bool
+	Final bool
 }
 
 // Tenure is one hub replica's unbroken right to write.
@@ -122,20 +122,20 @@ type State struct {
 	Record Record
 	Tenure Tenure
 	Sent   Sent
-	// Mine says that this tenure persisted the grant of the record's epoch.
-	Mine bool
+	// GrantedHere says that this tenure persisted the grant of the record's epoch.
+	GrantedHere bool
 	// Released says that all readers that were registered in the leader's cluster when its
 	// term had certainly been revoked there, and that follow the namespace, have released
 	// Record.Revoked. There was at least one of them. It was this tenure that asked.
 	Released bool
-	// CopyLost says that the leader's copy does not stand and cannot be put right
+	// LeaseLost says that the leader's copy does not stand and cannot be put right
 	// within the term.
-	CopyLost bool
+	LeaseLost bool
 	// Highest is the highest epoch of any sealed copy read at the start of the tenure.
 	Highest int64
-	// Standing is the live copy with the highest epoch, among the sealed ones read at
+	// Found is the live copy with the highest epoch, among the sealed ones read at
 	// the start of the tenure, that names the cluster it lives in.
-	Standing *Standing
+	Found *FoundTerm
 	// LargestDuration is the largest D that any hub ever sent with this seal.
 	LargestDuration time.Duration
 	// LargestSkew is the largest ε that a policy ever had under which a hub sent anything with this seal.
@@ -156,8 +156,8 @@ type State struct {
 // restore of the hub's etcd.
 func (s State) stale() bool { return s.Highest > s.Record.Epoch }
 
-// Standing is a sealed copy that names the cluster it lives in.
-type Standing struct {
+// Found is a sealed copy that names the cluster it lives in.
+type FoundTerm struct {
 	Cluster string
 	Term    lease.Term
 	// Boot is the boot reading after which the copy is not live, whatever the wall clock says: D after it was read.
@@ -165,7 +165,7 @@ type Standing struct {
 }
 
 // live reports whether the promise of the copy may still stand.
-func (s *Standing) live(now lease.Reading) bool {
+func (s *FoundTerm) live(now lease.Reading) bool {
 	return s != nil && s.Term.Live(now.Wall) && now.Boot < s.Boot
 }
 
@@ -176,9 +176,9 @@ type Decision struct {
 	// Persist says that Record differs from the persisted one and must be written, by
 	// compare-and-swap, before anything that depends on it.
 	Persist bool
-	// Close says that the source of stamps must be closed before this can be decided:
+	// StopRenewing says that the source of stamps must be closed before this can be decided:
 	// do so, gather again and ask again. Nothing else is to be done.
-	Close bool
+	StopRenewing bool
 	// Gone says that nothing is left of the record: it may be deleted.
 	Gone bool
 	// Waiting says why nothing more was decided yet, if something is being waited for.

@@ -15,7 +15,7 @@ func TestWhoIsWaitedForBeforeAGrant(t *testing.T) {
 	}
 	decide(t, map[string]decision{
 		"nobody if it is the leader that gets the term, however many are better": {
-			now: at(14.999), state: restarted(reason.CopyLost), among: []election.Candidate{fit("east", 100), unknown("north", 200)},
+			now: at(14.999), state: restarted(reason.LeaseLost), among: []election.Candidate{fit("east", 100), unknown("north", 200)},
 			want: "Leading east 21 NewTerm persist",
 		},
 		"anybody where nobody may lead": {
@@ -27,15 +27,15 @@ func TestWhoIsWaitedForBeforeAGrant(t *testing.T) {
 			want: "Draining nobody 20 Deleting next west waiting WaitingForClusters after 1ms",
 		},
 		"the leader, if nothing speaks against it, although another is better": {
-			now: at(14.999), state: restarted(reason.CopyLost), among: []election.Candidate{unknown("east", 10), west},
-			want: "Draining east 20 CopyLost next west waiting WaitingForClusters after 1ms",
+			now: at(14.999), state: restarted(reason.LeaseLost), among: []election.Candidate{unknown("east", 10), west},
+			want: "Draining east 20 LeaseLost next west waiting WaitingForClusters after 1ms",
 		},
 		"not the leader whose priority was lowered meanwhile": {
 			now: at(14.999), state: restarted(reason.PriorityChanged), among: []election.Candidate{unguarded("east", 10), west},
 			want: "Leading west 21 HandedOver persist",
 		},
 		"not one that is worse than who may lead": {
-			now: at(14.999), state: restarted(reason.CopyLost), among: []election.Candidate{paused("east", 100), west, unknown("north", 10)},
+			now: at(14.999), state: restarted(reason.LeaseLost), among: []election.Candidate{paused("east", 100), west, unknown("north", 10)},
 			want: "Leading west 21 FailedOver persist",
 		},
 	})

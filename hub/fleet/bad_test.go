@@ -183,7 +183,7 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	})
 	removeProbe(t, servers(t).Member("west"))
 	h := startHub(t, "identity", true)
-	h.awaitMember(t, wrong, "another UID than the pinned one", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
+	h.awaitMember(t, wrong, "another UID than the pinned one", retryPause, func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
 	if m, _ := h.Member(wrong); m.Connected || m.Pinned {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
 	}
@@ -192,10 +192,10 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	}
 
 	first := register(t, servers(t).Member("east"), "identity", "100")
-	h.awaitMember(t, first, "the first Cluster of east", patience, healthy)
+	h.awaitMember(t, first, "the first Cluster of east", retryPause, healthy)
 	second := fleet.Key{Fleet: "identity", Name: "also-east"}
 	registerAs(t, second, proxied(t, servers(t).Member("east")))
-	h.awaitMember(t, second, "the second Cluster of east", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.DuplicateCluster })
+	h.awaitMember(t, second, "the second Cluster of east", retryPause, func(m fleet.Member) bool { return m.Problem.Reason == reason.DuplicateCluster })
 	if m, _ := h.Member(second); m.Connected || m.Pinned || getCluster(t, second).Annotations["leasecast.dev/cluster-uid"] != "" {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
 	}
@@ -205,12 +205,12 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 
 	// The operator says that the rebuilt cluster is right.
 	edit(t, wrong, func(c *clusterv1.Cluster) { delete(c.Annotations, "leasecast.dev/cluster-uid") })
-	h.awaitMember(t, wrong, "the rebuilt cluster", patience, healthy)
+	h.awaitMember(t, wrong, "the rebuilt cluster", retryPause, healthy)
 	// And that of the two only the second one is meant.
 	edit(t, first, func(c *clusterv1.Cluster) { delete(c.Labels, "leasecast.dev/priority") })
-	h.awaitMember(t, first, "it takes no part", patience, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.awaitMember(t, first, "it takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
 	h.Forget(first)
-	h.awaitMember(t, second, "the second Cluster takes its place", patience, healthy)
+	h.awaitMember(t, second, "the second Cluster takes its place", retryPause, healthy)
 }
 
 // Behind an address there can be another cluster at any time: restored, rebuilt, or the load balancer
@@ -246,7 +246,7 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 	k := fleet.Key{Fleet: space, Name: "fake"}
 	registerAs(t, k, tokenKubeconfig(t, server.URL, server.Certificate()))
 	h := startHub(t, space, true)
-	h.awaitMember(t, k, "it is pinned", patience, func(m fleet.Member) bool { return m.Pinned && m.UID == "the-first" })
+	h.awaitMember(t, k, "it is pinned", retryPause, func(m fleet.Member) bool { return m.Pinned && m.UID == "the-first" })
 
 	uid.Store("the-second")
 	took := h.awaitMember(t, k, "the other cluster is noticed", 5*time.Second, func(m fleet.Member) bool {

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,13 +23,13 @@ import (
 )
 
 const (
-	// measureEvery is how often the Leases of hosts and API servers are listed at most, and
-	// measurePerHost how long one host's lets the next list wait: that of 500 is read twice a
+	// sampleEvery is how often the Leases of hosts and API servers are listed at most, and
+	// samplePausePerHost how long one host's lets the next list wait: that of 500 is read twice a
 	// minute, that of 5000 every five minutes.
-	measureEvery   = 30 * time.Second
-	measurePerHost = 60 * time.Millisecond
-	// measureTimeout bounds each of the two lists.
-	measureTimeout = 10 * time.Second
+	sampleEvery        = 30 * time.Second
+	samplePausePerHost = 60 * time.Millisecond
+	// sampleTimeout bounds each of the two lists.
+	sampleTimeout = 10 * time.Second
 	// apiServers selects the Leases in kube-system by which API servers say that they live.
 	apiServers = "apiserver.kubernetes.io/identity=kube-apiserver"
 )
@@ -45,26 +48,26 @@ func (p *Provider) SetSkews(eps []time.Duration) {
 	members := slices.Collect(maps.Values(p.members))
 	p.mu.Unlock()
 	for _, m := range members {
-		m.judge(eps)
+		m.setSkews(eps)
 	}
 }
 
-// judge sets the ε under which the clocks are judged.
-func (m *member) judge(eps []time.Duration) {
+// identityOf sets the ε under which the clocks are judged.
+func (m *member) setSkews(eps []time.Duration) {
 	now := m.p.clock.Now()
-	m.clock(func() { m.clocks.Judge(now, eps) })
+	m.changeClocks(func() { m.clocks.Judge(now, eps) })
 }
 
-// clock changes what is known of the clocks, and tells if a verdict changes.
-func (m *member) clock(change func()) {
+// changeClocks changes what is known of the clocks, and tells if a verdict changes.
+func (m *member) changeClocks(change func()) {
 	var was, is skew.Verdict
-	m.note(func(s *state) {
+	m.change(func(s *state) {
 		before := m.clocks.States()
 		was, _ = m.clocks.Worst()
 		change()
 		is, _ = m.clocks.Worst()
 		if !slices.Equal(before, m.clocks.States()) {
-			s.judged++
+			s.clockVerdicts++
 		}
 	})
 	logger := m.p.log.WithValues("cluster", klog.KRef(m.key.Fleet, m.key.Name))
@@ -76,16 +79,13 @@ func (m *member) clock(change func()) {
 	}
 }
 
-// hear is to be called with an answer, when it has come.
-type hear func(status int, header http.Header)
-
-// asked notes when a request is sent. The Date of the answer tells of the member's clock.
-func (m *member) asked() hear {
+// lastRead notes when a request is sent. The Date of the answer tells of the member's clock.
+func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.p.clock.Now()
 	return func(status int, header http.Header) {
 		now := m.p.clock.Now()
 		if date, ok := dateOf(status, header); ok {
-			m.clock(func() { m.clocks.Answer(skew.Dated(sent, now, date), now) })
+			m.changeClocks(func() { m.clocks.Answer(skew.Dated(sent, now, date), now) })
 		}
 	}
 }
@@ -100,52 +100,52 @@ func dateOf(status int, header http.Header) (time.Time, bool) {
 	return skew.ParseDate(dates[0])
 }
 
-// measure lists what hosts and API servers renew until ctx ends, while this replica has the
+// sampleLeases lists what hosts and API servers renew until ctx ends, while this replica has the
 // right to write: one of them is enough.
-func (m *member) measure(ctx context.Context) {
-	c := &census{member: m}
-	for pause := time.Duration(0); wait(ctx, m.p.timers, pause, nil) == nil; {
-		s := m.read()
-		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.uid || s.spec.moved || !m.p.mayWrite(m.key.Fleet) {
+func (m *member) sampleLeases(ctx context.Context) {
+	c := &leaseSampler{member: m}
+	for pause := time.Duration(0); wake.For(ctx, m.p.timers, pause, nil) == nil; {
+		s := m.get()
+		if s.cluster == nil || s.target == nil || s.spec.pin != s.target.UID || s.spec.moved || !m.p.mayWrite(m.key.Fleet) {
 			pause = time.Second
 			continue
 		}
-		pause = c.take(ctx, s.target)
+		pause = c.sample(ctx, s.target)
 	}
 }
 
-// census is what the goroutine of the lists owns.
-type census struct {
+// leaseSampler is what the goroutine of the lists owns.
+type leaseSampler struct {
 	*member
 	failed bool // the last time
 }
 
-// take lists the Leases of API servers and hosts, and returns when to do so again.
-func (c *census) take(ctx context.Context, t *target) time.Duration {
+// sample lists the Leases of API servers and hosts, and returns when to do so again.
+func (c *leaseSampler) sample(ctx context.Context, t *transport.Target) time.Duration {
 	servers, sent, answered, err := c.list(ctx, metav1.NamespaceSystem, metav1.ListOptions{LabelSelector: apiServers})
 	if err == nil {
-		c.clock(func() { c.clocks.Servers(servers, sent, answered) })
+		c.changeClocks(func() { c.clocks.Servers(servers, sent, answered) })
 	}
 	// From the cache of an API server, because there are many.
 	hosts, _, answered, hostsErr := c.list(ctx, corev1.NamespaceNodeLease, metav1.ListOptions{ResourceVersion: "0"})
 	if hostsErr == nil {
-		c.clock(func() { c.clocks.Hosts(hosts, answered) })
+		c.changeClocks(func() { c.clocks.Hosts(hosts, answered) })
 	}
-	c.tell(errors.Join(err, hostsErr), t)
-	return max(measureEvery, time.Duration(len(hosts))*measurePerHost)
+	c.logFailure(errors.Join(err, hostsErr), t)
+	return max(sampleEvery, time.Duration(len(hosts))*samplePausePerHost)
 }
 
-// tell logs once that the lists fail. What they would measure is done without.
-func (c *census) tell(err error, t *target) {
+// logFailure logs once that the lists fail. What they would measure is done without.
+func (c *leaseSampler) logFailure(err error, t *transport.Target) {
 	if err != nil && !c.failed {
 		c.p.log.Info("The Leases of the member's API servers and hosts cannot be listed, so their clocks are not measured",
-			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", t.clean(err.Error()))
+			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", t.Clean(err.Error()))
 	}
 	c.failed = err != nil
 }
 
-func (c *census) list(ctx context.Context, namespace string, o metav1.ListOptions) (rs []skew.Renewal, sent, answered lease.Reading, err error) {
-	ctx, cancel := context.WithTimeout(ctx, measureTimeout)
+func (c *leaseSampler) list(ctx context.Context, namespace string, o metav1.ListOptions) (rs []skew.Renewal, sent, answered lease.Reading, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	sent = c.p.clock.Now()
 	list, err := c.leases.Leases(namespace).List(ctx, o)
@@ -196,7 +196,7 @@ func (p *Provider) Offsets() map[Key]skew.Interval {
 	defer p.mu.Unlock()
 	owners, offsets := p.ownersLocked(), map[Key]skew.Interval{}
 	for key, m := range p.members {
-		if owner, ok := owners[m.claim().uid]; ok && owner != key {
+		if owner, ok := owners[m.uidOwner().uid]; ok && owner != key {
 			continue // the same cluster by another name
 		}
 		m.mu.Lock()

@@ -50,37 +50,37 @@ func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
 func TestAnswersMeasureTheClock(t *testing.T) {
 	m, clock := newTestMember(t)
 	ahead := 10 * time.Second
-	s := apiServer(t, true, dated(clock, &ahead))
+	s := apiServer(t, dated(clock, &ahead))
 	c := &connection{member: m}
 	t.Cleanup(c.close)
 	c.use(t.Context(), targetTo(t, accessTo(t, s, "", "token"), nil))
-	m.judge([]time.Duration{time.Second})
+	m.setSkews([]time.Duration{time.Second})
 	offset := func() (skew.Interval, bool) { return (Member{live: m}).Clock() }
 	if i, ok := offset(); ok {
 		t.Fatalf("%+v before any answer", i)
 	}
-	get(t, &http.Client{Transport: m.caches}, m.caches, "/")
+	get(t, &http.Client{Transport: m.caches}, "/")
 	if i, ok := offset(); !ok || i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 1100*time.Millisecond {
 		t.Errorf("after an answer to the caches: %+v, %v", i, ok)
 	}
-	told := m.p.changed.take()
+	told := m.p.changed.getAll()
 	if got := (Member{live: m}).Clocks(time.Second).State; got == skew.Beyond {
 		t.Errorf("one answer is not a proof: %v", got)
 	}
 	clock.advance(300 * time.Millisecond)
-	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/")
+	get(t, &http.Client{Transport: m.renewals}, "/")
 	if got := (Member{live: m}).Clocks(time.Second); got.State != skew.Beyond {
 		t.Errorf("after an answer on each connection: %+v", got)
 	}
 	if v, eps := (Member{live: m}).Skewed(); v.State != skew.Beyond || eps != time.Second {
 		t.Errorf("worst: %+v, %v", v, eps)
 	}
-	if again := m.p.changed.take(); len(again) != 1 {
+	if again := m.p.changed.getAll(); len(again) != 1 {
 		t.Errorf("subscribers were told %v, then %v: want the change of the verdict", told, again)
 	}
 	clock.advance(300 * time.Millisecond)
-	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/")
-	if again := m.p.changed.take(); len(again) != 0 {
+	get(t, &http.Client{Transport: m.renewals}, "/")
+	if again := m.p.changed.getAll(); len(again) != 0 {
 		t.Errorf("subscribers were told %v: nothing has changed", again)
 	}
 	c.reset()
@@ -98,10 +98,10 @@ func TestProbesAim(t *testing.T) {
 	sent, tolerance := 0, 60*time.Millisecond
 	m.state.track = answered(c, 0, 0)
 	for range 40 * 100 { // 40 s in steps of 10 ms
-		if p.readDue(m.read(), c.Now(), interval) {
-			p.asked = c.Now()
+		if p.readDue(m.get(), c.Now(), interval) {
+			p.lastRead = c.Now()
 			sent++
-			m.asked()(http.StatusOK, http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}})
+			m.requestSent()(http.StatusOK, http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}})
 		}
 		c.advance(10 * time.Millisecond)
 	}

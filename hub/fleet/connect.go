@@ -7,6 +7,9 @@ import (
 	"math"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -39,17 +42,17 @@ type connection struct {
 	lifetime context.Context
 	// parsed caches the outcome of parsing the kubeconfig text.
 	text   string
-	parsed access
+	parsed transport.Access
 	err    error
 	// goneAt is when the Cluster was first found to be gone.
 	goneAt *lease.Reading
 	// drained holds a replaced target until its requests are done.
-	drained   *target
+	drained   *transport.Target
 	drainedAt lease.Reading
-	// warm is the cluster, if its caches are full.
-	warm *warm
+	// running is the cluster, if its caches are full.
+	running *runningCluster
 	// tidied: the probe Lease was removed, or that was tried.
-	tidied bool
+	probeRemoved bool
 }
 
 // run keeps the member connected until ctx ends or the member may be forgotten.
@@ -59,7 +62,7 @@ func (m *member) run(ctx context.Context) {
 	failures := 0
 	for {
 		stepCtx, cancel := context.WithCancel(ctx)
-		m.note(func(s *state) { s.interrupt = cancel })
+		m.change(func(s *state) { s.interrupt = cancel })
 		next, done := c.step(stepCtx)
 		cancel()
 		if done || ctx.Err() != nil {
@@ -74,7 +77,7 @@ func (m *member) run(ctx context.Context) {
 		if c.drained != nil && (next == forever || next > drainGrace) {
 			next = drainGrace
 		}
-		if wait(ctx, m.p.timers, next, m.wake) != nil {
+		if wake.For(ctx, m.p.timers, next, m.wake) != nil {
 			return
 		}
 	}
@@ -89,7 +92,7 @@ const retry time.Duration = -2
 // step brings the member one step closer to what the hub's objects ask for. It returns when to
 // look again at the latest, and true when the member is forgotten.
 func (c *connection) step(ctx context.Context) (time.Duration, bool) {
-	s := c.read()
+	s := c.get()
 	now := c.p.clock.Now()
 	c.endDrain(now)
 	switch {
@@ -104,13 +107,13 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		}
 		return c.untilForgotten(s, now), false
 	}
-	if !c.adopt(ctx, s) {
+	if !c.useKubeconfig(ctx, s) {
 		return retry, false
 	}
-	if s = c.read(); s.target == nil {
+	if s = c.get(); s.target == nil {
 		return c.untilForgotten(s, now), false
 	}
-	if !c.p.claim(c.member) {
+	if !c.p.takeUID(c.member) {
 		return retryMost, false // the owner of the UID may leave
 	}
 	pinned := c.pin(ctx)
@@ -153,28 +156,28 @@ func (c *connection) untilForgotten(s state, now lease.Reading) time.Duration {
 	return max(0, ForgottenAfter-(now.Boot-c.goneAt.Boot))
 }
 
-// adopt puts the kubeconfig of the Secret to use, once the cluster behind it has proved to be the
+// useKubeconfig puts the kubeconfig of the Secret to use, once the cluster behind it has proved to be the
 // right one. It returns false to be called again soon. What is in use already stays so
 // until something better is proved.
-func (c *connection) adopt(ctx context.Context, s state) bool {
+func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	if s.spec.kubeconfig == "" {
 		c.reject(s, Problem{reason.NoKubeconfig, s.spec.noKubeconfig})
 		return true
 	}
 	if c.text != s.spec.kubeconfig {
 		c.text = s.spec.kubeconfig
-		c.parsed, c.err = parseKubeconfig([]byte(c.text))
+		c.parsed, c.err = transport.ParseKubeconfig([]byte(c.text))
 	}
 	if c.err != nil {
 		c.reject(s, Problem{reason.InvalidKubeconfig, fmt.Sprintf("Secret %s%s: %v", c.key.Name, kubeconfigSuffix, c.err)})
 		return true
 	}
-	if s.target != nil && s.target.access.equal(c.parsed) {
-		if judge(s.spec.pin, s.uid, s.target.uid) == other {
-			c.distrust(s.target, s.target.uid)
+	if s.target != nil && s.target.Access.Equal(c.parsed) {
+		if identityOf(s.spec.pin, s.uid, s.target.UID) == other {
+			c.distrust(s.target, s.target.UID)
 			return false
 		}
-		c.note(func(s *state) {
+		c.change(func(s *state) {
 			s.kubeconfig = Problem{}
 			if s.contact.Reason == reason.WrongCluster {
 				s.contact = Problem{}
@@ -182,15 +185,15 @@ func (c *connection) adopt(ctx context.Context, s state) bool {
 		})
 		return true
 	}
-	t, err := newTarget(c.parsed, s.target)
+	t, err := transport.NewTarget(c.parsed, s.target)
 	if err == nil {
-		err = c.prove(ctx, s, t)
+		err = c.useIfRight(ctx, s, t)
 	}
 	if err == nil {
 		return true
 	}
-	if t != nil && !t.shares(s.target) {
-		t.close()
+	if t != nil && !t.Shares(s.target) {
+		t.Close()
 	}
 	if ctx.Err() == nil {
 		c.reject(s, asProblem(err))
@@ -198,22 +201,22 @@ func (c *connection) adopt(ctx context.Context, s state) bool {
 	return false
 }
 
-// prove asks the target who it is, and takes it into use if that is right.
-func (c *connection) prove(ctx context.Context, s state, t *target) error {
+// useIfRight asks the target who it is, and takes it into use if that is right.
+func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	at := c.p.clock.Now()
-	found, err := t.identify(ctx)
+	found, err := t.Identify(ctx)
 	if s.target == nil && !errors.Is(ctx.Err(), context.Canceled) {
 		c.observe(observation(health.Read, at, err))
 	}
 	if err != nil {
 		return err
 	}
-	t.uid = found
-	verdict := judge(s.spec.pin, s.uid, found)
+	t.UID = found
+	verdict := identityOf(s.spec.pin, s.uid, found)
 	if verdict == other {
-		return &contactError{reason.WrongCluster, wrongCluster(s.spec.pin, found)}
+		return &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(s.spec.pin, found)}
 	}
 	if verdict == rebuilt {
 		c.reset()
@@ -224,38 +227,36 @@ func (c *connection) prove(ctx context.Context, s state, t *target) error {
 
 // use swaps the target in. Watches on the old connection end now, so that they go on with the new
 // identity; renewals under way may finish.
-func (c *connection) use(ctx context.Context, t *target) {
-	var old *target
-	t.asked = c.asked
-	c.note(func(s *state) {
-		old, s.target, s.uid = s.target, t, t.uid
+func (c *connection) use(ctx context.Context, t *transport.Target) {
+	var old *transport.Target
+	t.RequestSent = c.requestSent
+	c.change(func(s *state) {
+		old, s.target, s.uid = s.target, t, t.UID
 		s.contact, s.kubeconfig = Problem{}, Problem{}
-		c.caches.set(t, t.caches)
-		c.renewals.set(t, t.writer)
+		transport.Lead(t, c.caches, c.renewals)
 	})
-	if old != nil && !t.shares(old) {
-		old.caches.close()
-		old.writer.transport.CloseIdleConnections()
+	if old != nil && !t.Shares(old) {
+		old.Retire()
 		c.endDrain(never)
 		c.drained, c.drainedAt = old, c.p.clock.Now()
 	}
-	poke(c.wakeProbe)
-	c.answered.fire() // to prove; informers cut off just now need not wait for a probe
-	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.uid, "rotation", old != nil)
+	wake.Wake(c.wakeProbe)
+	c.answered.Fire() // to prove; informers cut off just now need not wait for a probe
+	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.UID, "rotation", old != nil)
 }
 
 func (c *connection) endDrain(now lease.Reading) {
 	if c.drained != nil && now.Boot-c.drainedAt.Boot >= drainGrace {
-		c.drained.close()
+		c.drained.Close()
 		c.drained = nil
 	}
 }
 
 // distrust stops using a target behind which there is another cluster now, and whatever shares its
 // connections. Nothing more is sent there, and run does not wait for what was.
-func (m *member) distrust(t *target, found string) {
-	m.note(func(s *state) {
-		if s.target != t && !t.shares(s.target) {
+func (m *member) distrust(t *transport.Target, found string) {
+	m.change(func(s *state) {
+		if s.target != t && !t.Shares(s.target) {
 			return
 		}
 		s.target = nil
@@ -263,16 +264,15 @@ func (m *member) distrust(t *target, found string) {
 			s.interrupt()
 		}
 		s.contact = Problem{reason.WrongCluster, wrongCluster(s.known(), found)}
-		m.caches.set(nil, nil)
-		m.renewals.set(nil, nil)
+		transport.Lead(nil, m.caches, m.renewals)
 	})
-	t.close()
-	poke(m.wake)
+	t.Close()
+	wake.Wake(m.wake)
 }
 
 // reject reports why the newest kubeconfig is not in use.
 func (c *connection) reject(s state, p Problem) {
-	c.note(func(now *state) {
+	c.change(func(now *state) {
 		now.contact, now.kubeconfig = Problem{}, Problem{}
 		switch {
 		case p.Reason == reason.WrongCluster:
@@ -291,47 +291,46 @@ func (c *connection) reject(s state, p Problem) {
 // reset takes leave of a cluster that is not behind the name any more.
 func (c *connection) reset() {
 	c.end()
-	c.note(func(s *state) {
-		s.uid, s.claimed, s.track = "", false, health.Track{}
+	c.change(func(s *state) {
+		s.uid, s.ownsUID, s.track = "", false, health.Track{}
 		c.clocks.Reset()
 	})
 }
 
 // end ends the cluster, and with it what the manager does there.
 func (c *connection) end() {
-	c.note(func(s *state) { s.cluster = nil })
-	if c.warm != nil {
-		c.warm.stop()
-		c.warm = nil
+	c.change(func(s *state) { s.cluster = nil })
+	if c.running != nil {
+		c.running.stop()
+		c.running = nil
 	}
 }
 
-// close ends everything when run ends.
+// Close ends everything when run ends.
 func (c *connection) close() {
 	c.end()
 	c.endDrain(never)
-	c.caches.set(nil, nil)
-	c.renewals.set(nil, nil)
-	var t *target
-	c.note(func(s *state) { t, s.target = s.target, nil })
+	transport.Lead(nil, c.caches, c.renewals)
+	var t *transport.Target
+	c.change(func(s *state) { t, s.target = s.target, nil })
 	if t != nil {
-		t.close()
+		t.Close()
 	}
 }
 
 // fail reports why there is no cluster although there is a target.
 func (c *connection) fail(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		c.note(func(s *state) { s.contact = asProblem(err) })
+		c.change(func(s *state) { s.contact = asProblem(err) })
 	}
 }
 
 func asProblem(err error) Problem {
-	var contact *contactError
+	var contact *transport.ContactError
 	if errors.As(err, &contact) {
-		return Problem{contact.reason, contact.message}
+		return Problem{contact.Reason, contact.Message}
 	}
-	return Problem{reason.Unreachable, shorten(err.Error())}
+	return Problem{reason.Unreachable, transport.Shorten(err.Error())}
 }
 
 // observation is the outcome of a request sent at a time.

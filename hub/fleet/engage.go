@@ -7,6 +7,9 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,8 +46,8 @@ var memberMapper = func() meta.RESTMapper {
 	return m
 }()
 
-// warm is a cluster whose caches run.
-type warm struct {
+// running is a cluster whose caches run.
+type runningCluster struct {
 	cluster cluster.Cluster
 	// ctx is the life of the cluster, which ends with that of the provider or by stop.
 	ctx context.Context
@@ -57,8 +60,8 @@ type warm struct {
 // connect makes the member's cluster and waits until its informers are full. It does nothing if
 // that was done.
 func (c *connection) connect(ctx context.Context) error {
-	s := c.read()
-	if c.warm != nil || s.target == nil {
+	s := c.get()
+	if c.running != nil || s.target == nil {
 		return nil // done, or a probe has just found another cluster
 	}
 	refused := &refusal{log: log.FromContext(ctx).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))}
@@ -81,14 +84,14 @@ func (c *connection) connect(ctx context.Context) error {
 		w.stop()
 		return err
 	}
-	c.warm = w
-	c.note(func(s *state) { s.cluster, s.contact = cl, Problem{} })
-	poke(c.wakeProbe) // writes are probed from now on
+	c.running = w
+	c.change(func(s *state) { s.cluster, s.contact = cl, Problem{} })
+	wake.Wake(c.wakeProbe) // writes are probed from now on
 	return nil
 }
 
 // start runs the caches of a cluster. They outlive the step that starts them.
-func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *warm {
+func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *runningCluster {
 	ctx, cancel := context.WithCancel(c.lifetime)
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -96,7 +99,7 @@ func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *warm {
 			logger.Error(err, "Caches stopped")
 		}
 	})
-	return &warm{cluster: cl, ctx: ctx, stop: func() {
+	return &runningCluster{cluster: cl, ctx: ctx, stop: func() {
 		cancel()
 		running.Wait()
 	}}
@@ -106,13 +109,13 @@ func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *warm {
 // runs, and a manager that was told of a cluster which ended before its controllers start fails
 // when they do.
 func (c *connection) engage(ctx context.Context) error {
-	if c.warm == nil || c.warm.engaged || !c.p.elected() {
+	if c.running == nil || c.running.engaged || !c.p.elected() {
 		return nil
 	}
-	if err := c.p.mgr.Engage(c.warm.ctx, c.key.ClusterName(), c.warm.cluster); err != nil {
+	if err := c.p.mgr.Engage(c.running.ctx, c.key.ClusterName(), c.running.cluster); err != nil {
 		return fmt.Errorf("engage: %w", err)
 	}
-	c.warm.engaged = true
+	c.running.engaged = true
 	log.FromContext(ctx).Info("Member engaged", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 	return nil
 }
@@ -153,7 +156,7 @@ func (r *refusal) handle(ctx context.Context, _ *toolscache.Reflector, err error
 	if ctx.Err() != nil {
 		return
 	}
-	r.log.Info("Member could not be watched", "error", shorten(err.Error()))
+	r.log.Info("Member could not be watched", "error", transport.Shorten(err.Error()))
 	if !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) {
 		return
 	}
@@ -172,17 +175,17 @@ func (r *refusal) watch(giveUp context.CancelFunc) error {
 	return r.err
 }
 
-func awaitSync(ctx context.Context, t *target, cl cluster.Cluster, refused *refusal) error {
+func awaitSync(ctx context.Context, t *transport.Target, cl cluster.Cluster, refused *refusal) error {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	if refused.watch(cancel) == nil && cl.GetCache().WaitForCacheSync(ctx) {
 		return nil
 	}
 	if err := refused.watch(nil); err != nil {
-		return t.describe(err)
+		return t.Describe(err)
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &contactError{reason.Unreachable, fmt.Sprintf("Namespaces and Leases could not be listed within %v", syncTimeout)}
+		return &transport.ContactError{Reason: reason.Unreachable, Message: fmt.Sprintf("Namespaces and Leases could not be listed within %v", syncTimeout)}
 	}
 	return ctx.Err()
 }

@@ -20,7 +20,7 @@ import (
 func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	h := startHub(t, "connect", true)
 	east := register(t, servers(t).Member("east"), "connect", "100")
-	took := h.awaitMember(t, east, "east is healthy", patience, healthy)
+	took := h.awaitMember(t, east, "east is healthy", retryPause, healthy)
 	t.Logf("healthy after %v", took)
 
 	m, _ := h.Member(east)
@@ -58,7 +58,7 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 	h := startHub(t, "caches", true)
 	east := register(t, servers(t).Member("east"), "caches", "100")
-	h.awaitMember(t, east, "east is connected", patience, connected)
+	h.awaitMember(t, east, "east is connected", retryPause, connected)
 	m, _ := h.Member(east)
 	leases := m.Writer().CoordinationV1().Leases(metav1.NamespaceDefault)
 	for name, labels := range map[string]map[string]string{
@@ -77,7 +77,7 @@ func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 	}
 	cached := m.Cluster().GetClient()
 	var seen coordinationv1.LeaseList
-	await(t, "the managed Lease is cached", patience, func() string {
+	await(t, "the managed Lease is cached", retryPause, func() string {
 		if err := cached.List(t.Context(), &seen); err != nil {
 			return err.Error()
 		}
@@ -118,8 +118,8 @@ func TestLostMemberIsNoticedAndComesBack(t *testing.T) {
 			t.Cleanup(func() { fault.end(t) })
 			east := register(t, server, namespace, "100")
 			west := register(t, servers(t).Member("west"), namespace, "50")
-			h.awaitMember(t, east, "east is healthy", patience, healthy)
-			h.awaitMember(t, west, "west is healthy", patience, healthy)
+			h.awaitMember(t, east, "east is healthy", retryPause, healthy)
+			h.awaitMember(t, west, "west is healthy", retryPause, healthy)
 
 			fault.begin(t)
 			took := h.awaitMember(t, east, "east is unhealthy", 10*time.Second, func(m fleet.Member) bool {
@@ -162,7 +162,7 @@ func must(t *testing.T, err error) {
 // awaitDeadConnections waits until the member's watches must have noticed the loss.
 func awaitDeadConnections(t *testing.T, h *hub, k fleet.Key) {
 	t.Helper()
-	h.awaitMember(t, k, "the watches are lost too", patience, func(m fleet.Member) bool {
+	h.awaitMember(t, k, "the watches are lost too", retryPause, func(m fleet.Member) bool {
 		v := m.Health(thresholds)
 		return v.State == health.Unhealthy && time.Since(v.Since.Wall) > 4*time.Second
 	})

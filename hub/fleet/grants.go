@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -55,7 +56,7 @@ func (r runner) seen(_ context.Context, fleet, name string) {
 
 // lookAgain has all Clusters of a fleet looked at.
 func (r runner) lookAgain(ctx context.Context, fleet string) {
-	defer poke(r.work.wake) // there may be none
+	defer wake.Wake(r.work.wake) // there may be none
 	r.noteSeal(fleet)
 	for _, c := range r.clusters(ctx, fleet) {
 		r.ask(Key{Fleet: fleet, Name: c.Name})

@@ -20,9 +20,9 @@ const (
 	rebuilt
 )
 
-// judge compares the UID found with the one pinned on the Cluster and the one known from earlier contact;
+// identityOf compares the UID found with the one pinned on the Cluster and the one known from earlier contact;
 // both may be empty.
-func judge(pin, known, found string) identity {
+func identityOf(pin, known, found string) identity {
 	switch {
 	case pin != "" && found != pin:
 		return other
@@ -38,17 +38,17 @@ func wrongCluster(pin, found string) string {
 	return fmt.Sprintf("the kubeconfig leads to the cluster %s, but this Cluster is pinned to %s; correct the kubeconfig, or remove the annotation if the cluster was rebuilt", found, pin)
 }
 
-// claim is a member's claim to a UID.
-type claim struct {
+// takeUID is a member's claim to a UID.
+type uidOwner struct {
 	key     Key
 	uid     string
 	pinned  bool
 	created time.Time
 }
 
-// compareClaims orders claims to one UID, the rightful one first: what is pinned has been written to;
+// compareOwners orders claims to one UID, the rightful one first: what is pinned has been written to;
 // then the older Cluster, then by name.
-func compareClaims(a, b claim) int {
+func compareOwners(a, b uidOwner) int {
 	if a.pinned != b.pinned {
 		if a.pinned {
 			return -1
@@ -63,10 +63,10 @@ func compareClaims(a, b claim) int {
 }
 
 // owners finds the rightful owner of each UID. Nobody owns the empty one.
-func owners(claims []claim) map[string]Key {
-	first := map[string]claim{}
+func owners(claims []uidOwner) map[string]Key {
+	first := map[string]uidOwner{}
 	for _, c := range claims {
-		if best, ok := first[c.uid]; c.uid != "" && (!ok || compareClaims(c, best) < 0) {
+		if best, ok := first[c.uid]; c.uid != "" && (!ok || compareOwners(c, best) < 0) {
 			first[c.uid] = c
 		}
 	}

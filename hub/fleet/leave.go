@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -21,7 +23,7 @@ const leavePoll = time.Second
 // pin writes the UID on the Cluster. It returns false as long as it is not seen there. A Cluster that
 // does not take part is not pinned any more.
 func (c *connection) pin(ctx context.Context) bool {
-	s := c.read()
+	s := c.get()
 	if s.spec.pin != "" || !s.spec.takesPart() {
 		return true
 	}
@@ -43,7 +45,7 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 	if err := local.GetCache().Get(ctx, client.ObjectKey{Namespace: c.key.Fleet, Name: c.key.Name}, &cached); err != nil {
 		return fmt.Errorf("read Cluster %s: %w", c.key, err)
 	}
-	if cached.Annotations[v1alpha1.ClusterUIDAnnotation] == uid || cached.UID != c.read().spec.uid {
+	if cached.Annotations[v1alpha1.ClusterUIDAnnotation] == uid || cached.UID != c.get().spec.uid {
 		return nil
 	}
 	changed := cached.DeepCopy()
@@ -64,8 +66,8 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 // returns true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
-	if !c.tidied && writes && s.target != nil && !s.spec.moved {
-		c.tidied = true
+	if !c.probeRemoved && writes && s.target != nil && !s.spec.moved {
+		c.probeRemoved = true
 		c.removeProbe(ctx)
 	}
 	if !s.spec.gone && s.spec.pin != "" {
@@ -90,6 +92,6 @@ func (c *connection) removeProbe(ctx context.Context) {
 	defer cancel()
 	err := c.writer.CoordinationV1().Leases(probeNamespace).Delete(ctx, probeName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		log.FromContext(ctx).Info("Probe Lease left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", shorten(err.Error()))
+		log.FromContext(ctx).Info("Probe Lease left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
 	}
 }

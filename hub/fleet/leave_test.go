@@ -51,7 +51,7 @@ func removeProbe(t *testing.T, s *e2e.Server) {
 
 func (h *hub) awaitForgotten(t *testing.T, k fleet.Key) {
 	t.Helper()
-	await(t, k.Name+" is forgotten", patience, func() string {
+	await(t, k.Name+" is forgotten", retryPause, func() string {
 		if m, ok := h.Member(k); ok {
 			return "it is still listed: " + m.Problem.Message
 		}
@@ -66,10 +66,10 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	h := startHub(t, "unlabelled", true)
 	server := servers(t).Member("east")
 	east := register(t, server, "unlabelled", "100")
-	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
 	h.Forget(east) // takes part: nothing happens
 	edit(t, east, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
-	h.awaitMember(t, east, "it takes no part", patience, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.awaitMember(t, east, "it takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
 	if m, _ := h.Member(east); !healthy(m) {
 		t.Errorf("connected %v, health %+v", m.Connected, m.Health(thresholds))
 	}
@@ -77,7 +77,7 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 
 	// So it does after a restart of the hub.
 	h = startHub(t, "unlabelled", true)
-	h.awaitMember(t, east, "east is connected for cleaning up", patience, healthy)
+	h.awaitMember(t, east, "east is connected for cleaning up", retryPause, healthy)
 	if !probeOf(t, server) {
 		t.Error("there is no probe Lease")
 	}
@@ -91,17 +91,17 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	}
 	// And it can come back.
 	edit(t, east, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "7"} })
-	h.awaitMember(t, east, "east is back", patience, func(m fleet.Member) bool { return healthy(m) && m.Priority == 7 })
+	h.awaitMember(t, east, "east is back", retryPause, func(m fleet.Member) bool { return healthy(m) && m.Priority == 7 })
 }
 
 func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 	h := startHub(t, "deleted", true)
 	east := register(t, servers(t).Member("east"), "deleted", "100")
-	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
 	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
 		t.Fatal(err)
 	}
-	h.awaitMember(t, east, "the Cluster is gone", patience, func(m fleet.Member) bool { return m.Gone && m.Problem.Reason == reason.Gone })
+	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone && m.Problem.Reason == reason.Gone })
 	m, _ := h.Member(east)
 	if !m.Connected || whoami(t, m) != adminName(t, servers(t).Member("east")) {
 		t.Errorf("the connection is gone too: %+v", m)
@@ -117,7 +117,7 @@ func TestNeverReachedAndDeletedIsForgottenAtOnce(t *testing.T) {
 	h := startHub(t, "neverreached", true)
 	k := fleet.Key{Fleet: "neverreached", Name: "dead"}
 	registerAs(t, k, replaced(proxied(t, servers(t).Member("east")), servers(t).Member("east").Proxy().Addr(), "127.0.0.1:1"))
-	h.awaitMember(t, k, "it is shown", patience, func(m fleet.Member) bool { return m.Problem.Reason == reason.Unreachable })
+	h.awaitMember(t, k, "it is shown", retryPause, func(m fleet.Member) bool { return m.Problem.Reason == reason.Unreachable })
 	if err := h.client.Delete(t.Context(), getCluster(t, k)); err != nil {
 		t.Fatal(err)
 	}
@@ -128,15 +128,15 @@ func TestMovedClusterIsLeftAlone(t *testing.T) {
 	h := startHub(t, "moved", true)
 	server := servers(t).Member("east")
 	east := register(t, server, "moved", "100")
-	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
 	edit(t, east, func(c *clusterv1.Cluster) {
 		c.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
 	})
-	h.awaitMember(t, east, "the move is seen", patience, func(m fleet.Member) bool { return m.DeleteForMove })
+	h.awaitMember(t, east, "the move is seen", retryPause, func(m fleet.Member) bool { return m.DeleteForMove })
 	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
 		t.Fatal(err)
 	}
-	h.awaitMember(t, east, "the Cluster is gone", patience, func(m fleet.Member) bool { return m.Gone && m.DeleteForMove })
+	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone && m.DeleteForMove })
 	h.Forget(east)
 	h.awaitForgotten(t, east)
 	if !probeOf(t, server) {
@@ -149,7 +149,7 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	server := servers(t).Member("west")
 	removeProbe(t, server)
 	west := register(t, server, "standby", "50")
-	h.awaitMember(t, west, "west is connected", patience, func(m fleet.Member) bool { return m.Connected })
+	h.awaitMember(t, west, "west is connected", retryPause, func(m fleet.Member) bool { return m.Connected })
 	m, _ := h.Member(west)
 	// Probes are sent each second: in this time some would have been written.
 	never(t, 2500*time.Millisecond, func() bool { m, _ = h.Member(west); return m.Pinned || probeOf(t, server) })
@@ -174,7 +174,7 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	t.Cleanup(server.Proxy().Heal)
 	h.mayWrite.Store(true)
 	var failed health.Verdict
-	h.awaitMember(t, west, "a probe fails", patience, func(m fleet.Member) bool {
+	h.awaitMember(t, west, "a probe fails", retryPause, func(m fleet.Member) bool {
 		failed = m.Health(thresholds)
 		return !failed.Answering
 	})
@@ -214,10 +214,10 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 	h.start(t, mgr)
 	east := register(t, servers(t).Member("east"), "takeover", "100")
 	west := register(t, servers(t).Member("west"), "takeover", "50")
-	h.awaitMember(t, east, "the standby is connected to east", patience, healthy)
-	h.awaitMember(t, west, "the standby is connected to west", patience, healthy)
+	h.awaitMember(t, east, "the standby is connected to east", retryPause, healthy)
+	h.awaitMember(t, west, "the standby is connected to west", retryPause, healthy)
 	edit(t, west, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
-	h.awaitMember(t, west, "west takes no part", patience, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.awaitMember(t, west, "west takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
 	h.Forget(west)
 	h.awaitForgotten(t, west)
 
@@ -225,7 +225,7 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 	if err := elections.Delete(t.Context(), "hub", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the controller sees east's Lease", patience, func() string {
+	await(t, "the controller sees east's Lease", retryPause, func() string {
 		if _, ok := seen.Load("takeover/east/" + name); !ok {
 			return "not yet"
 		}
@@ -233,9 +233,9 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 	})
 	// A member that comes back later is watched like the others.
 	edit(t, west, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "50"} })
-	h.awaitMember(t, west, "west is back", patience, healthy)
+	h.awaitMember(t, west, "west is back", retryPause, healthy)
 	name = managedLease(t, servers(t).Member("west"))
-	await(t, "the controller sees west's Lease", patience, func() string {
+	await(t, "the controller sees west's Lease", retryPause, func() string {
 		if _, ok := seen.Load("takeover/west/" + name); !ok {
 			return "not yet"
 		}

@@ -36,8 +36,8 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 )
 
-// patience bounds every wait for something that happens by itself.
-const patience = 30 * time.Second
+// retryPause bounds every wait for something that happens by itself.
+const retryPause = 30 * time.Second
 
 // shared starts the servers that the tests on real API servers share, when the first one asks for them.
 // These tests run one after the other, each in a namespace of its own on the hub, and leave the
@@ -187,7 +187,7 @@ func (h *hub) start(t *testing.T, mgr mcmanager.Manager) {
 			if err != nil {
 				t.Errorf("the manager ended with %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(retryPause):
 			t.Error("the manager does not stop")
 		}
 	})

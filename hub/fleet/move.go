@@ -45,15 +45,15 @@ func (p *Provider) Move(ctx context.Context, fleet string) (Move, error) {
 		left = left || k.Fleet == fleet
 	}
 	for k, m := range p.members {
-		if s := m.read().spec; k.Fleet == fleet && s.gone {
+		if s := m.get().spec; k.Fleet == fleet && s.gone {
 			specs = append(specs, s)
 		}
 	}
-	return judgeMove(specs, left), nil
+	return moveOf(specs, left), nil
 }
 
-// judgeMove judges by the Clusters of a fleet. left says that some have moved away.
-func judgeMove(specs []spec, left bool) Move {
+// moveOf judges by the Clusters of a fleet. left says that some have moved away.
+func moveOf(specs []spec, left bool) Move {
 	for _, s := range specs {
 		if !s.paused && !s.moved {
 			return Stays

@@ -3,7 +3,7 @@ package fleet
 import "testing"
 
 // The Clusters of a fleet move together: one that is neither paused nor gone to another hub tells that they do not.
-func TestJudgeMove(t *testing.T) {
+func TestMoveOf(t *testing.T) {
 	paused, moved, gone, well := spec{paused: true}, spec{moved: true}, spec{gone: true}, spec{}
 	pausedAndGone := spec{paused: true, gone: true}
 	for name, tc := range map[string]struct {
@@ -23,7 +23,7 @@ func TestJudgeMove(t *testing.T) {
 		"nothing moves where everything is well": {[]spec{well, well}, false, Stays},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judgeMove(tc.specs, tc.left); got != tc.want {
+			if got := moveOf(tc.specs, tc.left); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})

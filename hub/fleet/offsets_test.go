@@ -19,7 +19,7 @@ func TestOffsetsAreOfEachClusterOnce(t *testing.T) {
 			}
 			east.p.members[m.key] = m
 		}
-		m.state.uid, m.state.claimed = uid, uid != "" && name != "twin"
+		m.state.uid, m.state.ownsUID = uid, uid != "" && name != "twin"
 		if now := clock.Now(); answered {
 			m.clocks.Answer(skew.Dated(now, now, now.Wall.Add(time.Hour).Truncate(time.Second)), now)
 		}

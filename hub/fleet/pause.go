@@ -7,13 +7,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
 const (
-	// vigilEvery is how often the process looks whether it was paused.
-	vigilEvery = 250 * time.Millisecond
+	// pauseCheckEvery is how often the process looks whether it was paused.
+	pauseCheckEvery = 250 * time.Millisecond
 	// pauseLeast is the shortest pause that is noticed.
 	pauseLeast = time.Second
 )
@@ -28,7 +30,7 @@ type pauseDetector struct {
 // detectPauses looks regularly until ctx ends.
 func (p *Provider) detectPauses(ctx context.Context) {
 	p.noticePause()
-	for wait(ctx, p.timers, vigilEvery, nil) == nil {
+	for wake.For(ctx, p.timers, pauseCheckEvery, nil) == nil {
 		p.noticePause()
 	}
 }
@@ -36,11 +38,11 @@ func (p *Provider) detectPauses(ctx context.Context) {
 // noticePause takes a pause that has just ended out of the judgement of all members, before anybody
 // judges. It returns the reading of the clocks that it took.
 func (p *Provider) noticePause() lease.Reading {
-	p.vigil.mu.Lock()
-	defer p.vigil.mu.Unlock()
+	p.pauses.mu.Lock()
+	defer p.pauses.mu.Unlock()
 	now := p.clock.Now()
-	last := p.vigil.last
-	p.vigil.last = &now
+	last := p.pauses.last
+	p.pauses.last = &now
 	if last == nil || now.Boot-last.Boot < pauseLeast {
 		return now
 	}

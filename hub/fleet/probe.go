@@ -6,6 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,12 +32,12 @@ const (
 // prober is what the goroutine of the probes owns.
 type prober struct {
 	*member
-	// asked is when the last read was sent.
-	asked lease.Reading
-	// entitled is the last reading at which this replica could have written, if any, and deprived
+	// lastRead is when the last read was sent.
+	lastRead lease.Reading
+	// mayWriteAt is the last reading at which this replica could have written, if any, and deprived
 	// whether it could not at some time since.
-	entitled *lease.Reading
-	deprived bool
+	mayWriteAt    *lease.Reading
+	mightNotWrite bool
 	// lease is the probe Lease as last seen.
 	lease *coordinationv1.Lease
 }
@@ -49,10 +52,10 @@ func (m *member) probe(ctx context.Context) {
 		p.round(ctx, start, interval, timeout)
 		now := m.p.clock.Now().Boot
 		next := start.Boot + min(interval, probeFast)
-		if at, ok := p.aim(interval); ok && at > now {
+		if at, ok := p.nextAim(interval); ok && at > now {
 			next = min(next, at)
 		}
-		if wait(ctx, m.p.timers, max(0, next-now), m.wakeProbe) != nil {
+		if wake.For(ctx, m.p.timers, max(0, next-now), m.wakeProbe) != nil {
 			return
 		}
 	}
@@ -60,9 +63,9 @@ func (m *member) probe(ctx context.Context) {
 
 // round sends the probes that are due. Reads and writes do not wait for each other.
 func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout time.Duration) {
-	s := p.read()
+	s := p.get()
 	if s.target == nil {
-		p.deprived = true
+		p.mightNotWrite = true
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -70,7 +73,7 @@ func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout
 	var group sync.WaitGroup
 	defer group.Wait()
 	if p.readDue(s, now, interval) {
-		p.asked = now
+		p.lastRead = now
 		group.Go(func() { p.sendRead(ctx, s.target) })
 	}
 	if p.mayWrite(s, now) && writeDue(s, now, interval) {
@@ -82,17 +85,17 @@ func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout
 // will then tell more. Reads that others sent do not count, because probes check the UID.
 func (p *prober) readDue(s state, now lease.Reading, interval time.Duration) bool {
 	_, answering := s.track.Last(health.Read)
-	at, aimed := p.aim(interval)
-	return !answering || now.Boot-p.asked.Boot >= interval || aimed && now.Boot >= at
+	at, aimed := p.nextAim(interval)
+	return !answering || now.Boot-p.lastRead.Boot >= interval || aimed && now.Boot >= at
 }
 
-// aim is the boot reading at which to send the next read, less than a second before it is due
+// nextAim is the boot reading at which to send the next read, less than a second before it is due
 // anyway, so that the Date of its answer tells the most of the member's clock. False: it tells
 // nothing new.
-func (p *prober) aim(interval time.Duration) (time.Duration, bool) {
+func (p *prober) nextAim(interval time.Duration) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.clocks.Aim(p.asked.Boot + max(0, interval-time.Second))
+	return p.clocks.Aim(p.lastRead.Boot + max(0, interval-time.Second))
 }
 
 // writeDue: the last write failed, or was sent an interval ago. Renewals count.
@@ -105,24 +108,24 @@ func writeDue(s state, now lease.Reading, interval time.Duration) bool {
 // it had not is not held against the member.
 func (p *prober) mayWrite(s state, now lease.Reading) bool {
 	if !p.p.mayWrite(p.key.Fleet) {
-		p.deprived = true
+		p.mightNotWrite = true
 		return false
 	}
-	if p.deprived && p.entitled != nil {
-		p.excuse(health.Write, *p.entitled, now)
+	if p.mightNotWrite && p.mayWriteAt != nil {
+		p.excuse(health.Write, *p.mayWriteAt, now)
 	}
-	p.entitled, p.deprived = &now, false
-	return s.cluster != nil && s.spec.pin == s.target.uid && !s.spec.moved
+	p.mayWriteAt, p.mightNotWrite = &now, false
+	return s.cluster != nil && s.spec.pin == s.target.UID && !s.spec.moved
 }
 
-func (p *prober) sendRead(ctx context.Context, t *target) {
+func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 	at := p.p.clock.Now()
-	found, err := t.identify(ctx)
+	found, err := t.Identify(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
-	if err == nil && found != t.uid {
-		err = &contactError{reason.WrongCluster, wrongCluster(t.uid, found)}
+	if err == nil && found != t.UID {
+		err = &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(t.UID, found)}
 		defer p.distrust(t, found)
 	}
 	p.observe(observation(health.Read, at, err))
@@ -130,7 +133,7 @@ func (p *prober) sendRead(ctx context.Context, t *target) {
 
 // sendWrite updates the probe Lease. If it is not as expected, it is read and written once
 // more.
-func (p *prober) sendWrite(ctx context.Context, t *target) {
+func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
 	var at lease.Reading
 	var err error
@@ -165,7 +168,7 @@ func (p *prober) sendWrite(ctx context.Context, t *target) {
 		p.lease = nil
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		p.observe(observation(health.Write, at, t.describe(err)))
+		p.observe(observation(health.Write, at, t.Describe(err)))
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -15,7 +17,7 @@ import (
 
 func TestWhoIsWrittenTo(t *testing.T) {
 	fine := func() state {
-		return state{spec: spec{pin: "u"}, target: &target{uid: "u"}, cluster: struct{ cluster.Cluster }{}}
+		return state{spec: spec{pin: "u"}, target: &transport.Target{UID: "u"}, cluster: struct{ cluster.Cluster }{}}
 	}
 	for name, tc := range map[string]struct {
 		change func(*state)
@@ -67,7 +69,7 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
-			p := &prober{member: m, asked: c.Now()}
+			p := &prober{member: m, lastRead: c.Now()}
 			c.advance(tc.asked)
 			s := state{track: tc.track(c)}
 			if got := p.readDue(s, c.Now(), interval); got != tc.read {
@@ -80,7 +82,7 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 	}
 }
 
-// answered is a member whose last read and write were sent that long ago.
+// Answered is a member whose last read and write were sent that long ago.
 func answered(c *handClock, read, write time.Duration) health.Track {
 	var track health.Track
 	for kind, ago := range map[health.Kind]time.Duration{health.Read: read, health.Write: write} {
@@ -95,7 +97,7 @@ func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
 	type arrival struct{ path, token string }
 	arrived := make(chan arrival, 10)
 	finish := make(chan struct{})
-	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		arrived <- arrival{r.URL.Path, r.Header.Get("Authorization")}
 		select {
@@ -109,14 +111,13 @@ func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
 	t.Cleanup(c.close)
 	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
 	c.use(t.Context(), first)
-	watch := get(t, m.informer, m.caches, "/watch?watch=true")
-	renewal := get(t, &http.Client{Transport: m.renewals}, m.renewals, "/renewal")
+	watch := get(t, m.informer, "/watch?watch=true")
+	renewal := get(t, &http.Client{Transport: m.renewals}, "/renewal")
 	for range 2 {
 		<-arrived
 	}
 
-	changed := accessTo(t, s, "", "the-new-identity")
-	changed.serverName = "example.com" // which the certificate of the test server holds too
+	changed := accessTo(t, s, "example.com", "the-new-identity")
 	c.use(t.Context(), targetTo(t, changed, first))
 	select {
 	case got := <-watch:
@@ -126,7 +127,7 @@ func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
 	case <-time.After(rotationPatience):
 		t.Error("the watch goes on as the old identity")
 	}
-	get(t, &http.Client{Transport: m.renewals}, m.renewals, "/renewal")
+	get(t, &http.Client{Transport: m.renewals}, "/renewal")
 	if got := <-arrived; got.token != "Bearer the-new-identity" {
 		t.Errorf("the next renewal came with %q", got.token)
 	}
@@ -146,7 +147,7 @@ const rotationPatience = 10 * time.Second
 
 func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 	arrived := make(chan struct{}, 10)
-	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
 		if r.Header.Get("Authorization") != "Bearer the-new-identity" {
 			<-r.Context().Done() // without a word
@@ -160,11 +161,10 @@ func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
 	c.use(t.Context(), first)
 	over := make(chan string, 1)
-	go func() { over <- <-get(t, m.informer, m.caches, "/list") }()
+	go func() { over <- <-get(t, m.informer, "/list") }()
 	<-arrived
 
-	changed := accessTo(t, s, "", "the-new-identity")
-	changed.serverName = "example.com"
+	changed := accessTo(t, s, "example.com", "the-new-identity")
 	c.use(t.Context(), targetTo(t, changed, first))
 	select {
 	case got := <-over:
@@ -178,12 +178,12 @@ func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 
 // get sends a request and waits for the header of its answer. It returns where the body, or the
 // error, arrives when all is over.
-func get(t *testing.T, client *http.Client, l *swappableTransport, path string) <-chan string {
+func get(t *testing.T, client *http.Client, path string) <-chan string {
 	t.Helper()
 	over := make(chan string, 1)
 	header := make(chan struct{})
 	go func() {
-		resp, err := client.Get(fmt.Sprintf("https://%s%s", l.host, path))
+		resp, err := client.Get(fmt.Sprintf("https://%s.invalid%s", testKey.Identity(), path))
 		close(header)
 		if err != nil {
 			over <- err.Error()

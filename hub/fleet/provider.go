@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -67,9 +69,9 @@ type Provider struct {
 
 	// work holds the keys whose objects in the hub changed, changed those that subscribers
 	// are to be told of.
-	work, changed *inbox
+	work, changed *workQueue
 	synced        chan struct{}
-	vigil         pauseDetector
+	pauses        pauseDetector
 	secrets       *secrets.Store
 
 	mu          sync.Mutex
@@ -81,7 +83,7 @@ type Provider struct {
 	interval    time.Duration
 	timeout     time.Duration
 	skews       []time.Duration
-	served      map[string]service // by fleet
+	served      map[string]servedBy // by fleet
 }
 
 type index struct {
@@ -103,14 +105,14 @@ func New(o Options) *Provider {
 		clock:       o.Clock,
 		timers:      clock.RealClock{},
 		log:         logr.Discard(),
-		work:        newInbox(),
-		changed:     newInbox(),
+		work:        newWorkQueue(),
+		changed:     newWorkQueue(),
 		synced:      make(chan struct{}),
 		secrets:     secrets.New(secrets.Options{}), // SetupWithManager makes it one that can ask
 		members:     map[Key]*member{},
 		moved:       map[Key]types.UID{},
 		subscribers: map[int]func(Key){},
-		served:      map[string]service{},
+		served:      map[string]servedBy{},
 		interval:    defaultInterval,
 		timeout:     defaultTimeout,
 	}
@@ -202,22 +204,22 @@ func (p *Provider) Member(k Key) (Member, bool) {
 }
 
 func (p *Provider) ownersLocked() map[string]Key {
-	claims := make([]claim, 0, len(p.members))
+	claims := make([]uidOwner, 0, len(p.members))
 	for _, m := range p.members {
-		claims = append(claims, m.claim())
+		claims = append(claims, m.uidOwner())
 	}
 	return owners(claims)
 }
 
-// claim gives the UID of a member to it, unless it belongs to another one. Who was given it keeps
+// takeUID gives the UID of a member to it, unless it belongs to another one. Who was given it keeps
 // it against all who are not pinned to it.
-func (p *Provider) claim(m *member) bool {
+func (p *Provider) takeUID(m *member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ownersLocked()[m.claim().uid] != m.key {
+	if p.ownersLocked()[m.uidOwner().uid] != m.key {
 		return false
 	}
-	m.note(func(s *state) { s.claimed = true })
+	m.change(func(s *state) { s.ownsUID = true })
 	return true
 }
 
@@ -265,7 +267,7 @@ func (p *Provider) SetProbing(interval, timeout time.Duration) {
 	p.mu.Unlock()
 	for _, m := range members {
 		if changed {
-			poke(m.wakeProbe)
+			wake.Wake(m.wakeProbe)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 	first := account(t, server, "first", enough)
 	east := fleet.Key{Fleet: "rotate", Name: "east"}
 	registerAs(t, east, first)
-	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
 	awaitUser(t, h, east, "system:serviceaccount:leasecast-test:first")
 	m, _ := h.Member(east)
 	cl := m.Cluster()
@@ -145,7 +145,7 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 		t.Logf("caches follow after %v", awaitCached(t, h, east, server))
 		// One connection for caches and one for renewals remain. The old one for renewals has some seconds
 		// for what was under way.
-		await(t, "the old connections end", patience, func() string {
+		await(t, "the old connections end", retryPause, func() string {
 			if n := server.Proxy().Stats().Connections; n > 2 {
 				return fmt.Sprintf("there are %d", n)
 			}
@@ -173,7 +173,7 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 	h := startHub(t, "broken", true)
 	server := servers(t).Member("east")
 	east := register(t, server, "broken", "100")
-	h.awaitMember(t, east, "east is healthy", patience, healthy)
+	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
 	good := proxied(t, server)
 	revoked := account(t, server, "revoked", enough)
 	revoke(t, server, "revoked")

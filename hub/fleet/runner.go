@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -42,10 +44,10 @@ func (r runner) Start(ctx context.Context) error {
 		r.secrets.Open(ctx, name)
 	}
 	group.Go(func() { r.detectPauses(ctx) })
-	group.Go(func() { r.tellSubscribers(ctx) })
+	group.Go(func() { r.notifySubscribers(ctx) })
 	group.Go(func() { r.awaitElection(ctx) })
 	for {
-		for _, k := range r.work.take() {
+		for _, k := range r.work.getAll() {
 			r.sync(ctx, k, &group)
 		}
 		select {
@@ -55,7 +57,7 @@ func (r runner) Start(ctx context.Context) error {
 				close(r.synced)
 			}
 		}
-		if wait(ctx, r.timers, forever, r.work.wake) != nil {
+		if wake.For(ctx, r.timers, forever, r.work.wake) != nil {
 			return nil
 		}
 	}
@@ -136,7 +138,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	case !r.opened(ctx, k.Fleet):
 		// It is looked at again when the Secrets can be seen, or it is known why not.
 	case m != nil:
-		m.update(s)
+		m.setSpec(s)
 	default:
 		r.start(ctx, k, s, group)
 	}
@@ -165,7 +167,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 	}
 	m.state.spec = s
 	r.mu.Lock()
-	m.judge(r.skews)
+	m.setSkews(r.skews)
 	r.members[k] = m
 	r.mu.Unlock()
 	r.changed.add(k)
@@ -173,7 +175,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 		ctx, cancel := context.WithCancel(ctx)
 		var probe sync.WaitGroup
 		probe.Go(func() { m.probe(ctx) })
-		probe.Go(func() { m.measure(ctx) })
+		probe.Go(func() { m.sampleLeases(ctx) })
 		m.run(ctx)
 		cancel()
 		probe.Wait()
@@ -200,8 +202,8 @@ func (p *Provider) awaitElection(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, m := range p.members {
-		poke(m.wake)
-		poke(m.wakeProbe)
+		wake.Wake(m.wake)
+		wake.Wake(m.wakeProbe)
 	}
 }
 
@@ -210,23 +212,23 @@ func (p *Provider) awaitElection(ctx context.Context) {
 func (p *Provider) remove(m *member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if m.read().spec.takesPart() {
+	if m.get().spec.takesPart() {
 		return false
 	}
 	delete(p.members, m.key)
 	p.changed.add(m.key)
 	for _, other := range p.members {
-		poke(other.wake) // it may have waited for the UID
+		wake.Wake(other.wake) // it may have waited for the UID
 	}
 	// Should the Cluster have come back between the two, it is looked at again.
 	p.work.add(m.key)
 	return true
 }
 
-// tellSubscribers calls them until ctx ends.
-func (p *Provider) tellSubscribers(ctx context.Context) {
-	for wait(ctx, p.timers, forever, p.changed.wake) == nil {
-		for _, k := range p.changed.take() {
+// notifySubscribers calls them until ctx ends.
+func (p *Provider) notifySubscribers(ctx context.Context) {
+	for wake.For(ctx, p.timers, forever, p.changed.wake) == nil {
+		for _, k := range p.changed.getAll() {
 			p.mu.Lock()
 			subscribers := slices.Collect(maps.Values(p.subscribers))
 			p.mu.Unlock()

@@ -3,16 +3,18 @@ package fleet
 import (
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// takeBack is for how long a fleet counts as another installation's after its mark has gone from the seal. If it is
+// otherHubGrace is for how long a fleet counts as another installation's after its mark has gone from the seal. If it is
 // alive it puts the mark back within that time, so a mark that was taken off by mistake costs nothing.
-const takeBack = 10 * time.Second
+const otherHubGrace = 10 * time.Second
 
-// service says who serves a fleet.
-type service struct {
+// servedBy says who serves a fleet.
+type servedBy struct {
 	mark  string        // of the seal
 	other string        // the mark of another installation here that stood on it last, or stands there
 	gone  lease.Reading // when that was found to be gone
@@ -27,8 +29,8 @@ func (p *Provider) ServedBy(fleet string) (mark string) {
 	return p.served[fleet].at(now)
 }
 
-func (s service) at(now lease.Reading) string {
-	if s.mark == "" && s.other != "" && now.Boot-s.gone.Boot < takeBack {
+func (s servedBy) at(now lease.Reading) string {
+	if s.mark == "" && s.other != "" && now.Boot-s.gone.Boot < otherHubGrace {
 		return s.other
 	}
 	return s.mark
@@ -37,7 +39,7 @@ func (s service) at(now lease.Reading) string {
 // mayWrite reports whether this replica may write for a fleet: it has the right to write, and no other installation
 // serves the fleet.
 func (p *Provider) mayWrite(fleet string) bool {
-	_, other := seal.Neighbour(p.options.HubID, p.ServedBy(fleet))
+	_, other := seal.OtherInstallation(p.options.HubID, p.ServedBy(fleet))
 	return !other && p.options.MayWrite()
 }
 
@@ -50,7 +52,7 @@ func (r runner) noteSeal(fleet string) {
 	if !r.noteServed(fleet, mark) {
 		return
 	}
-	if namespace, ok := seal.Neighbour(r.options.HubID, mark); ok {
+	if namespace, ok := seal.OtherInstallation(r.options.HubID, mark); ok {
 		r.log.Info("Another installation of the hub serves the fleet, so this one changes nothing there", "fleet", fleet, "hubNamespace", namespace)
 	}
 }
@@ -64,16 +66,16 @@ func (p *Provider) noteServed(fleet, mark string) bool {
 	if was.mark == mark {
 		return false
 	}
-	is := service{mark: mark}
-	if _, ok := seal.Neighbour(p.options.HubID, was.mark); ok {
+	is := servedBy{mark: mark}
+	if _, ok := seal.OtherInstallation(p.options.HubID, was.mark); ok {
 		is.other, is.gone = was.mark, now
 	}
 	p.served[fleet] = is
 	for key, m := range p.members {
 		if key.Fleet == fleet {
 			p.changed.add(key)
-			poke(m.wake)
-			poke(m.wakeProbe)
+			wake.Wake(m.wake)
+			wake.Wake(m.wakeProbe)
 		}
 	}
 	return true

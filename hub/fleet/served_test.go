@@ -28,8 +28,8 @@ func TestWhoServesAFleet(t *testing.T) {
 		"a neighbour":                                               {[]look{{besideMark, 0}}, besideMark, false},
 		"a neighbour, for as long as it says":                       {[]look{{besideMark, time.Hour}}, besideMark, false},
 		"a hub that it was moved from":                              {[]look{{movedMark, 0}}, movedMark, true},
-		"a neighbour whose mark has just gone":                      {[]look{{besideMark, 0}, {"", takeBack - time.Millisecond}}, besideMark, false},
-		"nobody, once that may be taken at its word":                {[]look{{besideMark, 0}, {"", takeBack}}, "", true},
+		"a neighbour whose mark has just gone":                      {[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, besideMark, false},
+		"nobody, once that may be taken at its word":                {[]look{{besideMark, 0}, {"", otherHubGrace}}, "", true},
 		"a neighbour whose mark is back":                            {[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, besideMark, false},
 		"this installation, after a neighbour":                      {[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, ownMark, true},
 		"nobody, after this installation":                           {[]look{{ownMark, 0}, {"", 0}}, "", true},
@@ -62,11 +62,11 @@ func TestANewMarkIsNews(t *testing.T) {
 		mark string
 		news bool
 	}{{"", false}, {besideMark, true}, {besideMark, false}, {ownMark, true}, {"", true}} {
-		m.p.changed.take()
+		m.p.changed.getAll()
 		if got := m.p.noteServed(m.key.Fleet, tc.mark); got != tc.news {
 			t.Errorf("look %d: news: %t", i, got)
 		}
-		if told := len(m.p.changed.take()) > 0; told != tc.news {
+		if told := len(m.p.changed.getAll()) > 0; told != tc.news {
 			t.Errorf("look %d: subscribers were told: %t", i, told)
 		}
 	}

@@ -19,7 +19,7 @@ func TestTheClockOfARealMemberIsMeasured(t *testing.T) {
 	h := startHub(t, "clocks", true)
 	h.SetSkews([]time.Duration{250 * time.Millisecond})
 	k := register(t, servers(t).Member("east"), "clocks", "1")
-	h.awaitMember(t, k, "its clock is within 250 ms", patience, func(m fleet.Member) bool {
+	h.awaitMember(t, k, "its clock is within 250 ms", retryPause, func(m fleet.Member) bool {
 		return m.Clocks(250*time.Millisecond).State == skew.Within
 	})
 	m, _ := h.Member(k)
@@ -41,7 +41,7 @@ func TestAnotherAPIServersClockIsMeasured(t *testing.T) {
 	if err != nil || len(own.Items) == 0 {
 		t.Fatalf("the API server has no Lease of its own: %v", err)
 	}
-	if age := time.Since(own.Items[0].Spec.RenewTime.Time); len(own.Items) == 1 && (age < 0 || age > patience) {
+	if age := time.Since(own.Items[0].Spec.RenewTime.Time); len(own.Items) == 1 && (age < 0 || age > retryPause) {
 		t.Errorf("it was renewed %v ago", age)
 	}
 	l, err := leases.Create(t.Context(), &coordinationv1.Lease{
@@ -62,7 +62,7 @@ func TestAnotherAPIServersClockIsMeasured(t *testing.T) {
 	h := startHub(t, "peers", true)
 	h.SetSkews([]time.Duration{time.Second})
 	k := register(t, servers(t).Member("east"), "peers", "1")
-	h.awaitMember(t, k, "its clock is an hour ahead", patience, func(m fleet.Member) bool {
+	h.awaitMember(t, k, "its clock is an hour ahead", retryPause, func(m fleet.Member) bool {
 		v := m.Clocks(time.Second)
 		return v.State == skew.Beyond && v.Clock == "API server apiserver-other" && v.Offset.Lo > 59*time.Minute
 	})
@@ -89,7 +89,7 @@ func TestAStandbyListsNoHosts(t *testing.T) {
 	h := startHub(t, "standby-clocks", false)
 	h.SetSkews([]time.Duration{time.Second})
 	k := register(t, servers(t).Member("west"), "standby-clocks", "1")
-	h.awaitMember(t, k, "its clock is measured", patience, func(m fleet.Member) bool {
+	h.awaitMember(t, k, "its clock is measured", retryPause, func(m fleet.Member) bool {
 		return m.Clocks(time.Second).State == skew.Within
 	})
 	off := func(m fleet.Member) bool { return m.Clocks(time.Second).State == skew.Beyond }
@@ -98,5 +98,5 @@ func TestAStandbyListsNoHosts(t *testing.T) {
 		return off(m)
 	})
 	h.mayWrite.Store(true)
-	h.awaitMember(t, k, "the clock of its host is off", patience, off)
+	h.awaitMember(t, k, "the clock of its host is off", retryPause, off)
 }

@@ -30,7 +30,7 @@ const (
 
 // spec is what the hub's objects say about one member.
 type spec struct {
-	// uid and created are those of the Cluster object.
+	// UID and created are those of the Cluster object.
 	uid     types.UID
 	created time.Time
 	// pin is the UID of the member's kube-system as pinned on the Cluster.

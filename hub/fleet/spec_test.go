@@ -116,7 +116,7 @@ func TestParseKey(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestIdentityOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pin, known, found string
 		want              identity
@@ -130,7 +130,7 @@ func TestJudge(t *testing.T) {
 		"the one that it was pinned to by hand": {"b", "a", "b", rebuilt},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judge(tc.pin, tc.known, tc.found); got != tc.want {
+			if got := identityOf(tc.pin, tc.known, tc.found); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -141,24 +141,24 @@ func TestOwners(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
 	a, b := Key{"prod", "a"}, Key{"prod", "b"}
 	for name, tc := range map[string]struct {
-		a, b claim
+		a, b uidOwner
 		want Key
 	}{
-		"the pinned one, though younger": {claim{a, "u", false, day(1)}, claim{b, "u", true, day(2)}, b},
-		"both pinned: the older one":     {claim{a, "u", true, day(2)}, claim{b, "u", true, day(1)}, b},
-		"neither pinned: the older one":  {claim{a, "u", false, day(2)}, claim{b, "u", false, day(1)}, b},
-		"as old as each other: by name":  {claim{b, "u", true, day(1)}, claim{a, "u", true, day(1)}, a},
-		"only one of that UID":           {claim{a, "u", false, day(2)}, claim{b, "v", true, day(1)}, a},
+		"the pinned one, though younger": {uidOwner{a, "u", false, day(1)}, uidOwner{b, "u", true, day(2)}, b},
+		"both pinned: the older one":     {uidOwner{a, "u", true, day(2)}, uidOwner{b, "u", true, day(1)}, b},
+		"neither pinned: the older one":  {uidOwner{a, "u", false, day(2)}, uidOwner{b, "u", false, day(1)}, b},
+		"as old as each other: by name":  {uidOwner{b, "u", true, day(1)}, uidOwner{a, "u", true, day(1)}, a},
+		"only one of that UID":           {uidOwner{a, "u", false, day(2)}, uidOwner{b, "v", true, day(1)}, a},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, claims := range [][]claim{{tc.a, tc.b}, {tc.b, tc.a}} {
+			for _, claims := range [][]uidOwner{{tc.a, tc.b}, {tc.b, tc.a}} {
 				if got := owners(claims)["u"]; got != tc.want {
 					t.Errorf("got %v, want %v", got, tc.want)
 				}
 			}
 		})
 	}
-	if got := owners([]claim{{a, "", false, day(1)}}); len(got) != 0 {
+	if got := owners([]uidOwner{{a, "", false, day(1)}}); len(got) != 0 {
 		t.Errorf("the empty UID has an owner: %v", got)
 	}
 }

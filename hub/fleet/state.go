@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -25,14 +28,14 @@ type member struct {
 	p   *Provider
 
 	// The clients never change; what is below their transports does.
-	caches, renewals *swappableTransport
+	caches, renewals *transport.Swappable
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
 	direct, informer *http.Client
 
-	// answered fires whenever the member answers a request well.
-	answered signal
-	// wake and wakeProbe hold one wake-up each for run and probe.
+	// Answered fires whenever the member answers a request well.
+	answered wake.Signal
+	// Wake and wakeProbe hold one wake-up each for run and probe.
 	wake, wakeProbe chan struct{}
 
 	// leases reads, on the connection of the caches, what hosts and API servers renew.
@@ -52,11 +55,11 @@ type state struct {
 	// interrupt ends what run is doing because its premises changed.
 	interrupt context.CancelFunc
 
-	// target is in use, uid is the cluster behind it, or was when there last was one.
-	target *target
+	// Target is in use, uid is the cluster behind it, or was when there last was one.
+	target *transport.Target
 	uid    string
 	// claimed: the UID was found to be this member's before anybody else's.
-	claimed bool
+	ownsUID bool
 	// cluster has full caches, or is nil.
 	cluster cluster.Cluster
 	// contact says why there is no target or cluster, and kubeconfig why the newest kubeconfig is
@@ -64,35 +67,35 @@ type state struct {
 	contact, kubeconfig Problem
 
 	track health.Track
-	// judged counts the changes of verdicts on the clocks.
-	judged int
+	// clockVerdicts counts the changes of verdicts on the clocks.
+	clockVerdicts int
 }
 
 func newMember(p *Provider, k Key) (*member, error) {
 	m := &member{
 		key: k, p: p,
-		caches:    newTransport(k, p.options.UserAgent, maxCachesBody),
-		renewals:  newTransport(k, p.options.UserAgent, maxWriterBody),
+		caches:    transport.NewSwappable(k.Identity(), p.options.UserAgent, transport.MaxCachesBody),
+		renewals:  transport.NewSwappable(k.Identity(), p.options.UserAgent, transport.MaxRenewalsBody),
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 	}
-	m.caches.asked, m.renewals.asked = m.asked, m.asked
-	writerConfig := m.renewals.config(m.renewals)
-	m.cachesConfig = m.caches.config(m.caches)
-	writer, err := httpClient(writerConfig)
+	m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent
+	writerConfig := m.renewals.Config(m.renewals)
+	m.cachesConfig = m.caches.Config(m.caches)
+	writer, err := transport.HTTPClient(writerConfig)
 	if err != nil {
 		return nil, err
 	}
 	if m.writer, err = kubernetes.NewForConfigAndClient(protobuf(writerConfig), writer); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	if m.direct, err = httpClient(m.cachesConfig); err != nil {
+	if m.direct, err = transport.HTTPClient(m.cachesConfig); err != nil {
 		return nil, err
 	}
 	if m.leases, err = coordinationv1client.NewForConfigAndClient(protobuf(m.cachesConfig), m.direct); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	m.informer, err = httpClient(m.caches.config(&patient{next: m.caches, answered: &m.answered, clock: p.timers}))
+	m.informer, err = transport.HTTPClient(m.caches.Config(&transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}))
 	return m, err
 }
 
@@ -104,8 +107,8 @@ func protobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// update takes in what the hub's objects say now.
-func (m *member) update(s spec) {
+// setSpec takes in what the hub's objects say now.
+func (m *member) setSpec(s spec) {
 	m.mu.Lock()
 	old := m.state.spec
 	changed := !s.equal(old)
@@ -118,8 +121,8 @@ func (m *member) update(s spec) {
 	}
 	m.mu.Unlock()
 	if changed {
-		poke(m.wake)
-		poke(m.wakeProbe) // once the pin is there, writes are probed
+		wake.Wake(m.wake)
+		wake.Wake(m.wakeProbe) // once the pin is there, writes are probed
 		m.p.changed.add(m.key)
 	}
 }
@@ -131,7 +134,7 @@ func (m *member) gone(moved types.UID) {
 	s := m.state.spec
 	m.mu.Unlock()
 	s.gone, s.moved = true, s.moved || moved != "" && moved == s.uid
-	m.update(s)
+	m.setSpec(s)
 }
 
 // forget asks run to end, unless the member takes part.
@@ -145,18 +148,18 @@ func (m *member) forget() {
 	if m.state.interrupt != nil {
 		m.state.interrupt()
 	}
-	poke(m.wake)
+	wake.Wake(m.wake)
 }
 
-// read returns a copy of the state.
-func (m *member) read() state {
+// get returns a copy of the state.
+func (m *member) get() state {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
 }
 
-// note changes the state, and tells subscribers if what they see has changed.
-func (m *member) note(change func(*state)) {
+// change changes the state, and tells subscribers if what they see has changed.
+func (m *member) change(change func(*state)) {
 	m.mu.Lock()
 	before := m.state.visible()
 	change(&m.state)
@@ -180,22 +183,22 @@ type visible struct {
 
 func (s *state) visible() visible {
 	return visible{
-		uid: s.uid, claimed: s.claimed, connected: s.cluster != nil,
+		uid: s.uid, claimed: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
 		answering: s.track.Answering(),
 		read:      s.track.Reached(health.Read), write: s.track.Reached(health.Write),
 		failure: s.track.Failure().Reason,
-		judged:  s.judged,
+		judged:  s.clockVerdicts,
 	}
 }
 
-func (m *member) cluster() cluster.Cluster { return m.read().cluster }
+func (m *member) cluster() cluster.Cluster { return m.get().cluster }
 
 func (m *member) observe(o health.Observation) {
 	m.p.noticePause()
-	m.note(func(s *state) { s.track.Observe(o) })
+	m.change(func(s *state) { s.track.Observe(o) })
 	if o.OK {
-		m.answered.fire()
+		m.answered.Fire()
 	}
 }
 
@@ -220,14 +223,14 @@ func (s *state) known() string {
 	return s.uid
 }
 
-func (m *member) claim() claim {
-	s := m.read()
-	return claim{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.claimed, created: s.spec.created}
+func (m *member) uidOwner() uidOwner {
+	s := m.get()
+	return uidOwner{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.ownsUID, created: s.spec.created}
 }
 
 // snapshot is the member as the controller sees it. The owners are those of all UIDs.
 func (m *member) snapshot(owners map[string]Key) Member {
-	s := m.read()
+	s := m.get()
 	priority, priorityReason := s.spec.priority()
 	return Member{
 		Key:            m.key,

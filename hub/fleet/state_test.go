@@ -1,10 +1,11 @@
 package fleet
 
 import (
-	"net/url"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -48,7 +49,7 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 		look time.Duration // how often the process looks at its clock
 		want health.State
 	}{
-		"awake for a minute":  {vigilEvery, health.Unhealthy},
+		"awake for a minute":  {pauseCheckEvery, health.Unhealthy},
 		"asleep for a minute": {time.Minute, health.Healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 			m.observe(health.Observation{Kind: health.Read, At: c.Now(), OK: true})
 			m.observe(health.Observation{Kind: health.Write, At: c.Now(), OK: true})
 			c.advance(500 * time.Millisecond)
-			sent := c.Now() // answered by nobody, because nobody is awake to hear it
+			sent := c.Now() // Answered by nobody, because nobody is awake to hear it
 			for slept := time.Duration(0); slept < time.Minute; slept += tc.look {
 				c.advance(tc.look)
 				if tc.look < pauseLeast {
@@ -157,46 +158,43 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 		{"a failure", func() { m.observe(at(c, health.Write, false)) }, true},
 		{"the same failure again", func() { m.observe(at(c, health.Write, false)) }, false},
 		{"an answer", func() { m.observe(at(c, health.Write, true)) }, true},
-		{"a new label", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, true},
-		{"the same objects", func() { m.update(spec{labels: map[string]string{"a": "b"}}) }, false},
-		{"a new problem", func() { m.note(func(s *state) { s.kubeconfig = Problem{reason.NoKubeconfig, ""} }) }, true},
+		{"a new label", func() { m.setSpec(spec{labels: map[string]string{"a": "b"}}) }, true},
+		{"the same objects", func() { m.setSpec(spec{labels: map[string]string{"a": "b"}}) }, false},
+		{"a new problem", func() { m.change(func(s *state) { s.kubeconfig = Problem{reason.NoKubeconfig, ""} }) }, true},
 		{"the Cluster is gone", func() { m.gone("") }, true},
 	} {
 		c.advance(time.Second / 10)
 		step.do()
-		if got := len(m.p.changed.take()) > 0; got != step.want {
+		if got := len(m.p.changed.getAll()) > 0; got != step.want {
 			t.Errorf("%s: told %v, want %v", step.name, got, step.want)
 		}
 	}
 }
 
 func TestWhoeverSharesConnectionsIsDistrustedTogether(t *testing.T) {
-	address, err := url.Parse("https://192.0.2.1:6443")
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := access{server: address, token: "before"}
+	s := apiServer(t, nil)
+	before := accessTo(t, s, "", "the-token-before")
 	for name, tc := range map[string]struct {
-		inUse access
+		inUse transport.Access
 		want  bool // stays in use
 	}{
-		"another token on the same connections": {access{server: address, token: "after"}, false},
-		"connections of its own":                {access{server: address, serverName: "other"}, true},
+		"another token on the same connections": {accessTo(t, s, "", "the-token-after"), false},
+		"connections of its own":                {accessTo(t, s, "example.com", "the-token-before"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newTestMember(t)
-			old, err := newTarget(before, nil)
+			old, err := transport.NewTarget(before, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			inUse, err := newTarget(tc.inUse, old)
+			inUse, err := transport.NewTarget(tc.inUse, old)
 			if err != nil {
 				t.Fatal(err)
 			}
 			interrupted := false
-			m.note(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
+			m.change(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
 			m.distrust(old, "the-second")
-			s := m.read()
+			s := m.get()
 			if stays := s.target == inUse; stays != tc.want || interrupted == tc.want || (s.contact.Reason == reason.WrongCluster) == tc.want {
 				t.Errorf("stays %v, interrupted %v, %v; stays %v wanted", stays, interrupted, s.contact, tc.want)
 			}

@@ -65,16 +65,16 @@ func TestVerifyTellsAnswersApart(t *testing.T) {
 		stands bool
 	}{
 		"it is refused by the policy as it is":   {probed: func(p guard.Policy) error { return invalid(signed(p)) }, stands: true},
-		"it is let through":                      {probed: func(guard.Policy) error { return nil }, want: guard.ErrNotStanding},
+		"it is let through":                      {probed: func(guard.Policy) error { return nil }, want: guard.ErrNotEnforced},
 		"it is refused as somebody else's write": {probed: func(guard.Policy) error { return invalid(notTheHub) }, want: guard.ErrForbidden},
 		"it is refused by another version": {probed: func(p guard.Policy) error {
 			text, _, _ := strings.Cut(signed(p), "(guard ")
 			return invalid(text + "(guard 00000000)")
-		}, want: guard.ErrNotStanding},
-		"it is refused by another policy": {probed: func(guard.Policy) error { return invalid("no Lease on a Sunday") }, want: guard.ErrNotStanding},
-		"it is forbidden":                 {probed: func(guard.Policy) error { return forbids("leases") }, want: guard.ErrNotStanding},
-		"it is not understood":            {probed: func(guard.Policy) error { return apierrors.NewBadRequest("what?") }, want: guard.ErrNotStanding},
-		"its name is taken":               {probed: func(guard.Policy) error { return apierrors.NewAlreadyExists(leases, "probe") }, want: guard.ErrNotStanding},
+		}, want: guard.ErrNotEnforced},
+		"it is refused by another policy": {probed: func(guard.Policy) error { return invalid("no Lease on a Sunday") }, want: guard.ErrNotEnforced},
+		"it is forbidden":                 {probed: func(guard.Policy) error { return forbids("leases") }, want: guard.ErrNotEnforced},
+		"it is not understood":            {probed: func(guard.Policy) error { return apierrors.NewBadRequest("what?") }, want: guard.ErrNotEnforced},
+		"its name is taken":               {probed: func(guard.Policy) error { return apierrors.NewAlreadyExists(leases, "probe") }, want: guard.ErrNotEnforced},
 		"the member is busy":              {probed: func(guard.Policy) error { return apierrors.NewTooManyRequests("later", 1) }},
 		"the member has an error":         {probed: func(guard.Policy) error { return apierrors.NewInternalError(errors.New("etcd")) }},
 		"nobody answers":                  {probed: func(guard.Policy) error { return context.DeadlineExceeded }},
@@ -90,7 +90,7 @@ func TestVerifyTellsAnswersApart(t *testing.T) {
 			if tc.stands != (err == nil) || tc.want != nil && !errors.Is(err, tc.want) {
 				t.Errorf("Verify = %v, want nil = %v, or %v", err, tc.stands, tc.want)
 			}
-			if tc.want == nil && (errors.Is(err, guard.ErrNotStanding) || errors.Is(err, guard.ErrForbidden)) {
+			if tc.want == nil && (errors.Is(err, guard.ErrNotEnforced) || errors.Is(err, guard.ErrForbidden)) {
 				t.Errorf("Verify = %v, which no answer has told", err)
 			}
 		})

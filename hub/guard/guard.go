@@ -21,8 +21,8 @@ var (
 	// ErrUnsupported is wrapped when the member's API server does not know the kind, which
 	// Kubernetes has since 1.30.
 	ErrUnsupported = errors.New("the member does not serve ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
-	// ErrNotStanding is wrapped when the member does not enforce the policy, or not yet.
-	ErrNotStanding = errors.New("the policy is not in force")
+	// ErrNotEnforced is wrapped when the member does not enforce the policy, or not yet.
+	ErrNotEnforced = errors.New("the policy is not in force")
 )
 
 // Ensure writes the policies and their bindings into a member unless they are there
@@ -107,7 +107,7 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend fun
 // stored, whatever the answer. The guard stands only where every policy does.
 //
 // It asks once and does not wait: a policy takes about a second to come into force.
-// The error wraps ErrNotStanding when a write was let through or was refused for another
+// The error wraps ErrNotEnforced when a write was let through or was refused for another
 // reason, and ErrForbidden when a policy is in force but does not take the
 // caller for the hub. It wraps neither when there was no answer that tells.
 func Verify(ctx context.Context, member kubernetes.Interface) error {
@@ -124,13 +124,13 @@ func verify(ctx context.Context, member kubernetes.Interface, p Policy) error {
 		Create(ctx, p.probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil:
-		return fmt.Errorf("an incomplete Lease was let through: %w", ErrNotStanding)
+		return fmt.Errorf("an incomplete Lease was let through: %w", ErrNotEnforced)
 	case strings.Contains(err.Error(), p.provoked):
 		return nil
 	case strings.Contains(err.Error(), notTheHub):
 		return fmt.Errorf("%w (%w)", ErrForbidden, err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("%w: an incomplete Lease was not refused by it (%w)", ErrNotStanding, err)
+		return fmt.Errorf("%w: an incomplete Lease was not refused by it (%w)", ErrNotEnforced, err)
 	default:
 		return err
 	}

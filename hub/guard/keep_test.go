@@ -226,7 +226,7 @@ func TestAMemberThatForbidsSaysWhatIsMissing(t *testing.T) {
 		"Verify may not write Leases, so it cannot tell": {
 			without: func(rule rbacv1.PolicyRule) bool { return about("leases")(rule) && !publishing(rule) },
 			do:      func(ctx context.Context, client *kubernetes.Clientset) error { return guard.Verify(ctx, client) },
-			want:    guard.ErrNotStanding,
+			want:    guard.ErrNotEnforced,
 		},
 	}
 	n := 0
@@ -299,7 +299,7 @@ func eventuallyNotStanding(t *testing.T, client kubernetes.Interface, do func())
 	t.Helper()
 	do()
 	eventually(t, "Verify notices that the policy is not in force", func(ctx context.Context) error {
-		if err := guard.Verify(ctx, client); !errors.Is(err, guard.ErrNotStanding) {
+		if err := guard.Verify(ctx, client); !errors.Is(err, guard.ErrNotEnforced) {
 			return fmt.Errorf("Verify = %w", err)
 		}
 		return nil

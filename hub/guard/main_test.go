@@ -174,9 +174,9 @@ func newCopy(t *testing.T, namespace, name string) *coordinationv1.Lease {
 	t.Helper()
 	stamp := time.Now()
 	l := &coordinationv1.Lease{}
-	err := wire.Write(lease.Key("key"), lease.Copy{
+	err := wire.Write(lease.Key("key"), lease.Content{
 		Term: lease.Term{
-			Holder: "east.default", Epoch: 1000, Acquired: stamp, Renewed: stamp, Duration: 15 * time.Second,
+			Holder: "east.default", Epoch: 1000, AcquireTime: stamp, RenewTime: stamp, Duration: 15 * time.Second,
 		},
 		Namespace: namespace, Name: name, Cluster: "east.default", ClusterUID: "uid", Hub: "hub",
 	}, l)

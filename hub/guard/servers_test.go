@@ -42,7 +42,7 @@ func TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand(t *testing.T) {
 	if _, err := guard.Ensure(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotStanding) {
+	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotEnforced) {
 		t.Fatalf("Verify = %v, want ErrNotStanding", err)
 	}
 	// Nor does it stand where somebody has a Lease of the name that Verify uses: that is known after admission only.
@@ -50,7 +50,7 @@ func TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand(t *testing.T) {
 	if _, err := client.CoordinationV1().Leases("default").Create(t.Context(), taken, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotStanding) {
+	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotEnforced) {
 		t.Fatalf("Verify = %v, want ErrNotStanding", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestNoAnswerTellsNothing(t *testing.T) {
 	config := member.AdminConfig()
 	config.Host = "https://127.0.0.1:1" // nobody listens
 	err := guard.Verify(t.Context(), clientFor(t, config))
-	if err == nil || errors.Is(err, guard.ErrNotStanding) || errors.Is(err, guard.ErrForbidden) {
+	if err == nil || errors.Is(err, guard.ErrNotEnforced) || errors.Is(err, guard.ErrForbidden) {
 		t.Fatalf("Verify = %v, want an error that says neither", err)
 	}
 }

@@ -154,7 +154,7 @@ func (m *Metrics) renewalAge(ctx context.Context, member fleet.Member, records [
 			continue
 		}
 		if c, _ := wire.Read(l); c.LeadsHere() {
-			age, ok = max(age, now.Sub(c.Renewed)), true
+			age, ok = max(age, now.Sub(c.RenewTime)), true
 		}
 	}
 	return age, ok

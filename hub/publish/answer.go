@@ -10,19 +10,19 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// verdict is what an error says of a request.
-type verdict int
+// outcome is what an error says of a request.
+type outcome int
 
 const (
-	answered  verdict = iota // done
-	conflict                 // not done: what is known of the copy is out of date
-	refused                  // not done: the member says no
-	ambiguous                // nobody knows: no answer, or one that does not say
+	answered  outcome = iota // done
+	conflict                 // not done: what is known of the Lease is out of date
+	refused                  // not done: the member refuses it
+	ambiguous                // unknown: no answer, or one that does not tell
 )
 
-// judge tells what the error of a request says. Whatever is not certainly a refusal
-// leaves open whether the request was, or will still be, carried out.
-func judge(err error) verdict {
+// outcomeOf classifies the error of a request. Unless the error is certainly a refusal, the request may have
+// been carried out, or may still be.
+func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return answered
@@ -36,20 +36,20 @@ func judge(err error) verdict {
 	}
 }
 
-// pause is how long a syncer waits before it tries again after a refusal, and shorter
-// after silence: a link that heals should be noticed at once.
+// A syncer pauses before it tries again after a refusal. After silence the pause is shorter, so that it
+// notices at once when a link heals.
 const (
 	pauseRefused = time.Second
 	pauseSilent  = 100 * time.Millisecond
 )
 
-// settle takes in the answer to a step and returns how long to wait before the next:
-// zero for none.
-func (l *leaseSyncer) settle(s step, obj *coordinationv1.Lease, err error) time.Duration {
+// handleAnswer notes the answer to a step and returns how long to wait before the next one: zero for not at
+// all.
+func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error) time.Duration {
 	if s.action == read && apierrors.IsNotFound(err) {
 		obj, err = nil, nil
 	}
-	v, problem := judge(err), reason.Unreachable
+	v, problem := outcomeOf(err), reason.Unreachable
 	switch {
 	case s.action == create && apierrors.IsNotFound(err):
 		v, problem = refused, reason.NamespaceMissing
@@ -58,43 +58,43 @@ func (l *leaseSyncer) settle(s step, obj *coordinationv1.Lease, err error) time.
 	}
 	switch v {
 	case answered:
-		l.take(s, obj)
-		return l.stored(s)
+		l.applyAnswer(s, obj)
+		return l.checkStored(s)
 	case conflict:
 		l.invalidate()
 		if l.conflicts++; l.conflicts > 1 {
-			return pauseSilent // somebody else is as busy with this copy
+			return pauseSilent // somebody else keeps writing this Lease
 		}
 		return 0
 	case refused:
 	case ambiguous:
-		l.invalidate() // a read settles what became of it
+		l.invalidate() // a read must tell what became of it
 	}
-	l.facts.Problem, l.facts.Message = problem, err.Error()
-	proves := !s.fresh.IsZero() && s.fresh.Equal(l.want.Fresh) && l.want.Role == lease.Follow
+	l.status.Problem, l.status.Message = problem, err.Error()
+	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
 	if proves {
-		l.facts.Refused = true
+		l.status.Refused = true
 	}
 	pause := pauseSilent
 	if v == refused {
 		pause = pauseRefused
 	}
 	if s.writes() || proves {
-		return l.failed(problem, err.Error(), pause)
+		return l.noteFailure(problem, err.Error(), pause)
 	}
 	return pause
 }
 
-// take takes in what a request found or left behind; nil for nothing. If the watch has
-// told of something else since, a read must say which is the newer.
-func (l *leaseSyncer) take(s step, obj *coordinationv1.Lease) {
+// applyAnswer notes the object that a request found or stored, or nil for none. If the watch has shown
+// something else since, a read must tell which is the newer.
+func (l *leaseSyncer) applyAnswer(s step, obj *coordinationv1.Lease) {
 	if s.writes() {
-		l.made, l.conflicts = obj.UID, 0
+		l.ownUID, l.conflicts = obj.UID, 0
 	}
 	k := l.known
 	switch {
-	case s.seen == l.seen:
-		l.know(obj)
+	case s.observations == l.observations:
+		l.setKnown(obj)
 	case k.read && k.lease != nil && obj != nil && k.lease.UID == obj.UID && k.lease.ResourceVersion == obj.ResourceVersion:
 		// The watch was faster.
 	default:

@@ -13,67 +13,67 @@ import (
 
 // Rule 10: a successor's copy is written anew, to see that it can be.
 func TestAFreshCopy(t *testing.T) {
-	placed := SyncStatus{InPlace: true, Fresh: wall(10)}
+	placed := SyncStatus{InPlace: true, MinRenewTime: wall(10)}
 	run(t, map[string]func(*rig){
 		"is written although the old one says the same": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.facts(SyncStatus{Fresh: wall(10)})
-			r.at(10).next("update west 20 stamp 10s for 15s").facts(SyncStatus{Fresh: wall(10)}).answered().next("wait").facts(placed)
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.facts(SyncStatus{MinRenewTime: wall(10)})
+			r.at(10).next("update west 20 stamp 10s for 15s").facts(SyncStatus{MinRenewTime: wall(10)}).answered().next("wait").facts(placed)
 		},
 		"is not in place before it is": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(false)
-			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is refused when it gets no answer, until it does": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(true)
 			r.next("read").answered().next("wait").facts(placed)
 		},
 		"is refused, and the cluster no candidate until it is written, also when a read before it gets no answer": func(r *rig) {
 			r.follows()
 			r.syncer.invalidate()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("read").unanswered(false)
-			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
-			r.assign(lease.Follow, term("west", 20), fresh(11))
+			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.assign(lease.Follow, term("west", 20), minRenewTime(11))
 			r.at(11).next("read").answered().next("update west 20 stamp 11s for 15s").answered()
-			r.next("wait").facts(SyncStatus{InPlace: true, Fresh: wall(11)})
+			r.next("wait").facts(SyncStatus{InPlace: true, MinRenewTime: wall(11)})
 		},
 		"is refused when it is": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
-			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"stays refused when the next assignment asks somebody else": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
 			r.assign(lease.Follow, term("west", 20))
-			r.facts(SyncStatus{Fresh: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 			r.at(11).next("update west 20 stamp 11s for 15s").answered().next("wait").facts(placed)
 		},
 		"stays in place then, too": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").answered().next("wait")
 			r.assign(lease.Follow, term("west", 20))
 			r.facts(placed).next("wait").facts(placed)
 		},
 		"is asked for anew by the next draining": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
-			r.assign(lease.Follow, term("west", 20), fresh(20))
-			r.facts(SyncStatus{Fresh: wall(20), Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.assign(lease.Follow, term("west", 20), minRenewTime(20))
+			r.facts(SyncStatus{MinRenewTime: wall(20), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"is no longer asked for in the next term": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.assign(lease.Follow, term("south", 21))
 			r.facts(SyncStatus{})
 		},
@@ -81,20 +81,20 @@ func TestAFreshCopy(t *testing.T) {
 			r.follows()
 			edited(r)
 			r.next("update west 20 stamp 0s for 15s")
-			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.unanswered(false).facts(SyncStatus{Fresh: wall(10), Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.unanswered(false).facts(SyncStatus{MinRenewTime: wall(10), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"nor by what was sent for the draining before": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 stamp 10s for 15s")
-			r.assign(lease.Follow, term("west", 20), fresh(20))
-			r.unanswered(false).facts(SyncStatus{Fresh: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
+			r.assign(lease.Follow, term("west", 20), minRenewTime(20))
+			r.unanswered(false).facts(SyncStatus{MinRenewTime: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is one of that very instant, as a Lease stores it": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.Fresh = wall(0).Add(999) })
+			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.MinRenewTime = wall(0).Add(999) })
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered().next("wait")
-			r.facts(SyncStatus{InPlace: true, Fresh: wall(0).Add(999)})
+			r.facts(SyncStatus{InPlace: true, MinRenewTime: wall(0).Add(999)})
 		},
 	})
 }
@@ -152,7 +152,7 @@ func TestAnswers(t *testing.T) {
 				r.next("update west 20 stamp 0s for 15s")
 				_, err := r.carry()
 				if r.syncer.conflicts == 0 {
-					r.settled(nil, err).next("read").answered()
+					r.handed(nil, err).next("read").answered()
 				} else {
 					r.failed(err, pauseSilent)
 				}
@@ -163,7 +163,7 @@ func TestAnswers(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s").answered().next("read")
 		},
 		"a Lease that cannot be deleted does not make it spin": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 2000000000))), lease.Key("no key"))
+			r.put(contentOf(renewedAt(-2, term("west", 2000000000))), lease.Key("no key"))
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered()
 			stubborn := r.there
@@ -210,7 +210,7 @@ func TestWatch(t *testing.T) {
 			r.follows()
 			uid := r.there.UID
 			r.version = 5
-			r.put(copyOf(stamped(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
+			r.put(contentOf(renewedAt(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
@@ -221,14 +221,14 @@ func TestWatch(t *testing.T) {
 		"unless it says something else: the member was restored, and gives versions a second time": func(r *rig) {
 			r.follows()
 			uid, version := r.there.UID, r.there.ResourceVersion
-			r.put(copyOf(stamped(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
+			r.put(contentOf(renewedAt(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
 			r.there.ResourceVersion = version
 			r.show()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"another object of that name is settled by a read": func(r *rig) {
 			r.follows()
-			r.put(copyOf(stamped(-2, term("west", 20))), lease.Key("no key"))
+			r.put(contentOf(renewedAt(-2, term("west", 20))), lease.Key("no key"))
 			r.show()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
@@ -238,7 +238,7 @@ func TestWatch(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s")
 			obj, err := r.carry()
 			r.show()
-			r.settled(obj, err).next("wait").facts(SyncStatus{InPlace: true})
+			r.handed(obj, err).next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"an edit right after our write is not overlooked, whichever is heard of first": func(r *rig) {
 			r.follows()
@@ -246,7 +246,7 @@ func TestWatch(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s")
 			obj, err := r.carry()
 			edited(r)
-			r.settled(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.handed(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"nor a deletion": func(r *rig) {
 			r.follows()
@@ -254,32 +254,32 @@ func TestWatch(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s")
 			obj, err := r.carry()
 			deleted(r)
-			r.settled(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.handed(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
 		},
 		"nor one while it was read": func(r *rig) {
 			r.follows()
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.next("read")
 			obj, err := r.carry()
 			deleted(r)
-			r.settled(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.handed(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
 		},
 		"nor that it was stripped of its marks: it is ours all the same": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s")
 			obj, err := r.carry()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
-			r.syncer.gone()
-			r.settled(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.syncer.observeGone()
+			r.handed(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"nor a new one after ours was removed": func(r *rig) {
 			r.follows()
 			r.assign(lease.Absent, lease.Term{})
 			r.next("remove")
 			_, err := r.carry()
-			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
 			r.show()
-			r.settled(nil, err).next("read").answered().next("remove")
+			r.handed(nil, err).next("read").answered().next("remove")
 		},
 	})
 }
@@ -309,7 +309,7 @@ func TestNews(t *testing.T) {
 		"a refusal is, in each draining": func(r *rig) {
 			r.follows().news(true)
 			for _, since := range []float64{10, 20} {
-				r.assign(lease.Follow, term("west", 20), fresh(since))
+				r.assign(lease.Follow, term("west", 20), minRenewTime(since))
 				r.at(since).next("update west 20 stamp "+wall(since).Sub(zero).String()+" for 15s").failed(errForbidden, pauseRefused)
 				r.news(true)
 			}
@@ -325,8 +325,8 @@ func TestNews(t *testing.T) {
 
 func (r *rig) news(want bool) {
 	r.t.Helper()
-	if got := r.syncer.news(); got != want {
-		r.t.Fatalf("news is %v, want %v; facts %+v", got, want, r.syncer.facts)
+	if got := r.syncer.statusChanged(); got != want {
+		r.t.Fatalf("news is %v, want %v; facts %+v", got, want, r.syncer.status)
 	}
 }
 
@@ -336,7 +336,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 	buckets := map[time.Duration]int{}
 	for _, ns := range namespaces(1000) {
 		l := &leaseSyncer{namespace: ns, timings: Timings{Renew: 5 * second}}
-		first := l.due(copyOf(stamped(0, term("east", 20))))
+		first := l.due(contentOf(renewedAt(0, term("east", 20))))
 		if due := first.Sub(zero); due <= 0 || due > 5*second {
 			t.Fatalf("%s is due after %v", ns, due)
 		}
@@ -344,9 +344,9 @@ func TestRenewalsAreSpread(t *testing.T) {
 		for late, want := range map[time.Duration]time.Duration{
 			0: 5 * second, time.Microsecond: 5*second - time.Microsecond, 4 * second: second, 7 * second: 3 * second,
 		} {
-			renewed := copyOf(term("east", 20))
-			renewed.Renewed = first.Add(late)
-			if next := l.due(renewed).Sub(renewed.Renewed); next != want {
+			renewed := contentOf(term("east", 20))
+			renewed.RenewTime = first.Add(late)
+			if next := l.due(renewed).Sub(renewed.RenewTime); next != want {
 				t.Fatalf("%s, renewed %v late, is due again after %v, want %v", ns, late, next, want)
 			}
 		}

@@ -8,64 +8,66 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// writes reports whether the step writes a copy.
+// writes reports whether the step creates or updates a Lease.
 func (s step) writes() bool { return s.action == create || s.action == update }
 
-// failed takes in that a copy could not be written, or not be read in order to write it. It returns how long to wait before the next try:
-// a link that heals is to be noticed at once, but what has failed for long does not heal in a moment.
-func (l *leaseSyncer) failed(why reason.Reason, words string, pause time.Duration) time.Duration {
-	l.facts.Failing, l.facts.Failure = why, words
-	if l.failedWrites++; l.failedWrites > impatience {
+// noteFailure notes that a Lease could not be written, or not be read in order to write it. It returns the
+// pause before the next try. First the pauses are short, so that a link that heals is noticed at once. After
+// many failures in a row they are longer.
+func (l *leaseSyncer) noteFailure(why reason.Reason, words string, pause time.Duration) time.Duration {
+	l.status.Failing, l.status.Failure = why, words
+	if l.failedWrites++; l.failedWrites > fastRetries {
 		return max(pause, pauseRefused)
 	}
 	return pause
 }
 
-// wrote takes in that a copy was written.
-func (l *leaseSyncer) wrote() {
-	l.failedWrites, l.retryAt, l.facts.Failing, l.facts.Failure = 0, 0, "", ""
+// noteSuccess notes that a Lease was written.
+func (l *leaseSyncer) noteSuccess() {
+	l.failedWrites, l.retryAt, l.status.Failing, l.status.Failure = 0, 0, "", ""
 }
 
-// stored judges what the member made of a copy that was to be written. Something there may have changed it, so
-// that it is not what readers and hubs have to find, and will change the next one, too. It returns how long to
-// wait before that, each time twice as long; no news of the copy has it written earlier.
-func (l *leaseSyncer) stored(s step) time.Duration {
+// checkStored compares what the member stored with what was sent. Something in the member, as a mutating
+// webhook, may change Leases on their way. Then readers and hubs do not find what they need, and the next
+// write will be changed, too. It returns how long to wait before that, each time twice as long. No event
+// shortens this wait.
+func (l *leaseSyncer) checkStored(s step) time.Duration {
 	if !s.writes() || !l.known.read || l.known.lease == nil {
 		return 0 // if anything was written, a read will tell
 	}
 	if l.known.sealed && l.known.labelled && l.known.lease.Spec.RenewTime.Equal(s.lease.Spec.RenewTime) {
-		l.wrote()
+		l.noteSuccess()
 		return 0
 	}
 	pause := min(pauseSilent<<min(l.failedWrites, 10), recheck)
 	l.retryAt = s.decided + pause
-	l.failed(reason.Unwritable, "the cluster stored another Lease "+l.namespace+"/"+l.name+" than was written: "+
+	l.noteFailure(reason.Unwritable, "the cluster stored another Lease "+l.namespace+"/"+l.name+" than was written: "+
 		"find what changes it, as a mutating admission webhook, and exempt Leases with the label "+v1alpha1.ManagedLabel, pause)
-	l.facts.Problem, l.facts.Message = l.facts.Failing, l.facts.Failure
+	l.status.Problem, l.status.Message = l.status.Failing, l.status.Failure
 	return pause
 }
 
-// rests reports whether the syncer has to wait before it writes again what will be changed on its way.
-func (l *leaseSyncer) rests(now lease.Reading) bool {
+// backsOff reports whether the syncer has to wait before it writes again what the member changes.
+func (l *leaseSyncer) backsOff(now lease.Reading) bool {
 	return now.Boot < l.retryAt && l.want.Role != lease.Absent
 }
 
-// impatience is how many writes in a row may fail before the pauses become longer.
-const impatience = 10
+// fastRetries is how many writes in a row may fail before the pauses become longer.
+const fastRetries = 10
 
-// lost says that the leader's term cannot go on. Who is next depends on whether the member can be
-// written at all. So where the last write failed that is tried first, by one that changes nothing and
-// promises nothing: it may have failed in an outage that is over.
-func (l *leaseSyncer) lost(now lease.Reading) step {
-	if l.facts.Failing == "" || l.known.lease == nil || !l.known.ours {
-		l.facts.Lost = true
+// loseTerm notes that the leader's term cannot go on. Who leads next depends on whether the member can be
+// written at all. If the last write failed, it may have failed in an outage that is over. So a write that
+// changes nothing and promises nothing is tried first.
+func (l *leaseSyncer) loseTerm(now lease.Reading) step {
+	if l.status.Failing == "" || l.known.lease == nil || !l.known.ours {
+		l.status.Lost = true
 		return step{}
 	}
-	if !l.tried {
-		l.tried = true
+	if !l.writeTried {
+		l.writeTried = true
 		return step{action: update, lease: l.known.lease.DeepCopy()}
 	}
-	l.tried, l.facts.Lost = false, true
+	l.writeTried, l.status.Lost = false, true
 	l.lookAgain = now.Boot + recheck
 	return step{after: recheck}
 }

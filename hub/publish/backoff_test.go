@@ -46,7 +46,7 @@ func TestWritesThatFail(t *testing.T) {
 		},
 		"are tried again at once, and once a second when that has not helped for long": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			for range impatience {
+			for range fastRetries {
 				r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(errTimeout, pauseSilent)
 			}
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(errTimeout, pauseRefused)
@@ -86,7 +86,7 @@ func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 		},
 		"nor where it is not this syncer's own any more": func(r *rig) {
 			fails(r)
-			r.put(copyOf(stamped(0, term("west", 20))), lease.Key("another key"))
+			r.put(contentOf(renewedAt(0, term("west", 20))), lease.Key("another key"))
 			r.show()
 			r.next("read").answered().next("wait").facts(lost)
 		},
@@ -107,7 +107,7 @@ func (r *rig) altered(pause time.Duration, change func(*coordinationv1.Lease)) *
 		r.t.Fatal(err)
 	}
 	change(r.there)
-	if got := r.syncer.settle(r.pending, r.there.DeepCopy(), nil); got != pause {
+	if got := r.syncer.handleAnswer(r.pending, r.there.DeepCopy(), nil); got != pause {
 		r.t.Fatalf("the syncer pauses for %v, want %v", got, pause)
 	}
 	return r
@@ -123,8 +123,8 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal).facts(unwritable)
 			r.next("wait 100ms").facts(unwritable)
 			for _, words := range []string{"Lease ns/leasecast", "admission webhook", v1alpha1.ManagedLabel} {
-				if !strings.Contains(r.syncer.facts.Message, words) {
-					r.t.Errorf("%q does not name %q", r.syncer.facts.Message, words)
+				if !strings.Contains(r.syncer.status.Message, words) {
+					r.t.Errorf("%q does not name %q", r.syncer.status.Message, words)
 				}
 			}
 		},
@@ -157,7 +157,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 		},
 		"also where the old copy is what is stored": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(10))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			old := r.there.DeepCopy()
 			r.at(10).next("update west 20 stamp 10s for 15s").altered(100*time.Millisecond, func(l *coordinationv1.Lease) { l.Spec = old.Spec; l.Annotations = old.Annotations })
 		},

@@ -23,15 +23,15 @@ func unstarted(t *testing.T, tests map[string]func(*world)) {
 	}
 }
 
-// seen is a copy of namespace ns in the member that a watch shows, in a version of its own.
-func (w *world) seen(namespace string, key lease.Key, changes ...func(*lease.Copy)) *coordinationv1.Lease {
-	w.member.put(copyOf(stamped(0, term("west", 20)), append(changes, func(c *lease.Copy) { c.Namespace = namespace })...), key)
+// observations is a copy of namespace ns in the member that a watch shows, in a version of its own.
+func (w *world) seen(namespace string, key lease.Key, changes ...func(*lease.Content)) *coordinationv1.Lease {
+	w.member.put(contentOf(renewedAt(0, term("west", 20)), append(changes, func(c *lease.Content) { c.Namespace = namespace })...), key)
 	w.member.mu.Lock()
 	defer w.member.mu.Unlock()
 	return w.member.leases[keyOf(namespace)].DeepCopy()
 }
 
-// told returns what the controller was told of since it was asked last.
+// reported returns what the controller was told of since it was asked last.
 func (w *world) told() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,34 +117,34 @@ func TestAPublisherDeparts(t *testing.T) {
 func TestWhatIsFoundAndLeft(t *testing.T) {
 	left := func(w *world, ours, others bool) {
 		w.t.Helper()
-		if o, t := w.Left(); o != ours || t != others {
+		if o, t := w.Remaining(); o != ours || t != others {
 			w.t.Errorf("left are ours: %v, others': %v; want %v, %v", o, t, ours, others)
 		}
 	}
 	unstarted(t, map[string]func(*world){
 		"nothing where there is nothing": func(w *world) {
 			left(w, false, false)
-			if c, sealed, ok := w.Found(keyOf("a")); ok || sealed || c != (lease.Copy{}) {
+			if c, sealed, ok := w.Find(keyOf("a")); ok || sealed || c != (lease.Content{}) {
 				w.t.Errorf("found %+v, sealed %v, %v", c, sealed, ok)
 			}
 		},
 		"what was never read may be ours": func(w *world) {
 			w.assignFollow("a")
 			left(w, true, false)
-			if got := w.Copies(); !slices.Equal(got, []types.NamespacedName{keyOf("a")}) {
+			if got := w.Leases(); !slices.Equal(got, []types.NamespacedName{keyOf("a")}) {
 				w.t.Errorf("copies: %v", got)
 			}
 		},
 		"our copy": func(w *world) {
 			w.Observe(w.seen("a", testKey))
 			left(w, true, false)
-			if c, sealed, ok := w.Found(keyOf("a")); !ok || !sealed || c.Holder != "west.fleet" {
+			if c, sealed, ok := w.Find(keyOf("a")); !ok || !sealed || c.Holder != "west.fleet" {
 				w.t.Errorf("found %+v, sealed %v, %v", c, sealed, ok)
 			}
 		},
 		"what says so without the seal is found without it": func(w *world) {
 			w.Observe(w.seen("a", otherKey))
-			if c, sealed, ok := w.Found(keyOf("a")); !ok || sealed || c.Holder != "west.fleet" {
+			if c, sealed, ok := w.Find(keyOf("a")); !ok || sealed || c.Holder != "west.fleet" {
 				w.t.Errorf("found %+v, sealed %v, %v", c, sealed, ok)
 			}
 		},
@@ -163,7 +163,7 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
 			after(0)
 			left(w, false, false)
-			if got := w.Copies(); len(got) > 0 {
+			if got := w.Leases(); len(got) > 0 {
 				w.t.Errorf("copies: %v", got)
 			}
 			w.stop()
@@ -179,8 +179,8 @@ func TestALaneIsForgotten(t *testing.T) {
 	}{
 		"if it has nothing to do": {func(*world, *leaseSyncer) {}, false},
 		"or holds":                {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Hold }, false},
-		"also while another asks whether the member's silence is over": {func(w *world, _ *leaseSyncer) { w.scout = &other }, false},
-		"not while it does":                   {func(w *world, _ *leaseSyncer) { w.scout = &types.NamespacedName{Namespace: "a", Name: "leasecast"} }, true},
+		"also while another asks whether the member's silence is over": {func(w *world, _ *leaseSyncer) { w.prober = &other }, false},
+		"not while it does":                   {func(w *world, _ *leaseSyncer) { w.prober = &types.NamespacedName{Namespace: "a", Name: "leasecast"} }, true},
 		"nor while it waits for that":         {func(w *world, l *leaseSyncer) { w.park(keyOf("a"), l) }, true},
 		"nor while it has a copy to write":    {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Follow }, true},
 		"nor before it knows what is there":   {func(_ *world, l *leaseSyncer) { l.known.read = false }, true},
@@ -225,20 +225,20 @@ func TestWhoAsksASilentMember(t *testing.T) {
 			for _, ns := range []string{"a", "b", "c"} {
 				w.park(keyOf(ns), w.syncer(keyOf(ns)))
 			}
-			w.appoint(keyOf("d"), true)
-			if w.scout == nil || *w.scout != keyOf("d") || w.Queue.Len() != 0 {
-				w.t.Errorf("%v asks, %d are to go on", w.scout, w.Queue.Len())
+			w.chooseProber(keyOf("d"), true)
+			if w.prober == nil || *w.prober != keyOf("d") || w.Queue.Len() != 0 {
+				w.t.Errorf("%v asks, %d are to go on", w.prober, w.Queue.Len())
 			}
-			w.appoint(keyOf("d"), false)
-			if w.scout != nil || w.Queue.Len() != 1 || !slices.Equal(w.parked, []types.NamespacedName{keyOf("b"), keyOf("c")}) {
-				w.t.Errorf("%v asks, %d are to go on, %v wait", w.scout, w.Queue.Len(), w.parked)
+			w.chooseProber(keyOf("d"), false)
+			if w.prober != nil || w.Queue.Len() != 1 || !slices.Equal(w.parked, []types.NamespacedName{keyOf("b"), keyOf("c")}) {
+				w.t.Errorf("%v asks, %d are to go on, %v wait", w.prober, w.Queue.Len(), w.parked)
 			}
 		},
 		"nobody once it answers": func(w *world) {
-			w.appoint(keyOf("a"), true)
-			w.heard(false, w.clock.Now(), nil)
-			if w.scout != nil {
-				w.t.Errorf("%v asks", w.scout)
+			w.chooseProber(keyOf("a"), true)
+			w.noteOutcome(false, w.clock.Now(), nil)
+			if w.prober != nil {
+				w.t.Errorf("%v asks", w.prober)
 			}
 		},
 	})
@@ -258,11 +258,11 @@ func TestWhenTheMemberHasJustAnswered(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
 				now := w.clock.Now().Wall
 				led := term("east", 20)
-				led.Acquired, led.Renewed = now.Add(-6*second), now.Add(-6*second)
-				w.Observe(w.seen("a", testKey, func(c *lease.Copy) { c.Term = led }))
+				led.AcquireTime, led.RenewTime = now.Add(-6*second), now.Add(-6*second)
+				w.Observe(w.seen("a", testKey, func(c *lease.Content) { c.Term = led }))
 				w.Assign(keyOf("a"), lease.Assignment{Role: lease.Lead, Term: led}, ackTimings)
 				test.change(w)
-				if s, _ := w.step(keyOf("a")); s.action != test.want {
+				if s, _ := w.nextStep(keyOf("a")); s.action != test.want {
 					w.t.Errorf("the syncer wants to %s", describe(s))
 				}
 				if test.want == update && w.promised("a").Skew != ackTimings.Skew {
@@ -292,11 +292,11 @@ func TestWhatTheControllerIsToldOf(t *testing.T) {
 		},
 		"nothing before that": func(w *world) {
 			w.assignFollow("a")
-			w.syncer(keyOf("a")).facts.PoisonedEpoch = 7
-			s, _ := w.step(keyOf("a"))
+			w.syncer(keyOf("a")).status.PoisonedEpoch = 7
+			s, _ := w.nextStep(keyOf("a"))
 			w.isTold()
 			obj, err := w.send(w.t.Context(), keyOf("a"), s, second)
-			if !w.settle(keyOf("a"), s, obj, err) {
+			if !w.handleAnswer(keyOf("a"), s, obj, err) {
 				w.t.Error("the syncer does not go on")
 			}
 			w.isTold()
@@ -334,7 +334,7 @@ func TestWhatTheControllerIsToldOf(t *testing.T) {
 			w.revoke()
 			w.register("r", released("a", 20))
 			w.told()
-			after(2 * rollFirst)
+			after(2 * firstListPause)
 			w.isTold("a")
 			w.stop()
 		},
@@ -347,7 +347,7 @@ func TestAFollowersCopyIsKeptAfterClose(t *testing.T) {
 		w.start()
 		w.assignFollow("a")
 		after(0)
-		w.Close("a")
+		w.StopRenewing("a")
 		w.member.mu.Lock()
 		delete(w.member.leases, keyOf("a"))
 		w.member.mu.Unlock()
@@ -405,12 +405,12 @@ func TestWhatIsLogged(t *testing.T) {
 		"one that a list of readers shows": func(w *world) {
 			lines := logged(w)
 			w.ObserveReader(w.registers(20))
-			w.callRoll(w.t.Context())
+			w.listReaders(w.t.Context())
 			if n := lines(); n != 0 {
 				w.t.Errorf("%d lines before", n)
 			}
 			w.back(10, keep)
-			w.callRoll(w.t.Context())
+			w.listReaders(w.t.Context())
 			if n := lines(); n != 1 {
 				w.t.Errorf("%d lines", n)
 			}
@@ -422,12 +422,12 @@ func TestWhatIsLogged(t *testing.T) {
 			w.revoke()
 			w.assignFollow("b")
 			w.revoke()
-			if n := lines(); n != 0 || len(w.roll.questions) != 1 {
-				w.t.Errorf("%d lines, %d questions", n, len(w.roll.questions))
+			if n := lines(); n != 0 || len(w.acks.questions) != 1 {
+				w.t.Errorf("%d lines, %d questions", n, len(w.acks.questions))
 			}
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Follow, Term: term("west", 22)}, ackTimings)
-			if n := lines(); n != 1 || len(w.roll.questions) != 0 {
-				w.t.Errorf("%d lines, %d questions", n, len(w.roll.questions))
+			if n := lines(); n != 1 || len(w.acks.questions) != 0 {
+				w.t.Errorf("%d lines, %d questions", n, len(w.acks.questions))
 			}
 			w.stop()
 		},

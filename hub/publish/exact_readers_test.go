@@ -16,7 +16,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-var registration = types.NamespacedName{Namespace: "pods", Name: "r"}
+var readerKey = types.NamespacedName{Namespace: "pods", Name: "r"}
 
 // The registration of a reader that has died is deleted, and then its finalizer is taken off, unless the reader lives.
 func TestARegistrationIsRemoved(t *testing.T) {
@@ -24,9 +24,9 @@ func TestARegistrationIsRemoved(t *testing.T) {
 	replaced := func(w *world) {
 		w.member.mu.Lock()
 		defer w.member.mu.Unlock()
-		obj := w.member.leases[registration].DeepCopy()
+		obj := w.member.leases[readerKey].DeepCopy()
 		obj.UID = "another"
-		w.member.store(registration, obj)
+		w.member.store(readerKey, obj)
 	}
 	for name, test := range map[string]struct {
 		fails   map[string]error // by the verb
@@ -60,16 +60,16 @@ func TestARegistrationIsRemoved(t *testing.T) {
 					return nil
 				})
 				began := time.Now()
-				err := w.bury(w.t.Context(), obj)
+				err := w.removeRegistration(w.t.Context(), obj)
 				if (err != nil) != test.err {
 					w.t.Errorf("it fails with %v", err)
 				}
-				if errors.Is(err, context.DeadlineExceeded) != (time.Since(began) == rollTimeout) {
+				if errors.Is(err, context.DeadlineExceeded) != (time.Since(began) == readersTimeout) {
 					w.t.Errorf("it took %v: %v", time.Since(began), err)
 				}
 				w.member.mu.Lock()
 				defer w.member.mu.Unlock()
-				if left := w.member.leases[registration]; (left != nil && len(left.Finalizers) > 0) != test.stays {
+				if left := w.member.leases[readerKey]; (left != nil && len(left.Finalizers) > 0) != test.stays {
 					w.t.Errorf("left is %+v", left)
 				}
 			}})
@@ -81,16 +81,16 @@ func TestReadersAreListed(t *testing.T) {
 	unstarted(t, map[string]func(*world){
 		"which is an answer of the member, and shows its version": func(w *world) {
 			w.register("r")
-			w.callRoll(w.t.Context())
-			if want := strconv.Itoa(w.member.version); !slices.Equal(w.reports, []error{nil}) || w.past.newest != want || len(w.roll.entries) != 1 {
-				w.t.Errorf("reported %v; the newest is %s, want %s; known are %v", w.reports, w.past.newest, want, w.roll.entries)
+			w.listReaders(w.t.Context())
+			if want := strconv.Itoa(w.member.version); !slices.Equal(w.reports, []error{nil}) || w.history.newestVersion != want || len(w.acks.registrations) != 1 {
+				w.t.Errorf("reported %v; the newest is %s, want %s; known are %v", w.reports, w.history.newestVersion, want, w.acks.registrations)
 			}
 		},
 		"within a time": func(w *world) {
 			w.member.becomes(swallow, nil)
 			began := time.Now()
-			w.callRoll(w.t.Context())
-			if time.Since(began) != rollTimeout {
+			w.listReaders(w.t.Context())
+			if time.Since(began) != readersTimeout {
 				w.t.Errorf("it took %v", time.Since(began))
 			}
 		},
@@ -98,9 +98,9 @@ func TestReadersAreListed(t *testing.T) {
 			w.register("r")
 			ctx, cancel := context.WithCancel(w.t.Context())
 			w.member.becomes(nil, func(context.Context, request) error { cancel(); return nil })
-			w.callRoll(ctx)
-			if len(w.reports) > 0 || len(w.roll.entries) > 0 {
-				w.t.Errorf("reported %v, known are %v", w.reports, w.roll.entries)
+			w.listReaders(ctx)
+			if len(w.reports) > 0 || len(w.acks.registrations) > 0 {
+				w.t.Errorf("reported %v, known are %v", w.reports, w.acks.registrations)
 			}
 		},
 		"less and less often while they are asked": func(w *world) {
@@ -119,10 +119,10 @@ func TestReadersAreListed(t *testing.T) {
 			after(10 * time.Minute)
 			ctx, cancel := context.WithCancel(w.t.Context())
 			cancel()
-			if w.sweep(ctx); len(w.member.requests) > 0 {
+			if w.removeExpired(ctx); len(w.member.requests) > 0 {
 				w.t.Errorf("sent %v", w.member.requests)
 			}
-			if w.sweep(w.t.Context()); len(w.member.requests) == 0 {
+			if w.removeExpired(w.t.Context()); len(w.member.requests) == 0 {
 				w.t.Error("nothing was dead")
 			}
 		},
@@ -140,8 +140,8 @@ func TestWhenReadersAreAsked(t *testing.T) {
 	}{
 		"once the past is settled":              {at: 16 * second, revokes: 20, asked: true},
 		"and not before":                        {at: 16*second - 1, revokes: 20},
-		"by the longest D of a policy":          {at: 59 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) { l.timings.Bound = 60 * second }},
-		"until it has passed":                   {at: 60 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) { l.timings.Bound = 60 * second }, asked: true},
+		"by the longest D of a policy":          {at: 59 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) { l.timings.LongestPromise = 60 * second }},
+		"until it has passed":                   {at: 60 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) { l.timings.LongestPromise = 60 * second }, asked: true},
 		"by the longest registration":           {at: 60 * second, revokes: 20, change: longest},
 		"until that has passed, and ε":          {at: 61 * second, revokes: 20, change: longest, asked: true},
 		"not of a request that revoked nothing": {at: 99 * second},
@@ -153,30 +153,30 @@ func TestWhenReadersAreAsked(t *testing.T) {
 			l.want.Revoked.Epoch = 1
 		}},
 		"not while a late request may still make a leader's copy": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
-			l.loose = began + 99*second + 1
+			l.createPendingUntil = began + 99*second + 1
 		}},
 		"until it cannot": {at: 99 * second, revokes: 20, asked: true, change: func(_ *world, l *leaseSyncer) {
-			l.loose = began + 99*second
+			l.createPendingUntil = began + 99*second
 		}},
 		"not where they may have believed a later term": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
-			l.facts.PoisonedEpoch = 21
+			l.status.PoisonedEpoch = 21
 		}},
 		"but where they believed more of this one, they ask as for any": {at: 99 * second, revokes: 20, asked: true, change: func(_ *world, l *leaseSyncer) {
-			l.facts.PoisonedEpoch = 20
+			l.status.PoisonedEpoch = 20
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
 				after(began)
-				w.past.doubt = w.clock.Now().Boot
+				w.history.since = w.clock.Now().Boot
 				w.Assign(keyOf("a"), lease.Assignment{Role: lease.Revoke, Term: term("", 21), Revoked: term("east", 20)}, ackTimings)
 				l := w.syncer(keyOf("a"))
 				if test.change != nil {
 					test.change(w, l)
 				}
 				after(test.at)
-				w.revoked(keyOf("a"), l, step{action: update, revokes: test.revokes})
-				if asked := len(w.roll.questions) == 1; asked != test.asked {
+				w.askReaders(keyOf("a"), l, step{action: update, revokes: test.revokes})
+				if asked := len(w.acks.questions) == 1; asked != test.asked {
 					w.t.Errorf("asked: %v, want %v", asked, test.asked)
 				}
 			}})
@@ -184,7 +184,7 @@ func TestWhenReadersAreAsked(t *testing.T) {
 	}
 }
 
-// longest has readers registered of which one may act for 60 s.
+// longestDuration has readers registered of which one may act for 60 s.
 func longest(w *world, _ *leaseSyncer) {
 	for i := range 20 {
 		w.ObserveReader(w.register(strconv.Itoa(i), func(r *lease.Registration) { r.Duration = time.Duration(41+i) * second }))
@@ -194,16 +194,16 @@ func longest(w *world, _ *leaseSyncer) {
 func TestALateRequestKeepsItsBound(t *testing.T) {
 	unstarted(t, map[string]func(*world){"": func(w *world) {
 		r := newRig(w.t)
-		r.put(copyOf(stamped(0, term("east", 20))), testKey)
-		l := &leaseSyncer{timings: Timings{Bound: 16 * second}, loose: time.Hour}
-		w.unsure(l, step{action: create, lease: r.there})
-		if l.loose != time.Hour {
-			w.t.Errorf("it may come until %v", l.loose)
+		r.put(contentOf(renewedAt(0, term("east", 20))), testKey)
+		l := &leaseSyncer{timings: Timings{LongestPromise: 16 * second}, createPendingUntil: time.Hour}
+		w.noteUnanswered(l, step{action: create, lease: r.there})
+		if l.createPendingUntil != time.Hour {
+			w.t.Errorf("it may come until %v", l.createPendingUntil)
 		}
-		l.loose = 0
-		w.unsure(l, step{action: create, lease: r.there})
-		if l.loose != 16*second {
-			w.t.Errorf("it may come until %v", l.loose)
+		l.createPendingUntil = 0
+		w.noteUnanswered(l, step{action: create, lease: r.there})
+		if l.createPendingUntil != 16*second {
+			w.t.Errorf("it may come until %v", l.createPendingUntil)
 		}
 	}})
 }
@@ -212,16 +212,16 @@ func TestARevocationIsDoneOnlyBySealedWords(t *testing.T) {
 	r := newRig(t)
 	r.leads().at(2)
 	r.assign(lease.Revoke, term("", 21), revoking(term("east", 20)))
-	r.put(copyOf(stamped(2, term("", 21))), otherKey)
+	r.put(contentOf(renewedAt(2, term("", 21))), otherKey)
 	r.show()
 	r.next("read").answered().next("wait").facts(SyncStatus{})
 }
 
 func TestTheNewestVersionIsTheHighestShown(t *testing.T) {
-	var h past
+	var h history
 	for _, shown := range []struct{ version, newest string }{{"", ""}, {"5", "5"}, {"3", "5"}, {"", "5"}, {"12", "12"}, {"12", "12"}} {
-		if h.shows(shown.version); h.newest != shown.newest {
-			t.Errorf("after %q the newest is %q, want %q", shown.version, h.newest, shown.newest)
+		if h.observe(shown.version); h.newestVersion != shown.newest {
+			t.Errorf("after %q the newest is %q, want %q", shown.version, h.newestVersion, shown.newest)
 		}
 	}
 }
@@ -230,16 +230,16 @@ func TestTheNewestVersionIsTheHighestShown(t *testing.T) {
 func TestWhatShowsThatTheMemberWentBack(t *testing.T) {
 	object := func(seconds float64, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 		r := newRig(t)
-		r.put(copyOf(stamped(seconds, term("west", 20))), testKey, changes...)
+		r.put(contentOf(renewedAt(seconds, term("west", 20))), testKey, changes...)
 		return r.there
 	}
 	l := newRig(t).syncer
 	knowing := func(obj *coordinationv1.Lease) known {
-		l.know(obj)
+		l.setKnown(obj)
 		return l.known
 	}
 	another := newRig(t)
-	another.put(copyOf(stamped(0, term("west", 21))), testKey)
+	another.put(contentOf(renewedAt(0, term("west", 21))), testKey)
 	ofAnother := func(obj *coordinationv1.Lease) { obj.UID = "another" }
 	for name, test := range map[string]struct {
 		before known
@@ -257,14 +257,14 @@ func TestWhatShowsThatTheMemberWentBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
 				s := step{action: read, before: test.before}
-				if got := l.wentBack(s, test.found); got != test.back {
+				if got := l.showsOlderState(s, test.found); got != test.back {
 					w.t.Errorf("back: %v, want %v", got, test.back)
 				}
-				if got := w.judgePast(l, s, test.found); got != test.back {
+				if got := w.noteState(l, s, test.found); got != test.back {
 					w.t.Errorf("judged: %v, want %v", got, test.back)
 				}
-				if test.found != nil && w.past.newest != test.found.ResourceVersion {
-					w.t.Errorf("the newest is %q", w.past.newest)
+				if test.found != nil && w.history.newestVersion != test.found.ResourceVersion {
+					w.t.Errorf("the newest is %q", w.history.newestVersion)
 				}
 			}})
 		})
@@ -279,13 +279,13 @@ func TestAQuestionIsOpen(t *testing.T) {
 		"before a list says who there is":    {question{}, true},
 		"while one has not answered":         {question{waiting: map[types.UID]bool{"a": true}}, true},
 		"not once all have":                  {question{waiting: map[types.UID]bool{}}, false},
-		"not if nobody can answer it":        {question{void: true}, false},
-		"nor if somebody could, were it not": {question{void: true, waiting: map[types.UID]bool{"a": true}}, false},
+		"not if nobody can answer it":        {question{unanswerable: true}, false},
+		"nor if somebody could, were it not": {question{unanswerable: true, waiting: map[types.UID]bool{"a": true}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoll()
+			r := newAcks()
 			r.questions["ns"] = &test.question
-			if got := r.open(); got != test.open {
+			if got := r.unanswered(); got != test.open {
 				t.Errorf("open: %v, want %v", got, test.open)
 			}
 		})
@@ -293,7 +293,7 @@ func TestAQuestionIsOpen(t *testing.T) {
 }
 
 func TestTheSilentAndTheDeadAreNamedInOrder(t *testing.T) {
-	r, want := newRoll(), []string(nil)
+	r, want := newAcks(), []string(nil)
 	r.ask(keyOf("ns"), 20)
 	var ls []*coordinationv1.Lease
 	for i := range 9 {
@@ -302,13 +302,13 @@ func TestTheSilentAndTheDeadAreNamedInOrder(t *testing.T) {
 	}
 	r.listed(10, ls...)
 	var dead []string
-	for _, l := range r.dead(at(100), second) {
+	for _, l := range r.expired(at(100), second) {
 		dead = append(dead, l.Namespace+"/"+l.Name)
 	}
 	if !slices.Equal(dead, want) {
 		t.Errorf("dead are %v", dead)
 	}
-	if got := r.drop(keyOf("ns")); !slices.Equal(got, want) {
+	if got := r.cancel(keyOf("ns")); !slices.Equal(got, want) {
 		t.Errorf("silent are %v", got)
 	}
 }
@@ -319,40 +319,40 @@ func TestSinceWhenARegistrationIsKnown(t *testing.T) {
 		return lease.Reading{Wall: wall(wallAt), Boot: at(bootAt).Boot}
 	}
 	for name, test := range map[string]struct {
-		do   func(*ackTable)
+		do   func(*acks)
 		at   lease.Reading
 		dead bool // or forgotten
 	}{
-		"a later version counts anew, whatever it says": {func(r *ackTable) {
-			r.enter(registered("a", 1), at(0))
-			r.enter(registered("a", 2), at(10))
+		"a later version counts anew, whatever it says": {func(r *acks) {
+			r.put(registered("a", 1), at(0))
+			r.put(registered("a", 2), at(10))
 		}, at(25), false},
-		"one that was missed and is back lives": {func(r *ackTable) {
-			r.enter(registered("a", 1), at(0))
-			r.list(nil, "10", 0, at(1))
-			r.list([]coordinationv1.Lease{*registered("a", 1)}, "11", 0, at(20))
+		"one that was missed and is back lives": {func(r *acks) {
+			r.put(registered("a", 1), at(0))
+			r.observeList(nil, "10", 0, at(1))
+			r.observeList([]coordinationv1.Lease{*registered("a", 1)}, "11", 0, at(20))
 		}, at(35), false},
-		"one that is missed again and again is missed since the first time": {func(r *ackTable) {
-			r.enter(registered("a", 1), at(0))
-			r.list(nil, "10", 0, at(10))
-			r.list(nil, "11", 0, at(20))
+		"one that is missed again and again is missed since the first time": {func(r *acks) {
+			r.put(registered("a", 1), at(0))
+			r.observeList(nil, "10", 0, at(10))
+			r.observeList(nil, "11", 0, at(20))
 		}, at(26), true},
-		"one that is newer than the list is not missed": {func(r *ackTable) {
-			r.enter(registered("a", 11), at(0))
-			r.list(nil, "10", 0, at(10))
+		"one that is newer than the list is not missed": {func(r *acks) {
+			r.put(registered("a", 11), at(0))
+			r.observeList(nil, "10", 0, at(10))
 		}, at(17), true},
-		"one that is missed lives by both clocks": {func(r *ackTable) {
-			r.enter(registered("a", 1), at(0))
-			r.list(nil, "10", 0, at(10))
+		"one that is missed lives by both clocks": {func(r *acks) {
+			r.put(registered("a", 1), at(0))
+			r.observeList(nil, "10", 0, at(10))
 		}, stepped(20, 1000), false},
-		"so does one that cannot be read": {func(r *ackTable) {
-			r.enter(torn(registered("a", 1)), at(0))
+		"so does one that cannot be read": {func(r *acks) {
+			r.put(torn(registered("a", 1)), at(0))
 		}, stepped(3000, 5000), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoll()
+			r := newAcks()
 			test.do(&r)
-			if dead := len(r.dead(test.at, second)) > 0 || len(r.entries) == 0; dead != test.dead {
+			if dead := len(r.expired(test.at, second)) > 0 || len(r.registrations) == 0; dead != test.dead {
 				t.Errorf("dead: %v, want %v", dead, test.dead)
 			}
 		})
@@ -361,8 +361,8 @@ func TestSinceWhenARegistrationIsKnown(t *testing.T) {
 
 func TestWithoutAPolicyARenewalIsDueAtTheNextStamp(t *testing.T) {
 	for _, ns := range namespaces(20) {
-		c := copyOf(stamped(0, term("east", 20)))
-		if got := (&leaseSyncer{namespace: ns}).due(c).Sub(c.Renewed); got != time.Microsecond {
+		c := contentOf(renewedAt(0, term("east", 20)))
+		if got := (&leaseSyncer{namespace: ns}).due(c).Sub(c.RenewTime); got != time.Microsecond {
 			t.Errorf("%s is due after %v", ns, got)
 		}
 	}

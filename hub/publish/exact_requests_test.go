@@ -89,7 +89,7 @@ func TestRequests(t *testing.T) {
 			var got []report
 			w.Report = func(write bool, _ lease.Reading, _ error) { got = append(got, report{write}) }
 			w.ReadAll(w.t.Context())
-			w.callRoll(w.t.Context())
+			w.listReaders(w.t.Context())
 			w.assignFollow("a")
 			w.Work(w.t.Context(), keyOf("a"))
 			if want := []report{{false}, {false}, {false}, {true}}; !slices.Equal(got, want) {

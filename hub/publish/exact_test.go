@@ -36,11 +36,11 @@ func TestWhatAnEditExtends(t *testing.T) {
 		},
 		"not one of a copy without a label, which no reader sees": func(r *rig) {
 			r.leads().edit(lasting(3600), func(l *coordinationv1.Lease) { l.Labels = nil })
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.at(1).next("read").answered().next(asItWas)
 		},
 		"not one of a copy that has run out": func(r *rig) {
-			r.put(copyOf(stamped(-20, term("east", 20))), otherKey)
+			r.put(contentOf(renewedAt(-20, term("east", 20))), otherKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
@@ -81,7 +81,7 @@ func TestWhatIsNewerThanTheRecord(t *testing.T) {
 			r.next("remove").facts(SyncStatus{InPlace: true, PoisonedEpoch: 27})
 		},
 		"nor a sealed copy of an epoch that no hub can have given": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("south", 2000000000))), testKey)
+			r.put(contentOf(renewedAt(-2, term("south", 2000000000))), testKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("remove")
 		},
@@ -95,7 +95,7 @@ func TestWhoseACopyIs(t *testing.T) {
 		"another cluster's, once it is sealed so, though it is the object that we made": func(r *rig) {
 			r.follows()
 			uid := r.there.UID
-			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.Cluster = "west.fleet" }), testKey,
+			r.put(contentOf(renewedAt(0, term("west", 20)), func(c *lease.Content) { c.Cluster = "west.fleet" }), testKey,
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
 			r.next("wait 2s").facts(SyncStatus{Problem: reason.WrongCluster})
@@ -106,23 +106,23 @@ func TestWhoseACopyIs(t *testing.T) {
 			r.next(repaired)
 		},
 		"nobody's, if it names no cluster": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 20))), otherKey, annotated(v1alpha1.ClusterAnnotation, ""))
+			r.put(contentOf(renewedAt(-2, term("west", 20))), otherKey, annotated(v1alpha1.ClusterAnnotation, ""))
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
 		"not this syncer's, if it is sealed for another cluster of that name": func(r *rig) {
 			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
 			r.at(29).next("read").answered()
-			r.put(copyOf(stamped(0, term("west", 20)), func(c *lease.Copy) { c.ClusterUID = "another" }), testKey)
+			r.put(contentOf(renewedAt(0, term("west", 20)), func(c *lease.Content) { c.ClusterUID = "another" }), testKey)
 			r.show()
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true, Failing: reason.Unreachable})
 		},
 		"what another hub's says is told of in words that name the hub": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 20)), by("another")), otherKey)
+			r.put(contentOf(renewedAt(-2, term("west", 20)), by("another")), otherKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait 2s")
-			if want := "Lease ns/leasecast was written by the hub another: stop that hub, or delete the Lease if it is gone"; r.syncer.facts.Message != want {
-				r.t.Errorf("the message is %q, want %q", r.syncer.facts.Message, want)
+			if want := "Lease ns/leasecast was written by the hub another: stop that hub, or delete the Lease if it is gone"; r.syncer.status.Message != want {
+				r.t.Errorf("the message is %q, want %q", r.syncer.status.Message, want)
 			}
 		},
 	})
@@ -145,20 +145,20 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 		"so are other annotations":                                          shown(annotated("more", "of it")),
 		"so is another object of the version that a read found": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
 			found := r.next("read").there.DeepCopy()
 			other := r.there.DeepCopy()
 			other.UID = "another"
 			r.syncer.observe(other)
-			r.settled(found, nil).next("read")
+			r.handed(found, nil).next("read")
 		},
 		"so is one that comes while none was found": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read")
 			_, err := r.carry()
-			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
 			r.show()
-			r.settled(nil, err).next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.handed(nil, err).next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 	})
 }
@@ -172,7 +172,7 @@ func TestACopyThatAWatchShowsIsKnownToBeShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.follows()
-			r.syncer.known.shown = false
+			r.syncer.known.watched = false
 			change(r)
 			r.show()
 			if s := r.syncer.next(r.now, r.may, r.heard); describe(s) != "wait" {
@@ -186,7 +186,7 @@ func TestWhenABlindLaneLooksAgain(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"events in between do not put it off": func(r *rig) {
 			r.blind = true
-			r.put(copyOf(stamped(0, term("west", 7))), testKey)
+			r.put(contentOf(renewedAt(0, term("west", 7))), testKey)
 			r.assign(lease.Follow, term("west", 7))
 			r.next("read").answered().next("wait 2s").at(1).next("wait 1s").at(2).next("read")
 		},
@@ -203,11 +203,11 @@ func TestWhenABlindLaneLooksAgain(t *testing.T) {
 			r.next("read").answered().next("wait 2s").at(30).next("update east 20 stamp 0s for 15s")
 		},
 		"on hold, without the right to write, what stands in the way is looked for again soon": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 20)), by("another")), otherKey)
+			r.put(contentOf(renewedAt(-2, term("west", 20)), by("another")), otherKey)
 			r.show()
 			r.assign(lease.Hold, lease.Term{})
 			r.next("wait")
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.may = false
 			r.next("wait 100ms")
 		},
@@ -229,9 +229,9 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s").answered().next("read").answered().next("create west 20 stamp 0s for 15s")
 		},
 		"a leader's copy that cannot be written is no fresh one that was refused": func(r *rig) {
-			r.assign(lease.Lead, term("east", 20), first, fresh(0))
+			r.assign(lease.Lead, term("east", 20), first, minRenewTime(0))
 			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").failed(errForbidden, pauseRefused)
-			r.facts(SyncStatus{Fresh: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{MinRenewTime: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"a copy that was changed on its way is removed at once if nothing has asked for it since": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
@@ -247,11 +247,11 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 		"the mark of a copy that was found, and then in doubt, is not known": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered()
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.next("read").marks(false, false)
 		},
 		"a Lease of somebody else is no copy without a mark": func(r *rig) {
-			r.put(copyOf(stamped(0, term("west", 20))), testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
+			r.put(contentOf(renewedAt(0, term("west", 20))), testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait 2s").marks(false, false)
 		},
@@ -262,21 +262,21 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 			r.news(false)
 		},
 		"also where it was found before anything was asked for": func(r *rig) {
-			r.put(copyOf(stamped(0, term("west", 20))), testKey)
+			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
 			r.show()
 			r.next("wait").marks(true, false)
 			r.assign(lease.Follow, term("south", 21))
 			r.news(true)
 		},
 		"so is that there is none, found so": func(r *rig) {
-			r.put(copyOf(stamped(0, term("west", 20)), by("")), testKey)
+			r.put(contentOf(renewedAt(0, term("west", 20)), by("")), testKey)
 			r.show()
 			r.next("wait").marks(false, true)
 			r.assign(lease.Follow, term("south", 21))
 			r.news(true)
 		},
 		"so is that there is none": func(r *rig) {
-			r.put(copyOf(stamped(0, term("east", 20)), by("")), testKey)
+			r.put(contentOf(renewedAt(0, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").marks(false, true)
 			r.assign(lease.Hold, term("east", 20))
@@ -287,10 +287,10 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 }
 
 func TestALedgerThatGetsTheSamePromiseTwiceIsSettled(t *testing.T) {
-	l, key := NewLedger(), keyOf("a")
-	l.enter(key, 20, at(0), 15*second, second)
-	l.enter(key, 20, at(0), 15*second, second)
-	if p := l.Promise(key); p.Until != wall(15) {
+	l, key := NewPromises(), keyOf("a")
+	l.add(key, 20, at(0), 15*second, second)
+	l.add(key, 20, at(0), 15*second, second)
+	if p := l.Get(key); p.Until != wall(15) {
 		t.Errorf("the promise is %+v", p)
 	}
 }

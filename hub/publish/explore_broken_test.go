@@ -35,7 +35,7 @@ type breakage struct {
 	releasesFirst      bool // a reader says that it released before it has stopped
 }
 
-// broken is a scope in which a breakage must be found.
+// unreadable is a scope in which a breakage must be found.
 type broken struct {
 	breakage
 	ticks, faults int
@@ -129,7 +129,7 @@ func (e *explorer) follow(s *scene, ms ...move) *scene {
 		}
 		e.before = append(e.before, e.say(mv, s, n))
 		s = n
-		_ = e.judge(s)
+		_ = e.violation(s)
 	}
 	return s
 }

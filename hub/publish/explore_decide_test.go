@@ -26,7 +26,7 @@ const (
 // close its syncers, send a write of the record, or tell its syncers what the record wants.
 func (e *explorer) decide(s *scene, x int, v view) *scene {
 	r := s.replicas[x]
-	if r.ruling != nil || !e.mayStamp(s, r) || v != allFit && s.record.Leader == "" || v == leaderUnfitIn && !e.steps {
+	if r.ruling != nil || !e.mayWrite(s, r) || v != allFit && s.record.Leader == "" || v == leaderUnfitIn && !e.steps {
 		return nil
 	}
 	n := s.clone()
@@ -46,13 +46,13 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 	}
 	st := e.state(s, r, closed)
 	d := election.Next(now, &p, st, cs)
-	if d.Close {
+	if d.StopRenewing {
 		e.close(r)
 		st.Sent = e.sent(r, true)
 		d = election.Next(now, &p, st, cs)
 	}
 	if b := s.record.NotBefore; e.broken.boundTrusted && s.record.State == election.Draining && !now.Wall.Before(b) {
-		st.Sent, st.Tenure.Inherited = election.Sent{Closed: true}, origin.Add(-time.Hour)
+		st.Sent, st.Tenure.Inherited = election.Sent{Final: true}, origin.Add(-time.Hour)
 		d = election.Next(now, &p, st, cs)
 	}
 	switch {
@@ -95,14 +95,14 @@ func (e *explorer) candidates(s *scene, r *replica, v view) []election.Candidate
 		case v != allFit && siteNames[m] == s.record.Leader:
 			c.Fitness, c.Reason = election.Unfit, reason.Deleting
 		}
-		c.Refused = l.facts.Refused && l.facts.Fresh.Equal(s.record.Since)
-		c.Prepared = l.facts.InPlace && l.facts.Fresh.Equal(s.record.Since)
+		c.Refused = l.status.Refused && l.status.MinRenewTime.Equal(s.record.Since)
+		c.Prepared = l.status.InPlace && l.status.MinRenewTime.Equal(s.record.Since)
 		cs = append(cs, c)
 	}
 	return cs
 }
 
-// close closes the source of stamps, as Publisher.Close does.
+// close closes the source of stamps, as Publisher.StopRenewing does.
 func (e *explorer) close(r *replica) {
 	for m := range e.sites {
 		if r.syncers[m].want.Role == lease.Lead {
@@ -117,7 +117,7 @@ func (e *explorer) close(r *replica) {
 func (e *explorer) assign(r *replica, record *election.Record) {
 	first := record.Epoch != 0 && r.granted == record.Epoch && r.promise.Epoch != record.Epoch
 	p := e.policy().Timings
-	timings := Timings{Renew: p.Renew, Timeout: p.Timeout, Skew: p.Skew, Bound: p.Duration + p.Skew}
+	timings := Timings{Renew: p.Renew, Timeout: p.Timeout, Skew: p.Skew, LongestPromise: p.Duration + p.Skew}
 	for m := range e.sites {
 		a := election.Assign(*record, fleetName, siteNames[m], time.Duration(e.d)*unit, first)
 		if e.broken.drainingRenews && record.State == election.Draining && siteNames[m] == record.Leader {
@@ -128,7 +128,7 @@ func (e *explorer) assign(r *replica, record *election.Record) {
 		r.syncers[m] = &l
 		if e.acknowledged && m == registrar && l.want.Role != lease.Revoke {
 			r.roll = r.roll.clone()
-			r.roll.drop(explorationKey)
+			r.roll.cancel(explorationKey)
 		}
 	}
 }
@@ -211,11 +211,11 @@ func (e *explorer) lateRuling(s *scene) *scene {
 	return n
 }
 
-// enter notes a stamp in a real Ledger.
+// put notes a stamp in a real Ledger.
 func enter(p Promise, epoch int64, stamp lease.Reading, promises step, skew time.Duration) Promise {
 	key := types.NamespacedName{Namespace: fleetName, Name: "ns"}
-	l := NewLedger()
-	l.promises[key] = p
-	l.enter(key, epoch, stamp, promises.promis, skew)
-	return l.Promise(key)
+	l := NewPromises()
+	l.byNamespace[key] = p
+	l.add(key, epoch, stamp, promises.promised, skew)
+	return l.Get(key)
 }

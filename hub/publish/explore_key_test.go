@@ -77,17 +77,17 @@ func (w *writer) said(c sight) {
 	w.int(c.Epoch)
 	w.text(c.Holder)
 	if c.LeadsHere() {
-		w.time(c.Renewed, w.e.d)
+		w.time(c.RenewTime, w.e.d)
 		return
 	}
-	w.time(c.Renewed, 1)
+	w.time(c.RenewTime, 1)
 	w.bool(w.stale(c, w.s.record.Since), w.s.late != nil && w.stale(c, w.s.late.record.Since))
 	for _, r := range w.s.replicas {
 		w.bool(r.ruling != nil && w.stale(c, r.ruling.record.Since))
 	}
 }
 
-func (w *writer) stale(c sight, fresh time.Time) bool { return c.Renewed.Before(fresh) }
+func (w *writer) stale(c sight, fresh time.Time) bool { return c.RenewTime.Before(fresh) }
 
 // record leaves out when the term was acquired, which nothing is compared with. A fresh copy is compared with Since:
 // those that are still to be written have a later stamp, once Since is in the past. NotBefore is compared with
@@ -135,11 +135,11 @@ func (w *writer) posted(p *posted, m int, late bool) {
 		c.copy != nil && p.step.lease.ResourceVersion == c.copy.ResourceVersion,
 		p.obj != nil && c.copy != nil && p.obj.ResourceVersion == c.copy.ResourceVersion)
 	w.said(p.said)
-	w.bool(p.step.fresh.IsZero(), p.step.revokes != 0)
-	w.fresh(p.step.fresh)
+	w.bool(p.step.minRenewTime.IsZero(), p.step.revokes != 0)
+	w.fresh(p.step.minRenewTime)
 }
 
-// fresh writes which records have asked for a copy that is as fresh as this.
+// minRenewTime writes which records have asked for a copy that is as fresh as this.
 func (w *writer) fresh(t time.Time) {
 	w.bool(t.Equal(w.s.record.Since), w.s.late != nil && t.Equal(w.s.late.record.Since))
 	for _, r := range w.s.replicas {
@@ -154,22 +154,22 @@ func (w *writer) syncer(r *replica, m int) {
 	w.int(int64(l.want.Role))
 	w.int(l.want.Term.Epoch)
 	w.text(l.want.Term.Holder)
-	w.time(l.want.Fresh, 1)
-	w.fresh(l.want.Fresh)
-	w.fresh(l.facts.Fresh)
-	w.bool(l.want.Fresh.IsZero(), l.facts.Fresh.IsZero(), l.facts.Fresh.Equal(l.want.Fresh), w.stale(l.known.copy, l.want.Fresh),
-		c.copy != nil && w.stale(c.said, l.want.Fresh), c.late != nil && w.stale(c.late.said, l.want.Fresh),
-		r.out[m] != nil && w.stale(r.out[m].said, l.want.Fresh))
-	w.bool(l.want.First, l.known.read, l.known.lease != nil, l.known.shown,
+	w.time(l.want.MinRenewTime, 1)
+	w.fresh(l.want.MinRenewTime)
+	w.fresh(l.status.MinRenewTime)
+	w.bool(l.want.MinRenewTime.IsZero(), l.status.MinRenewTime.IsZero(), l.status.MinRenewTime.Equal(l.want.MinRenewTime), w.stale(l.known.content, l.want.MinRenewTime),
+		c.copy != nil && w.stale(c.said, l.want.MinRenewTime), c.late != nil && w.stale(c.late.said, l.want.MinRenewTime),
+		r.out[m] != nil && w.stale(r.out[m].said, l.want.MinRenewTime))
+	w.bool(l.want.First, l.known.read, l.known.lease != nil, l.known.watched,
 		c.copy != nil && l.known.lease != nil && l.known.lease.ResourceVersion == c.copy.ResourceVersion,
-		r.out[m] != nil && r.out[m].step.seen == l.seen,
-		l.facts.InPlace, l.facts.Lost, l.facts.Refused, l.facts.Failing != "", l.tried)
+		r.out[m] != nil && r.out[m].step.observations == l.observations,
+		l.status.InPlace, l.status.Lost, l.status.Refused, l.status.Failing != "", l.writeTried)
 	if l.known.lease != nil && (l.known.read || w.e.watch || w.margin >= exactly) {
-		w.said(l.known.copy)
+		w.said(l.known.content)
 	}
-	if l.stampedEpoch == l.want.Term.Epoch || w.margin >= exactly {
-		w.int(l.stampedEpoch)
-		w.time(l.stamped.Renewed, w.e.d)
+	if l.sentEpoch == l.want.Term.Epoch || w.margin >= exactly {
+		w.int(l.sentEpoch)
+		w.time(l.sent.RenewTime, w.e.d)
 	}
 	w.posted(r.out[m], m, false)
 }
@@ -207,7 +207,7 @@ func (w *writer) replica(e *explorer, x int) {
 	if st := r.standing; st != nil && (st.Term.Live(w.s.at(0).Wall) || w.margin > 0) {
 		w.text(st.Cluster)
 		w.int(st.Term.Epoch)
-		w.time(st.Term.Renewed, e.d)
+		w.time(st.Term.RenewTime, e.d)
 	} else {
 		w.int(0)
 	}
@@ -228,7 +228,7 @@ func (e *explorer) appendSights(b []byte, s *scene, seen []sight) []byte {
 		w.int(c.Epoch)
 		w.bool(c.LeadsHere())
 		if c.LeadsHere() {
-			w.time(c.Renewed, e.d+visibleFor)
+			w.time(c.RenewTime, e.d+visibleFor)
 		}
 	}
 	return w.b
@@ -263,7 +263,7 @@ func (e *explorer) key(s *scene) key {
 		w.posted(c.late, m, true)
 		if c.copy != nil {
 			w.said(c.said)
-			w.bool(c.said.Renewed.After(s.election.latest()))
+			w.bool(c.said.RenewTime.After(s.election.latest()))
 		}
 	}
 	var ends [replicas + 1]int

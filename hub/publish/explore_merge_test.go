@@ -100,10 +100,10 @@ func (e *explorer) outline(s *scene) string {
 			e.short(a.low), e.short(a.high))
 	}
 	for x, r := range s.replicas {
-		fmt.Fprintf(&b, "%s: stamps %t, rules %t, granted %t, writes", replicaNames[x], e.mayStamp(s, r), r.ruling != nil, r.granted == s.record.Epoch)
+		fmt.Fprintf(&b, "%s: stamps %t, rules %t, granted %t, writes", replicaNames[x], e.mayWrite(s, r), r.ruling != nil, r.granted == s.record.Epoch)
 		for m := range e.sites {
 			if r.tenure != nil {
-				fmt.Fprintf(&b, " %t as %d, lost %t, in place %t;", r.out[m] != nil, r.syncers[m].want.Role, r.syncers[m].facts.Lost, r.syncers[m].facts.InPlace)
+				fmt.Fprintf(&b, " %t as %d, lost %t, in place %t;", r.out[m] != nil, r.syncers[m].want.Role, r.syncers[m].status.Lost, r.syncers[m].status.InPlace)
 			}
 		}
 	}

@@ -209,7 +209,7 @@ func (e *explorer) say(mv move, before, after *scene) string {
 		if w := after.replicas[x].out[m]; w != nil {
 			return fmt.Sprintf("%s sends to %s: %s", name, where, e.sayPosted(w))
 		}
-		return fmt.Sprintf("%s writes to %s, where there is now: %s", name, where, e.sayCopy(after.sites[m].copy))
+		return fmt.Sprintf("%s writes to %s, where there is now: %s", name, where, e.sayLease(after.sites[m].copy))
 	case drops:
 		return fmt.Sprintf("%s sends a follower's copy to %s, and never hears of it", name, where)
 	case arrives:
@@ -234,7 +234,7 @@ func (e *explorer) sayRegistered(mv move, after *scene) string {
 	case lists:
 		return "hub " + replicaNames[x] + " lists the registrations in " + siteNames[registrar]
 	case listed:
-		return fmt.Sprintf("hub %s hears of its list: released is epoch %d", replicaNames[x], e.short(after.replicas[x].syncers[registrar].facts.Released))
+		return fmt.Sprintf("hub %s hears of its list: released is epoch %d", replicaNames[x], e.short(after.replicas[x].syncers[registrar].status.Released))
 	case registers:
 		return name[x] + " registers"
 	case sees, seesOld:
@@ -253,9 +253,9 @@ func sayDone(done bool) string {
 	return "refused, something else was there"
 }
 
-func (e *explorer) sayPosted(w *posted) string { return e.sayCopy(w.step.lease) }
+func (e *explorer) sayPosted(w *posted) string { return e.sayLease(w.step.lease) }
 
-func (e *explorer) sayCopy(obj *coordinationv1.Lease) string {
+func (e *explorer) sayLease(obj *coordinationv1.Lease) string {
 	c, _ := wire.Read(obj)
 	return e.sayTerm(c)
 }

@@ -58,7 +58,7 @@ func (a *acts) ask(e *explorer, now, wrong, when int, shown []sight) {
 	r, p := lease.Reader{Skew: time.Duration(e.skew) * unit}, lease.Permit{}
 	for _, c := range shown {
 		if e.broken.byObservation {
-			c.Renewed = reading(when, wrong).Wall
+			c.RenewTime = reading(when, wrong).Wall
 		}
 		p = r.Observe(c, reading(when, wrong))
 	}
@@ -90,8 +90,8 @@ func (e *explorer) look(now, wrong, when int) lease.Reading {
 	return r
 }
 
-// judge returns what is wrong in a state, and keeps the highest epoch that anybody acted in.
-func (e *explorer) judge(s *scene) string {
+// violation returns what is wrong in a state, and keeps the highest epoch that anybody acted in.
+func (e *explorer) violation(s *scene) string {
 	high, who := s.acted, -1
 	for m := range e.sites {
 		a := e.acts(s, m)
@@ -139,7 +139,7 @@ func addSight(seen []sight, c sight, keep int) []sight {
 	n := append([]sight{}, seen...)
 	switch same := len(n) - from; {
 	case same == 0:
-	case !c.LeadsHere(), n[len(n)-1].Renewed.Equal(c.Renewed):
+	case !c.LeadsHere(), n[len(n)-1].RenewTime.Equal(c.RenewTime):
 		return n // a reader is none the wiser
 	case same == keep:
 		n = append(n[:from], n[from+1:]...)

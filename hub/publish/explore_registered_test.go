@@ -55,7 +55,7 @@ type listing struct {
 // withReaders is a settled world in which readers register, and nothing is in doubt any more.
 func withReaders(e *explorer) *scene {
 	s := inOrder(e)
-	s.change(0).past.doubt = 0
+	s.change(0).past.since = 0
 	rule := lease.Reader{Skew: time.Duration(e.skew) * unit}
 	r := &reader{rule: rule, released: e.firstEpoch - 1}
 	s.readers[settledReader], s.readers[newcomer] = r, &reader{rule: rule}
@@ -184,14 +184,14 @@ func (e *explorer) asks(s *scene, r *replica) bool {
 	switch {
 	case w != nil && w.step.revokes != 0:
 		return true
-	case q == nil || q.void:
+	case q == nil || q.unanswerable:
 		return false
 	case q.waiting == nil:
 		return true
 	}
 	for _, rd := range s.readers {
 		if rd.obj != nil {
-			if known := r.roll.entries[rd.obj.UID]; known == nil || known.lease.ResourceVersion != rd.obj.ResourceVersion {
+			if known := r.roll.registrations[rd.obj.UID]; known == nil || known.lease.ResourceVersion != rd.obj.ResourceVersion {
 				return true
 			}
 		}
@@ -212,9 +212,9 @@ func (e *explorer) listed(s *scene, x int) *scene {
 		l = &listing{items: l.items, version: l.version, asked: r.roll.asked}
 	}
 	e.published(n, r, registrar, func(p *Publisher) {
-		p.past.shows(l.version)
-		p.roll.list(l.items, l.version, l.asked, s.at(r.wrong))
-		p.released()
+		p.history.observe(l.version)
+		p.acks.observeList(l.items, l.version, l.asked, s.at(r.wrong))
+		p.noteReleases()
 	})
 	return e.idle(n, x)
 }
@@ -230,26 +230,26 @@ func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
 			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
 		},
 		syncers: map[types.NamespacedName]*leaseSyncer{explorationKey: &l},
-		roll:    r.roll.clone(), past: r.past, skew: time.Duration(e.skew) * unit,
+		acks:    r.roll.clone(), history: r.past, skew: time.Duration(e.skew) * unit,
 	}
 	do(p)
-	r.syncers[m], r.roll, r.past = &l, p.roll, p.past
+	r.syncers[m], r.roll, r.past = &l, p.acks, p.history
 }
 
-// settle hands an answer to a syncer, as the Publisher does.
-func (e *explorer) settle(s *scene, r *replica, m int, st step, obj *coordinationv1.Lease, err error) {
+// handleAnswer hands an answer to a syncer, as the Publisher does.
+func (e *explorer) handleAnswer(s *scene, r *replica, m int, st step, obj *coordinationv1.Lease, err error) {
 	if !e.acknowledged || m != registrar {
 		l := *r.syncers[m]
-		l.settle(st, obj, err)
+		l.handleAnswer(st, obj, err)
 		r.syncers[m] = &l
 		return
 	}
 	e.published(s, r, m, func(p *Publisher) {
-		p.settle(explorationKey, st, obj, err)
-		if e.broken.askAnyway && st.revokes != 0 && judge(err) == ambiguous {
-			p.roll.ask(explorationKey, st.revokes)
+		p.handleAnswer(explorationKey, st, obj, err)
+		if e.broken.askAnyway && st.revokes != 0 && outcomeOf(err) == ambiguous {
+			p.acks.ask(explorationKey, st.revokes)
 		}
-		if q := p.roll.questions["ns"]; q != nil && e.broken.anyRelease && q.epoch == s.record.Revoked {
+		if q := p.acks.questions["ns"]; q != nil && e.broken.anyRelease && q.epoch == s.record.Revoked {
 			q.epoch--
 		}
 	})
@@ -265,15 +265,15 @@ func (e *explorer) hasReleased(s *scene, r *replica) bool {
 	case e.broken.newTenureCounts && s.readers[settledReader].released >= s.record.Revoked:
 		return true // as a cache may say that does not know the newcomer yet
 	case e.broken.anyRelease:
-		return r.syncers[registrar].facts.Released != 0
+		return r.syncers[registrar].status.Released != 0
 	default:
-		return r.syncers[registrar].facts.Released == s.record.Revoked
+		return r.syncers[registrar].status.Released == s.record.Revoked
 	}
 }
 
 // clone copies what a roll may change.
-func (r ackTable) clone() ackTable {
-	c := ackTable{entries: maps.Clone(r.entries), questions: map[string]*question{}, asked: r.asked}
+func (r acks) clone() acks {
+	c := acks{registrations: maps.Clone(r.registrations), questions: map[string]*question{}, asked: r.asked}
 	for namespace, q := range r.questions {
 		other := *q
 		other.waiting = maps.Clone(q.waiting)
@@ -306,19 +306,19 @@ func (w *writer) registered() {
 	}
 }
 
-// roll writes what a replica knows of the readers, and of the past of their member.
+// acks writes what a replica knows of the readers, and of the past of their member.
 func (w *writer) roll(r *replica) {
 	now, bound := w.s.at(r.wrong).Boot, time.Duration(w.e.d+w.e.skew)*unit
 	if w.last() {
 		return
 	}
-	w.int(int64(max(0, r.past.doubt+bound-now)))
-	w.int(int64(max(0, r.syncers[registrar].loose-now)))
-	w.int(r.syncers[registrar].facts.Released)
+	w.int(int64(max(0, r.past.since+bound-now)))
+	w.int(int64(max(0, r.syncers[registrar].createPendingUntil-now)))
+	w.int(r.syncers[registrar].status.Released)
 	q := r.roll.questions["ns"]
 	w.bool(q != nil, r.listing != nil, r.listing != nil && q != nil && q.number <= r.listing.asked)
 	if q != nil {
-		w.bool(q.void, q.waiting == nil)
+		w.bool(q.unanswerable, q.waiting == nil)
 		w.int(q.epoch)
 	}
 	for _, rd := range w.s.readers {
@@ -327,7 +327,7 @@ func (w *writer) roll(r *replica) {
 		}
 		uid := rd.obj.UID
 		w.bool(q != nil && q.waiting[uid])
-		if known := r.roll.entries[uid]; known != nil {
+		if known := r.roll.registrations[uid]; known != nil {
 			w.int(known.reader.Released["ns"])
 		} else {
 			w.int(0)

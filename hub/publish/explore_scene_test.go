@@ -96,14 +96,14 @@ type replica struct {
 	promise  Promise
 	granted  int64
 	highest  int64
-	standing *election.Standing
+	standing *election.FoundTerm
 	isRead   [sites]bool
 	syncers  [sites]*leaseSyncer
 	out      [sites]*posted
 	ruling   *ruling
 	// What is known of the registered readers, if there are any.
-	roll    ackTable
-	past    past
+	roll    acks
+	past    history
 	listing *listing
 }
 
@@ -117,7 +117,7 @@ type site struct {
 }
 
 // sight is a copy as a reader sees it.
-type sight = lease.Copy
+type sight = lease.Content
 
 // posted is a write of a syncer.
 type posted struct {
@@ -195,12 +195,12 @@ func (s *scene) changeSite(m int) *site {
 
 func (s *scene) identity(m int) string { return lease.Identity(siteNames[m], fleetName) }
 
-// mayStamp asks the tenure.
-func (e *explorer) mayStamp(s *scene, r *replica) bool {
+// mayWrite asks the tenure.
+func (e *explorer) mayWrite(s *scene, r *replica) bool {
 	if r.tenure == nil {
 		return false
 	}
-	return r.tenure.MayStamp(s.at(r.wrong))
+	return r.tenure.MayWrite(s.at(r.wrong))
 }
 
 // sent is what the tenure has promised.
@@ -210,6 +210,6 @@ func (e *explorer) sent(r *replica, closed bool) election.Sent {
 		p = Promise{}
 	}
 	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Closed: closed,
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
 	}
 }

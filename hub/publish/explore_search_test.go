@@ -73,7 +73,7 @@ func (e *explorer) explore(limit int) (findings, error) {
 	root := e.start(e)
 	e.draw(root)
 	var f findings
-	if f.violation = e.judge(root); f.violation != "" {
+	if f.violation = e.violation(root); f.violation != "" {
 		return f, nil
 	}
 	moves := e.allMoves()
@@ -91,7 +91,7 @@ func (e *explorer) explore(limit int) (findings, error) {
 					continue
 				}
 				f.Transitions++
-				wrong := e.judge(s)
+				wrong := e.violation(s)
 				k := e.key(s)
 				_, old := e.index[k]
 				if old && wrong == "" {
@@ -141,7 +141,7 @@ func (e *explorer) trace(root *scene, id int32) []string {
 	s := root
 	for i := len(path) - 1; i >= 0; i-- {
 		after := e.do(s, path[i])
-		_ = e.judge(after)
+		_ = e.violation(after)
 		lines = append(lines, e.say(path[i], s, after))
 		s = after
 	}

@@ -40,7 +40,7 @@ func (r right) replay(x int) (*tenure.Tenure, *scriptedLock) {
 	_, _, _ = l.wrapped.Get(context.Background())
 	update(r.won, r.won)
 	if !r.doubt.IsZero() {
-		t.Doubt(r.doubt)
+		t.ObserveEarlierRenewTime(r.doubt)
 	}
 	// A Tenure refuses what is not unbroken: those in between are any that led there.
 	for at := r.won; at.Wall.Before(r.stamp.Wall); {
@@ -53,7 +53,7 @@ func (r right) replay(x int) (*tenure.Tenure, *scriptedLock) {
 	return t, l
 }
 
-// released is the instant that the real Tenure puts into an orderly release.
+// noteReleases is the instant that the real Tenure puts into an orderly release.
 func (r right) released(x int, b ballot, now lease.Reading) time.Time {
 	_, l := r.replay(x)
 	l.found, l.clock.script = b, []lease.Reading{now}
@@ -151,7 +151,7 @@ func (e *explorer) renew(s *scene) {
 			continue
 		}
 		stamp := reading(s.now-1, r.wrong)
-		if !stamp.Wall.After(r.right.won.Wall) || !r.tenure.MayStamp(stamp) {
+		if !stamp.Wall.After(r.right.won.Wall) || !r.tenure.MayWrite(stamp) {
 			continue
 		}
 		r = s.change(x)
@@ -189,7 +189,7 @@ func (e *explorer) crash(s *scene, x int) *scene {
 func (e *explorer) lapse(s *scene) {
 	for x, r := range s.replicas {
 		idle := r.ruling == nil && r.out == [sites]*posted{}
-		if r.tenure != nil && idle && !e.mayStamp(s, r) && !e.broken.noDeadline {
+		if r.tenure != nil && idle && !e.mayWrite(s, r) && !e.broken.noDeadline {
 			s.replicas[x] = &replica{wrong: r.wrong}
 		}
 	}
@@ -213,9 +213,9 @@ func (e *explorer) release(s *scene, x int) *scene {
 // state gathers what the real election asks for.
 func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 	st := election.State{
-		Record: *s.record, Sent: e.sent(r, closed), Highest: max(r.highest, e.firstEpoch-1), Standing: r.standing,
-		Released: e.hasReleased(s, r),
-		Mine:     s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
+		Record: *s.record, Sent: e.sent(r, closed), Highest: max(r.highest, e.firstEpoch-1), Found: r.standing,
+		Released:    e.hasReleased(s, r),
+		GrantedHere: s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
 	}
 	st.Tenure.Started, st.Tenure.Inherited = r.tenure.Started()
 	switch {
@@ -227,11 +227,11 @@ func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 		st.Tenure.Inherited = st.Tenure.Inherited.Add(-exploredH * unit)
 	}
 	if e.broken.recordAlone {
-		st.Highest, st.Standing = 0, nil
+		st.Highest, st.Found = 0, nil
 	}
 	for m := range e.sites {
 		if siteNames[m] == s.record.Leader {
-			st.CopyLost = r.syncers[m].facts.Lost
+			st.LeaseLost = r.syncers[m].status.Lost
 		}
 	}
 	return st

@@ -232,7 +232,7 @@ func TestAReaderFreezesTheSameWheneverItLooks(t *testing.T) {
 	for wrong := range 2 {
 		for seen := range 4 {
 			r := lease.Reader{Skew: unit}
-			c := lease.Copy{Cluster: "east", Term: lease.Term{Holder: "east", Epoch: 1, Renewed: reading(0, wrong).Wall, Duration: 4 * unit}}
+			c := lease.Content{Cluster: "east", Term: lease.Term{Holder: "east", Epoch: 1, RenewTime: reading(0, wrong).Wall, Duration: 4 * unit}}
 			p := r.Observe(c, reading(seen, 0))
 			for now := seen; now < 10; now++ {
 				if got, want := p.Holds(reading(now, 0)), now < 4+wrong; got != want {

@@ -45,7 +45,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 			r.at(15).next("update nobody 20 stamp 15s for 15s promise 30s")
 		},
 		"of a term that an earlier tenure sent gives way to nobody": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("east", 20))), testKey, longer)
+			r.put(contentOf(renewedAt(-2, term("east", 20))), testKey, longer)
 			r.show()
 			r.assign(lease.Hold, term("east", 20))
 			r.next("update nobody 20 stamp 0s for 15s promise 15s")
@@ -59,7 +59,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 			r.at(2).next("wait")
 		},
 		"is left alone until something is decided": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("east", 20))), testKey, longer)
+			r.put(contentOf(renewedAt(-2, term("east", 20))), testKey, longer)
 			r.show()
 			r.next("wait")
 		},
@@ -87,15 +87,15 @@ func TestASealedNewerCopyIsNeverOverwritten(t *testing.T) {
 			run(t, map[string]func(*rig){
 				"by a term that is live": func(r *rig) {
 					r.leads()
-					r.put(copyOf(stamped(1, term("", 21))), testKey)
+					r.put(contentOf(renewedAt(1, term("", 21))), testKey)
 					r.show()
 					r.assign(role, term("east", 20), revoking(term("east", 20)))
-					r.at(1).next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost})
+					r.at(1).next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost})
 				},
 				"unless its epoch is one that no hub can have given": func(r *rig) {
 					absurd := lease.EpochFloor(wall(0)) + 1<<21
 					r.leads()
-					r.put(copyOf(stamped(1, term("", absurd))), testKey)
+					r.put(contentOf(renewedAt(1, term("", absurd))), testKey)
 					r.show()
 					r.assign(lease.Follow, term("west", 20))
 					r.at(1).next("read").answered().next("remove")

@@ -31,12 +31,12 @@ func TestForget(t *testing.T) {
 		},
 		"what is forgotten leaves nothing of what was found at the start": func(w *world) {
 			for _, ns := range []string{"a", "b"} {
-				w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = ns }), testKey)
+				w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = ns }), testKey)
 			}
 			w.start()
-			found := w.Initial().Copies
+			found := w.Initial().Leases
 			w.Forget("a")
-			if left := w.Initial(); !left.Read || len(left.Copies) != 1 || left.Copies[0].Namespace != "b" {
+			if left := w.Initial(); !left.Read || len(left.Leases) != 1 || left.Leases[0].Namespace != "b" {
 				w.t.Errorf("%+v is left", left)
 			}
 			if len(found) != 2 || found[0].Namespace == found[1].Namespace {

@@ -15,25 +15,25 @@ import (
 func TestInitial(t *testing.T) {
 	bubble(t, map[string]func(*world){
 		"is all that is sealed": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "sealed" }), testKey)
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace = "forged" }), lease.Key("another key"))
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "sealed" }), testKey)
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "forged" }), lease.Key("another key"))
 			if w.Initial().Read {
 				w.t.Error("it claims to have been read before it was")
 			}
 			w.start()
-			if got := w.Initial(); !got.Read || len(got.Copies) != 1 || got.Copies[0].Namespace != "sealed" {
+			if got := w.Initial(); !got.Read || len(got.Leases) != 1 || got.Leases[0].Namespace != "sealed" {
 				w.t.Errorf("found %+v", got)
 			}
-			if got := w.Copies(); len(got) != 2 {
+			if got := w.Leases(); len(got) != 2 {
 				w.t.Errorf("copies: %v", got)
 			}
-			if got := w.CopiesOf("forged"); len(got) != 1 || got[0] != keyOf("forged") {
+			if got := w.LeasesIn("forged"); len(got) != 1 || got[0] != keyOf("forged") {
 				w.t.Errorf("copies of one namespace: %v", got)
 			}
 			w.stop()
 		},
 		"tells of another hub before anything is assigned": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
 			w.start()
 			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.OtherHub {
 				w.t.Errorf("facts: %+v", got)
@@ -41,11 +41,11 @@ func TestInitial(t *testing.T) {
 			w.stop()
 		},
 		"tells of another hub until its copy has gone": func(w *world) {
-			w.member.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
 			w.start()
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold}, testTimings)
 			after(time.Minute)
-			if _, _, there := w.Found(keyOf("a")); !there || count(w.member.requests, "get") > 0 {
+			if _, _, there := w.Find(keyOf("a")); !there || count(w.member.requests, "get") > 0 {
 				w.t.Errorf("it is there: %v; requests %v", there, w.member.requests)
 			}
 			obj, err := w.member.Leases("a").Get(w.t.Context(), "leasecast", metav1.GetOptions{})
@@ -59,7 +59,7 @@ func TestInitial(t *testing.T) {
 			}
 			w.ObserveGone(keyOf("a"))
 			after(0)
-			if _, _, there := w.Found(keyOf("a")); there || w.SyncStatus(keyOf("a")).Problem != "" {
+			if _, _, there := w.Find(keyOf("a")); there || w.SyncStatus(keyOf("a")).Problem != "" {
 				w.t.Errorf("it is still there: %v, facts %+v", there, w.SyncStatus(keyOf("a")))
 			}
 			w.stop()

@@ -24,7 +24,7 @@ func run(t *testing.T, tests map[string]func(*rig)) {
 
 func deleted(r *rig) {
 	r.there = nil
-	r.syncer.gone()
+	r.syncer.observeGone()
 }
 
 func edited(r *rig) {
@@ -34,7 +34,7 @@ func edited(r *rig) {
 
 // firstRenewal is when the first renewal of a term is due that began at zero.
 func firstRenewal(r *rig) time.Duration {
-	return r.syncer.due(copyOf(stamped(0, term("east", 20)))).Sub(zero)
+	return r.syncer.due(contentOf(renewedAt(0, term("east", 20)))).Sub(zero)
 }
 
 // Rule 3: renew only what stands.
@@ -46,7 +46,7 @@ func TestRenewal(t *testing.T) {
 			r.facts(SyncStatus{}).next("wait " + firstRenewal(r).String()).facts(SyncStatus{InPlace: true})
 		},
 		"also in the place of an older one": func(r *rig) {
-			r.put(copyOf(stamped(-100, term("west", 19))), testKey)
+			r.put(contentOf(renewedAt(-100, term("west", 19))), testKey)
 			r.assign(lease.Lead, term("east", 20), first)
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").answered()
 		},
@@ -55,13 +55,13 @@ func TestRenewal(t *testing.T) {
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a tenure that takes over renews at once what stands": func(r *rig) {
-			r.put(copyOf(stamped(-6, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+			r.put(contentOf(renewedAt(-6, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").answered()
 			r.next("wait " + firstRenewal(r).String())
 		},
 		"and leaves what is not due yet": func(r *rig) {
-			r.put(copyOf(stamped(0, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+			r.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.at(2).next("read").answered().next("wait 3s").facts(SyncStatus{InPlace: true})
 		},
@@ -79,23 +79,23 @@ func TestRenewal(t *testing.T) {
 			r.leads().at(15).next("wait").facts(SyncStatus{Lost: true})
 		},
 		"or that took it over": func(r *rig) {
-			r.put(copyOf(stamped(-15, term("east", 20))), testKey)
+			r.put(contentOf(renewedAt(-15, term("east", 20))), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a copy that is not sealed does not stand": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("east", 20))), lease.Key("another key"))
+			r.put(contentOf(renewedAt(-2, term("east", 20))), lease.Key("another key"))
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update nobody 20 stamp 0s for 15s promise 15s").answered()
 			r.next("wait").facts(SyncStatus{Lost: true, PoisonedEpoch: 20})
 		},
 		"a copy of another epoch does not": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("east", 19))), testKey)
+			r.put(contentOf(renewedAt(-2, term("east", 19))), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a copy of another holder does not": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 20))), testKey)
+			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},

@@ -47,7 +47,7 @@ type request struct {
 	verb string
 	key  types.NamespacedName
 	at   time.Time
-	copy lease.Copy // of a create or update
+	copy lease.Content // of a create or update
 }
 
 // member stands in for the Leases of an API server: with compare-and-swap, and with links that fail in every way.
@@ -217,19 +217,19 @@ func (n *inNamespace) List(ctx context.Context, o metav1.ListOptions) (*coordina
 }
 
 // has returns the copy in a namespace, if there is one.
-func (m *member) has(key types.NamespacedName) (lease.Copy, bool) {
+func (m *member) has(key types.NamespacedName) (lease.Content, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	obj, ok := m.leases[key]
 	if !ok {
-		return lease.Copy{}, false
+		return lease.Content{}, false
 	}
 	c, _ := wire.Read(obj)
 	return c, true
 }
 
 // put stores what a hub wrote earlier.
-func (m *member) put(c lease.Copy, key lease.Key) {
+func (m *member) put(c lease.Content, key lease.Key) {
 	obj := &coordinationv1.Lease{}
 	if err := wire.Write(key, c, obj); err != nil {
 		panic(err)
@@ -239,7 +239,7 @@ func (m *member) put(c lease.Copy, key lease.Key) {
 	m.store(types.NamespacedName{Namespace: c.Namespace, Name: c.Name}, obj)
 }
 
-// since returns the requests from an instant on.
+// futureSince returns the requests from an instant on.
 func (m *member) since(t time.Time) []request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,7 +273,7 @@ type world struct {
 	t      *testing.T
 	member *member
 	clock  *bubbleClock
-	ledger *Ledger
+	ledger *Promises
 
 	mu      sync.Mutex
 	mayNot  bool
@@ -289,12 +289,12 @@ var testTimings = Timings{Renew: 5 * second, Timeout: 3 * second}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, member: newMember(), clock: &bubbleClock{began: time.Now()}, ledger: NewLedger(), ended: make(chan struct{})}
+	w := &world{t: t, member: newMember(), clock: &bubbleClock{began: time.Now()}, ledger: NewPromises(), ended: make(chan struct{})}
 	w.Publisher = New(Options{
 		Client: w.member, Fleet: fleetName, Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub", Key: testKey,
-		Clock: w.clock, Ledger: w.ledger, Log: logr.Discard(),
+		Clock: w.clock, Promises: w.ledger, Log: logr.Discard(),
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		MayStamp: func(lease.Reading) bool {
+		MayWrite: func(lease.Reading) bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return !w.mayNot
@@ -349,7 +349,7 @@ func keyOf(namespace string) types.NamespacedName {
 // assignLead makes this member the leader of a namespace from now on.
 func (w *world) assignLead(namespace string, epoch int64) {
 	t := term("east", epoch)
-	t.Acquired = w.clock.Now().Wall
+	t.AcquireTime = w.clock.Now().Wall
 	w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Lead, Term: t, First: true}, testTimings)
 }
 
@@ -359,7 +359,7 @@ func (w *world) assignFollow(namespace string) {
 
 // promised is what the ledger says of a namespace.
 func (w *world) promised(namespace string) Promise {
-	return w.ledger.Promise(types.NamespacedName{Namespace: fleetName, Name: namespace})
+	return w.ledger.Get(types.NamespacedName{Namespace: fleetName, Name: namespace})
 }
 
 // leads fails the test unless the copy is live.

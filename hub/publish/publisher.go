@@ -3,82 +3,71 @@ package publish
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // workers is how many requests a Publisher has under way at once.
 const workers = 16
 
-// listTimeout bounds the reading of all copies of a member at the start of a tenure, and firstList
-// the first try: who waits long for an answer that was lost learns late what the member knows.
-// Each try has twice the time of the one before it.
-const (
-	listTimeout = 15 * time.Second
-	firstList   = time.Second
-)
-
-// answeredWithin is how long ago a member must have answered something for a stamp to
-// be drawn without a read that goes first.
+// answeredWithin is how long ago the member must have answered something for a renewal without a read before
+// it.
 const answeredWithin = 200 * time.Millisecond
 
 // Options configure a Publisher. All fields are required.
 type Options struct {
-	// Client reaches the Leases of the member. It must not limit its own rate, and its
-	// requests must end when their context does.
+	// Client reaches the Leases of the member. It must not limit its own rate, and its requests must end with
+	// their context.
 	Client coordinationclient.LeasesGetter
 	// Fleet is the hub namespace of the member, Cluster its identity, ClusterUID the UID
 	// that was pinned for it, Hub the name of this hub, Key the key of its seal.
 	Fleet, Cluster, ClusterUID, Hub string
 	Key                             lease.Key
 	Clock                           lease.Clock
-	// MayStamp says whether the tenure still has the right to write at a reading.
-	MayStamp func(lease.Reading) bool
-	// Ledger gets every stamp before it is sent.
-	Ledger *Ledger
-	// Report hears of every request that was sent: whether it was a write, when it was
-	// sent, and its error. It must not block.
+	// MayWrite reports whether the tenure has the right to write at a reading.
+	MayWrite func(lease.Reading) bool
+	// Promises gets every promise before it is sent.
+	Promises *Promises
+	// Report is called after every request: whether it was a write, when it was sent, and its error. It must
+	// not block.
 	Report func(write bool, sent lease.Reading, err error)
-	// Changed hears that the facts of a namespace are not what they were, or that a copy
-	// was seen for which there is no assignment. It must not block.
+	// Changed is called when the status of a Lease in the namespace changes, or when a Lease without an
+	// assignment is seen. It must not block.
 	Changed func(namespace string)
-	// Queue brings the names of copies back that have something to do. Run shuts it down.
+	// Queue holds the names of Leases that have something to do. Run shuts it down.
 	Queue workqueue.TypedDelayingInterface[types.NamespacedName]
 	Log   logr.Logger
 }
 
-// Publisher writes the copies of one member. Use New, then Run.
+// Publisher writes the Leases of one member. Use New, then Run.
 type Publisher struct {
 	Options
 
-	mu          sync.Mutex // guards what follows; never held across I/O
-	syncers     map[types.NamespacedName]*leaseSyncer
-	initial     Initial
-	listWithin  time.Duration // the time that the next try to read all has
-	lastAnswer  time.Duration // boot reading
-	hasAnswered bool
-	silent      bool                   // the last request got no answer
-	scout       *types.NamespacedName  // the one syncer that asks until that is over
-	parked      []types.NamespacedName // the syncers that wait for it
-	past        past
-	roll        ackTable
-	rollPause   time.Duration // until readers are asked again
-	skew        time.Duration // the largest ε of any copy
-	departed    bool          // see Depart
+	mu           sync.Mutex // guards what follows; never held across I/O
+	syncers      map[types.NamespacedName]*leaseSyncer
+	initial      Initial
+	listWithin   time.Duration // how long the next try to read all may take
+	lastAnswer   time.Duration // boot reading
+	hasAnswered  bool
+	silent       bool                   // the last request was not answered
+	prober       *types.NamespacedName  // the one syncer that asks while the member is silent
+	parked       []types.NamespacedName // the syncers that wait meanwhile
+	history      history
+	acks         acks
+	listPause    time.Duration // until readers are listed again
+	skew         time.Duration // the largest ε of any assignment
+	relinquished bool          // see Relinquish
 }
 
 // New returns a Publisher without assignments.
@@ -87,12 +76,12 @@ func New(o Options) *Publisher {
 		Options:    o,
 		syncers:    map[types.NamespacedName]*leaseSyncer{},
 		listWithin: firstList,
-		roll:       newRoll(),
+		acks:       newAcks(),
 	}
 }
 
-// Run reads every copy of the member, then works until ctx ends. When it returns,
-// nothing is under way any more.
+// Run reads every Lease of the member, then works until ctx ends. When it returns, nothing is under way any
+// more.
 func (p *Publisher) Run(ctx context.Context) {
 	defer p.Queue.ShutDown()
 	defer context.AfterFunc(ctx, p.Queue.ShutDown)()
@@ -117,115 +106,25 @@ func (p *Publisher) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// ReadAll reads all copies of the member once, live, and reports whether they were
-// read. Run calls it first, until it succeeds.
-func (p *Publisher) ReadAll(ctx context.Context) bool {
-	p.mu.Lock()
-	within := p.listWithin
-	p.listWithin = min(2*within, listTimeout)
-	p.mu.Unlock()
-	bounded, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	sent := p.Clock.Now()
-	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{
-		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
-		TimeoutSeconds: new(int64(within / time.Second)), // the member need not work on it any longer
-	})
-	if err != nil && ctx.Err() != nil {
-		return false // cut off by this hub itself: that says nothing of the member
-	}
-	p.heard(false, sent, err)
-	if err != nil {
-		p.Log.V(1).Info("Copies could not be read", "reason", "Unreachable", "err", err.Error())
-		return false
-	}
-	p.mu.Lock()
-	p.past = past{newest: list.ResourceVersion, doubt: p.Clock.Now().Boot}
-	for i := range list.Items {
-		obj := &list.Items[i]
-		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
-		l.know(obj)
-		l.blocked() // somebody else's copy is known of before anything is decided
-		if l.known.sealed {
-			p.initial.Copies = append(p.initial.Copies, l.known.copy)
-		}
-	}
-	p.initial.Read, p.initial.At = true, sent.Boot
-	p.askSoon()
-	p.mu.Unlock()
-	p.Changed("")
-	return true
-}
-
-// Initial is what was found at the start.
-type Initial struct {
-	// Read says that the member has been read at all, and At the boot reading before that request.
-	Read bool
-	At   time.Duration
-	// Copies are the sealed ones.
-	Copies []lease.Copy
-}
-
-// Initial returns what was found at the start.
-func (p *Publisher) Initial() Initial {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.initial
-}
-
-// Copies returns the names of all copies that are known to be in the member.
-func (p *Publisher) Copies() []types.NamespacedName {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var keys []types.NamespacedName
-	for key, l := range p.syncers {
-		if l.known.lease != nil || !l.known.read {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// CopiesOf returns the names of the copies in one namespace.
-func (p *Publisher) CopiesOf(namespace string) []types.NamespacedName {
-	return slices.DeleteFunc(p.Copies(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
-}
-
-// Left reports what is known to be left in the member: copies of this hub, or at least
-// what may be one, and marked copies of others, which it never removes.
-func (p *Publisher) Left() (ours, others bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, l := range p.syncers {
-		switch obj := l.known.lease; {
-		case !l.known.read, obj != nil && !l.blocked():
-			ours = true
-		case obj != nil && wire.Ours(obj):
-			others = true
-		}
-	}
-	return ours, others
-}
-
-// Assign says what a copy has to be from now on. After it returns, no stamp is drawn
-// for an earlier assignment.
+// Assign sets what a Lease has to say from now on. After it returns, nothing is promised by an earlier
+// assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
 	p.mu.Lock()
 	l := p.syncer(key)
 	l.assign(a, t)
 	p.skew = max(p.skew, t.Skew)
-	var silent []string
+	var waiting []string
 	if l.want.Role != lease.Revoke {
-		silent = p.roll.drop(key)
+		waiting = p.acks.cancel(key)
 	}
 	p.Queue.Add(key)
 	p.mu.Unlock()
-	p.tellSilent(key, silent)
+	p.logSilent(key, waiting)
 }
 
-// Close takes away the right to stamp in a namespace, whatever the name of the copy.
-// After it returns, what the Ledger says of this member is final.
-func (p *Publisher) Close(namespace string) {
+// StopRenewing ends all renewals in a namespace, whatever the name of the Lease. After it returns, what
+// Promises holds of this member is final.
+func (p *Publisher) StopRenewing(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, l := range p.syncers {
@@ -235,206 +134,116 @@ func (p *Publisher) Close(namespace string) {
 	}
 }
 
-// Forget drops what is known of a namespace of which nothing is left: no record, no promise, and no epoch that the
-// seconds have not outlived. So what was found at the start does not count any more: or a record would be made of
-// it again. A syncer stays that still has something to find out or a copy to remove.
-func (p *Publisher) Forget(namespace string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.initial.Copies = slices.DeleteFunc(slices.Clone(p.initial.Copies), func(c lease.Copy) bool { return c.Namespace == namespace })
-	for key, l := range p.syncers {
-		asks := p.scout != nil && *p.scout == key
-		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
-		if key.Namespace == namespace && idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
-			delete(p.syncers, key)
-		}
-	}
-}
-
-// SyncStatus returns what is known of a copy.
+// SyncStatus returns what is known of a Lease.
 func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l, ok := p.syncers[key]; ok {
-		return l.facts
+		return l.status
 	}
 	return SyncStatus{}
 }
 
-// Observe takes in a copy from a watch.
-func (p *Publisher) Observe(obj *coordinationv1.Lease) {
-	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
-	p.mu.Lock()
-	_, had := p.syncers[key]
-	l := p.syncer(key)
-	before := l.seen
-	p.past.shows(obj.ResourceVersion)
-	l.observe(obj)
-	if l.seen != before {
-		p.Queue.Add(key)
-	}
-	p.mu.Unlock()
-	if !had {
-		p.Changed(key.Namespace)
-	}
-}
-
-// ObserveGone takes in that a watch no longer shows a copy.
-func (p *Publisher) ObserveGone(key types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if l, ok := p.syncers[key]; ok {
-		l.gone()
-		p.Queue.Add(key)
-	}
-}
-
-// syncer returns the syncer of a copy, made if need be. The caller holds mu.
+// syncer returns the syncer of a Lease, and makes it if need be. The caller holds mu.
 func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	l, ok := p.syncers[key]
 	if !ok {
 		l = &leaseSyncer{
 			namespace: key.Namespace, name: key.Name,
-			self:     self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
-			departed: p.departed,
+			self:         self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
+			relinquished: p.relinquished,
 		}
 		p.syncers[key] = l
 	}
 	return l
 }
 
-// Work runs the syncer of one copy until it has nothing to do. Run calls it for what the
-// queue brings, never twice at once for the same copy.
+// Work runs the syncer of one Lease until it has nothing to do. Run calls it for each key of the queue, never
+// twice at once for the same Lease.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	switch key {
-	case rollKey:
-		p.callRoll(ctx)
+	case listReadersKey:
+		p.listReaders(ctx)
 		return
-	case sweepKey:
-		p.sweep(ctx)
+	case removeExpiredKey:
+		p.removeExpired(ctx)
 		return
 	}
 	for ctx.Err() == nil {
-		s, timeout := p.step(key)
+		s, timeout := p.nextStep(key)
 		if s.action == idle {
 			return
 		}
 		sent := p.Clock.Now()
 		obj, err := p.send(ctx, key, s, timeout)
 		if err != nil && ctx.Err() != nil {
-			return // cut off by this hub itself: that says nothing of the member
+			return // ended by this hub: that says nothing of the member
 		}
-		p.heard(s.action != read, sent, err)
-		if !p.settle(key, s, obj, err) {
+		p.noteOutcome(s.action != read, sent, err)
+		if !p.handleAnswer(key, s, obj, err) {
 			return
 		}
 	}
 }
 
-// step asks a syncer for its next request. One reading of the clocks decides whether
-// the tenure still holds and is the stamp, and the stamp is in the ledger before the
-// request is sent.
+// nextStep asks a syncer for its next request. One reading of the clocks decides whether the tenure still
+// lasts, and is the renewTime. The promise is noted before the request is sent.
 //
-// While the member is silent, one syncer asks whether that is over and the others are
-// parked, so that silence costs one request at a time.
-func (p *Publisher) step(key types.NamespacedName) (step, time.Duration) {
+// While the member is silent, one syncer asks whether that is over and the others are parked. So silence
+// costs one request at a time.
+func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	p.mu.Lock()
 	l := p.syncer(key)
-	if p.silent && p.scout != nil && *p.scout != key {
+	if p.silent && p.prober != nil && *p.prober != key {
 		p.park(key, l)
 		p.mu.Unlock()
 		return step{}, 0
 	}
 	now := p.Clock.Now()
-	fresh := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
-	s := l.next(now, p.MayStamp(now), fresh)
-	s.newest = p.past.newest
-	if s.promis > 0 {
-		p.Ledger.enter(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.stamp, s.promis, l.timings.Skew)
+	answered := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
+	s := l.next(now, p.MayWrite(now), answered)
+	s.newestVersion = p.history.newestVersion
+	if s.promised > 0 {
+		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew)
 	}
 	if s.after > 0 {
 		p.Queue.AddAfter(key, s.after)
 	}
 	if p.silent {
-		p.appoint(key, s.action != idle)
+		p.chooseProber(key, s.action != idle)
 	}
 	timeout := l.timings.Timeout
-	news := s.action == idle && l.news()
+	changed := s.action == idle && l.statusChanged()
 	p.mu.Unlock()
-	if news {
+	if changed {
 		p.Changed(key.Namespace)
 	}
 	return s, timeout
 }
 
-// park puts a syncer by until the member is heard of, or until it is its turn to ask. The
-// caller holds mu.
-func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
-	if !l.parked {
-		l.parked = true
-		p.parked = append(p.parked, key)
-	}
-}
-
-// unpark brings back the n syncers that have waited longest. The caller holds mu.
-func (p *Publisher) unpark(n int) {
-	for _, key := range p.parked[:n] {
-		p.syncer(key).parked = false
-		p.Queue.Add(key)
-	}
-	p.parked = p.parked[n:]
-}
-
-// appoint makes a syncer that is about to ask the scout of a silent member. One that has
-// nothing to ask leaves it to another. The caller holds mu.
-func (p *Publisher) appoint(key types.NamespacedName, asks bool) {
-	if asks {
-		p.scout = &key
-		return
-	}
-	p.scout = nil
-	p.unpark(min(1, len(p.parked)))
-}
-
-// settle hands an answer to its syncer, and reports whether to go on with it at once.
-func (p *Publisher) settle(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
+// handleAnswer hands an answer to its syncer, and reports whether to go on with it at once.
+func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
 	p.mu.Lock()
 	l := p.syncer(key)
-	pause := l.settle(s, obj, err)
-	back := false
-	switch judge(err) {
+	pause := l.handleAnswer(s, obj, err)
+	olderState := false
+	switch outcomeOf(err) {
 	case answered:
-		back = p.judgePast(l, s, obj)
-		p.revoked(key, l, s)
+		olderState = p.noteState(l, s, obj)
+		p.askReaders(key, l, s)
 	case ambiguous:
-		p.unsure(l, s)
+		p.noteUnanswered(l, s)
 	}
 	if pause > 0 {
 		p.Queue.AddAfter(key, pause)
 	}
-	news := pause > 0 && l.news()
+	changed := pause > 0 && l.statusChanged()
 	p.mu.Unlock()
-	p.tellBack(back)
-	if news {
+	p.logOlderState(olderState)
+	if changed {
 		p.Changed(key.Namespace)
 	}
 	return pause == 0
-}
-
-// heard notes the outcome of a request, and tells who watches the member's health.
-func (p *Publisher) heard(write bool, sent lease.Reading, err error) {
-	v := judge(err)
-	p.mu.Lock()
-	if p.silent = v == ambiguous; !p.silent {
-		p.hasAnswered, p.lastAnswer = true, p.Clock.Now().Boot
-		p.scout = nil
-		p.unpark(len(p.parked))
-	}
-	p.mu.Unlock()
-	if v == conflict {
-		err = nil // the member works: it told us that we were out of date
-	}
-	p.Report(write, sent, err)
 }
 
 // send does the I/O of a step, within the timeout.

@@ -265,9 +265,9 @@ func TestASilentMember(t *testing.T) {
 			w.member.becomes(swallow, nil)
 			after(8 * second)
 			w.Publisher.mu.Lock()
-			scout := *w.scout
+			scout := *w.prober
 			w.Publisher.mu.Unlock()
-			w.Close(scout.Namespace)
+			w.StopRenewing(scout.Namespace)
 			w.member.becomes(nil, nil)
 			healed := time.Now()
 			after(testTimings.Timeout + pauseSilent + time.Millisecond)
@@ -306,7 +306,7 @@ func TestLedgerBeforeSend(t *testing.T) {
 					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch {
 						t.Errorf("seed %d: %s is sent %+v, but the ledger says %+v", seed, req.key, c, p)
 					}
-					if boot := c.Renewed.Sub(w.clock.began) + c.Duration; boot > p.BootUntil {
+					if boot := c.RenewTime.Sub(w.clock.began) + c.Duration; boot > p.BootUntil {
 						t.Errorf("seed %d: the boot clock was not entered", seed)
 					}
 				}
@@ -347,7 +347,7 @@ func TestCloseIsFinal(t *testing.T) {
 			w.assignLead("a", 20)
 			w.assignLead("b", 20)
 			after(time.Duration(r.roll(12000)) * time.Millisecond)
-			w.Close("a")
+			w.StopRenewing("a")
 			final := w.promised("a")
 			after(20 * second)
 			if now := w.promised("a"); now != final {

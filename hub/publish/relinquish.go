@@ -1,69 +1,50 @@
 package publish
 
-import (
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/leasecast/leasecast/api/lease"
-)
-
-// Relinquish takes the mark of this hub off every copy in the member, for good: whatever is
-// assigned afterwards changes nothing. The terms stay as they are. It reports whether all
-// that is known of the member carries another mark or none; call it until it does.
+// Relinquish takes the mark of this hub off every Lease in the member, for good. Later assignments change
+// nothing. The terms stay as they are. It reports whether every known Lease of the member carries another
+// mark or none. Call it until it does.
 //
-// After it returns, no stamp is drawn any more. A copy without a mark is the word of this
-// hub that it has done so, in the one place where another hub can take the word and make it
-// its own by compare-and-swap.
+// After it returns, nothing is renewed any more. A Lease without a mark tells another hub that this one has
+// let go. The other hub takes the Lease by compare-and-swap.
 func (p *Publisher) Relinquish() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done = p.initial.Read
 	for key, l := range p.syncers {
-		if !l.departed {
-			l.departed = true
+		if !l.relinquished {
+			l.relinquished = true
 			p.Queue.Add(key)
 		}
 		done = done && l.known.read && !l.marked()
 	}
-	p.departed = true
+	p.relinquished = true
 	return done
 }
 
-// Found returns the copy of that name as it is known now, whether or not anything was done with it
-// yet, and whether its seal is right; and false if there is none.
-func (p *Publisher) Found(key types.NamespacedName) (c lease.Copy, sealed, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.syncers[key]
-	if l == nil || l.known.lease == nil {
-		return lease.Copy{}, false, false
-	}
-	return l.known.copy, l.known.sealed, true
-}
-
-// marked reports whether the copy is known to be this hub's.
+// marked reports whether the Lease is known to carry the mark of this hub.
 func (l *leaseSyncer) marked() bool {
-	return l.known.lease != nil && l.known.sealed && l.known.copy.Hub == l.self.hub
+	return l.known.lease != nil && l.known.sealed && l.known.content.Hub == l.self.hub
 }
 
-// noteMark says whose the copy is. While that is in doubt, what was known of it stays.
+// noteMark puts into the status whose mark the Lease carries. While the Lease has to be read again, the
+// status keeps what was known.
 func (l *leaseSyncer) noteMark() {
 	if !l.known.read {
 		return
 	}
-	l.facts.Marked = l.marked()
-	l.facts.Unmarked = l.known.lease != nil && l.known.sealed && l.known.copy.Hub == ""
+	l.status.Marked = l.marked()
+	l.status.Unmarked = l.known.lease != nil && l.known.sealed && l.known.content.Hub == ""
 }
 
-// depart takes the mark of this hub off the copy. The stamp stays that of the last renewal:
-// this promises nothing.
-func (l *leaseSyncer) depart(may bool) step {
+// relinquish takes the mark of this hub off the Lease. The renewTime stays, so this promises nothing.
+func (l *leaseSyncer) relinquish(may bool) step {
 	switch {
 	case !may:
 		return step{after: pauseSilent}
 	case !l.known.read:
 		return step{action: read}
 	case l.marked():
-		return l.write(l.known.copy.Term)
+		return l.write(l.known.content.Term)
 	}
 	return step{}
 }

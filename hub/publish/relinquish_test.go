@@ -11,7 +11,7 @@ import (
 )
 
 // by is a copy with the mark of another hub, or none.
-func by(hub string) func(*lease.Copy) { return func(c *lease.Copy) { c.Hub = hub } }
+func by(hub string) func(*lease.Content) { return func(c *lease.Content) { c.Hub = hub } }
 
 // mark fails the test unless the copy in the member carries this mark and a seal.
 func (r *rig) mark(want string) *rig {
@@ -25,7 +25,7 @@ func (r *rig) mark(want string) *rig {
 // marks fails the test unless the facts say so of the mark.
 func (r *rig) marks(ours, none bool) *rig {
 	r.t.Helper()
-	if f := r.syncer.facts; f.Marked != ours || f.Unmarked != none {
+	if f := r.syncer.status; f.Marked != ours || f.Unmarked != none {
 		r.t.Fatalf("marked %v, unmarked %v, want %v, %v", f.Marked, f.Unmarked, ours, none)
 	}
 	return r
@@ -36,46 +36,46 @@ func TestDepart(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"a leader's copy keeps its term and its stamp": func(r *rig) {
 			r.leads().marks(false, false)
-			r.syncer.departed = true
+			r.syncer.relinquished = true
 			r.at(4).next("update east 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
 		},
 		"and is not renewed any more": func(r *rig) {
 			r.leads()
-			r.syncer.departed = true
+			r.syncer.relinquished = true
 			r.at(4).next("update east 20 stamp 0s for 15s").answered()
 			r.assign(lease.Lead, term("east", 20), first)
 			r.at(9).next("wait")
 		},
 		"a follower's copy, too": func(r *rig) {
 			r.follows().marks(true, false)
-			r.syncer.departed = true
+			r.syncer.relinquished = true
 			r.at(4).next("update west 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
 		},
 		"one of which nothing is known is read first": func(r *rig) {
 			r.follows()
-			r.syncer.departed = true
+			r.syncer.relinquished = true
 			r.syncer.invalidate()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"one that the other hub has taken is left alone": func(r *rig) {
 			r.follows()
-			r.put(copyOf(stamped(0, term("west", 20)), by("another")), testKey)
-			r.syncer.departed = true
-			r.next("update west 20 stamp 0s for 15s").settled(r.carry()).next("read").answered().next("wait").mark("another")
+			r.put(contentOf(renewedAt(0, term("west", 20)), by("another")), testKey)
+			r.syncer.relinquished = true
+			r.next("update west 20 stamp 0s for 15s").handed(r.carry()).next("read").answered().next("wait").mark("another")
 		},
 		"one that is not sealed is no copy of ours": func(r *rig) {
-			r.put(copyOf(stamped(0, term("west", 20))), lease.Key("another key for tests of 32 byte"))
-			r.syncer.departed = true
+			r.put(contentOf(renewedAt(0, term("west", 20))), lease.Key("another key for tests of 32 byte"))
+			r.syncer.relinquished = true
 			r.next("read").answered().next("wait")
 		},
 		"what is not there is not made": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
-			r.syncer.departed = true
+			r.syncer.relinquished = true
 			r.next("read").answered().next("wait")
 		},
 		"without the right to write nothing is written": func(r *rig) {
 			r.follows()
-			r.syncer.departed, r.may = true, false
+			r.syncer.relinquished, r.may = true, false
 			r.next("wait " + pauseSilent.String())
 		},
 	})
@@ -85,25 +85,25 @@ func TestDepart(t *testing.T) {
 func TestTakingOver(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"a leader's copy is renewed at once, however new it is, with our mark": func(r *rig) {
-			r.put(copyOf(stamped(0, term("east", 20)), by("")), testKey)
+			r.put(contentOf(renewedAt(0, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").marks(false, true)
 			r.answered().next("wait "+firstRenewal(r).String()).marks(true, false).mark("hub")
 		},
 		"but not one that has lapsed": func(r *rig) {
-			r.put(copyOf(stamped(-15, term("east", 20)), by("")), testKey)
+			r.put(contentOf(renewedAt(-15, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"nor one that somebody was faster to take": func(r *rig) {
-			r.put(copyOf(stamped(-1, term("east", 20)), by("")), testKey)
+			r.put(contentOf(renewedAt(-1, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s")
-			r.put(copyOf(stamped(0, term("east", 20)), by("another")), testKey)
-			r.settled(r.carry()).next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
+			r.put(contentOf(renewedAt(0, term("east", 20)), by("another")), testKey)
+			r.handed(r.carry()).next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
 		},
 		"a follower's copy is written anew": func(r *rig) {
-			r.put(copyOf(stamped(-1, term("west", 20)), by("")), testKey)
+			r.put(contentOf(renewedAt(-1, term("west", 20)), by("")), testKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").marks(true, false).mark("hub")
 		},
@@ -114,7 +114,7 @@ func TestTakingOver(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s").answered().mark("hub")
 		},
 		"the mark of a hub with our key stops us as any other": func(r *rig) {
-			r.put(copyOf(stamped(-1, term("east", 20)), by("another")), testKey)
+			r.put(contentOf(renewedAt(-1, term("east", 20)), by("another")), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
 		},

@@ -49,7 +49,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 			r.at(1).next("update east 20 stamp 0s for 15s")
 		},
 		"not by a tenure that has sent nothing: it knows not what": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("east", 20))), testKey)
+			r.put(contentOf(renewedAt(-2, term("east", 20))), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered()
 			edited(r)
@@ -66,7 +66,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 		"a copy without its labels is seen by no reader, so it is renewed at once": func(r *rig) {
 			r.leads()
 			r.edit(func(l *coordinationv1.Lease) { delete(l.Labels, v1alpha1.ManagedLabel) })
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.at(1).next("read").answered().next("update east 20 stamp 1s for 15s promise 16s").answered()
 			if r.there.Labels[v1alpha1.ManagedLabel] != "true" {
 				r.t.Errorf("the labels are %v", r.there.Labels)
@@ -100,12 +100,12 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 			r.next("update west 20 stamp 0s for 15s")
 		},
 		"a sealed copy of another term": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("east", 19))), testKey)
+			r.put(contentOf(renewedAt(-2, term("east", 19))), testKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
 		"of another holder": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("south", 20))), testKey)
+			r.put(contentOf(renewedAt(-2, term("south", 20))), testKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("update west 20 stamp 0s for 15s")
 		},
@@ -122,7 +122,7 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 		"without its labels": func(r *rig) {
 			r.follows()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels = nil })
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"a poisoned epoch is removed first": func(r *rig) {
@@ -132,9 +132,9 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 			r.next("remove").answered().next("create west 20 stamp 0s for 15s")
 		},
 		"a sealed one that is newer than the record is left for the record": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
+			r.put(contentOf(renewedAt(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost})
+			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost})
 			r.assign(lease.Follow, term("west", 22))
 			r.next("update west 22 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
@@ -147,7 +147,7 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 
 // What is never overwritten, and what only looks like it.
 func TestWhatStandsInTheWay(t *testing.T) {
-	ours := copyOf(stamped(-2, term("west", 20)))
+	ours := contentOf(renewedAt(-2, term("west", 20)))
 	tests := map[string]struct {
 		put     func(r *rig)
 		problem reason.Reason
@@ -156,16 +156,16 @@ func TestWhatStandsInTheWay(t *testing.T) {
 			r.put(ours, testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
 		}},
 		"a copy of another hub with another key": {problem: reason.OtherHub, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Hub = "another" }), lease.Key("another key"))
+			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"))
 		}},
 		"a copy of another hub with the same key, as after a move": {problem: reason.OtherHub, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Hub = "another" }), testKey)
+			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), testKey)
 		}},
 		"a copy that belongs to another member": {problem: reason.WrongCluster, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Cluster = "west.fleet" }), testKey)
+			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), testKey)
 		}},
 		"also one whose seal cannot be checked any more": {problem: reason.WrongCluster, put: func(r *rig) {
-			r.put(copyOf(ours.Term, func(c *lease.Copy) { c.Cluster = "west.fleet" }), lease.Key("a lost key"))
+			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), lease.Key("a lost key"))
 		}},
 	}
 	for name, test := range tests {
@@ -216,14 +216,14 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.next(repaired)
 		},
 		"nor to a hub that has just started": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 20))), testKey, annotate(v1alpha1.HubAnnotation, "another"))
+			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey, annotate(v1alpha1.HubAnnotation, "another"))
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
 		"a seal of another hub does: it took the copy by compare-and-swap": func(r *rig) {
 			r.follows()
 			uid := r.there.UID
-			r.put(copyOf(stamped(-2, term("west", 20)), func(c *lease.Copy) { c.Hub = "another" }), lease.Key("another key"),
+			r.put(contentOf(renewedAt(-2, term("west", 20)), func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"),
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
 			r.next("wait 2s").facts(SyncStatus{Problem: reason.OtherHub})
@@ -234,27 +234,27 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.next(repaired)
 		},
 		"nor to a hub that has just started: cluster": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 20))), testKey, annotate(v1alpha1.ClusterAnnotation, "west.fleet"))
+			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey, annotate(v1alpha1.ClusterAnnotation, "west.fleet"))
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
 		"a Lease that this syncer has written is known by its UID, whatever it has lost": func(r *rig) {
 			r.follows().edit(strip)
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.next("read").answered().next(repaired)
 		},
 		"so is one that was once seen sealed": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("west", 20))), testKey)
+			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait")
 			r.edit(strip)
-			r.syncer.gone()
+			r.syncer.observeGone()
 			r.next("read").answered().next(repaired)
 		},
 		"another Lease of that name is not": func(r *rig) {
 			r.follows()
-			r.put(copyOf(stamped(-2, term("west", 20))), testKey, strip)
-			r.syncer.gone()
+			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey, strip)
+			r.syncer.observeGone()
 			r.next("read").answered().next("wait 2s").facts(SyncStatus{Problem: reason.ForeignLease})
 		},
 		"another cluster UID is put right": func(r *rig) {
@@ -298,15 +298,15 @@ func TestBurnt(t *testing.T) {
 					r.syncer.next(r.now, r.may, r.heard)
 				}
 			}
-			if got := r.syncer.facts.PoisonedEpoch; got != test.want {
+			if got := r.syncer.status.PoisonedEpoch; got != test.want {
 				t.Errorf("burnt: %d, want %d", got, test.want)
 			}
 		})
 	}
 	t.Run("a sealed copy is none", func(t *testing.T) {
 		r := newRig(t)
-		r.put(copyOf(stamped(-2, term("south", 27))), testKey)
+		r.put(contentOf(renewedAt(-2, term("south", 27))), testKey)
 		r.assign(lease.Follow, term("west", 20))
-		r.next("read").answered().next("wait").facts(SyncStatus{Newer: 27, Problem: reason.CopyLost})
+		r.next("read").answered().next("wait").facts(SyncStatus{Newer: 27, Problem: reason.LeaseLost})
 	})
 }

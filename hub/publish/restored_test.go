@@ -14,7 +14,7 @@ import (
 
 // rewrite stores the copy of namespace a anew, changed and under a later version, without a word of a watch. The syncer
 // reads it.
-func (w *world) rewrite(key lease.Key, change func(*lease.Copy)) {
+func (w *world) rewrite(key lease.Key, change func(*lease.Content)) {
 	w.t.Helper()
 	w.member.mu.Lock()
 	obj := w.member.leases[keyOf("a")].DeepCopy()
@@ -76,7 +76,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 		}, false},
 		"or than one a watch of copies showed": {func(w *world) {
 			w.registers(20)
-			w.member.put(copyOf(stamped(0, term("west", 7)), func(c *lease.Copy) { c.Namespace = "b" }), testKey)
+			w.member.put(contentOf(renewedAt(0, term("west", 7)), func(c *lease.Content) { c.Namespace = "b" }), testKey)
 			w.member.mu.Lock()
 			shown := w.member.leases[keyOf("b")].DeepCopy()
 			w.member.mu.Unlock()
@@ -85,7 +85,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 			w.catchUp(20)
 		}, false},
 		"a sealed copy has an earlier stamp, in whatever version": {func(w *world) {
-			w.rewrite(testKey, func(c *lease.Copy) { c.Renewed = c.Renewed.Add(-5 * second) })
+			w.rewrite(testKey, func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
 		}, false},
 		"the object is back that stood before somebody deleted it": {func(w *world) {
 			old := w.removed()
@@ -97,7 +97,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 		}, false},
 		"that somebody deleted it, and it was made again, is none": {func(w *world) { w.removed() }, true},
 		"an earlier stamp that somebody has written without the key is an edit, and no sign": {func(w *world) {
-			w.rewrite(lease.Key("another key for tests of 32 byte"), func(c *lease.Copy) { c.Renewed = c.Renewed.Add(-5 * second) })
+			w.rewrite(lease.Key("another key for tests of 32 byte"), func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestARestoreTakesBackWhatReadersHaveReleased(t *testing.T) {
 
 // A registration goes ε after its end, by the largest ε of any copy: its process may live by as wrong a clock.
 func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
-	const round = rollEvery / second // readers are listed at the multiples of it
+	const round = listReadersEvery / second // readers are listed at the multiples of it
 	assign := func(w *world, namespace string, skew time.Duration) {
 		w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Follow, Term: term("west", 20)},
 			Timings{Renew: 5 * second, Timeout: 3 * second, Skew: skew})
@@ -164,7 +164,7 @@ func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 					if !left {
 						break
 					}
-					after(rollEvery)
+					after(listReadersEvery)
 				}
 				w.stop()
 			}})

@@ -10,7 +10,7 @@ const (
 
 // Result says in one word what the error of a request says of it.
 func Result(err error) string {
-	switch judge(err) {
+	switch outcomeOf(err) {
 	case answered:
 		return ResultDone
 	case conflict:
@@ -26,5 +26,5 @@ func Result(err error) string {
 func (p *Publisher) Readers() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.roll.entries)
+	return len(p.acks.registrations)
 }

@@ -1,139 +1,37 @@
 package publish
 
 import (
-	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
 )
 
-// revoke puts nobody in the place of the leader whose term is to end, if its copy is as
-// it should be and still live. Where that is not so nobody can be told to stop, and the
-// term ends by its deadline.
+// revoke replaces a live leader's Lease by one that names nobody, so that readers stop at once. Where the
+// Lease is not as expected, nobody can be told to stop, and the term ends at its deadline.
 func (l *leaseSyncer) revoke(now lease.Reading) step {
-	c := l.known.copy
+	c := l.known.content
 	switch {
 	case l.known.sealed && c.SameTerm(l.want.Term):
-		l.facts.InPlace = true
+		l.status.InPlace = true
 		return step{}
-	case l.extended(now):
-		return l.shorten(now)
+	case l.promisesMore(now):
+		return l.undoExtension(now)
 	case !l.known.sealed || !c.SameTerm(l.want.Revoked) || !c.Live(now.Wall):
 		return step{}
 	}
 	term := l.want.Term
-	term.Renewed = now.Wall
+	term.RenewTime = now.Wall
 	s := l.write(term)
 	s.revokes = l.want.Revoked.Epoch
 	return s
 }
 
-// revoked takes in that the request of a step was certainly carried out: if that was the
-// revocation of a term, its readers are asked. The caller holds mu.
-//
-// What they say counts only if none of them can be missing from the list, or unaware of
-// the revocation: not while the member may be one whose etcd was restored, and they with
-// it; not while a late request may still make a leader's copy, should this one be
-// deleted; not if they may have believed an edit with a higher epoch.
-func (p *Publisher) revoked(key types.NamespacedName, l *leaseSyncer, s step) {
-	now := p.Clock.Now()
-	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
-		p.doubtful(now, l.timings.Bound) || now.Boot < l.loose || l.facts.PoisonedEpoch > s.revokes {
-		return
-	}
-	p.roll.ask(key, s.revokes)
-	p.askSoon()
-}
-
-// unsure notes a request that may still be carried out, at any time. Updates and removals
-// then fail by their preconditions; what creates a copy does not. The caller holds mu.
-func (p *Publisher) unsure(l *leaseSyncer, s step) {
+// noteUnanswered notes a request without an answer, which may still be carried out. An update or removal then
+// fails by its preconditions, but a creation does not. The caller holds mu.
+func (p *Publisher) noteUnanswered(l *leaseSyncer, s step) {
 	if s.action != create {
 		return
 	}
 	if c, _ := wire.Read(s.lease); c.LeadsHere() {
-		l.loose = max(l.loose, p.Clock.Now().Boot+l.timings.Bound)
+		l.createPendingUntil = max(l.createPendingUntil, p.Clock.Now().Boot+l.timings.LongestPromise)
 	}
-}
-
-// past is what a member has shown of its history. Versions and stamps of its objects
-// rise, unless its etcd was restored to an earlier state.
-type past struct {
-	newest string        // the highest resource version that it has shown
-	doubt  time.Duration // boot reading when it was first read, or showed something older last
-}
-
-// shows takes in the version of something that the member has just shown.
-func (h *past) shows(version string) {
-	if version != "" && (h.newest == "" || older(h.newest, version)) {
-		h.newest = version
-	}
-}
-
-// older reports whether the first version was certainly given before the second.
-func older(a, b string) bool {
-	n, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && n < 0
-}
-
-// wentBack reports whether an answer shows an older state than was known when the request
-// was sent: a version or, in a sealed copy, a stamp.
-func (l *leaseSyncer) wentBack(s step, obj *coordinationv1.Lease) bool {
-	switch k := s.before.lease; {
-	case obj == nil:
-		return false
-	case s.action != read:
-		return s.newest != "" && older(obj.ResourceVersion, s.newest)
-	case k == nil:
-		return false
-	case older(obj.ResourceVersion, k.ResourceVersion):
-		return true // be it another object: one that has come since is newer
-	case k.UID != obj.UID:
-		return false
-	default:
-		c, mac := wire.Read(obj)
-		return c.SameTerm(s.before.copy.Term) && c.Renewed.Before(s.before.copy.Renewed) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
-	}
-}
-
-// judgePast takes in the answer to a step as news of the member's history, and reports
-// whether that went back. The caller holds mu.
-func (p *Publisher) judgePast(l *leaseSyncer, s step, obj *coordinationv1.Lease) (back bool) {
-	if obj == nil {
-		return false
-	}
-	if back = l.wentBack(s, obj); back {
-		p.wentBack(obj.ResourceVersion)
-	}
-	p.past.shows(obj.ResourceVersion)
-	return back
-}
-
-// wentBack notes that the member is not what it was: whatever its readers have said may
-// be older than what they do. The caller holds mu.
-func (p *Publisher) wentBack(version string) {
-	p.past = past{newest: version, doubt: p.Clock.Now().Boot}
-	p.roll.forgetQuestions()
-	for _, l := range p.syncers {
-		l.facts.Released = 0
-	}
-}
-
-// tellBack tells that the member went back, if it did.
-func (p *Publisher) tellBack(back bool) {
-	if back {
-		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: for a while terms there end by their deadlines only",
-			"reason", reason.WentBack)
-	}
-}
-
-// doubtful reports whether readers may act in the member of which nobody knows, because
-// its etcd was restored to a state before they registered. The caller holds mu.
-func (p *Publisher) doubtful(now lease.Reading, bound time.Duration) bool {
-	return now.Boot < p.past.doubt+max(bound, p.roll.longest()+p.slack())
 }

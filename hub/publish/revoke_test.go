@@ -32,7 +32,7 @@ func TestLaneRevokes(t *testing.T) {
 			r.leads().at(2)
 			revoke(r)
 			r.next("update nobody 21 stamp 2s for 15s")
-			if r.pending.promis != 0 || r.pending.revokes != 20 {
+			if r.pending.promised != 0 || r.pending.revokes != 20 {
 				r.t.Errorf("%+v", r.pending)
 			}
 		},
@@ -64,7 +64,7 @@ func TestLaneRevokes(t *testing.T) {
 		"a missing one is not made": func(r *rig) {
 			r.leads().at(2)
 			r.there = nil
-			r.syncer.gone()
+			r.syncer.observeGone()
 			revoke(r)
 			r.next("read").answered()
 			r.next("wait")
@@ -75,7 +75,7 @@ func TestLaneRevokes(t *testing.T) {
 			revoke(r)
 			r.next("update nobody 21 stamp 2s for 15s")
 			_, err := r.carry()
-			if pause := r.syncer.settle(r.pending, nil, err); pause != 0 {
+			if pause := r.syncer.handleAnswer(r.pending, nil, err); pause != 0 {
 				r.t.Errorf("pauses for %v", pause)
 			}
 			r.next("read").answered()
@@ -92,7 +92,7 @@ func TestLaneRevokes(t *testing.T) {
 	}
 }
 
-var ackTimings = Timings{Renew: 5 * second, Timeout: 3 * second, Skew: second, Bound: 16 * second}
+var ackTimings = Timings{Renew: 5 * second, Timeout: 3 * second, Skew: second, LongestPromise: 16 * second}
 
 // register stores a registration in the member, and has a watch show it if the publisher is to know.
 func (w *world) register(name string, changes ...func(*lease.Registration)) *coordinationv1.Lease {
@@ -107,7 +107,7 @@ func (w *world) register(name string, changes ...func(*lease.Registration)) *coo
 func (w *world) ledFor(d time.Duration) {
 	w.start()
 	t := term("east", 20)
-	t.Acquired = w.clock.Now().Wall
+	t.AcquireTime = w.clock.Now().Wall
 	w.Assign(keyOf("a"), lease.Assignment{Role: lease.Lead, Term: t, First: true}, ackTimings)
 	after(d - 5*second)
 	w.confirm()
@@ -166,7 +166,7 @@ func TestPublisherAsksReaders(t *testing.T) {
 			w.ledFor(settled)
 			w.revoke()
 			w.register("r", released("a", 20))
-			after(2 * rollFirst)
+			after(2 * firstListPause)
 			w.isReleased(true)
 			w.stop()
 		},

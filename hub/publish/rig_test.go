@@ -19,8 +19,8 @@ import (
 
 // The syncer's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The syncer is that of
 // namespace ns in cluster east; D is 15 s, r 5 s. At zero, and so every 5 s from then on, a renewal is due.
-var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Copy{
-	Term: lease.Term{Renewed: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
+var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Content{
+	Term: lease.Term{RenewTime: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
 }).UTC()
 
 const second = time.Second
@@ -45,7 +45,7 @@ type rig struct {
 	syncer *leaseSyncer
 	now    lease.Reading
 	may    bool
-	// heard says that the member has just answered.
+	// noteOutcome says that the member has just answered.
 	heard bool
 	// blind says that the watch has not shown yet what is known by an answer.
 	blind bool
@@ -66,21 +66,21 @@ func newRig(t testing.TB) *rig {
 
 // term is the one that a cluster leads in an epoch, since zero.
 func term(cluster string, epoch int64) lease.Term {
-	t := lease.Term{Epoch: epoch, Acquired: zero, Duration: 15 * second}
+	t := lease.Term{Epoch: epoch, AcquireTime: zero, Duration: 15 * second}
 	if cluster != "" {
 		t.Holder = cluster + ".fleet"
 	}
 	return t
 }
 
-func stamped(seconds float64, t lease.Term) lease.Term {
-	t.Renewed = wall(seconds)
+func renewedAt(seconds float64, t lease.Term) lease.Term {
+	t.RenewTime = wall(seconds)
 	return t
 }
 
-// copyOf is a copy of that term as this hub writes it into east.
-func copyOf(t lease.Term, changes ...func(*lease.Copy)) lease.Copy {
-	c := lease.Copy{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
+// contentOf is a copy of that term as this hub writes it into east.
+func contentOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
+	c := lease.Content{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
 	for _, change := range changes {
 		change(&c)
 	}
@@ -88,7 +88,7 @@ func copyOf(t lease.Term, changes ...func(*lease.Copy)) lease.Copy {
 }
 
 // put makes a copy stand in the member, as an object of its own.
-func (r *rig) put(c lease.Copy, key lease.Key, changes ...func(*coordinationv1.Lease)) {
+func (r *rig) put(c lease.Content, key lease.Key, changes ...func(*coordinationv1.Lease)) {
 	r.t.Helper()
 	obj := &coordinationv1.Lease{}
 	if err := wire.Write(key, c, obj); err != nil {
@@ -120,8 +120,8 @@ func (r *rig) assign(role lease.Role, t lease.Term, changes ...func(*lease.Assig
 
 func first(a *lease.Assignment) { a.First = true }
 
-func fresh(seconds float64) func(*lease.Assignment) {
-	return func(a *lease.Assignment) { a.Fresh = wall(seconds) }
+func minRenewTime(seconds float64) func(*lease.Assignment) {
+	return func(a *lease.Assignment) { a.MinRenewTime = wall(seconds) }
 }
 
 // show lets the watch tell what stands in the member.
@@ -135,7 +135,7 @@ func (r *rig) at(seconds float64) *rig {
 // next fails the test unless the syncer's next request is this one.
 func (r *rig) next(want string) *rig {
 	r.t.Helper()
-	r.syncer.known.shown = !r.blind
+	r.syncer.known.watched = !r.blind
 	r.pending = r.syncer.next(r.now, r.may, r.heard)
 	if got := describe(r.pending); got != want {
 		r.t.Fatalf("at %v the syncer wants to %s, want %s", r.now.Wall.Sub(zero), got, want)
@@ -162,9 +162,9 @@ func describe(s step) string {
 		holder = "nobody"
 	}
 	words := []string{map[action]string{create: "create", update: "update"}[s.action], holder, fmt.Sprint(c.Epoch)}
-	words = append(words, "stamp", c.Renewed.Sub(zero).String(), "for", c.Duration.String())
-	if s.promis > 0 {
-		words = append(words, "promise", s.stamp.Wall.Add(s.promis).Sub(zero).String())
+	words = append(words, "stamp", c.RenewTime.Sub(zero).String(), "for", c.Duration.String())
+	if s.promised > 0 {
+		words = append(words, "promise", s.reading.Wall.Add(s.promised).Sub(zero).String())
 	}
 	return strings.Join(words, " ")
 }
@@ -209,22 +209,22 @@ func (r *rig) carry() (*coordinationv1.Lease, error) {
 // answered carries the pending request out and hands its answer over.
 func (r *rig) answered() *rig {
 	r.t.Helper()
-	return r.settled(r.carry())
+	return r.handed(r.carry())
 }
 
-// settled hands an answer over.
-func (r *rig) settled(obj *coordinationv1.Lease, err error) *rig {
+// handed hands an answer over.
+func (r *rig) handed(obj *coordinationv1.Lease, err error) *rig {
 	r.t.Helper()
-	if pause := r.syncer.settle(r.pending, obj, err); pause != 0 {
+	if pause := r.syncer.handleAnswer(r.pending, obj, err); pause != 0 {
 		r.t.Fatalf("after %s the syncer pauses for %v", describe(r.pending), pause)
 	}
 	return r
 }
 
-// failed hands an error over, after which the syncer must pause.
+// noteFailure hands an error over, after which the syncer must pause.
 func (r *rig) failed(err error, pause time.Duration) *rig {
 	r.t.Helper()
-	if got := r.syncer.settle(r.pending, nil, err); got != pause {
+	if got := r.syncer.handleAnswer(r.pending, nil, err); got != pause {
 		r.t.Fatalf("after %v the syncer pauses for %v, want %v", err, got, pause)
 	}
 	return r
@@ -241,10 +241,10 @@ func (r *rig) unanswered(done bool) *rig {
 	return r.failed(errTimeout, pauseSilent)
 }
 
-// facts fails the test unless the facts, without the words and the marks, are these.
+// status fails the test unless the facts, without the words and the marks, are these.
 func (r *rig) facts(want SyncStatus) *rig {
 	r.t.Helper()
-	got := r.syncer.facts.wordless()
+	got := r.syncer.status.withoutMessages()
 	got.Marked, got.Unmarked = false, false
 	if got != want {
 		r.t.Fatalf("the facts are %+v, want %+v", got, want)

@@ -14,7 +14,7 @@ import (
 func TestStampsOfTheFuture(t *testing.T) {
 	const renewed = "update east 20 stamp 15s for 15s promise 30s"
 	ahead := func(r *rig, seconds float64) {
-		r.put(copyOf(stamped(seconds, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey)
+		r.put(contentOf(renewedAt(seconds, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
 		r.assign(lease.Lead, term("east", 20))
 		r.next("read").answered().next("wait 5s").facts(SyncStatus{InPlace: true})
 	}
@@ -41,7 +41,7 @@ func TestStampsOfTheFuture(t *testing.T) {
 		},
 		"a later one is counted anew": func(r *rig) {
 			ahead(r, 3600)
-			r.put(copyOf(stamped(3605, term("east", 20)), func(c *lease.Copy) { c.Acquired = wall(-100) }), testKey,
+			r.put(contentOf(renewedAt(3605, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey,
 				func(l *coordinationv1.Lease) { l.UID = r.syncer.known.lease.UID })
 			r.show()
 			r.at(14).next("wait 5s").at(15).next("wait 5s").at(29).next("update east 20 stamp 29s for 15s promise 44s")
@@ -60,21 +60,21 @@ func TestACopyThatIsToBeFresherThanNowWaits(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"until then": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(0.5))
-			r.next("wait 500ms").facts(SyncStatus{Fresh: wall(0.5)})
-			r.at(0.5).next("update west 20 stamp 500ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true, Fresh: wall(0.5)})
+			r.assign(lease.Follow, term("west", 20), minRenewTime(0.5))
+			r.next("wait 500ms").facts(SyncStatus{MinRenewTime: wall(0.5)})
+			r.at(0.5).next("update west 20 stamp 500ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true, MinRenewTime: wall(0.5)})
 		},
 		"but looks again soon: either clock may be put right": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), fresh(86400))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(86400))
 			r.next("wait 1s").at(1).next("wait 1s")
-			r.assign(lease.Follow, term("west", 20), fresh(1))
+			r.assign(lease.Follow, term("west", 20), minRenewTime(1))
 			r.next("update west 20 stamp 1s for 15s")
 		},
 		"what stands in the way is told of meanwhile": func(r *rig) {
-			r.put(copyOf(stamped(-2, term("south", 21))), testKey)
-			r.assign(lease.Follow, term("west", 20), fresh(10))
-			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.CopyLost, Fresh: wall(10)})
+			r.put(contentOf(renewedAt(-2, term("south", 21))), testKey)
+			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost, MinRenewTime: wall(10)})
 		},
 	})
 }

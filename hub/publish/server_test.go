@@ -126,9 +126,9 @@ func newServer(t *testing.T) *server {
 	s.p = New(Options{
 		Client: kubernetes.NewForConfigOrDie(slow).CoordinationV1(),
 		Fleet:  fleetName, Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub", Key: testKey,
-		Clock: &clock.System{}, Ledger: NewLedger(), Log: logr.Discard(),
+		Clock: &clock.System{}, Promises: NewPromises(), Log: logr.Discard(),
 		Queue:    workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		MayStamp: func(lease.Reading) bool { return true },
+		MayWrite: func(lease.Reading) bool { return true },
 		Report:   func(bool, lease.Reading, error) {},
 		Changed:  func(string) {},
 	})
@@ -175,7 +175,7 @@ func (s *server) eventually(what string, is func() bool) {
 func (s *server) lead(key types.NamespacedName) {
 	s.t.Helper()
 	t := term("east", 20)
-	t.Acquired = s.p.Clock.Now().Wall
+	t.AcquireTime = s.p.Clock.Now().Wall
 	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: t, First: true}, Timings{Renew: 300 * time.Millisecond, Timeout: 500 * time.Millisecond})
 	s.eventually("the member leads", func() bool { return s.p.SyncStatus(key).InPlace })
 }
@@ -262,7 +262,7 @@ func overtakenUpdate(t *testing.T, s *server) {
 	if status := s.deliver(late); status != http.StatusConflict {
 		t.Errorf("the late update got the status %d", status)
 	}
-	s.p.Close(key.Namespace)
+	s.p.StopRenewing(key.Namespace)
 }
 
 func editOnServer(t *testing.T, s *server) {
@@ -298,7 +298,7 @@ func foreignLease(t *testing.T, s *server) {
 	if now, err := s.get(key); err != nil || now.ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("it was touched: %v, %+v", err, now)
 	}
-	if p := s.p.Ledger.Promise(types.NamespacedName{Namespace: fleetName, Name: key.Namespace}); p != (Promise{}) {
+	if p := s.p.Promises.Get(types.NamespacedName{Namespace: fleetName, Name: key.Namespace}); p != (Promise{}) {
 		t.Errorf("something was promised: %+v", p)
 	}
 }
@@ -346,9 +346,9 @@ func nextTenure(t *testing.T, s *server) {
 	if !next.ReadAll(t.Context()) {
 		t.Fatal("the copies could not be read")
 	}
-	for _, c := range next.Initial().Copies {
+	for _, c := range next.Initial().Leases {
 		if c.Namespace == key.Namespace {
-			if want := s.p.Initial().Copies; len(want) > 0 {
+			if want := s.p.Initial().Leases; len(want) > 0 {
 				t.Errorf("the first tenure found %+v in an empty member", want)
 			}
 			if !c.LeadsHere() || c.Epoch != 20 || !c.Live(s.p.Clock.Now().Wall) {
@@ -357,5 +357,5 @@ func nextTenure(t *testing.T, s *server) {
 			return
 		}
 	}
-	t.Errorf("%s is not among %d sealed copies", key, len(next.Initial().Copies))
+	t.Errorf("%s is not among %d sealed copies", key, len(next.Initial().Leases))
 }

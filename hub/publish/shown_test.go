@@ -11,7 +11,7 @@ import (
 func TestAFollowersCopyIsReadAgainUntilAWatchShowsIt(t *testing.T) {
 	r := newRig(t)
 	r.blind = true
-	r.put(copyOf(stamped(0, term("west", 7))), testKey)
+	r.put(contentOf(renewedAt(0, term("west", 7))), testKey)
 	r.assign(lease.Follow, term("west", 7))
 	r.next("read").answered().next("wait 2s")
 	r.at(2).next("read").answered().next("wait 2s")

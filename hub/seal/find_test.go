@@ -33,8 +33,8 @@ func TestFind(t *testing.T) {
 			store := s.store()
 			s.loads(store)
 			s.hears(func(string) error { return errSay })
-			if got, err := store.Find(t.Context(), fleet); err != nil || got.Largest != 15*second {
-				t.Errorf("D %v, %v", got.Largest, err)
+			if got, err := store.Find(t.Context(), fleet); err != nil || got.LargestDuration != 15*second {
+				t.Errorf("D %v, %v", got.LargestDuration, err)
 			}
 		},
 		"Serve says that it could not ask": func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 			s.loads(store)
 			s.hears(func(string) error { return errSay })
 			if got, err := store.Serve(t.Context(), fleet, seal.Mark("uid", "leasecast-system"), false); !errors.Is(err, errSay) {
-				t.Errorf("D %v, %v", got.Largest, err)
+				t.Errorf("D %v, %v", got.LargestDuration, err)
 			}
 		},
 	} {
@@ -65,8 +65,8 @@ func TestASecretThatCannotBeMadeAgainRemembersNothing(t *testing.T) {
 	if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) {
 		t.Errorf("error: %v", err)
 	}
-	if got := s.loads(store); got.Largest != 15*second {
-		t.Errorf("D %v", got.Largest)
+	if got := s.loads(store); got.LargestDuration != 15*second {
+		t.Errorf("D %v", got.LargestDuration)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestTheLargestDAndEpsilonOfAnyPolicyAreRead(t *testing.T) {
 			s := newServer(t, theSecret(put("largest-lease-duration-seconds", tc.seconds), put("largest-max-clock-skew", tc.skew)))
 			got, err := s.store().Load(t.Context(), fleet)
 			if errors.Is(err, seal.ErrBroken) != tc.broken {
-				t.Errorf("D %v, ε %v, %v", got.Largest, got.LargestSkew, err)
+				t.Errorf("D %v, ε %v, %v", got.LargestDuration, got.LargestSkew, err)
 			}
 		})
 	}

@@ -16,9 +16,9 @@ func Mark(kubeSystem, namespace string) string { return kubeSystem + "/" + names
 // Secret was moved or copied from. It is empty if none has claimed the fleet.
 func MarkOf(secret *corev1.Secret) string { return secret.Annotations[v1alpha1.HubAnnotation] }
 
-// Neighbour returns the namespace of the installation that a mark names, if it is another one than own on the same
+// OtherInstallation returns the namespace of the installation that a mark names, if it is another one than own on the same
 // management cluster. A mark of another management cluster came by a move or as a copy, and holds nobody up.
-func Neighbour(own, mark string) (namespace string, ok bool) {
+func OtherInstallation(own, mark string) (namespace string, ok bool) {
 	cluster, _, _ := strings.Cut(own, "/")
 	of, namespace, ok := strings.Cut(mark, "/")
 	return namespace, ok && of == cluster && mark != own

@@ -42,7 +42,7 @@ func TestNeighbour(t *testing.T) {
 		"a namespace that this one's begins with":      {"9b2d/leasecast", "leasecast", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespace, ok := seal.Neighbour(own, tc.mark)
+			namespace, ok := seal.OtherInstallation(own, tc.mark)
 			if ok != tc.neighbour || ok && namespace != tc.namespace {
 				t.Errorf("%t, in %q", ok, namespace)
 			}
@@ -67,8 +67,8 @@ func TestServe(t *testing.T) {
 		},
 		"puts the mark on what is there, and leaves the rest": func(t *testing.T) {
 			s := newServer(t, theSecret(func(o *corev1.Secret) { o.Annotations = map[string]string{"team": "platform"} }))
-			if got := serves(t, s, s.store(), own); got.Largest != 15*second || s.secret().Annotations["team"] != "platform" {
-				t.Errorf("D %v, annotations %v", got.Largest, s.secret().Annotations)
+			if got := serves(t, s, s.store(), own); got.LargestDuration != 15*second || s.secret().Annotations["team"] != "platform" {
+				t.Errorf("D %v, annotations %v", got.LargestDuration, s.secret().Annotations)
 			}
 		},
 		"writes nothing where the mark stands": func(t *testing.T) {
@@ -135,11 +135,11 @@ func TestServe(t *testing.T) {
 			store := s.store()
 			s.raises(store, 60*second)
 			s.edit(other, put("largest-lease-duration-seconds", "20"))
-			if got := serves(t, s, store, own); got.Largest != 20*second {
-				t.Errorf("D %v", got.Largest)
+			if got := serves(t, s, store, own); got.LargestDuration != 20*second {
+				t.Errorf("D %v", got.LargestDuration)
 			}
-			if now := s.loads(store); now.Largest != 20*second {
-				t.Errorf("then D %v, or the old key", now.Largest)
+			if now := s.loads(store); now.LargestDuration != 20*second {
+				t.Errorf("then D %v, or the old key", now.LargestDuration)
 			}
 		},
 		"makes a deleted Secret again, from what is in use": func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestServe(t *testing.T) {
 			store := s.store()
 			first := s.loads(store)
 			s.remove()
-			if got := serves(t, s, store, own); !bytes.Equal(got.Key, first.Key) || got.Largest != first.Largest {
-				t.Errorf("D %v, or another key", got.Largest)
+			if got := serves(t, s, store, own); !bytes.Equal(got.Key, first.Key) || got.LargestDuration != first.LargestDuration {
+				t.Errorf("D %v, or another key", got.LargestDuration)
 			}
 			s.remembers("15")
 		},

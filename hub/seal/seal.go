@@ -32,11 +32,11 @@ import (
 const SecretName = "leasecast-seal"
 
 const (
-	dataKey     = "key"
-	dataLargest = "largest-lease-duration-seconds"
-	dataSkew    = "largest-max-clock-skew"
-	keySize     = 32
-	callTimeout = 10 * time.Second
+	dataKey             = "key"
+	dataLargestDuration = "largest-lease-duration-seconds"
+	dataLargestSkew     = "largest-max-clock-skew"
+	keySize             = 32
+	callTimeout         = 10 * time.Second
 )
 
 // ErrBroken says that the Secret exists but holds no usable seal. The hub then writes
@@ -47,8 +47,8 @@ var ErrBroken = errors.New("the Secret holds no usable seal")
 // Seal is what the Secret holds.
 type Seal struct {
 	Key lease.Key
-	// Largest is the largest D that any copy of the fleet can have carried.
-	Largest time.Duration
+	// LargestDuration is the largest D that any copy of the fleet can have carried.
+	LargestDuration time.Duration
 	// LargestSkew is the largest ε of any policy under which a copy of the fleet can have been
 	// sent: a takeover counts with it, because nothing else tells it.
 	LargestSkew time.Duration
@@ -119,13 +119,13 @@ func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	if err != nil {
 		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
-	s.keep(fleet, seal)
+	s.cache(fleet, seal)
 	return seal, nil
 }
 
 // mark puts the mark of an installation on a Secret that can be used, unless a neighbour's stands there.
 func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string) error {
-	if namespace, ok := Neighbour(mark, MarkOf(secret)); ok {
+	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok {
 		return fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
 	}
 	if _, err := parse(secret); err != nil || MarkOf(secret) == mark {
@@ -165,7 +165,7 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 	if err != nil {
 		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
-	s.keep(fleet, seal)
+	s.cache(fleet, seal)
 	return seal, nil
 }
 
@@ -174,15 +174,15 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 // use; one with another key is ErrBroken.
 func (s *Store) Raise(ctx context.Context, fleet string, d, skew time.Duration) error {
 	seal, err := s.Load(ctx, fleet)
-	if err != nil || d <= seal.Largest && skew <= seal.LargestSkew {
+	if err != nil || d <= seal.LargestDuration && skew <= seal.LargestSkew {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if seal, err = s.raise(ctx, fleet, Seal{Key: seal.Key, Largest: max(d, seal.Largest), LargestSkew: max(skew, seal.LargestSkew)}); err != nil {
+	if seal, err = s.raise(ctx, fleet, Seal{Key: seal.Key, LargestDuration: max(d, seal.LargestDuration), LargestSkew: max(skew, seal.LargestSkew)}); err != nil {
 		return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
-	s.keep(fleet, seal)
+	s.cache(fleet, seal)
 	return nil
 }
 
@@ -203,10 +203,10 @@ func (s *Store) raise(ctx context.Context, fleet string, want Seal) (Seal, error
 		return Seal{}, err
 	case !bytes.Equal(found.Key, want.Key):
 		return Seal{}, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
-	case found.Largest >= want.Largest && found.LargestSkew >= want.LargestSkew:
+	case found.LargestDuration >= want.LargestDuration && found.LargestSkew >= want.LargestSkew:
 		return found, nil // somebody else raised it
 	}
-	want.Largest, want.LargestSkew = max(want.Largest, found.Largest), max(want.LargestSkew, found.LargestSkew)
+	want.LargestDuration, want.LargestSkew = max(want.LargestDuration, found.LargestDuration), max(want.LargestSkew, found.LargestSkew)
 	maps.Copy(secret.Data, secretOf(fleet, want).Data)
 	return want, s.writer.Update(ctx, &secret)
 }
@@ -218,11 +218,11 @@ func (s *Store) cached(fleet string) (Seal, bool) {
 	return seal, ok
 }
 
-func (s *Store) keep(fleet string, seal Seal) {
+func (s *Store) cache(fleet string, seal Seal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.seals[fleet]; bytes.Equal(known.Key, seal.Key) {
-		seal.Largest, seal.LargestSkew = max(seal.Largest, known.Largest), max(seal.LargestSkew, known.LargestSkew) // calls may end in any order
+		seal.LargestDuration, seal.LargestSkew = max(seal.LargestDuration, known.LargestDuration), max(seal.LargestSkew, known.LargestSkew) // calls may end in any order
 	}
 	s.seals[fleet] = seal
 }
@@ -238,9 +238,9 @@ func secretOf(fleet string, seal Seal) *corev1.Secret {
 			},
 		},
 		Data: map[string][]byte{
-			dataKey:     seal.Key,
-			dataLargest: []byte(strconv.FormatInt(int64(seal.Largest/time.Second), 10)),
-			dataSkew:    []byte(seal.LargestSkew.String()),
+			dataKey:             seal.Key,
+			dataLargestDuration: []byte(strconv.FormatInt(int64(seal.LargestDuration/time.Second), 10)),
+			dataLargestSkew:     []byte(seal.LargestSkew.String()),
 		},
 	}
 }
@@ -251,13 +251,13 @@ func parse(secret *corev1.Secret) (Seal, error) {
 	if len(key) != keySize {
 		return Seal{}, fmt.Errorf("%w: %s must have %d bytes", ErrBroken, dataKey, keySize)
 	}
-	seconds, err := strconv.ParseInt(string(secret.Data[dataLargest]), 10, 32)
+	seconds, err := strconv.ParseInt(string(secret.Data[dataLargestDuration]), 10, 32)
 	if err != nil || seconds < 0 || seconds > int64(lease.MaxDuration/time.Second) {
-		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds up to %v", ErrBroken, dataLargest, lease.MaxDuration)
+		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds up to %v", ErrBroken, dataLargestDuration, lease.MaxDuration)
 	}
-	skew, err := time.ParseDuration(string(secret.Data[dataSkew]))
+	skew, err := time.ParseDuration(string(secret.Data[dataLargestSkew]))
 	if err != nil || skew < 0 || skew > lease.MaxSkew {
-		return Seal{}, fmt.Errorf("%w: %s must be a duration up to %v, such as 1s", ErrBroken, dataSkew, lease.MaxSkew)
+		return Seal{}, fmt.Errorf("%w: %s must be a duration up to %v, such as 1s", ErrBroken, dataLargestSkew, lease.MaxSkew)
 	}
-	return Seal{Key: key, Largest: time.Duration(seconds) * time.Second, LargestSkew: skew}, nil
+	return Seal{Key: key, LargestDuration: time.Duration(seconds) * time.Second, LargestSkew: skew}, nil
 }

@@ -32,8 +32,8 @@ func TestLoad(t *testing.T) {
 		"makes a Secret that clusterctl move takes along": func(t *testing.T) {
 			s := newServer(t)
 			got, made := s.loads(s.store()), s.secret()
-			if len(got.Key) != 32 || !bytes.Equal(made.Data["key"], got.Key) || got.Largest != 0 {
-				t.Errorf("a key of %d bytes, D %v", len(got.Key), got.Largest)
+			if len(got.Key) != 32 || !bytes.Equal(made.Data["key"], got.Key) || got.LargestDuration != 0 {
+				t.Errorf("a key of %d bytes, D %v", len(got.Key), got.LargestDuration)
 			}
 			if _, ok := made.Labels["clusterctl.cluster.x-k8s.io/move"]; !ok {
 				t.Errorf("labels: %v", made.Labels)
@@ -49,8 +49,8 @@ func TestLoad(t *testing.T) {
 		"finds what is there": func(t *testing.T) {
 			s := newServer(t, theSecret())
 			got := s.loads(s.store())
-			if string(got.Key) != "only for tests, of exactly 32 B." || got.Largest != 15*second || s.writes > 0 {
-				t.Errorf("D %v, %d writes", got.Largest, s.writes)
+			if string(got.Key) != "only for tests, of exactly 32 B." || got.LargestDuration != 15*second || s.writes > 0 {
+				t.Errorf("D %v, %d writes", got.LargestDuration, s.writes)
 			}
 		},
 		"asks once": func(t *testing.T) {
@@ -178,8 +178,8 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 			if err := s.Update(s.context(), mended); err != nil {
 				t.Fatal(err)
 			}
-			if got := s.loads(store); got.Largest != 15*second {
-				t.Errorf("after it was mended: D %v", got.Largest)
+			if got := s.loads(store); got.LargestDuration != 15*second {
+				t.Errorf("after it was mended: D %v", got.LargestDuration)
 			}
 		})
 		t.Run("later: "+name, func(t *testing.T) {
@@ -196,8 +196,8 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 			if after := s.secret(); after.ResourceVersion != before.ResourceVersion {
 				t.Error("it was written")
 			}
-			if got := s.loads(store); got.Largest != 15*second {
-				t.Errorf("D %v was not written, but is remembered", got.Largest)
+			if got := s.loads(store); got.LargestDuration != 15*second {
+				t.Errorf("D %v was not written, but is remembered", got.LargestDuration)
 			}
 		})
 	}
@@ -210,11 +210,11 @@ func TestRaise(t *testing.T) {
 			store := s.store()
 			s.raises(store, 15*second)
 			s.remembers("15")
-			if got := s.loads(store); got.Largest != 15*second {
-				t.Errorf("D %v", got.Largest)
+			if got := s.loads(store); got.LargestDuration != 15*second {
+				t.Errorf("D %v", got.LargestDuration)
 			}
-			if got := s.loads(s.store()); got.Largest != 15*second {
-				t.Errorf("to the next replica: D %v", got.Largest)
+			if got := s.loads(s.store()); got.LargestDuration != 15*second {
+				t.Errorf("to the next replica: D %v", got.LargestDuration)
 			}
 		},
 		"is not done if it cannot be persisted": func(t *testing.T) {
@@ -229,8 +229,8 @@ func TestRaise(t *testing.T) {
 			if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
 				t.Errorf("error: %v", err)
 			}
-			if got := s.loads(store); got.Largest != 15*second {
-				t.Errorf("D %v", got.Largest)
+			if got := s.loads(store); got.LargestDuration != 15*second {
+				t.Errorf("D %v", got.LargestDuration)
 			}
 			s.hears(nil)
 			s.raises(store, 60*second)
@@ -252,8 +252,8 @@ func TestRaise(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, got := range []seal.Seal{s.loads(r.store), s.loads(s.store())} {
-					if got.Largest != r.wantD || got.LargestSkew != r.wantSkew {
-						t.Errorf("D %v, ε %v, want %v and %v", got.Largest, got.LargestSkew, r.wantD, r.wantSkew)
+					if got.LargestDuration != r.wantD || got.LargestSkew != r.wantSkew {
+						t.Errorf("D %v, ε %v, want %v and %v", got.LargestDuration, got.LargestSkew, r.wantD, r.wantSkew)
 					}
 				}
 			}
@@ -286,8 +286,8 @@ func TestRaise(t *testing.T) {
 			}
 			s.raises(store, 30*second)
 			s.remembers("60")
-			if got := s.loads(store); got.Largest != 60*second {
-				t.Errorf("D %v", got.Largest)
+			if got := s.loads(store); got.LargestDuration != 60*second {
+				t.Errorf("D %v", got.LargestDuration)
 			}
 		},
 		"writes nothing for what another replica has raised": func(t *testing.T) {
@@ -319,8 +319,8 @@ func TestRaise(t *testing.T) {
 			s.raises(other, 60*second)
 			s.raises(late, 30*second)
 			s.remembers("60")
-			if got := s.loads(late); got.Largest != 60*second {
-				t.Errorf("D %v", got.Largest)
+			if got := s.loads(late); got.LargestDuration != 60*second {
+				t.Errorf("D %v", got.LargestDuration)
 			}
 		},
 		"fails on a conflict, and is right the next time": func(t *testing.T) {
@@ -369,8 +369,8 @@ func TestRaise(t *testing.T) {
 				if err := store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
 					t.Fatal(err)
 				}
-				if got := s.loads(s.store()); got.Largest != r.wantD || got.LargestSkew != r.wantSkew {
-					t.Errorf("D %v, ε %v, want %v and %v", got.Largest, got.LargestSkew, r.wantD, r.wantSkew)
+				if got := s.loads(s.store()); got.LargestDuration != r.wantD || got.LargestSkew != r.wantSkew {
+					t.Errorf("D %v, ε %v, want %v and %v", got.LargestDuration, got.LargestSkew, r.wantD, r.wantSkew)
 				}
 			}
 		},
@@ -430,15 +430,15 @@ func TestRaise(t *testing.T) {
 							return
 						}
 					}
-					if got, _ := store.Load(t.Context(), fleet); got.Largest < d {
-						t.Errorf("after %v was raised: D %v", d, got.Largest)
+					if got, _ := store.Load(t.Context(), fleet); got.LargestDuration < d {
+						t.Errorf("after %v was raised: D %v", d, got.LargestDuration)
 					}
 				})
 			}
 			wg.Wait()
 			s.remembers("30")
-			if got := s.loads(store); got.Largest != 30*second {
-				t.Errorf("D %v", got.Largest)
+			if got := s.loads(store); got.LargestDuration != 30*second {
+				t.Errorf("D %v", got.LargestDuration)
 			}
 		},
 	} {

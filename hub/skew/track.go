@@ -13,9 +13,9 @@ const (
 	confirm = 2
 	// Calm is for how long nothing may have proved more than ¾ ε before a member is let off.
 	Calm = 10 * time.Second
-	// vague is for how long it must be so if the clock cannot be proved to be within ¾ ε,
+	// longCalm is for how long it must be so if the clock cannot be proved to be within ¾ ε,
 	// because the way to the member is too long.
-	vague = time.Minute
+	longCalm = time.Minute
 )
 
 // State is the verdict on a member under one ε.
@@ -78,41 +78,41 @@ type Track struct {
 	listed          *time.Duration // when the last list of API servers was sent
 	several         bool           // more than one API server renews its Lease
 	host, apiserver string         // the farthest of them
-	gates           []gate
+	judgements      []judgement
 }
 
-// gate is the judgement under one ε.
-type gate struct {
+// judgement is the judgement under one ε.
+type judgement struct {
 	eps     time.Duration
 	verdict Verdict
 	// proofs is how many samples in a row proved that a clock is beyond.
 	proofs int
 	// clear is since when nothing does, and near since when the API server's clock is proved to
 	// be within ¾ ε too.
-	clear, near *time.Duration
+	clear, within *time.Duration
 }
 
 // Judge sets the ε under which the member is judged from now on.
 func (t *Track) Judge(now lease.Reading, eps []time.Duration) {
-	var gates []gate
+	var gates []judgement
 	for _, e := range eps {
-		i := slices.IndexFunc(t.gates, func(g gate) bool { return g.eps == e })
+		i := slices.IndexFunc(t.judgements, func(g judgement) bool { return g.eps == e })
 		if i >= 0 {
-			gates = append(gates, t.gates[i])
+			gates = append(gates, t.judgements[i])
 			continue
 		}
-		g := gate{eps: e, proofs: max(0, min(t.server.samples, confirm)-1)}
+		g := judgement{eps: e, proofs: max(0, min(t.server.samples, confirm)-1)}
 		t.judge(&g, now)
 		gates = append(gates, g)
 	}
-	t.gates = gates
+	t.judgements = gates
 }
 
 // Reset forgets all that was measured: another cluster is behind the name.
 func (t *Track) Reset() {
 	fresh := Track{}
-	for _, g := range t.gates {
-		fresh.gates = append(fresh.gates, gate{eps: g.eps})
+	for _, g := range t.judgements {
+		fresh.judgements = append(fresh.judgements, judgement{eps: g.eps})
 	}
 	*t = fresh
 }
@@ -151,8 +151,8 @@ func (t *Track) Servers(rs []Renewal, sent, now lease.Reading) {
 }
 
 func (t *Track) update(now lease.Reading) {
-	for i := range t.gates {
-		t.judge(&t.gates[i], now)
+	for i := range t.judgements {
+		t.judge(&t.judgements[i], now)
 	}
 }
 
@@ -179,7 +179,7 @@ func (t *Track) farthest(now lease.Reading, eps time.Duration) (clock string, of
 }
 
 // judge brings a gate up to date.
-func (t *Track) judge(g *gate, now lease.Reading) {
+func (t *Track) judge(g *judgement, now lease.Reading) {
 	clock, off := t.farthest(now, g.eps)
 	beyond := off.Least() > g.eps
 	if !beyond {
@@ -189,11 +189,11 @@ func (t *Track) judge(g *gate, now lease.Reading) {
 	}
 	inner := g.eps * 3 / 4
 	since(&g.clear, off.Least() <= inner, now.Boot)
-	since(&g.near, off.Least() <= inner && t.server.Known() && t.server.Offset(now).Most() <= inner, now.Boot)
+	since(&g.within, off.Least() <= inner && t.server.Known() && t.server.Offset(now).Most() <= inner, now.Boot)
 	switch {
 	case g.verdict.State == Unknown && t.server.Known() && t.server.Offset(now).Most() <= g.eps && !beyond:
 		g.verdict.State = Within
-	case g.verdict.State == Beyond && (lasts(g.near, Calm, now.Boot) || lasts(g.clear, vague, now.Boot)):
+	case g.verdict.State == Beyond && (lasts(g.within, Calm, now.Boot) || lasts(g.clear, longCalm, now.Boot)):
 		g.verdict = Verdict{}
 	}
 }
@@ -213,9 +213,9 @@ func lasts(at *time.Duration, d, boot time.Duration) bool { return at != nil && 
 // Verdict is the judgement under an ε that [Track.Judge] was given, and Unknown under any
 // other one.
 func (t *Track) Verdict(eps time.Duration) Verdict {
-	for i := range t.gates {
-		if t.gates[i].eps == eps {
-			return t.gates[i].verdict
+	for i := range t.judgements {
+		if t.judgements[i].eps == eps {
+			return t.judgements[i].verdict
 		}
 	}
 	return Verdict{}
@@ -226,8 +226,8 @@ func (t *Track) Verdict(eps time.Duration) Verdict {
 func (t *Track) Worst() (Verdict, time.Duration) {
 	var v Verdict
 	var eps time.Duration
-	for i := range t.gates {
-		g := &t.gates[i]
+	for i := range t.judgements {
+		g := &t.judgements[i]
 		if g.verdict.State == Beyond && (v.State != Beyond || g.eps > eps) {
 			v, eps = g.verdict, g.eps
 		}
@@ -237,9 +237,9 @@ func (t *Track) Worst() (Verdict, time.Duration) {
 
 // States are the verdicts under all ε in the order in which Judge was given them.
 func (t *Track) States() []State {
-	states := make([]State, 0, len(t.gates))
-	for i := range t.gates {
-		states = append(states, t.gates[i].verdict.State)
+	states := make([]State, 0, len(t.judgements))
+	for i := range t.judgements {
+		states = append(states, t.judgements[i].verdict.State)
 	}
 	return states
 }

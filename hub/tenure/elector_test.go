@@ -56,7 +56,7 @@ func start(t *testing.T, s *store, identity string, link func(context.Context) e
 	x.inner.leave = link
 	var err error
 	x.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: tenure.Prompt(x.Lock(x.inner), clock.RealClock{}), LeaseDuration: h, RenewDeadline: 4 * second, RetryPeriod: second, ReleaseOnCancel: true, Name: "hub",
+		Lock: tenure.TakeOverPromptly(x.Lock(x.inner), clock.RealClock{}), LeaseDuration: h, RenewDeadline: 4 * second, RetryPeriod: second, ReleaseOnCancel: true, Name: "hub",
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 	})
 	if err != nil {

@@ -35,7 +35,7 @@ func TestWhoseEndIsWaitedFor(t *testing.T) {
 				r := claim(test.holder, 0)
 				r.RenewTime.Time = time.Now()
 				s.put(&r)
-				p := tenure.Prompt(s.lock("b"), clock.RealClock{})
+				p := tenure.TakeOverPromptly(s.lock("b"), clock.RealClock{})
 				if _, _, err := p.Get(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -68,7 +68,7 @@ func TestAReleaseThatFailsIsOneAllTheSame(t *testing.T) {
 	if err := r.try(2, 2, 2); err == nil {
 		t.Error("it is renewed after it was released")
 	}
-	if r.MayStamp(at(2)) {
+	if r.MayWrite(at(2)) {
 		t.Error("it may stamp")
 	}
 }

@@ -93,7 +93,7 @@ func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
 				}
 			}
 			for after, want := range map[time.Duration]time.Duration{0: tc.settles, tc.settles - 1: 1, tc.settles: 0, time.Hour: 0} {
-				if got := next.Settles(reading(after), skew); got != want {
+				if got := next.EarlierEndIn(reading(after), skew); got != want {
 					t.Errorf("%v after the start it settles in %v, want %v", after, got, want)
 				}
 			}

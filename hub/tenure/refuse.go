@@ -2,24 +2,25 @@ package tenure
 
 import "fmt"
 
-// RefuseIf has the lock neither win nor renew the election while useless returns an error, which says why stamps of this
-// process would be worth nothing. The elector then gives up at its renew deadline, or goes on as a candidate that does not
-// win. A release goes through. useless is asked before each such request and must not block. Call it before Lock is used.
-func (t *Tenure) RefuseIf(useless func() error) {
+// RefuseIf makes the lock refuse to win or renew the election while veto returns an error. veto says why
+// Leases of this process would be of no use. The elector then gives up at its renew deadline, or goes on as a
+// candidate that does not win. A release is not refused. veto is called before each such request and must not
+// block. Call RefuseIf before Lock is used.
+func (t *Tenure) RefuseIf(veto func() error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.useless = useless
+	t.veto = veto
 }
 
-// refuses is the error with which the lock refuses to win or to renew the election now.
-func (t *Tenure) refuses() error {
+// vetoed is the error with which the lock refuses to win or renew the election now.
+func (t *Tenure) vetoed() error {
 	t.mu.Lock()
-	useless := t.useless
+	veto := t.veto
 	t.mu.Unlock()
-	if useless == nil {
+	if veto == nil {
 		return nil
 	}
-	if err := useless(); err != nil {
+	if err := veto(); err != nil {
 		return fmt.Errorf("the election is left to another replica: %w", err)
 	}
 	return nil

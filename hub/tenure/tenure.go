@@ -1,14 +1,13 @@
 // Package tenure knows until when this hub replica has the right to write.
 //
-// client-go's elector keeps to itself when the request that won or renewed the
-// election was sent, and its IsLeader stays true for up to one and a half renew
-// deadlines after that. So its lock is wrapped: the stamp that a successful request
-// carried + h is the deadline, and each stamp that goes to a member is compared with
-// it on both clocks. The successor reads the very same stamp in the election's Lease,
-// so it knows until when its predecessor can have stamped (protocol, rules 1 and 6).
+// client-go's elector does not tell when the request was sent that won or renewed the election, and its
+// IsLeader stays true for up to one and a half renew deadlines after that. So its lock is wrapped. The
+// renewTime that a successful request carried + h is the deadline of the tenure. Each renewTime that goes to
+// a member is compared with it on both clocks. The successor reads the same renewTime in the election's
+// Lease, so it knows until when its predecessor can have written (protocol, rules 1 and 6).
 //
-// A process whose stamps would be worth nothing, because its clock is wrong, neither wins the election nor
-// renews it: see [Tenure.RefuseIf].
+// A process whose clock is so wrong that its Leases would be of no use neither wins the election nor renews
+// it: see [Tenure.RefuseIf].
 package tenure
 
 import (
@@ -23,88 +22,90 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Tenure is the right to write of one process. It is safe for concurrent use.
+// Tenure is the right of one process to write. It is safe for concurrent use.
 type Tenure struct {
 	clock lease.Clock
 	h     time.Duration
 
-	mu        sync.Mutex                         // never held across I/O
-	seen      *resourcelock.LeaderElectionRecord // what the election said last, by a read or a write of this process
-	held      bool
-	released  bool
-	started   lease.Reading
-	inherited time.Time
-	// orderly says that the election was free when this tenure won it: the one before it had ended.
+	mu         sync.Mutex                         // never held across I/O
+	lastRecord *resourcelock.LeaderElectionRecord // what the election's Lease said last, by a read or a write of this process
+	held       bool
+	released   bool
+	started    lease.Reading
+	inherited  time.Time
+	// orderly says that the earlier tenure had ended when this one won the election.
 	orderly bool
-	// span is for how long after the start of this tenure an earlier one may go on: h, or that of its own election.
-	span time.Duration
-	skew time.Duration // the largest difference of clocks that Overlap was asked for
-	// latest is the latest wall reading by which this tenure may have stamped.
-	latest time.Time
+	// earlierDuration is how long after the start of this tenure an earlier one may go on: h, or the duration
+	// of its own election.
+	earlierDuration time.Duration
+	skew            time.Duration // the largest difference of clocks that Overlap was called with
+	// lastWrite is the latest wall reading at which this tenure may have written.
+	lastWrite time.Time
 	// transitions and acquired tell this process's term in the election from those of others.
 	transitions int
 	acquired    time.Time
 	wall        time.Time     // deadline by the wall clock
 	boot        time.Duration // deadline by the boot clock
-	useless     func() error  // see RefuseIf
+	veto        func() error  // see RefuseIf
 }
 
-// New returns the tenure of a process that has not been elected yet. h is the
-// duration of the hub's election: the LeaseDuration of its elector.
+// New returns the tenure of a process that has not been elected yet. h is the duration of the hub's election:
+// the LeaseDuration of its elector.
 func New(clock lease.Clock, h time.Duration) *Tenure {
 	return &Tenure{clock: clock, h: h}
 }
 
-// Lock wraps the lock of the hub's election, so that the tenure learns of each
-// request and its outcome.
+// Lock wraps the lock of the hub's election, so that the tenure learns of each request and its outcome.
 func (t *Tenure) Lock(inner resourcelock.Interface) resourcelock.Interface {
 	return &lock{Interface: inner, tenure: t}
 }
 
-// MayStamp reports whether a request whose stamp is now may be sent to a member: now
-// is before the deadline on both clocks.
-func (t *Tenure) MayStamp(now lease.Reading) bool {
+// MayWrite reports whether a request whose renewTime is now may be sent to a member: now is before the
+// deadline on both clocks.
+func (t *Tenure) MayWrite(now lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	may := t.held && !t.released && now.Wall.Before(t.wall) && now.Boot < t.boot
-	if may && now.Wall.After(t.latest) {
-		t.latest = now.Wall
+	if may && now.Wall.After(t.lastWrite) {
+		t.lastWrite = now.Wall
 	}
 	return may
 }
 
-// Holds is MayStamp for this instant.
-func (t *Tenure) Holds() bool { return t.MayStamp(t.clock.Now()) }
+// Holds is MayWrite for this instant.
+func (t *Tenure) Holds() bool { return t.MayWrite(t.clock.Now()) }
 
-// Started is when the tenure was acquired: a reading taken after the request that won
-// the election was answered. Inherited is the latest instant at which an earlier
-// tenure can have stamped. Both are zero before the election is won.
+// Started is when the tenure was acquired: a reading taken after the request that won the election was
+// answered. Inherited is the latest instant at which an earlier tenure can have written. Both are zero before
+// the election is won.
 func (t *Tenure) Started() (started lease.Reading, inherited time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.started, t.inherited
 }
 
-// Doubt takes in a stamp of an earlier tenure. One that is later than what was
-// inherited shows that the election's Lease told an untruth, as it does when the hub's
-// etcd was restored: the earlier tenure can then have stamped until h after the start
-// of this one.
-func (t *Tenure) Doubt(stamp time.Time) {
+// ObserveEarlierRenewTime notes a renewTime that an earlier tenure wrote into a member. If it is later than
+// what was inherited, the election's Lease was wrong, as after a restore of the hub's etcd. The earlier
+// tenure can then have written until h after the start of this one.
+func (t *Tenure) ObserveEarlierRenewTime(renewTime time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.held && stamp.After(t.inherited) {
-		if latest := t.started.Wall.Add(t.span); latest.After(t.inherited) {
+	if t.held && renewTime.After(t.inherited) {
+		if latest := t.started.Wall.Add(t.earlierDuration); latest.After(t.inherited) {
 			t.inherited = latest
 		}
 	}
 }
 
-// Overlap is how long after a reading an earlier tenure may still be at work by its own right, with clocks that differ
-// by skew at most: until the instant up to which it can have stamped, by its clock, on both clocks of this one, and no
-// longer than its election lasts, and skew, after the start of this one, because it cannot have renewed after that: the
-// clocks that count a duration may differ by skew within it, too. It is 0 where the earlier tenure ended in order.
+// Overlap is how long after a reading an earlier tenure may still be at work by its own right, with clocks
+// that differ by skew at most. It is 0 where the earlier tenure ended in order.
 //
-// The earlier tenure knows nothing of this one, so that a bound which it counts leaves out what this one stamps.
+// The earlier tenure can write until the inherited instant, by its clock, so both clocks of this one must
+// have passed it. It cannot have renewed its election after the start of this one, so it ends when its
+// election's duration and skew have passed since. The clocks that count a duration may differ by skew within
+// it, too.
+//
+// The earlier tenure knows nothing of this one, so it does not count what this one promises.
 func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,15 +115,16 @@ func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 	}
 	rest := max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)
 	t.skew = max(t.skew, skew)
-	return max(0, min(rest, t.started.Boot+t.span+skew-at.Boot))
+	return max(0, min(rest, t.started.Boot+t.earlierDuration+skew-at.Boot))
 }
 
-// Settles is how long after a reading all earlier tenures will have ended, even if the election's Lease was lost or
-// told an untruth, with clocks that differ by skew at most. A write of theirs that arrives later has no consequences.
-func (t *Tenure) Settles(at lease.Reading, skew time.Duration) time.Duration {
+// EarlierEndIn is how long after a reading all earlier tenures will have ended, even if the election's Lease
+// was lost or wrong, with clocks that differ by skew at most. A write of theirs that arrives later has no
+// consequences.
+func (t *Tenure) EarlierEndIn(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, t.started.Boot+t.span+skew-at.Boot)
+	return max(0, t.started.Boot+t.earlierDuration+skew-at.Boot)
 }
 
 // lock is a resourcelock.Interface that reports to a Tenure.
@@ -131,27 +133,27 @@ type lock struct {
 	tenure *Tenure
 }
 
-// Get remembers what the Lease said, in case this process wins next.
+// Get remembers what the Lease says, in case this process wins next.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, raw, err := l.Interface.Get(ctx)
 	l.tenure.mu.Lock()
 	defer l.tenure.mu.Unlock()
-	l.tenure.seen = nil
+	l.tenure.lastRecord = nil
 	if err == nil {
 		seen := *r
-		l.tenure.seen = &seen
+		l.tenure.lastRecord = &seen
 	}
 	return r, raw, err
 }
 
-// Create wins an election of which there is no trace. It renews none: if the Lease was
-// deleted, another replica may have made it anew, and that one may be gone as well.
+// Create wins an election that left no trace. It renews none: if the Lease was deleted, another replica may
+// have created it again, and that one may be gone as well.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	sent := l.tenure.clock.Now()
-	if l.tenure.begun() {
+	if l.tenure.wasHeld() {
 		return errOver
 	}
-	if err := l.tenure.refuses(); err != nil {
+	if err := l.tenure.vetoed(); err != nil {
 		return err
 	}
 	err := l.Interface.Create(ctx, r)
@@ -164,9 +166,9 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 // Update wins, renews or releases the election.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if r.HolderIdentity == "" {
-		// The instant of the release is read after the last stamp can have been drawn.
+		// The instant of the release is read when nothing can be promised any more.
 		latest, mark := l.tenure.release()
-		if !l.tenure.saw(l.Identity()) {
+		if !l.tenure.leaseIsOwn(l.Identity()) {
 			return errNotHeld
 		}
 		r.RenewTime, r.AcquireTime = metav1.NewTime(latest), metav1.NewTime(latest.Add(mark))
@@ -176,7 +178,7 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	if !l.tenure.unbroken(r, sent) {
 		return errOver
 	}
-	if err := l.tenure.refuses(); err != nil {
+	if err := l.tenure.vetoed(); err != nil {
 		return err
 	}
 	err := l.Interface.Update(ctx, r)
@@ -186,34 +188,33 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return err
 }
 
-// errOver ends a process whose tenure has lapsed: its elector gives up when it could not
-// renew for its renew deadline.
-var errOver = errors.New("the tenure of this process has lapsed, and another replica may have had one since: start anew")
+// errOver ends a process whose tenure is over. Its elector gives up when it could not renew for its renew
+// deadline.
+var errOver = errors.New("the tenure of this process is over, and another replica may have had one since: restart the process")
 
-// unbroken reports whether winning the election with r, sent at the reading, is the
-// first time or goes on with the tenure that this process has. client-go's elector,
-// while it tries to renew, takes the election back from a replica that held it in
-// between; that would be another tenure, with promises that this process knows
-// nothing of. Nor does it go on with a stamp so old that the successor, who counts from it, would
-// inherit less than this tenure did.
+// unbroken reports whether winning the election with r, sent at the reading, is the first time or continues
+// the tenure that this process has. client-go's elector, while it tries to renew, takes the election back
+// from a replica that held it in between. That would be another tenure, with promises that this process knows
+// nothing of. A renewTime that is too old does not continue it either: the successor counts from it, and
+// would inherit less than this tenure did.
 func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.held || !t.released && t.mine(r) && (t.seen == nil || t.seen.HolderIdentity == r.HolderIdentity && t.mine(*t.seen)) &&
+	return !t.held || !t.released && t.isOwn(r) && (t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord)) &&
 		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot &&
 		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))
 }
 
-// mine reports whether a record is of the term in the election that this process has won. What the
-// elector sends does not suffice: when its renewal fails because another replica has had the election in between, it
-// may send the old AcquireTime with a count of transitions that began anew with a new Lease. So what it has read
-// since has to be this process's too. The caller holds mu.
-func (t *Tenure) mine(r resourcelock.LeaderElectionRecord) bool {
+// isOwn reports whether a record is of the term in the election that this process has won. The record that
+// the elector sends does not suffice. If its renewal failed because another replica had the election in
+// between, it may send the old AcquireTime with transitions that began again with a new Lease. So the record
+// that it read last has to be its own, too. The caller holds mu.
+func (t *Tenure) isOwn(r resourcelock.LeaderElectionRecord) bool {
 	return r.LeaderTransitions == t.transitions && asStored(r.AcquireTime).Equal(t.acquired)
 }
 
-// begun reports whether the process has had a tenure: it never gets another one.
-func (t *Tenure) begun() bool {
+// wasHeld reports whether the process has had a tenure. It never gets another one.
+func (t *Tenure) wasHeld() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.held
@@ -222,65 +223,66 @@ func (t *Tenure) begun() bool {
 // errNotHeld refuses a release that would end the tenure of another replica.
 var errNotHeld = errors.New("the election is not released: another replica holds it")
 
-// releaseMark is how much later than its RenewTime a Lease that was released in order says that
-// it was acquired. No claim says so: one whose holder somebody has edited away is no release.
+// releaseMark is how much later than its RenewTime a Lease that was released in order says that it was
+// acquired. No won election says so. A Lease whose holder somebody has removed is no release.
 const releaseMark = time.Microsecond
 
-// saw reports whether the election's Lease was this tenure's when it was last read or written: it named this holder, in
-// the term that the holder won. client-go's elector does not look. When it could not renew, it releases whatever it
-// reads last, and the next replica would take that for the end of all stamps. A Lease that names the holder in
-// another term, or that is older than its last renewal, is a request of old that was carried out late, after another
-// replica had lost the Lease that it still has the right to.
-func (t *Tenure) saw(holder string) bool {
+// leaseIsOwn reports whether the election's Lease was this tenure's when it was last read or written: it
+// named this holder, in the term that the holder won. client-go's elector does not check that. When it could
+// not renew, it releases whatever it reads last, and the next replica would take that for the end of all
+// writes. A Lease that names the holder in another term, or that is older than its last renewal, comes from
+// an old request that was carried out late, after another replica had lost a Lease that still gives it the
+// right to write.
+func (t *Tenure) leaseIsOwn(holder string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.seen != nil && t.seen.HolderIdentity == holder && t.mine(*t.seen) && !asStored(t.seen.RenewTime).Add(t.h).Before(t.wall)
+	return t.lastRecord != nil && t.lastRecord.HolderIdentity == holder && t.isOwn(*t.lastRecord) && !asStored(t.lastRecord.RenewTime).Add(t.h).Before(t.wall)
 }
 
-// release ends the right to write and returns an instant after the last stamp of this
-// tenure, which no wall clock that was stepped back hides, and the mark of an orderly release. There is none while an
-// earlier tenure may be at work: one that lost its Lease may not have ended yet.
+// release ends the right to write. It returns an instant after the last write of this tenure, also if the
+// wall clock was stepped back, and the mark of an orderly release. There is no mark while an earlier tenure
+// may be at work: one that lost its Lease may not have ended yet.
 func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.released = true
 	now := t.clock.Now()
-	if latest = now.Wall; t.latest.After(latest) {
-		latest = t.latest
+	if latest = now.Wall; t.lastWrite.After(latest) {
+		latest = t.lastWrite
 	}
-	if t.orderly || now.Boot >= t.started.Boot+t.span+t.skew {
+	if t.orderly || now.Boot >= t.started.Boot+t.earlierDuration+t.skew {
 		mark = releaseMark
 	}
 	// Rounded up, because a Lease stores microseconds.
 	return latest.Truncate(time.Microsecond).Add(time.Microsecond), mark
 }
 
-// won takes in that a request which carried r, sent at the reading, succeeded.
+// won notes that a request which carried r, sent at the reading, succeeded.
 func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 	after := t.clock.Now()
-	stamp := asStored(r.RenewTime) // as the successor will read it
+	renewTime := asStored(r.RenewTime) // as the successor will read it
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.held {
 		t.held, t.transitions, t.acquired = true, r.LeaderTransitions, asStored(r.AcquireTime)
 		t.inherit(after)
 	}
-	t.seen = &r
-	t.wall = stamp.Add(t.h)
-	t.boot = sent.Boot - max(0, sent.Wall.Sub(stamp)) + t.h
+	t.lastRecord = &r
+	t.wall = renewTime.Add(t.h)
+	t.boot = sent.Boot - max(0, sent.Wall.Sub(renewTime)) + t.h
 }
 
 // asStored is a time as a Lease keeps it.
 func asStored(t metav1.Time) time.Time { return t.Truncate(time.Microsecond) }
 
-// longestElection is more than the election of any hub ever lasted. A Lease that says more was edited.
+// longestElection is longer than the election of any hub ever lasted. A Lease that says more was edited.
 const longestElection = time.Minute
 
-// inherit notes the latest instant at which an earlier tenure can have stamped, by what
-// its election's Lease said before this one took it. The caller holds mu.
+// inherit notes the latest instant at which an earlier tenure can have written, by what the election's Lease
+// said before this one took it. The caller holds mu.
 func (t *Tenure) inherit(started lease.Reading) {
-	r := t.seen
-	t.started, t.span, t.inherited = started, t.h, started.Wall.Add(t.h) // where nothing is known
+	r := t.lastRecord
+	t.started, t.earlierDuration, t.inherited = started, t.h, started.Wall.Add(t.h) // where nothing is known
 	if r == nil {
 		return
 	}
@@ -290,11 +292,11 @@ func (t *Tenure) inherit(started lease.Reading) {
 	case r.HolderIdentity == "" && r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):
 		t.inherited, t.orderly = r.RenewTime.Time, true
 	case r.AcquireTime.Equal(&r.RenewTime):
-		// Claimed and never renewed. The stamp may be older than the Lease, or than the end of the
-		// tenure that the claim replaced: a candidate can be paused between its stamp and its request.
+		// Won and never renewed. The renewTime may be older than the Lease, or than the end of the tenure before it:
+		// a candidate can be paused between reading its clock and its request.
 	default:
-		t.span = max(t.h, lasts*time.Second)
-		t.inherited = r.RenewTime.Add(t.span)
+		t.earlierDuration = max(t.h, lasts*time.Second)
+		t.inherited = r.RenewTime.Add(t.earlierDuration)
 	}
 }
 

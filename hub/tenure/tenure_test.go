@@ -78,7 +78,7 @@ func (r *replica) until(wallEnd, bootEnd float64) {
 		{wallEnd - 100, bootEnd, false},
 		{wallEnd, bootEnd - 100, false},
 	} {
-		if got := r.MayStamp(lease.Reading{Wall: wall(test.wall), Boot: boot(test.boot)}); got != test.may {
+		if got := r.MayWrite(lease.Reading{Wall: wall(test.wall), Boot: boot(test.boot)}); got != test.may {
 			r.t.Errorf("at %v and %v it may stamp: %v, want %v", test.wall, test.boot, got, test.may)
 		}
 	}
@@ -88,7 +88,7 @@ func (r *replica) until(wallEnd, bootEnd float64) {
 func TestDeadline(t *testing.T) {
 	for name, test := range map[string]func(*replica){
 		"without an election there is none": func(r *replica) {
-			if r.MayStamp(at(0)) || r.Holds() {
+			if r.MayWrite(at(0)) || r.Holds() {
 				r.t.Error("it may stamp")
 			}
 		},
@@ -132,7 +132,7 @@ func TestDeadline(t *testing.T) {
 		"an election without an answer is none": func(r *replica) {
 			r.inner.leave = func(context.Context) error { return errAmbiguous }
 			_ = r.try(0, 0, 0)
-			if r.MayStamp(at(0)) {
+			if r.MayWrite(at(0)) {
 				r.t.Error("it may stamp")
 			}
 		},
@@ -167,7 +167,7 @@ func TestRelease(t *testing.T) {
 		r.clock.set(lease.Reading{Wall: wall(3).Add(1), Boot: boot(3)})
 		requests := 0
 		r.inner.arrive = func(context.Context) error {
-			if requests++; requests == 2 && r.MayStamp(at(1)) {
+			if requests++; requests == 2 && r.MayWrite(at(1)) {
 				t.Error("it may stamp while the release is under way")
 			}
 			return nil
@@ -189,7 +189,7 @@ func TestRelease(t *testing.T) {
 		if r.lock.Update(t.Context(), release(1)) == nil {
 			t.Fatal("the release did not fail")
 		}
-		if r.MayStamp(at(1)) {
+		if r.MayWrite(at(1)) {
 			t.Error("it may stamp after the release")
 		}
 	})
@@ -201,7 +201,7 @@ func TestRelease(t *testing.T) {
 		if r.try(2, 2, 2) == nil {
 			t.Error("the election was taken back")
 		}
-		if r.MayStamp(at(2)) {
+		if r.MayWrite(at(2)) {
 			t.Error("it may stamp after the release")
 		}
 	})
@@ -216,7 +216,7 @@ func TestRelease(t *testing.T) {
 		if after := s.get(); after != before {
 			t.Errorf("the Lease says %+v", after)
 		}
-		if r.MayStamp(at(1)) {
+		if r.MayWrite(at(1)) {
 			t.Error("it may stamp after the release")
 		}
 	})
@@ -238,7 +238,7 @@ func TestRelease(t *testing.T) {
 			wall float64
 			may  bool
 		}{{4, true}, {3, true}, {7, false}} {
-			if got := r.MayStamp(lease.Reading{Wall: wall(stamp.wall), Boot: boot(2)}); got != stamp.may {
+			if got := r.MayWrite(lease.Reading{Wall: wall(stamp.wall), Boot: boot(2)}); got != stamp.may {
 				t.Errorf("may stamp %v: %v", stamp.wall, got)
 			}
 		}
@@ -407,7 +407,7 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 		if err := stale.lock.Update(t.Context(), late); err != nil {
 			t.Fatal(err)
 		}
-		if stale.MayStamp(at(9)) {
+		if stale.MayWrite(at(9)) {
 			t.Error("it may stamp")
 		}
 		if _, inherited := newReplica(t, s, "c").wins(10, 10, 10).Started(); inherited.Before(wall(8)) {
@@ -443,7 +443,7 @@ func TestDoubt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReplica(t, &store{record: stored(test.before)}, "b").wins(2, 3, 5)
 			for _, s := range test.stamps {
-				r.Doubt(wall(s))
+				r.ObserveEarlierRenewTime(wall(s))
 			}
 			if _, inherited := r.Started(); !inherited.Equal(wall(test.want)) {
 				t.Errorf("inherited %v, want %v", inherited.Sub(zero), test.want)
@@ -452,7 +452,7 @@ func TestDoubt(t *testing.T) {
 	}
 	t.Run("before the election is won there is nothing to doubt", func(t *testing.T) {
 		r := newReplica(t, &store{}, "b")
-		r.Doubt(wall(1))
+		r.ObserveEarlierRenewTime(wall(1))
 		if _, inherited := r.Started(); !inherited.IsZero() {
 			t.Errorf("inherited %v", inherited)
 		}
@@ -461,7 +461,7 @@ func TestDoubt(t *testing.T) {
 		before := claim("a", -1)
 		before.LeaseDurationSeconds = 60
 		r := newReplica(t, &store{record: stored(before)}, "b").wins(2, 3, 5)
-		r.Doubt(wall(60))
+		r.ObserveEarlierRenewTime(wall(60))
 		if _, inherited := r.Started(); !inherited.Equal(wall(65)) {
 			t.Errorf("inherited %v", inherited.Sub(zero))
 		}

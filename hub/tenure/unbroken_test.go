@@ -14,7 +14,7 @@ import (
 func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 	t.Run("renewed after its deadline by the wall clock", func(t *testing.T) {
 		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
-		if r.try(6, 6, 6) == nil || r.MayStamp(at(6)) {
+		if r.try(6, 6, 6) == nil || r.MayWrite(at(6)) {
 			t.Error("it goes on")
 		}
 	})

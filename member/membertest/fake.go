@@ -81,8 +81,8 @@ func (f *Fake) write(namespace, holder string, rise int64) int64 {
 	epoch := max(f.epochs[namespace]+rise, 1)
 	f.epochs[namespace] = epoch
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(nil, lease.Copy{
-		Term:      lease.Term{Holder: holder, Epoch: epoch, Acquired: now, Renewed: now, Duration: Duration},
+	if err := wire.Write(nil, lease.Content{
+		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: Duration},
 		Namespace: namespace,
 		Name:      v1alpha1.DefaultLeaseName,
 		Cluster:   here,

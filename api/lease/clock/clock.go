@@ -1,5 +1,5 @@
-// Package clock reads the clocks that leadership is judged by: the wall clock, and
-// the one that keeps counting in suspend.
+// Package clock reads the clocks that leadership depends on: the wall clock, and the one that keeps counting
+// in suspend.
 package clock
 
 import (
@@ -9,25 +9,21 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// System reads the clocks of this machine. The zero value is ready, and safe for
-// concurrent use.
+// System reads the clocks of this machine. The zero value is ready, and safe for concurrent use.
 //
-// CLOCK_BOOTTIME costs a system call, Go's own reading of the wall and monotonic
-// clocks does not. So Now derives Boot from the monotonic clock, which differs
-// from it only by the time spent in suspend. A suspend, like a step, moves the
-// wall clock against the monotonic one; when they have moved apart by more than
-// drift, the kernel is asked again. What escapes is a suspend that a step back of
-// the wall clock undoes to within drift before the next reading: two faults, the
-// second of them outside the promise, that cancel out.
+// CLOCK_BOOTTIME costs a system call; Go's own reading of the wall and monotonic clocks does not. So Now
+// derives Boot from the monotonic clock, which differs from it only by the time spent in suspend. A suspend,
+// like a step, moves the wall clock against the monotonic one. When they have moved apart by more than drift,
+// Now asks the kernel again. It misses a suspend that a step back of the wall clock undoes to within drift
+// before the next reading. Those are two faults that cancel out, the second of them outside the promise.
 type System struct {
 	cal atomic.Pointer[calibration]
 }
 
 var _ lease.Clock = (*System)(nil)
 
-// drift is how far the wall and the monotonic clock may move apart before the
-// kernel is asked again. Small against any ε, large against slewing: NTP slews
-// both clocks alike.
+// drift is how far the wall and the monotonic clock may move apart before the kernel is asked again. It is
+// small against any ε, and large against slewing: NTP slews both clocks alike.
 const drift = 500 * time.Microsecond
 
 // tight is how long the two readings of a calibration may take together. A pause

@@ -22,20 +22,18 @@ import (
 const (
 	// everywhere stands for all namespaces.
 	everywhere = "*"
-	// maxList bounds the annotations that grow with the number of namespaces, in bytes. An
-	// API server takes 256 KiB of annotations on one object.
+	// maxList bounds the annotations that grow with the number of namespaces, in bytes. An API server accepts
+	// 256 KiB of annotations on one object.
 	maxList = 96 << 10
 	// maxName bounds identity and account, in bytes.
 	maxName = 1024
 )
 
-// WriteRegistration puts all that the registration says into l, and the finalizer that keeps
-// it from vanishing while its process may act. What else is in l stays, and so does the time of
-// its first confirmation. Times are cut to microseconds: a little earlier, so the
-// reader may act a little less long.
+// WriteRegistration puts the registration into l, and the finalizer that keeps it from vanishing while its
+// process may act. What else is in l stays, and so does the time of its first confirmation. Times are cut to
+// microseconds: a little earlier, so the reader may act a little less long.
 //
-// It fails, and writes nothing, if the registration cannot be stored so that
-// ReadRegistration returns the same.
+// It fails, and writes nothing, if ReadRegistration would not return the same.
 func WriteRegistration(r lease.Registration, l *coordinationv1.Lease) error {
 	r.Confirmed = r.Confirmed.Truncate(time.Microsecond)
 	released, err := json.Marshal(r.Released)
@@ -81,9 +79,9 @@ func WriteRegistration(r lease.Registration, l *coordinationv1.Lease) error {
 	return nil
 }
 
-// ReadRegistration returns what a registration says. Anybody may have written it: if anything
-// about it is missing, out of bounds or ambiguous it is an error that names the Lease, and such a
-// reader counts as one that has never released anything.
+// ReadRegistration returns what a registration says. Anybody may have written it. If anything is missing, out
+// of bounds or ambiguous, it returns an error that names the Lease. Such a reader counts as one that has
+// never released anything.
 func ReadRegistration(l *coordinationv1.Lease) (lease.Registration, error) {
 	r, err := readRegistration(l)
 	if err != nil {
@@ -146,7 +144,7 @@ func readNamespaces(text string) ([]string, error) {
 	return names, nil
 }
 
-// readReleased reads a JSON object of namespaces and epochs. A name that comes twice is refused, which
+// readReleased reads a JSON object of namespaces and epochs. It refuses a name that comes twice, which
 // encoding/json alone would not.
 func readReleased(text string) (map[string]int64, error) {
 	if len(text) > maxList {
@@ -166,7 +164,7 @@ func readReleased(text string) (map[string]int64, error) {
 		if err := validNamespace(name); err != nil {
 			return nil, err
 		}
-		var epoch *int32 // as many bits as the epoch of a copy has
+		var epoch *int32 // as many bits as the epoch of a Lease has
 		if err := d.Decode(&epoch); err != nil || epoch == nil || *epoch < 0 {
 			return nil, fmt.Errorf("namespace %s has no epoch of 0 to %d", name, math.MaxInt32)
 		}
@@ -194,7 +192,7 @@ func validNamespace(name string) error {
 	return nil
 }
 
-// FreeRegistration takes off the finalizer, so that the registration can be deleted.
+// FreeRegistration takes the finalizer off, so that the registration can be deleted.
 func FreeRegistration(l *coordinationv1.Lease) {
 	l.Finalizers = slices.DeleteFunc(l.Finalizers, func(f string) bool { return f == v1alpha1.ReaderFinalizer })
 }

@@ -120,7 +120,7 @@ func TestWhereEachFactOfARegistrationIsStored(t *testing.T) {
 	if !equality.Semantic.DeepEqual(l, want) {
 		t.Errorf("got  %v\nwant %v", l, want)
 	}
-	if wire.Ours(l) {
+	if wire.MadeByHub(l) {
 		t.Error("a registration counts as a copy of a hub")
 	}
 	l.Finalizers = append(l.Finalizers, "example.com/other")

@@ -1,5 +1,5 @@
-// Package wire turns a lease.Copy into a coordination.k8s.io/v1 Lease and back. It
-// is the only place that knows where each fact is stored.
+// Package wire turns a lease.Content into a coordination.k8s.io/v1 Lease and back. It is the only place that
+// knows which field or annotation holds what.
 package wire
 
 import (
@@ -15,21 +15,20 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// labels are those of every copy.
+// labels are those of every Lease of a hub.
 var labels = map[string]string{
 	v1alpha1.ManagedLabel:   "true",
 	v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
 }
 
-// Write puts all that the copy says, sealed with key, into l. What else is in l
-// (UID, resourceVersion, labels of others) stays. It never sets strategy or
-// preferredHolder, which would wake the API server's own coordinated election.
-// Stamps are cut to microseconds, which is what a Lease stores: a little earlier,
-// so a little less is promised.
+// Write puts the content, sealed with key, into l. What else is in l (UID, resourceVersion, labels of others)
+// stays. It never sets strategy or preferredHolder, which would start the API server's own coordinated
+// election. Times are cut to microseconds, as a Lease stores them: a little earlier, so a little less is
+// promised.
 //
-// It fails if the copy cannot be stored as it is: an epoch or a duration outside 32
-// bits, or a duration that is not whole seconds.
-func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
+// It fails if a Lease cannot store the content as it is: an epoch or a duration outside 32 bits, or a
+// duration that is not whole seconds.
+func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
 	}
@@ -37,7 +36,7 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	if c.Duration%time.Second != 0 || seconds <= 0 || seconds > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: duration %v does not fit leaseDurationSeconds", c.Namespace, c.Name, c.Duration)
 	}
-	c.Acquired, c.Renewed = c.Acquired.Truncate(time.Microsecond), c.Renewed.Truncate(time.Microsecond)
+	c.AcquireTime, c.RenewTime = c.AcquireTime.Truncate(time.Microsecond), c.RenewTime.Truncate(time.Microsecond)
 	epoch, duration := int32(c.Epoch), int32(seconds)
 
 	l.Namespace, l.Name = c.Namespace, c.Name
@@ -55,18 +54,17 @@ func Write(key lease.Key, c lease.Copy, l *coordinationv1.Lease) error {
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity:       &c.Holder,
 		LeaseDurationSeconds: &duration,
-		AcquireTime:          &metav1.MicroTime{Time: c.Acquired},
-		RenewTime:            &metav1.MicroTime{Time: c.Renewed},
+		AcquireTime:          &metav1.MicroTime{Time: c.AcquireTime},
+		RenewTime:            &metav1.MicroTime{Time: c.RenewTime},
 		LeaseTransitions:     &epoch,
 	}
 	return nil
 }
 
-// Read returns what a Lease says and the seal that it carries. A field that is
-// missing reads as its zero value, which promises nothing; whether the whole is to
-// be believed is for the seal to say.
-func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
-	c = lease.Copy{
+// Read returns what a Lease says, and the seal that it carries. A missing field reads as its zero value,
+// which promises nothing. Whether to believe the content, the seal tells.
+func Read(l *coordinationv1.Lease) (c lease.Content, seal string) {
+	c = lease.Content{
 		Namespace:  l.Namespace,
 		Name:       l.Name,
 		Cluster:    l.Annotations[v1alpha1.ClusterAnnotation],
@@ -83,23 +81,22 @@ func Read(l *coordinationv1.Lease) (c lease.Copy, seal string) {
 		c.Duration = time.Duration(*p) * time.Second
 	}
 	if p := l.Spec.AcquireTime; p != nil {
-		c.Acquired = p.Time
+		c.AcquireTime = p.Time
 	}
 	if p := l.Spec.RenewTime; p != nil {
-		c.Renewed = p.Time
+		c.RenewTime = p.Time
 	}
 	return c, l.Annotations[v1alpha1.SealAnnotation]
 }
 
-// Labelled reports whether a Lease has the label by which readers find copies. It is not sealed, but a copy
-// without it is seen by no reader. The other label says to people who writes it; whoever changes that one has it
-// changed until the next write.
+// Labelled reports whether a Lease has the label by which readers find it. The label is not sealed, but no
+// reader sees a Lease without it. The other label tells people who writes the Lease, and is restored with the
+// next write only.
 func Labelled(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
 
-// Ours reports whether a Lease was made by a hub, even if someone has edited it
-// since: it carries any of the marks that only a hub writes. A Lease without them
-// belongs to somebody else and is never overwritten.
-func Ours(l *coordinationv1.Lease) bool {
+// MadeByHub reports whether a hub made the Lease, even if someone has edited it since: it carries any of the
+// marks that only a hub writes. A Lease without them belongs to somebody else and is never overwritten.
+func MadeByHub(l *coordinationv1.Lease) bool {
 	if l.Labels[v1alpha1.ManagedLabel] != "" {
 		return true
 	}

@@ -20,11 +20,11 @@ var (
 	noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 )
 
-func someCopy() lease.Copy {
-	return lease.Copy{
+func someCopy() lease.Content {
+	return lease.Content{
 		Term: lease.Term{
-			Holder: "east.default", Epoch: 600_000, Acquired: noon.Add(-time.Hour),
-			Renewed: noon.Add(123456 * time.Microsecond), Duration: 15 * time.Second,
+			Holder: "east.default", Epoch: 600_000, AcquireTime: noon.Add(-time.Hour),
+			RenewTime: noon.Add(123456 * time.Microsecond), Duration: 15 * time.Second,
 		},
 		Namespace: "team-a", Name: "leasecast", Cluster: "west.default", ClusterUID: "6f1c", Hub: "9b2d",
 	}
@@ -45,28 +45,28 @@ func stored(t *testing.T, l *coordinationv1.Lease) *coordinationv1.Lease {
 }
 
 // same compares times by the instant.
-func same(a, b lease.Copy) bool {
-	for _, c := range []*lease.Copy{&a, &b} {
-		c.Acquired, c.Renewed = c.Acquired.UTC(), c.Renewed.UTC()
+func same(a, b lease.Content) bool {
+	for _, c := range []*lease.Content{&a, &b} {
+		c.AcquireTime, c.RenewTime = c.AcquireTime.UTC(), c.RenewTime.UTC()
 	}
 	return a == b
 }
 
 func TestWhatIsWrittenIsReadAndSealed(t *testing.T) {
-	tests := map[string]func(*lease.Copy){
-		"a follower's copy":          func(*lease.Copy) {},
-		"the leader's copy":          func(c *lease.Copy) { c.Holder = c.Cluster },
-		"nobody leads":               func(c *lease.Copy) { c.Holder = "" },
-		"the first epoch":            func(c *lease.Copy) { c.Epoch = 0 },
-		"the last epoch that fits":   func(c *lease.Copy) { c.Epoch = math.MaxInt32 },
-		"a second":                   func(c *lease.Copy) { c.Duration = time.Second },
-		"the longest that fits":      func(c *lease.Copy) { c.Duration = math.MaxInt32 * time.Second },
-		"a stamp in another zone":    func(c *lease.Copy) { c.Renewed = c.Renewed.In(time.FixedZone("", -7*3600)) },
-		"a stamp on a whole second":  func(c *lease.Copy) { c.Renewed = noon },
-		"a start long ago":           func(c *lease.Copy) { c.Acquired = time.Unix(0, 0) },
-		"a term that never began":    func(c *lease.Copy) { c.Acquired = time.Time{} },
-		"names with odd characters":  func(c *lease.Copy) { c.Hub = `"\u00e9<>&` },
-		"the last microsecond there": func(c *lease.Copy) { c.Renewed = noon.Add(time.Second - time.Microsecond) },
+	tests := map[string]func(*lease.Content){
+		"a follower's copy":          func(*lease.Content) {},
+		"the leader's copy":          func(c *lease.Content) { c.Holder = c.Cluster },
+		"nobody leads":               func(c *lease.Content) { c.Holder = "" },
+		"the first epoch":            func(c *lease.Content) { c.Epoch = 0 },
+		"the last epoch that fits":   func(c *lease.Content) { c.Epoch = math.MaxInt32 },
+		"a second":                   func(c *lease.Content) { c.Duration = time.Second },
+		"the longest that fits":      func(c *lease.Content) { c.Duration = math.MaxInt32 * time.Second },
+		"a stamp in another zone":    func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", -7*3600)) },
+		"a stamp on a whole second":  func(c *lease.Content) { c.RenewTime = noon },
+		"a start long ago":           func(c *lease.Content) { c.AcquireTime = time.Unix(0, 0) },
+		"a term that never began":    func(c *lease.Content) { c.AcquireTime = time.Time{} },
+		"names with odd characters":  func(c *lease.Content) { c.Hub = `"\u00e9<>&` },
+		"the last microsecond there": func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - time.Microsecond) },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestWhereEachFactIsStored(t *testing.T) {
 
 func TestStampsAreCutSoThatLessIsPromised(t *testing.T) {
 	c := someCopy()
-	c.Renewed = noon.Add(999 * time.Nanosecond)
-	c.Acquired = noon.Add(1999 * time.Nanosecond)
+	c.RenewTime = noon.Add(999 * time.Nanosecond)
+	c.AcquireTime = noon.Add(1999 * time.Nanosecond)
 	l := &coordinationv1.Lease{}
 	if err := wire.Write(key, c, l); err != nil {
 		t.Fatal(err)
@@ -135,16 +135,16 @@ func TestStampsAreCutSoThatLessIsPromised(t *testing.T) {
 
 func TestWhatALeaseCannotStoreIsRefusedAndNothingIsWritten(t *testing.T) {
 	tests := map[string]struct {
-		change func(*lease.Copy)
+		change func(*lease.Content)
 		want   string
 	}{
-		"a negative epoch":         {func(c *lease.Copy) { c.Epoch = -1 }, "epoch -1 does not fit"},
-		"an epoch over 32 bits":    {func(c *lease.Copy) { c.Epoch = math.MaxInt32 + 1 }, "epoch 2147483648 does not fit"},
-		"no duration":              {func(c *lease.Copy) { c.Duration = 0 }, "duration 0s does not fit"},
-		"less than a second":       {func(c *lease.Copy) { c.Duration = time.Second - 1 }, "does not fit leaseDurationSeconds"},
-		"half a second more":       {func(c *lease.Copy) { c.Duration = 1500 * time.Millisecond }, "duration 1.5s does not fit"},
-		"a negative duration":      {func(c *lease.Copy) { c.Duration = -time.Second }, "duration -1s does not fit"},
-		"a duration over 32 bits,": {func(c *lease.Copy) { c.Duration = (math.MaxInt32 + 1) * time.Second }, "does not fit leaseDurationSeconds"},
+		"a negative epoch":         {func(c *lease.Content) { c.Epoch = -1 }, "epoch -1 does not fit"},
+		"an epoch over 32 bits":    {func(c *lease.Content) { c.Epoch = math.MaxInt32 + 1 }, "epoch 2147483648 does not fit"},
+		"no duration":              {func(c *lease.Content) { c.Duration = 0 }, "duration 0s does not fit"},
+		"less than a second":       {func(c *lease.Content) { c.Duration = time.Second - 1 }, "does not fit leaseDurationSeconds"},
+		"half a second more":       {func(c *lease.Content) { c.Duration = 1500 * time.Millisecond }, "duration 1.5s does not fit"},
+		"a negative duration":      {func(c *lease.Content) { c.Duration = -time.Second }, "duration -1s does not fit"},
+		"a duration over 32 bits,": {func(c *lease.Content) { c.Duration = (math.MaxInt32 + 1) * time.Second }, "does not fit leaseDurationSeconds"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 
 func TestAnEmptyLeasePromisesNothing(t *testing.T) {
 	c, seal := wire.Read(&coordinationv1.Lease{})
-	if c != (lease.Copy{}) || seal != "" {
+	if c != (lease.Content{}) || seal != "" {
 		t.Errorf("seal %q, copy %+v", seal, c)
 	}
 	if c.LeadsHere() || c.Live(noon) || lease.Sealed(key, c, seal) {
@@ -231,7 +231,7 @@ func TestALeaseIsOursByAnyOfTheMarksThatOnlyAHubWrites(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := wire.Ours(test.lease); got != test.want {
+			if got := wire.MadeByHub(test.lease); got != test.want {
 				t.Errorf("Ours = %v, want %v", got, test.want)
 			}
 		})

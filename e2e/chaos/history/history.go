@@ -5,8 +5,6 @@ package history
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"sync"
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/chaos/register"
@@ -43,29 +41,6 @@ const (
 	Refused = "refused"
 	Unknown = "unknown" // an error, or a process that died: it may or may not have happened
 )
-
-// Writer appends lines to a file. It is safe for concurrent use.
-type Writer struct {
-	mu  sync.Mutex
-	out io.Writer
-}
-
-// NewWriter returns a Writer whose every line is one Write to out, so that no line of a process that is killed is lost.
-func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
-
-// Write appends a line.
-func (w *Writer) Write(l Line) error {
-	raw, err := json.Marshal(l)
-	if err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, err := w.out.Write(append(raw, '\n')); err != nil {
-		return fmt.Errorf("history: %w", err)
-	}
-	return nil
-}
 
 // Call is a call of the register by a process.
 type Call struct {

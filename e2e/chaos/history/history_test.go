@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/leasecast/leasecast/e2e/chaos/register"
+	"github.com/leasecast/leasecast/e2e/lines"
 )
 
 func TestFollowPairsTheLinesOfCalls(t *testing.T) {
@@ -19,7 +20,7 @@ func TestFollowPairsTheLinesOfCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = file.Close() }()
-	w := NewWriter(file)
+	w := lines.NewWriter(file)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {

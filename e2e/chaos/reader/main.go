@@ -26,6 +26,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
+	"github.com/leasecast/leasecast/e2e/lines"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -68,7 +69,7 @@ type reader struct {
 	flags
 	leader leader
 	store  register.Client
-	tell   *history.Writer
+	tell   *lines.Writer
 	clock  clock.System
 	lastID atomic.Int64
 }
@@ -92,7 +93,7 @@ func run(ctx context.Context, f flags) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &reader{flags: f, tell: history.NewWriter(file), leader: byTheRule(m)}
+	r := &reader{flags: f, tell: lines.NewWriter(file), leader: byTheRule(m)}
 	r.store = register.Client{URL: f.register, HTTP: http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * len(namespaces)}}}
 	if f.ignoreDeadline {
 		r.leader = ignoringDeadlines(m, f.every)

@@ -5,7 +5,6 @@ package acts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/e2e/lines"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -61,7 +61,7 @@ type Log struct {
 	clock   lease.Clock
 
 	mu     sync.Mutex
-	out    io.Writer
+	out    *lines.Writer
 	lastID int64
 }
 
@@ -69,7 +69,7 @@ type Log struct {
 // it is used. Each line is one Write to out, so a
 // file needs no flushing, and no line of a process that is killed is lost.
 func NewLog(cluster string, out io.Writer) *Log {
-	return &Log{cluster: cluster, clock: &clock.System{}, out: out}
+	return &Log{cluster: cluster, clock: &clock.System{}, out: lines.NewWriter(out)}
 }
 
 // Do does an act between its two lines. The epoch comes from ctx. An act that asks
@@ -119,10 +119,5 @@ func (l *Log) write(line *Line) error {
 		line.ID = l.lastID
 	}
 	line.At = l.clock.Now().Boot
-	raw, err := json.Marshal(line)
-	if err != nil {
-		return err
-	}
-	_, err = l.out.Write(append(raw, '\n'))
-	return err
+	return l.out.Write(line)
 }

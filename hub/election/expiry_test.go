@@ -48,11 +48,11 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 		},
 		"no grant while a copy may be live": {
 			now: at(14.999), state: state(sent(0)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1.001s",
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1.001s",
 		},
 		"no grant before ε has passed too": {
 			now: at(15.999), state: state(sent(0)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"a grant at the bound": {
 			now: at(16), state: state(sent(0)), among: []election.Candidate{lost, next}, want: granted,
@@ -60,7 +60,7 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 		"what was sent counts, not the policy's shorter D": {
 			now: at(15.999), state: state(sent(0)), policy: policy(duration(14 * second)),
 			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"nor its longer one": {
 			now: at(16), state: state(sent(0)), policy: policy(duration(60 * second)),
@@ -69,17 +69,17 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 		"a wall clock stepped forward grants nothing: the boot clock has to agree": {
 			now: lease.Reading{Wall: wall(100), Boot: boot(15.999)}, state: state(sent(0)),
 			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"a wall clock stepped back delays: it was what stamps were made of": {
 			now: lease.Reading{Wall: wall(15.999), Boot: boot(30)}, state: state(sent(0)),
 			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"but for no longer than another D + ε: readers refuse the stamps of a clock that was an hour ahead": {
 			now: lease.Reading{Wall: wall(-3600), Boot: boot(31.999)}, state: state(sent(0)),
 			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"and then": {
 			now: lease.Reading{Wall: wall(-3600), Boot: boot(32)}, state: state(sent(0)),
@@ -89,24 +89,24 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 		"a wait is looked at again after D + ε, for the clock may be put right": {
 			now: lease.Reading{Wall: wall(-5000), Boot: boot(2)}, state: state(sent(0)),
 			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForBound after 16s",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 16s",
 		},
 		"what was sent under a larger ε stands for as long as was right then": {
 			now: at(18.999), state: state(under(4*second, sent(0)), notBefore(19)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"on the boot clock too": {
 			now: lease.Reading{Wall: wall(100), Boot: boot(18.999)}, state: state(under(4*second, sent(0)), notBefore(19)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"and no longer": {now: at(19), state: state(under(4*second, sent(0))), among: []election.Candidate{lost, next}, want: granted},
 		"under a smaller one it stands for the policy's": {
 			now: at(15.999), state: state(under(second/2, sent(0))), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 1ms",
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
 		"a bound that the record names is not trusted": {
 			now: at(10), state: state(sent(0), notBefore(5)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForBound after 6s persist",
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 6s persist",
 		},
 		"not even a later one": {
 			now: at(16), state: state(sent(0), notBefore(500)), among: []election.Candidate{lost, next}, want: granted,
@@ -129,7 +129,7 @@ func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
 		}
 	}
 	wait := func(after string, at string) string {
-		return "Draining east 20 Unreachable next west waiting WaitingForBound after " + after + at
+		return "Draining east 20 Unreachable next west waiting WaitingForExpiry after " + after + at
 	}
 	const granted = "Leading west 21 FailedOver persist"
 	decide(t, map[string]decision{
@@ -203,7 +203,7 @@ func TestALostRecord(t *testing.T) {
 	decide(t, map[string]decision{
 		"grants nothing before the largest D ever sent has passed": {
 			now: at(60.999), state: state(young(), closed(), 60*second), among: among,
-			want: "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 1ms persist",
+			want: "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 1ms persist",
 		},
 		"grants then, from the seconds": {
 			now: at(61), state: state(young(), closed(), 60*second), among: among,
@@ -215,32 +215,32 @@ func TestALostRecord(t *testing.T) {
 		},
 		"what this tenure sent before the record was lost still counts": {
 			now: at(9), state: state(settled(), sent(0), 15*second), among: among,
-			want: "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 7s persist",
+			want: "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 7s persist",
 		},
 		"an empty record object is no better than none": {
 			now: at(1), among: among,
 			state: election.State{
 				Record: election.Record{Observed: map[string]int32{}}, Tenure: young(), Sent: closed(), LargestDuration: 15 * second,
 			},
-			want: "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 15s persist",
+			want: "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 15s persist",
 		},
 		"nor is one without a D, whatever else it says": {
 			now: at(60.999), among: among,
 			state: election.State{
 				Record: record(election.Vacant, "", lasting(0)), Tenure: young(), Sent: closed(), LargestDuration: 60 * second,
 			},
-			want: "Vacant nobody 20 WaitingForBound next east waiting WaitingForBound after 1ms persist",
+			want: "Vacant nobody 20 WaitingForExpiry next east waiting WaitingForExpiry after 1ms persist",
 		},
 		"without a policy it is gone once the largest D has passed twice": {
 			now: at(30), noPolicy: true, state: state(young(), closed(), 15*second), want: "gone",
 		},
 		"and not before: a policy may come back and find no trace of a promise": {
 			now: at(29.999), noPolicy: true, state: state(young(), closed(), 15*second),
-			want: "lost waiting WaitingForBound after 1ms",
+			want: "lost waiting WaitingForExpiry after 1ms",
 		},
 		"nor before what this tenure sent has passed": {
 			now: at(29), noPolicy: true, state: state(settled(), sent(0), 15*second),
-			want: "lost waiting WaitingForBound after 1s",
+			want: "lost waiting WaitingForExpiry after 1s",
 		},
 	})
 }
@@ -259,7 +259,7 @@ func TestALostRecordStaysBounded(t *testing.T) {
 	s := election.State{Tenure: young(), Sent: closed(), LargestDuration: 60 * second}
 	s.Record = election.Next(at(1), policy(), s, among).Record
 	s.LargestDuration = 15 * second // the Secret that remembered it was lost, too
-	if got, want := say(election.Next(at(60.999), policy(), s, among)), "Vacant nobody 0 WaitingForBound next east waiting WaitingForBound after 1ms"; got != want {
+	if got, want := say(election.Next(at(60.999), policy(), s, among)), "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 1ms"; got != want {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 	if got, want := say(election.Next(at(61), policy(), s, among)), "Leading east 41 Elected persist"; got != want {
@@ -348,11 +348,11 @@ func TestATakeoverAfterAShortenedDWaitsLongEnough(t *testing.T) {
 	shorter := policy(duration(15 * second))
 	for now := 1.0; now < 100; now++ {
 		d := election.Next(at(now), shorter, s, []election.Candidate{east, west})
-		if d.Close {
-			s.Sent.Closed = true
+		if d.StopRenewing {
+			s.Sent.Final = true
 			d = election.Next(at(now), shorter, s, []election.Candidate{east, west})
 		}
-		s.Record, s.Sent.Closed = d.Record, false
+		s.Record, s.Sent.Final = d.Record, false
 		// The tenure may end right now. The next one inherits this instant.
 		heir := election.State{Record: s.Record, Tenure: election.Tenure{Started: at(now), Inherited: wall(now)}, Sent: closed()}
 		heir.Record.State, heir.Record.Reason = election.Draining, reason.Unreachable

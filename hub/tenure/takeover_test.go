@@ -113,7 +113,7 @@ func TestPrompt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &store{}
-				p := tenure.Prompt(s.lock("b"), clock.RealClock{})
+				p := tenure.TakeOverPromptly(s.lock("b"), clock.RealClock{})
 				test(t, s, func(ctx context.Context) (string, time.Duration) {
 					began := time.Now()
 					r, _, err := p.Get(ctx)

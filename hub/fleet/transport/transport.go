@@ -1,4 +1,4 @@
-package fleet
+package transport
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -16,8 +18,8 @@ import (
 // The largest answers that are read, watches aside, so that a member cannot fill the hub's memory
 // with one. Renewals are small; a list of Leases takes about 1 KiB for each.
 const (
-	maxWriterBody = 16 << 20
-	maxCachesBody = 256 << 20
+	MaxRenewalsBody = 16 << 20
+	MaxCachesBody   = 256 << 20
 )
 
 var (
@@ -26,41 +28,46 @@ var (
 	errStranger = errors.New("the request is not for the member: redirects are not followed")
 )
 
-// swappableTransport is a transport whose address, credentials and connection can be replaced at any time. The
+// Swappable is a transport whose address, credentials and connection can be replaced at any time. The
 // clients above it know a placeholder only, and never change.
-type swappableTransport struct {
+type Swappable struct {
 	host    string
 	agent   string // of its requests, for the member's audit log
 	maxBody int64
 	route   atomic.Pointer[route]
 	// asked, if not nil, is called before each request, and what it returns with the answer.
-	asked func() hear
+	RequestSent func() AnswerFunc
 }
 
 // route is where a transport leads to.
 type route struct {
-	target *target
+	target *Target
 	pool   *pool
 }
 
-var _ http.RoundTripper = (*swappableTransport)(nil)
+var _ http.RoundTripper = (*Swappable)(nil)
 
-func newTransport(k Key, agent string, maxBody int64) *swappableTransport {
+func NewSwappable(name, agent string, maxBody int64) *Swappable {
 	// A name that nobody can own: should a request ever miss the transport, it goes nowhere.
-	return &swappableTransport{host: k.Identity() + ".invalid", agent: agent, maxBody: maxBody}
+	return &Swappable{host: name + ".invalid", agent: agent, maxBody: maxBody}
 }
 
-func (l *swappableTransport) set(t *target, p *pool) {
+// Lead makes the transports for caches and for renewals lead to the target, or nowhere if it is nil.
+func Lead(t *Target, caches, renewals *Swappable) {
 	if t == nil {
-		l.route.Store(nil)
+		caches.route.Store(nil)
+		renewals.route.Store(nil)
 		return
 	}
-	l.route.Store(&route{target: t, pool: p})
+	caches.set(t, t.caches)
+	renewals.set(t, t.writer)
 }
 
-// config is for clients on this transport. It has no rate limit: the publisher bounds what is under
+func (l *Swappable) set(t *Target, p *pool) { l.route.Store(&route{target: t, pool: p}) }
+
+// Config is for clients on this transport. It has no rate limit: the publisher bounds what is under
 // way, and caches watch.
-func (l *swappableTransport) config(transport http.RoundTripper) *rest.Config {
+func (l *Swappable) Config(transport http.RoundTripper) *rest.Config {
 	return &rest.Config{
 		Host:      "https://" + l.host,
 		Transport: transport,
@@ -69,8 +76,8 @@ func (l *swappableTransport) config(transport http.RoundTripper) *rest.Config {
 	}
 }
 
-// httpClient is an HTTP client for config that follows no redirects: they could lead anywhere.
-func httpClient(config *rest.Config) (*http.Client, error) {
+// HTTPClient is an HTTP client for config that follows no redirects: they could lead anywhere.
+func HTTPClient(config *rest.Config) (*http.Client, error) {
 	c, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make an HTTP client: %w", err)
@@ -81,7 +88,7 @@ func httpClient(config *rest.Config) (*http.Client, error) {
 }
 
 // RoundTrip sends the request to where the transport leads at this moment.
-func (l *swappableTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
 	r := l.route.Load()
 	switch {
 	case req.URL.Host != l.host:
@@ -92,16 +99,16 @@ func (l *swappableTransport) RoundTrip(req *http.Request) (*http.Response, error
 		return nil, errNoTarget
 	}
 	out := req.Clone(req.Context())
-	out.URL.Scheme, out.URL.Host = r.target.access.server.Scheme, r.target.access.server.Host
-	if prefix := r.target.access.server.Path; prefix != "" {
+	out.URL.Scheme, out.URL.Host = r.target.Access.server.Scheme, r.target.Access.server.Host
+	if prefix := r.target.Access.server.Path; prefix != "" {
 		if out.URL.RawPath != "" {
-			out.URL.RawPath = r.target.access.server.EscapedPath() + out.URL.RawPath
+			out.URL.RawPath = r.target.Access.server.EscapedPath() + out.URL.RawPath
 		}
 		out.URL.Path = prefix + out.URL.Path
 	}
 	out.Host = ""
 	r.target.authorize(out)
-	resp, err := timed(l.asked, r.pool.transport, out)
+	resp, err := timed(l.RequestSent, r.pool.transport, out)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +119,7 @@ func (l *swappableTransport) RoundTrip(req *http.Request) (*http.Response, error
 }
 
 // timed sends a request, and tells when it was sent and what was answered.
-func timed(asked func() hear, transport http.RoundTripper, req *http.Request) (*http.Response, error) {
+func timed(asked func() AnswerFunc, transport http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if asked == nil {
 		return transport.RoundTrip(req)
 	}
@@ -149,33 +156,33 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// patient is the transport of a member's informers. A request that is not answered is sent again
+// Retry is the transport of a member's informers. A request that is not answered is sent again
 // when the member answers something, and a watch whose connection is lost ends as if the server had
 // ended it. So informers go on from where they were as soon as the member is back; left to
 // themselves they would back off for up to a minute, and list everything again. An
 // informer that shall give up cancels its requests.
-type patient struct {
-	next     http.RoundTripper
-	answered *signal
-	clock    clock.Clock
+type Retry struct {
+	Next     http.RoundTripper
+	Answered *wake.Signal
+	Clock    clock.Clock
 }
 
-// patience is the least time between two tries of one request.
-const patience = 250 * time.Millisecond
+// retryPause is the least time between two tries of one request.
+const retryPause = 250 * time.Millisecond
 
 // RoundTrip sends a request without a body until it is answered or its context ends.
-func (p *patient) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	for {
-		answered := p.answered.next()
-		resp, err := p.next.RoundTrip(req)
+		answered := p.Answered.Next()
+		resp, err := p.Next.RoundTrip(req)
 		if err == nil && isWatch(req.URL) {
 			resp.Body = &watchBody{ReadCloser: resp.Body, req: req}
 		}
 		if err == nil || req.Body != nil || ctx.Err() != nil || errors.Is(err, errStranger) {
 			return resp, err
 		}
-		if err := wait(ctx, p.clock, patience, nil); err != nil {
+		if err := wake.For(ctx, p.Clock, retryPause, nil); err != nil {
 			return nil, err
 		}
 		select {
@@ -199,3 +206,6 @@ func (b *watchBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// AnswerFunc is to be called with an answer, when it has come.
+type AnswerFunc func(status int, header http.Header)

@@ -10,7 +10,7 @@ import (
 type expiry struct {
 	wall  time.Time
 	boot  time.Duration
-	again time.Duration // D + ε
+	extra time.Duration // D + ε
 }
 
 // passed reports whether the bound has passed on both clocks: a wall clock that
@@ -18,17 +18,17 @@ type expiry struct {
 // right again would hold it up for as long as it was ahead. Readers refuse the stamps of such a clock, so that
 // another D + ε on the clock that never steps is enough.
 func (b expiry) passed(now lease.Reading) bool {
-	return now.Boot >= b.boot && (!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.again)
+	return now.Boot >= b.boot && (!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)
 }
 
 // wait is how long until the bound passes, or until it should be looked at again: a
 // clock that is put right after a step may have brought it nearer.
 func (b expiry) wait(now lease.Reading) time.Duration {
 	boot := b.boot - now.Boot
-	return max(0, min(b.again, max(boot, min(b.wall.Sub(now.Wall), boot+b.again))))
+	return max(0, min(b.extra, max(boot, min(b.wall.Sub(now.Wall), boot+b.extra))))
 }
 
-// boundOf counts the bound of all that can have been promised for the namespace under a
+// promiseExpiry counts the bound of all that can have been promised for the namespace under a
 // policy with that D: what is inherited, and what this tenure has sent: the latest stamp + the duration sent
 // with it, which only is final once the source of stamps is closed.
 //
@@ -38,10 +38,10 @@ func (b expiry) wait(now lease.Reading) time.Duration {
 // A leader whose clock is known to be further behind than ε is waited for, but not for more
 // than another D: a clock that is off by years must not keep a namespace without a leader for
 // years, and beyond ε nothing is promised.
-func boundOf(s State, d, skew time.Duration) expiry {
+func promiseExpiry(s State, d, skew time.Duration) expiry {
 	skew = max(skew, min(s.Behind, max(d, longest(s))))
 	skew = max(skew, s.Sent.Skew)
-	b := inheritedBound(s, d, skew)
+	b := inheritedExpiry(s, d, skew)
 	if !s.Sent.Until.IsZero() {
 		if own := s.Sent.Until.Add(skew); own.After(b.wall) {
 			b.wall = own
@@ -51,18 +51,18 @@ func boundOf(s State, d, skew time.Duration) expiry {
 	return b
 }
 
-// inheritedBound counts the bound of what earlier tenures can have promised: they can
+// inheritedExpiry counts the bound of what earlier tenures can have promised: they can
 // have stamped until the deadline that this tenure inherited. Nothing that a member
 // shows shortens this, because its etcd may have been restored; and no D in the record
 // that is shorter than the largest ever sent, because somebody may have edited it before
 // this tenure, or so early in it that the edit could be the word of another one. Nor does an
 // ε that is smaller than the largest one.
-func inheritedBound(s State, d, skew time.Duration) expiry {
+func inheritedExpiry(s State, d, skew time.Duration) expiry {
 	d = max(d, longest(s), s.LargestDuration)
 	skew = max(skew, s.LargestSkew)
 	b := expiry{wall: s.Tenure.Inherited.Add(d + skew)}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
-	b.again = max(d+skew, time.Second)
+	b.extra = max(d+skew, time.Second)
 	return b
 }
 

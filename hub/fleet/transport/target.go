@@ -1,4 +1,4 @@
-package fleet
+package transport
 
 import (
 	"context"
@@ -26,22 +26,22 @@ const leastSecret = 8
 // maxMessage bounds what is repeated of a member's own words.
 const maxMessage = 256
 
-// target is one way to reach one API server: an address, credentials and two connections, one for
+// Target is one way to reach one API server: an address, credentials and two connections, one for
 // caches and one for renewals and probes.
-type target struct {
-	access access
-	// uid is what identify found before the target came into use.
-	uid            string
+type Target struct {
+	Access Access
+	// UID is what identify found before the target came into use.
+	UID            string
 	caches, writer *pool
-	// asked is that of a transport: set when the target comes into use.
-	asked func() hear
+	// lastRead is that of a transport: set when the target comes into use.
+	RequestSent func() AnswerFunc
 }
 
-// newTarget makes a target that is not connected yet. If it differs from old in the token only, it
+// NewTarget makes a target that is not connected yet. If it differs from old in the token only, it
 // shares the connections of old.
-func newTarget(a access, old *target) (*target, error) {
-	if old != nil && old.access.sameConnection(a) {
-		return &target{access: a, caches: old.caches, writer: old.writer}, nil
+func NewTarget(a Access, old *Target) (*Target, error) {
+	if old != nil && old.Access.sameConnection(a) {
+		return &Target{Access: a, caches: old.caches, writer: old.writer}, nil
 	}
 	caches, err := newPool(a)
 	if err != nil {
@@ -51,38 +51,44 @@ func newTarget(a access, old *target) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{access: a, caches: caches, writer: writer}, nil
+	return &Target{Access: a, caches: caches, writer: writer}, nil
 }
 
 // sameConnection reports whether both can share a connection, which does not know tokens.
-func (a access) sameConnection(b access) bool {
+func (a Access) sameConnection(b Access) bool {
 	a.token, b.token = "", ""
 	aServer, bServer := a.server.String(), b.server.String()
 	a.server, b.server = nil, nil
 	return a == b && aServer == bServer
 }
 
-func (a access) equal(b access) bool { return a.token == b.token && a.sameConnection(b) }
+func (a Access) Equal(b Access) bool { return a.token == b.token && a.sameConnection(b) }
 
-func (t *target) shares(o *target) bool { return o != nil && t.writer == o.writer }
+func (t *Target) Shares(o *Target) bool { return o != nil && t.writer == o.writer }
 
-func (t *target) close() {
+func (t *Target) Close() {
 	t.caches.close()
 	t.writer.close()
 }
 
-// contactError is why a member could not be used, without secrets.
-type contactError struct {
-	reason  reason.Reason
-	message string
+// Retire ends the watches of a target that was replaced. Requests of renewals may finish until Close.
+func (t *Target) Retire() {
+	t.caches.close()
+	t.writer.transport.CloseIdleConnections()
 }
 
-func (e *contactError) Error() string { return e.message }
+// ContactError is why a member could not be used, without secrets.
+type ContactError struct {
+	Reason  reason.Reason
+	Message string
+}
 
-// identify asks the member who it is: an authenticated read of kube-system, whose UID is the
-// cluster's. Errors are *contactError.
-func (t *target) identify(ctx context.Context) (string, error) {
-	u := *t.access.server
+func (e *ContactError) Error() string { return e.Message }
+
+// Identify asks the member who it is: an authenticated read of kube-system, whose UID is the
+// cluster's. Errors are *ContactError.
+func (t *Target) Identify(ctx context.Context) (string, error) {
+	u := *t.Access.server
 	u.Path, u.RawPath = u.Path+"/api/v1/namespaces/"+metav1.NamespaceSystem, ""
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -90,7 +96,7 @@ func (t *target) identify(ctx context.Context) (string, error) {
 	}
 	req.Header.Set("Accept", "application/json")
 	t.authorize(req)
-	resp, err := timed(t.asked, t.writer.transport, req)
+	resp, err := timed(t.RequestSent, t.writer.transport, req)
 	if err != nil {
 		return "", t.unreachable(err)
 	}
@@ -122,60 +128,60 @@ func plausibleUID(uid string) bool {
 	return true
 }
 
-func (t *target) authorize(req *http.Request) {
-	if t.access.token != "" {
-		req.Header.Set("Authorization", "Bearer "+t.access.token)
+func (t *Target) authorize(req *http.Request) {
+	if t.Access.token != "" {
+		req.Header.Set("Authorization", "Bearer "+t.Access.token)
 	}
 }
 
-func (t *target) unreachable(err error) error {
+func (t *Target) unreachable(err error) error {
 	var unwrapped *url.Error
 	if errors.As(err, &unwrapped) {
 		err = unwrapped.Err
 	}
-	message := fmt.Sprintf("%s does not answer: %v", t.access.server.Host, err)
+	message := fmt.Sprintf("%s does not answer: %v", t.Access.server.Host, err)
 	if errors.Is(err, context.DeadlineExceeded) {
-		message = fmt.Sprintf("%s does not answer in time", t.access.server.Host)
+		message = fmt.Sprintf("%s does not answer in time", t.Access.server.Host)
 	}
-	return &contactError{reason.Unreachable, t.clean(message)}
+	return &ContactError{reason.Unreachable, t.Clean(message)}
 }
 
-func (t *target) refused(code int, body []byte) error {
+func (t *Target) refused(code int, body []byte) error {
 	var status metav1.Status
 	_ = json.Unmarshal(body, &status) // what is no Status has no message
 	r := reason.Unreachable
 	if code == http.StatusUnauthorized || code == http.StatusForbidden {
 		r = reason.Forbidden
 	}
-	message := fmt.Sprintf("%s answers %d %s", t.access.server.Host, code, http.StatusText(code))
+	message := fmt.Sprintf("%s answers %d %s", t.Access.server.Host, code, http.StatusText(code))
 	if status.Message != "" {
 		message += ": " + status.Message
 	}
-	return &contactError{r, t.clean(message)}
+	return &ContactError{r, t.Clean(message)}
 }
 
-// describe turns the error of a client on this target into a *contactError.
-func (t *target) describe(err error) error {
+// Describe turns the error of a client on this target into a *ContactError.
+func (t *Target) Describe(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return &contactError{reason.Forbidden, t.clean(err.Error())}
+		return &ContactError{reason.Forbidden, t.Clean(err.Error())}
 	default:
 		return t.unreachable(err)
 	}
 }
 
-// clean makes what a member said fit to be shown: short, in one line, and without the token, which
+// Clean makes what a member said fit to be shown: short, in one line, and without the token, which
 // a member could send back.
-func (t *target) clean(s string) string {
-	if len(t.access.token) >= leastSecret {
-		s = strings.ReplaceAll(s, t.access.token, "[token]")
+func (t *Target) Clean(s string) string {
+	if len(t.Access.token) >= leastSecret {
+		s = strings.ReplaceAll(s, t.Access.token, "[token]")
 	}
-	return shorten(s)
+	return Shorten(s)
 }
 
-func shorten(s string) string {
+func Shorten(s string) string {
 	s = strings.ToValidUTF8(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '

@@ -1,4 +1,4 @@
-package fleet
+package transport
 
 import (
 	"crypto/ecdsa"
@@ -135,7 +135,7 @@ func TestParseKubeconfig(t *testing.T) {
 		}, "no PEM certificate with its key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := parseKubeconfig(kubeconfig(t, tc.change))
+			a, err := ParseKubeconfig(kubeconfig(t, tc.change))
 			checkError(t, err, tc.wantErr)
 			if err == nil && a.server.Scheme != "https" {
 				t.Errorf("server = %v", a.server)
@@ -160,7 +160,7 @@ func TestParseKubeconfigThatIsNone(t *testing.T) {
 		"aliases that grow": {aliases(), "no v1 Config"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := parseKubeconfig([]byte(tc.data))
+			_, err := ParseKubeconfig([]byte(tc.data))
 			checkError(t, err, tc.wantErr)
 		})
 	}
@@ -202,7 +202,7 @@ func FuzzKubeconfig(f *testing.F) {
 		"clusters: [{name: c, cluster: {server: 'https://h/%2e%2e'}}]\nusers: [{name: u, user: {token: t}}]"))
 	f.Add([]byte(aliases()))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, err := parseKubeconfig(data)
+		a, err := ParseKubeconfig(data)
 		if err != nil {
 			if len(err.Error()) > maxMessage {
 				t.Errorf("the error is long: %v", err)
@@ -215,7 +215,7 @@ func FuzzKubeconfig(f *testing.F) {
 		if a.token == "" && a.cert == "" {
 			t.Error("no credentials")
 		}
-		if _, err := newTarget(a, nil); err != nil {
+		if _, err := NewTarget(a, nil); err != nil {
 			t.Errorf("no connection can be made: %v", err)
 		}
 	})

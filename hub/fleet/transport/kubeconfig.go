@@ -1,4 +1,4 @@
-package fleet
+package transport
 
 import (
 	"crypto/tls"
@@ -16,9 +16,9 @@ import (
 // take some more.
 const maxKubeconfig = 128 << 10
 
-// access is all that the fleet takes from a kubeconfig: where the API server is, how it proves
+// Access is all that the fleet takes from a kubeconfig: where the API server is, how it proves
 // that it is the one, and how the hub proves who it is.
-type access struct {
+type Access struct {
 	server *url.URL
 	// serverName is the name expected in the server's certificate; that of the URL if empty.
 	serverName string
@@ -29,33 +29,33 @@ type access struct {
 	token     string
 }
 
-// parseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their
+// ParseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their
 // reader run programs, read files, use proxies and act as other users; here all that is
 // refused. What counts is the current context; entries that it does not use may hold
 // anything. Errors say what is wrong and repeat nothing of the content.
-func parseKubeconfig(data []byte) (access, error) {
+func ParseKubeconfig(data []byte) (Access, error) {
 	if len(data) == 0 {
-		return access{}, errors.New("the kubeconfig is empty")
+		return Access{}, errors.New("the kubeconfig is empty")
 	}
 	if len(data) > maxKubeconfig {
-		return access{}, fmt.Errorf("the kubeconfig has %d bytes: at most %d are read", len(data), maxKubeconfig)
+		return Access{}, fmt.Errorf("the kubeconfig has %d bytes: at most %d are read", len(data), maxKubeconfig)
 	}
 	config, err := clientcmd.Load(data)
 	if err != nil {
 		// The error may quote the content.
-		return access{}, errors.New("the kubeconfig is no v1 Config in YAML or JSON")
+		return Access{}, errors.New("the kubeconfig is no v1 Config in YAML or JSON")
 	}
 	cluster, user, err := current(config)
 	if err != nil {
-		return access{}, err
+		return Access{}, err
 	}
 	if err := refuseCluster(cluster); err != nil {
-		return access{}, err
+		return Access{}, err
 	}
 	if err := refuseUser(user); err != nil {
-		return access{}, err
+		return Access{}, err
 	}
-	a := access{
+	a := Access{
 		serverName: cluster.TLSServerName,
 		ca:         string(cluster.CertificateAuthorityData),
 		cert:       string(user.ClientCertificateData),
@@ -63,7 +63,7 @@ func parseKubeconfig(data []byte) (access, error) {
 		token:      strings.TrimSpace(user.Token),
 	}
 	if a.server, err = parseServer(cluster.Server); err != nil {
-		return access{}, err
+		return Access{}, err
 	}
 	return a, a.validate()
 }
@@ -140,7 +140,7 @@ func parseServer(s string) (*url.URL, error) {
 }
 
 // validate checks what a connection would choke on later, with less to say about it.
-func (a access) validate() error {
+func (a Access) validate() error {
 	switch {
 	case (a.cert == "") != (a.key == ""):
 		return errors.New("client-certificate-data and client-key-data must come together")
@@ -156,7 +156,7 @@ func (a access) validate() error {
 	return err
 }
 
-func (a access) tlsConfig() (*tls.Config, error) {
+func (a Access) tlsConfig() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName}
 	if a.ca != "" {
 		c.RootCAs = x509.NewCertPool()

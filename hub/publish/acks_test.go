@@ -47,114 +47,114 @@ func torn(l *coordinationv1.Lease) *coordinationv1.Lease {
 }
 
 // listed takes in a list as of a version.
-func (r *ackTable) listed(version int, ls ...*coordinationv1.Lease) {
+func (r *acks) listed(version int, ls ...*coordinationv1.Lease) {
 	asked := r.asked
 	r.listedAfter(asked, version, ls...)
 }
 
-func (r *ackTable) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
+func (r *acks) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
 	var items []coordinationv1.Lease
 	for _, l := range ls {
 		items = append(items, *l)
 	}
-	r.list(items, strconv.Itoa(version), asked, at(0))
+	r.observeList(items, strconv.Itoa(version), asked, at(0))
 }
 
 // Epoch 20 of ns was revoked; all who follow it must have released it.
 func TestRoll(t *testing.T) {
 	for name, test := range map[string]struct {
-		do   func(*ackTable)
+		do   func(*acks)
 		done bool
 	}{
-		"all have released": {func(r *ackTable) {
+		"all have released": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, released("ns", 21)))
 		}, true},
-		"one has not": {func(r *ackTable) {
+		"one has not": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2))
 		}, false},
-		"a release of an earlier epoch is none": {func(r *ackTable) {
+		"a release of an earlier epoch is none": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 19)))
 		}, false},
-		"nor is one of another namespace": {func(r *ackTable) {
+		"nor is one of another namespace": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("other", 20)))
 		}, false},
-		"an empty list decides nothing": {func(r *ackTable) {
+		"an empty list decides nothing": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10)
 		}, false},
-		"nor does a list of those that follow other namespaces": {func(r *ackTable) {
+		"nor does a list of those that follow other namespaces": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, following("other"), released("other", 20)))
 		}, false},
-		"those that follow other namespaces need not release": {func(r *ackTable) {
+		"those that follow other namespaces need not release": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, following("other")))
 		}, true},
-		"a list that was begun before the question decides nothing": {func(r *ackTable) {
+		"a list that was begun before the question decides nothing": {func(r *acks) {
 			before := r.asked
 			r.ask(keyOf("ns"), 20)
 			r.listedAfter(before, 10, registered("a", 1, released("ns", 20)))
 		}, false},
-		"nor do registrations that a watch shows": {func(r *ackTable) {
+		"nor do registrations that a watch shows": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
-			r.see(registered("a", 1, released("ns", 20)), at(0))
+			r.observe(registered("a", 1, released("ns", 20)), at(0))
 		}, false},
-		"a registration that cannot be read has released nothing": {func(r *ackTable) {
+		"a registration that cannot be read has released nothing": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), torn(registered("b", 2, released("ns", 20))))
 		}, false},
-		"whoever registers after the list need not release": {func(r *ackTable) {
+		"whoever registers after the list need not release": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 			r.listed(20, registered("a", 12, released("ns", 20)), registered("b", 11))
 		}, true},
-		"a watch tells of releases": {func(r *ackTable) {
+		"a watch tells of releases": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
-			r.see(registered("a", 11, released("ns", 20)), at(0))
+			r.observe(registered("a", 11, released("ns", 20)), at(0))
 		}, true},
-		"even before the list": {func(r *ackTable) {
+		"even before the list": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
-			r.see(registered("a", 11, released("ns", 20)), at(0))
+			r.observe(registered("a", 11, released("ns", 20)), at(0))
 			r.listed(10, registered("a", 1))
 		}, true},
-		"an older version than the one that is known takes nothing back": {func(r *ackTable) {
+		"an older version than the one that is known takes nothing back": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
-			r.see(registered("a", 11, released("ns", 20)), at(0))
-			r.see(registered("a", 1), at(0))
+			r.observe(registered("a", 11, released("ns", 20)), at(0))
+			r.observe(registered("a", 1), at(0))
 			r.listed(12, registered("a", 11, released("ns", 20)))
 		}, true},
-		"nor one that comes before anybody asks": {func(r *ackTable) {
-			r.see(registered("a", 11, released("ns", 20)), at(0))
-			r.see(registered("a", 1), at(0))
+		"nor one that comes before anybody asks": {func(r *acks) {
+			r.observe(registered("a", 11, released("ns", 20)), at(0))
+			r.observe(registered("a", 1), at(0))
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 		}, true},
-		"a registration whose end a watch shows has released": {func(r *ackTable) {
+		"a registration whose end a watch shows has released": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 			r.gone("a")
 		}, true},
-		"one that is merely missing from a list has not": {func(r *ackTable) {
+		"one that is merely missing from a list has not": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1))
 			r.listed(20, registered("b", 15, released("ns", 20)))
 		}, false},
-		"not even from the first list": {func(r *ackTable) {
-			r.see(registered("a", 1), at(0))
+		"not even from the first list": {func(r *acks) {
+			r.observe(registered("a", 1), at(0))
 			r.ask(keyOf("ns"), 20)
 			r.listed(20, registered("b", 15, released("ns", 20)))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoll()
+			r := newAcks()
 			test.do(&r)
 			done := r.answered()
-			if got := len(done) == 1 && done[0].copy == keyOf("ns") && done[0].epoch == 20; got != test.done || len(done) > 1 {
+			if got := len(done) == 1 && done[0].lease == keyOf("ns") && done[0].epoch == 20; got != test.done || len(done) > 1 {
 				t.Errorf("answered: %v, want %v", len(done), test.done)
 			}
 			if again := r.answered(); len(again) > 0 {
@@ -165,14 +165,14 @@ func TestRoll(t *testing.T) {
 }
 
 func TestRollNamesTheSilent(t *testing.T) {
-	r := newRoll()
+	r := newAcks()
 	r.ask(keyOf("ns"), 20)
 	r.listed(10, registered("b", 1), registered("a", 2), registered("c", 3, released("ns", 20)))
 	r.answered()
-	if got := r.drop(types.NamespacedName{Namespace: "ns", Name: "other"}); got != nil || !r.open() {
+	if got := r.cancel(types.NamespacedName{Namespace: "ns", Name: "other"}); got != nil || !r.unanswered() {
 		t.Errorf("the question of another copy was dropped: %v", got)
 	}
-	if got := fmt.Sprint(r.drop(keyOf("ns"))); got != "[pods/a pods/b]" || r.open() {
+	if got := fmt.Sprint(r.cancel(keyOf("ns"))); got != "[pods/a pods/b]" || r.unanswered() {
 		t.Errorf("silent are %s", got)
 	}
 }
@@ -196,10 +196,10 @@ func TestRollKnowsTheDead(t *testing.T) {
 		"and no longer, so that nobody blocks a namespace for ever with it": {torn(registered("a", 1)), 0, at(3601), []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRoll()
-			r.see(test.obj, at(test.seen))
+			r := newAcks()
+			r.observe(test.obj, at(test.seen))
 			var got []string
-			for _, l := range r.dead(test.now, second) {
+			for _, l := range r.expired(test.now, second) {
 				got = append(got, l.Name)
 			}
 			if !slices.Equal(got, test.want) {
@@ -211,14 +211,14 @@ func TestRollKnowsTheDead(t *testing.T) {
 
 // An event that comes late shows an earlier confirmation.
 func TestRollTakesNobodyForDeadByAnOlderVersion(t *testing.T) {
-	r := newRoll()
-	r.see(registered("a", 11, confirmed(10)), at(10))
-	r.see(registered("a", 1), at(10))
+	r := newAcks()
+	r.observe(registered("a", 11, confirmed(10)), at(10))
+	r.observe(registered("a", 1), at(10))
 	for _, test := range []struct {
 		seconds float64
 		dead    int
 	}{{25.9, 0}, {26, 1}} {
-		if dead := r.dead(at(test.seconds), second); len(dead) != test.dead || test.dead > 0 && dead[0].ResourceVersion != "11" {
+		if dead := r.expired(at(test.seconds), second); len(dead) != test.dead || test.dead > 0 && dead[0].ResourceVersion != "11" {
 			t.Errorf("after %v s: %d are dead, want %d, confirmed at 10 s for 15 s", test.seconds, len(dead), test.dead)
 		}
 	}
@@ -226,8 +226,8 @@ func TestRollTakesNobodyForDeadByAnOlderVersion(t *testing.T) {
 
 // A restored etcd gives the versions that came after its snapshot a second time.
 func TestRollKnowsAVersionThatWasGivenTwice(t *testing.T) {
-	r := newRoll()
-	r.see(registered("a", 5), at(0))
+	r := newAcks()
+	r.observe(registered("a", 5), at(0))
 	r.ask(keyOf("ns"), 20)
 	again := registered("a", 5, confirmed(10))
 	if same := []coordinationv1.Lease{*registered("a", 5)}; r.contradicts(same) {
@@ -236,23 +236,23 @@ func TestRollKnowsAVersionThatWasGivenTwice(t *testing.T) {
 	if !r.contradicts([]coordinationv1.Lease{*again}) {
 		t.Error("a list that says something else under that version does not contradict")
 	}
-	r.list([]coordinationv1.Lease{*again}, "5", r.asked, at(12))
-	if dead := r.dead(at(20), second); len(dead) > 0 {
+	r.observeList([]coordinationv1.Lease{*again}, "5", r.asked, at(12))
+	if dead := r.expired(at(20), second); len(dead) > 0 {
 		t.Errorf("%s lives: it was confirmed at 10 s for 15 s", dead[0].Name)
 	}
 }
 
 // One that is missing may have been confirmed until it was missed.
 func TestRollForgetsTheMissing(t *testing.T) {
-	r := newRoll()
-	r.see(registered("a", 1), at(0))
-	r.list(nil, "10", 0, at(10))
+	r := newAcks()
+	r.observe(registered("a", 1), at(0))
+	r.observeList(nil, "10", 0, at(10))
 	for _, test := range []struct {
 		seconds float64
 		known   int
 	}{{25.9, 1}, {26, 0}} {
-		if dead := r.dead(at(test.seconds), second); len(dead) > 0 || len(r.entries) != test.known {
-			t.Errorf("after %v s: %d dead, %d known", test.seconds, len(dead), len(r.entries))
+		if dead := r.expired(at(test.seconds), second); len(dead) > 0 || len(r.registrations) != test.known {
+			t.Errorf("after %v s: %d dead, %d known", test.seconds, len(dead), len(r.registrations))
 		}
 	}
 }

@@ -25,25 +25,25 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 	r = n.change(x)
 	r.isRead[m] = true
 	if e.acknowledged && m == registrar {
-		r.roll, r.past = newRoll(), past{newest: strconv.Itoa(s.sites[m].version), doubt: s.at(r.wrong).Boot}
+		r.roll, r.past = newAcks(), history{newestVersion: strconv.Itoa(s.sites[m].version), since: s.at(r.wrong).Boot}
 	}
 	obj := s.sites[m].copy
 	if obj == nil {
 		return e.idle(n, x)
 	}
 	l := *r.syncers[m]
-	l.know(obj)
-	l.known.shown = true
+	l.setKnown(obj)
+	l.known.watched = true
 	l.blocked()
 	r.syncers[m] = &l
-	if c := l.known.copy; l.known.sealed {
+	if c := l.known.content; l.known.sealed {
 		r.highest = max(r.highest, c.Epoch)
 		if c.LeadsHere() && (r.standing == nil || c.Epoch > r.standing.Term.Epoch) {
 			// No wall clock is stepped in these worlds, so that it tells alone how long the copy is live.
-			r.standing = &election.Standing{Cluster: siteNames[m], Term: c.Term, Boot: math.MaxInt64}
+			r.standing = &election.FoundTerm{Cluster: siteNames[m], Term: c.Term, Boot: math.MaxInt64}
 		}
-		if c.Renewed.After(r.right.doubt) {
-			r.right.doubt = c.Renewed
+		if c.RenewTime.After(r.right.doubt) {
+			r.right.doubt = c.RenewTime
 			r.tenure = r.right.tenure(x)
 		}
 	}
@@ -57,12 +57,12 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 		return nil
 	}
 	now := s.at(r.wrong)
-	l, may := *r.syncers[m], e.mayStamp(s, r)
+	l, may := *r.syncers[m], e.mayWrite(s, r)
 	switch {
 	case e.broken.noDeadline:
 		may = true
 	case e.broken.stampAfterCheck:
-		may = r.tenure.MayStamp(reading(s.now-2, r.wrong)) // two ticks before the stamp is drawn
+		may = r.tenure.MayWrite(reading(s.now-2, r.wrong)) // two ticks before the stamp is drawn
 	}
 	st := l.next(now, may, true)
 	if st.action == idle || st.action == read {
@@ -71,13 +71,13 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 	n := s.clone()
 	r = n.change(x)
 	r.syncers[m] = &l
-	if st.promis > 0 {
-		r.promise = enter(r.promise, l.want.Term.Epoch, st.stamp, st, l.timings.Skew)
+	if st.promised > 0 {
+		r.promise = enter(r.promise, l.want.Term.Epoch, st.reading, st, l.timings.Skew)
 	}
 	said, _ := wire.Read(st.lease)
-	st.newest = r.past.newest
+	st.newestVersion = r.past.newestVersion
 	r.out[m] = &posted{step: st, said: said, sent: s.now}
-	if st.promis == 0 && st.revokes == 0 && !e.slowAnswers {
+	if st.promised == 0 && st.revokes == 0 && !e.slowAnswers {
 		return e.arrives(n, x, m)
 	}
 	return n
@@ -92,7 +92,7 @@ func (e *explorer) idle(s *scene, x int) *scene {
 	if r.tenure == nil {
 		return s
 	}
-	may := e.mayStamp(s, r) || e.broken.noDeadline
+	may := e.mayWrite(s, r) || e.broken.noDeadline
 	for m := range e.sites {
 		if !r.isRead[m] || r.out[m] != nil {
 			continue
@@ -104,8 +104,8 @@ func (e *explorer) idle(s *scene, x int) *scene {
 			if obj == nil {
 				err = apierrors.NewNotFound(exploredLeases, "leasecast")
 			}
-			l.settle(st, obj, err)
-			l.known.shown = obj != nil // by the watch, as soon as it is known
+			l.handleAnswer(st, obj, err)
+			l.known.watched = obj != nil // by the watch, as soon as it is known
 			again := l
 			if again.next(s.at(r.wrong), may, true).action == idle {
 				l = again
@@ -179,15 +179,15 @@ func (e *explorer) answers(s *scene, x, m int) *scene {
 	}
 	n := s.clone()
 	r := n.change(x)
-	e.settle(n, r, m, w.step, w.obj, w.err)
+	e.handleAnswer(n, r, m, w.step, w.obj, w.err)
 	if l := r.syncers[m]; w.err == nil && l.known.read {
-		l.known.shown = true // the copy is this state's own
+		l.known.watched = true // the copy is this state's own
 	}
 	r.out[m] = nil
 	return e.idle(n, x)
 }
 
-// drop sends a write that promises nothing, and gets lost. The others are under way before they do.
+// cancel sends a write that promises nothing, and gets lost. The others are under way before they do.
 func (e *explorer) drop(s *scene, x, m int) *scene {
 	if e.slowAnswers || s.faults >= e.faults {
 		return nil
@@ -195,13 +195,13 @@ func (e *explorer) drop(s *scene, x, m int) *scene {
 	e.slowAnswers = true
 	n := e.work(s, x, m)
 	e.slowAnswers = false
-	if n == nil || n.replicas[x].out[m].step.promis > 0 {
+	if n == nil || n.replicas[x].out[m].step.promised > 0 {
 		return nil
 	}
 	return e.lost(n, x, m)
 }
 
-// lost is a write of which the syncer never hears. It may still arrive.
+// loseTerm is a write of which the syncer never hears. It may still arrive.
 func (e *explorer) lost(s *scene, x, m int) *scene {
 	w := s.replicas[x].out[m]
 	if w == nil || s.faults >= e.faults {
@@ -210,7 +210,7 @@ func (e *explorer) lost(s *scene, x, m int) *scene {
 	n := s.clone()
 	e.leave(n, m, w)
 	r := n.change(x)
-	e.settle(n, r, m, w.step, nil, errTimeout)
+	e.handleAnswer(n, r, m, w.step, nil, errTimeout)
 	r.out[m] = nil
 	n.faults++
 	return e.idle(n, x)
@@ -239,7 +239,7 @@ func (e *explorer) lateWrite(s *scene, m int) *scene {
 	return n
 }
 
-// shows has a replica's watch tell a syncer of a copy that it does not know.
+// observe has a replica's watch tell a syncer of a copy that it does not know.
 func (e *explorer) shows(s *scene, x, m int) *scene {
 	r, obj := s.replicas[x], s.sites[m].copy
 	if !e.watch || r.tenure == nil || !r.isRead[m] || obj == nil {

@@ -1,4 +1,4 @@
-package fleet
+package transport
 
 import (
 	"context"
@@ -16,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/reason"
 )
-
-var testKey = Key{Fleet: "prod", Name: "east"}
 
 // apiServer serves TLS, with HTTP/2 or without.
 func apiServer(t *testing.T, http2 bool, handler http.HandlerFunc) *httptest.Server {
@@ -34,23 +33,23 @@ func apiServer(t *testing.T, http2 bool, handler http.HandlerFunc) *httptest.Ser
 	return s
 }
 
-func accessTo(t *testing.T, s *httptest.Server, path, token string) access {
+func accessTo(t *testing.T, s *httptest.Server, path, token string) Access {
 	t.Helper()
 	u, err := parseServer(s.URL + path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return access{server: u, ca: string(ca), token: token}
+	return Access{server: u, ca: string(ca), token: token}
 }
 
-func targetTo(t *testing.T, a access, old *target) *target {
+func targetTo(t *testing.T, a Access, old *Target) *Target {
 	t.Helper()
-	tg, err := newTarget(a, old)
+	tg, err := NewTarget(a, old)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(tg.close)
+	t.Cleanup(tg.Close)
 	return tg
 }
 
@@ -91,13 +90,14 @@ func TestIdentify(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tg := targetTo(t, accessTo(t, apiServer(t, true, tc.handler), "", secretText), nil)
-			uid, err := tg.identify(t.Context())
+			uid, err := tg.Identify(t.Context())
 			if uid != tc.uid {
 				t.Errorf("uid %q, want %q", uid, tc.uid)
 			}
 			checkError(t, err, tc.message)
-			if err != nil && asProblem(err).Reason != tc.reason {
-				t.Errorf("reason %v, want %v", asProblem(err).Reason, tc.reason)
+			var contact *ContactError
+			if err != nil && (!errors.As(err, &contact) || contact.Reason != tc.reason) {
+				t.Errorf("%#v, want the reason %v", err, tc.reason)
 			}
 			if err != nil && len(err.Error()) > maxMessage+len("…") {
 				t.Errorf("the message is long: %v", err)
@@ -127,10 +127,10 @@ func TestLaneLeadsToTheTarget(t *testing.T) {
 				got.Store(r)
 				reply(w, "ok")
 			})
-			l := newTransport(testKey, "", 100)
+			l := NewSwappable("east.prod", "", 100)
 			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
 			l.set(tg, tg.writer)
-			client, err := httpClient(l.config(l))
+			client, err := HTTPClient(l.Config(l))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +140,7 @@ func TestLaneLeadsToTheTarget(t *testing.T) {
 			}
 			_ = resp.Body.Close()
 			r := got.Load()
-			if r.URL.EscapedPath() != tc.want || r.Host != tg.access.server.Host || r.Header.Get("Authorization") != "Bearer t0ken" {
+			if r.URL.EscapedPath() != tc.want || r.Host != tg.Access.server.Host || r.Header.Get("Authorization") != "Bearer t0ken" {
 				t.Errorf("%s %s %v", r.Host, r.URL, r.Header)
 			}
 			if (r.ProtoMajor == 2) != tc.http2 {
@@ -173,11 +173,11 @@ func TestLaneRefuses(t *testing.T) {
 		"redirects are handed through": {true, "https://east.prod.invalid/redirect", nil, 307},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newTransport(testKey, "", 100)
+			l := NewSwappable("east.prod", "", 100)
 			if tc.connected {
 				l.set(tg, tg.writer)
 			}
-			client, err := httpClient(l.config(l))
+			client, err := HTTPClient(l.Config(l))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,22 +199,22 @@ func TestTargetsShareConnectionsUnlessMoreThanTheTokenChanged(t *testing.T) {
 	s := apiServer(t, true, func(http.ResponseWriter, *http.Request) {})
 	cert, key := selfSigned(t)
 	for name, tc := range map[string]struct {
-		change func(*access)
+		change func(*Access)
 		shared bool
 	}{
-		"the same":                {func(*access) {}, true},
-		"another token":           {func(a *access) { a.token = "other" }, true},
-		"another address":         {func(a *access) { a.server = &url.URL{Scheme: "https", Host: "192.0.2.1"} }, false},
-		"another path":            {func(a *access) { a.server = a.server.JoinPath("x") }, false},
-		"another CA":              {func(a *access) { a.ca = string(cert) }, false},
-		"another server name":     {func(a *access) { a.serverName = "x" }, false},
-		"with client certificate": {func(a *access) { a.cert, a.key = string(cert), string(key) }, false},
+		"the same":                {func(*Access) {}, true},
+		"another token":           {func(a *Access) { a.token = "other" }, true},
+		"another address":         {func(a *Access) { a.server = &url.URL{Scheme: "https", Host: "192.0.2.1"} }, false},
+		"another path":            {func(a *Access) { a.server = a.server.JoinPath("x") }, false},
+		"another CA":              {func(a *Access) { a.ca = string(cert) }, false},
+		"another server name":     {func(a *Access) { a.serverName = "x" }, false},
+		"with client certificate": {func(a *Access) { a.cert, a.key = string(cert), string(key) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := accessTo(t, s, "", "t")
 			old := targetTo(t, a, nil)
 			tc.change(&a)
-			if got := targetTo(t, a, old).shares(old); got != tc.shared {
+			if got := targetTo(t, a, old).Shares(old); got != tc.shared {
 				t.Errorf("shared %v, want %v", got, tc.shared)
 			}
 		})
@@ -230,18 +230,18 @@ func TestClosedPoolEndsRequestsAndMakesNoConnection(t *testing.T) {
 	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := tg.identify(t.Context())
+		_, err := tg.Identify(t.Context())
 		failed <- err
 	}()
 	<-reached
-	tg.close()
+	tg.Close()
 	select {
 	case err := <-failed:
 		checkError(t, err, "does not answer")
 	case <-time.After(5 * time.Second):
 		t.Fatal("the request goes on")
 	}
-	_, err := tg.identify(t.Context())
+	_, err := tg.Identify(t.Context())
 	checkError(t, err, errPoolClosed.Error())
 }
 
@@ -251,12 +251,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // An informer's requests wait for the member, and go on when it answers.
-func TestPatientWaitsForAnAnswer(t *testing.T) {
+func TestARetryWaitsForAnAnswer(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { reply(w, "here") })
-	l := newTransport(testKey, "", 100)
-	var answered signal
+	l := NewSwappable("east.prod", "", 100)
+	var answered wake.Signal
 	tried := make(chan struct{}, 10)
-	client := &http.Client{Transport: &patient{answered: &answered, clock: clock.RealClock{}, next: roundTripper(func(req *http.Request) (*http.Response, error) {
+	client := &http.Client{Transport: &Retry{Answered: &answered, Clock: clock.RealClock{}, Next: roundTripper(func(req *http.Request) (*http.Response, error) {
 		defer func() { tried <- struct{}{} }()
 		return l.RoundTrip(req)
 	})}}
@@ -277,9 +277,9 @@ func TestPatientWaitsForAnAnswer(t *testing.T) {
 	select {
 	case got := <-done:
 		t.Fatalf("it did not wait for an answer: %s", got)
-	case <-time.After(2 * patience):
+	case <-time.After(2 * retryPause):
 	}
-	answered.fire()
+	answered.Fire()
 	select {
 	case got := <-done:
 		if got != "here" {
@@ -289,7 +289,7 @@ func TestPatientWaitsForAnAnswer(t *testing.T) {
 		t.Error("it still waits")
 	}
 
-	l.set(nil, nil)
+	l.route.Store(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid/api", nil)
@@ -321,10 +321,10 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 		"a list":  {"", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newTransport(testKey, "", 100)
+			l := NewSwappable("east.prod", "", 100)
 			tg := targetTo(t, accessTo(t, s, "", "t"), nil)
 			l.set(tg, tg.caches)
-			client := &http.Client{Transport: &patient{next: l, answered: &signal{}, clock: clock.RealClock{}}}
+			client := &http.Client{Transport: &Retry{Next: l, Answered: &wake.Signal{}, Clock: clock.RealClock{}}}
 			resp, err := client.Get("https://east.prod.invalid/api" + tc.query)
 			if err != nil {
 				t.Fatal(err)
@@ -397,14 +397,14 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	if _, err := tg.identify(t.Context()); err != nil {
+	if _, err := tg.Identify(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.freeze()
 	start := time.Now()
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := tg.identify(ctx)
+		_, err := tg.Identify(ctx)
 		cancel()
 		if err == nil {
 			break
@@ -414,26 +414,4 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 		}
 	}
 	t.Logf("replaced after %v", time.Since(start))
-}
-
-// The connection for renewals is not the one for caches, and both are members' own.
-func TestWriterSpeaksProtobufAndFallsBack(t *testing.T) {
-	var accept atomic.Value
-	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
-		accept.Store(r.Header.Get("Accept"))
-		kubeSystem(w, "u")
-	})
-	m, err := newMember(New(Options{HubID: "h", MayWrite: func() bool { return false }}), testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	m.renewals.set(tg, tg.writer)
-	ns, err := m.writer.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-	if err != nil || string(ns.UID) != "u" {
-		t.Errorf("%v, %v", ns, err)
-	}
-	if got := accept.Load(); got != "application/vnd.kubernetes.protobuf,application/json" {
-		t.Errorf("Accept: %v", got)
-	}
 }

@@ -1,4 +1,4 @@
-package fleet
+package transport
 
 import (
 	"context"
@@ -40,7 +40,7 @@ type pool struct {
 	closed bool
 }
 
-func newPool(a access) (*pool, error) {
+func newPool(a Access) (*pool, error) {
 	tlsConfig, err := a.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func newPool(a access) (*pool, error) {
 	return p, nil
 }
 
-// close ends all connections, with whatever they carry, and lets no new one come up.
+// Close ends all connections, with whatever they carry, and lets no new one come up.
 func (p *pool) close() {
 	p.mu.Lock()
 	conns := p.conns

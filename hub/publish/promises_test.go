@@ -8,25 +8,25 @@ import (
 )
 
 func TestLedger(t *testing.T) {
-	l, key, other := NewLedger(), keyOf("a"), keyOf("b")
-	l.enter(key, 20, at(0), 60*second, second)
-	l.enter(key, 20, at(10), 15*second, second)
-	if p := l.Promise(key); p.Until != wall(60) || p.BootUntil != 1060*second {
+	l, key, other := NewPromises(), keyOf("a"), keyOf("b")
+	l.add(key, 20, at(0), 60*second, second)
+	l.add(key, 20, at(10), 15*second, second)
+	if p := l.Get(key); p.Until != wall(60) || p.BootUntil != 1060*second {
 		t.Errorf("after a shorter promise: %+v", p)
 	}
-	l.enter(key, 21, lease.Reading{Wall: wall(-100), Boot: 2000 * second}, 15*second, second)
-	if p := l.Promise(key); p.Until != wall(60) || p.BootUntil != 2015*second || p.Epoch != 21 {
+	l.add(key, 21, lease.Reading{Wall: wall(-100), Boot: 2000 * second}, 15*second, second)
+	if p := l.Get(key); p.Until != wall(60) || p.BootUntil != 2015*second || p.Epoch != 21 {
 		t.Errorf("after a step back of the wall clock: %+v", p)
 	}
-	l.enter(key, 21, at(50), 15*second, second)
-	if p := l.Promise(key); p.Until != wall(65) {
+	l.add(key, 21, at(50), 15*second, second)
+	if p := l.Get(key); p.Until != wall(65) {
 		t.Errorf("after a longer promise: %+v", p)
 	}
-	if p := l.Promise(other); p != (Promise{}) {
+	if p := l.Get(other); p != (Promise{}) {
 		t.Errorf("of another namespace: %+v", p)
 	}
 	l.Forget(key)
-	if p := l.Promise(key); p != (Promise{}) {
+	if p := l.Get(key); p != (Promise{}) {
 		t.Errorf("after it was forgotten: %+v", p)
 	}
 }
@@ -53,11 +53,11 @@ func TestTheLedgerRemembersAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *tes
 		"nor on the boot clock only": {[]sent{{at(0), 15 * second, 5 * second}, {backwards(3.9, 4), 15 * second, second}}, 5 * second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, key := NewLedger(), keyOf("a")
+			l, key := NewPromises(), keyOf("a")
 			for _, s := range test.sent {
-				l.enter(key, 20, s.at, s.d, s.skew)
+				l.add(key, 20, s.at, s.d, s.skew)
 			}
-			if got := l.Promise(key).Skew; got != test.want {
+			if got := l.Get(key).Skew; got != test.want {
 				t.Errorf("ε %v, want %v", got, test.want)
 			}
 		})
@@ -76,7 +76,7 @@ func BenchmarkRenewal(b *testing.B) {
 		if s.action != update {
 			b.Fatalf("at %v: %s", now, describe(s))
 		}
-		if r.syncer.settle(s, s.lease, nil) != 0 {
+		if r.syncer.handleAnswer(s, s.lease, nil) != 0 {
 			b.Fatal("not settled")
 		}
 	}

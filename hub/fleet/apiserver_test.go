@@ -1,0 +1,91 @@
+package fleet
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var testKey = Key{Fleet: "prod", Name: "east"}
+
+// apiServer serves TLS, with HTTP/2.
+func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// accessTo is the access of a kubeconfig that leads to the server. The server's certificate holds the name
+// example.com, too.
+func accessTo(t *testing.T, s *httptest.Server, serverName, token string) transport.Access {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	text, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
+		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{
+			"server": s.URL, "tls-server-name": serverName, "certificate-authority-data": ca,
+		}}},
+		"users": []any{map[string]any{"name": "u", "user": map[string]any{"token": token}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := transport.ParseKubeconfig(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func targetTo(t *testing.T, a transport.Access, old *transport.Target) *transport.Target {
+	t.Helper()
+	tg, err := transport.NewTarget(a, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tg.Close)
+	return tg
+}
+
+func kubeSystem(w http.ResponseWriter, uid string) {
+	w.Header().Set("Content-Type", "application/json")
+	reply(w, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid))
+}
+
+// reply ignores that a client may not wait for the answer.
+func reply(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
+
+// The connection for renewals is not the one for caches, and both are members' own.
+func TestWriterSpeaksProtobufAndFallsBack(t *testing.T) {
+	var accept atomic.Value
+	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		accept.Store(r.Header.Get("Accept"))
+		kubeSystem(w, "u")
+	})
+	m, err := newMember(New(Options{HubID: "h", MayWrite: func() bool { return false }}), testKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+	transport.Lead(tg, m.caches, m.renewals)
+	ns, err := m.writer.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	if err != nil || string(ns.UID) != "u" {
+		t.Errorf("%v, %v", ns, err)
+	}
+	if got := accept.Load(); got != "application/vnd.kubernetes.protobuf,application/json" {
+		t.Errorf("Accept: %v", got)
+	}
+}

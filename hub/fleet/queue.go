@@ -1,0 +1,35 @@
+package fleet
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+)
+
+// workQueue collects keys for one reader. A key that waits already is not added again.
+type workQueue struct {
+	mu   sync.Mutex
+	keys []Key
+	wake chan struct{} // holds one
+}
+
+func newWorkQueue() *workQueue { return &workQueue{wake: make(chan struct{}, 1)} }
+
+func (b *workQueue) add(k Key) {
+	b.mu.Lock()
+	if !slices.Contains(b.keys, k) {
+		b.keys = append(b.keys, k)
+	}
+	b.mu.Unlock()
+	wake.Wake(b.wake)
+}
+
+// sample returns what waits, perhaps nothing, and leaves the inbox empty.
+func (b *workQueue) getAll() []Key {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	keys := b.keys
+	b.keys = nil
+	return keys
+}

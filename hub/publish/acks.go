@@ -1,0 +1,173 @@
+package publish
+
+import (
+	"maps"
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+)
+
+// acks knows the registered readers of a member, and which of them has not released a revoked term yet. It is
+// not safe for concurrent use.
+//
+// Who has to release the term, only a consistent list tells that was begun after the revocation. What a
+// registration says counts wherever it comes from, and however late, because a release is for good.
+type acks struct {
+	registrations map[types.UID]*registration
+	questions     map[string]*question // by namespace
+	asked         int                  // how many questions were asked so far
+}
+
+// registration is that of one reader, as it was seen last.
+type registration struct {
+	lease      *coordinationv1.Lease
+	reader     lease.Registration
+	unreadable bool // it is invalid: such a reader never released anything
+	// missing says that a list did not show it, and no watch showed its end: the process may live.
+	missing bool
+	// since is when this version was first seen, or first missed.
+	since lease.Reading
+}
+
+// question asks whether all readers have released an epoch.
+type question struct {
+	lease  types.NamespacedName
+	epoch  int64
+	number int
+	// waiting are those that have not; nil before a list has told who there is.
+	waiting      map[types.UID]bool
+	unanswerable bool // no answer of readers counts any more
+}
+
+func newAcks() acks {
+	return acks{registrations: map[types.UID]*registration{}, questions: map[string]*question{}}
+}
+
+// ask begins to ask whether the readers have released the term that a Lease named.
+func (r *acks) ask(key types.NamespacedName, epoch int64) {
+	r.asked++
+	r.questions[key.Namespace] = &question{lease: key, epoch: epoch, number: r.asked}
+}
+
+// cancel ends the question about a Lease, and returns the names of the readers that it was still waiting for.
+func (r *acks) cancel(key types.NamespacedName) (waiting []string) {
+	q := r.questions[key.Namespace]
+	if q == nil || q.lease != key {
+		return nil
+	}
+	delete(r.questions, key.Namespace)
+	for uid := range q.waiting {
+		if e := r.registrations[uid]; e != nil {
+			waiting = append(waiting, e.lease.Namespace+"/"+e.lease.Name)
+		}
+	}
+	slices.Sort(waiting)
+	return waiting
+}
+
+func (r *acks) cancelAll() { clear(r.questions) }
+
+// unanswered reports whether a question may still be answered.
+func (r *acks) unanswered() bool {
+	for _, q := range r.questions {
+		if !q.unanswerable && (q.waiting == nil || len(q.waiting) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// observe notes a registration that a watch shows. An older version than the one that is known says nothing
+// new.
+func (r *acks) observe(obj *coordinationv1.Lease, now lease.Reading) {
+	if e := r.registrations[obj.UID]; e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion) {
+		return
+	}
+	r.put(obj, now)
+}
+
+// contradicts reports whether a list shows a known version with another content. Then the member's etcd was
+// restored, and has used that version a second time.
+func (r *acks) contradicts(items []coordinationv1.Lease) bool {
+	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
+		e := r.registrations[obj.UID]
+		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !sameContent(e.lease, &obj)
+	})
+}
+
+// put notes a version of a registration as the present one.
+func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
+	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && sameContent(e.lease, obj) {
+		return
+	}
+	reader, err := wire.ReadRegistration(obj)
+	r.registrations[obj.UID] = &registration{lease: obj, reader: reader, unreadable: err != nil, since: now}
+}
+
+// gone notes the end of a registration. Its finalizer was taken off, by a reader that had stopped, or because
+// it must have stopped.
+func (r *acks) gone(uid types.UID) {
+	delete(r.registrations, uid)
+	for _, q := range r.questions {
+		delete(q.waiting, uid)
+	}
+}
+
+// observeList notes a consistent list of all registrations, with its version. asked is how many questions had
+// been asked when the list was begun. What is newer than the list came by a watch.
+func (r *acks) observeList(items []coordinationv1.Lease, version string, asked int, now lease.Reading) {
+	shown := map[types.UID]bool{}
+	for i := range items {
+		obj := &items[i]
+		shown[obj.UID] = true
+		if e := r.registrations[obj.UID]; e == nil || !older(version, e.lease.ResourceVersion) {
+			r.put(obj, now)
+		}
+	}
+	for uid, e := range r.registrations {
+		if !shown[uid] && !e.missing && !older(version, e.lease.ResourceVersion) {
+			e.missing, e.since = true, now
+		}
+	}
+	for namespace, q := range r.questions {
+		if q.number <= asked && q.waiting == nil {
+			q.waiting = r.readersOf(namespace)
+			q.unanswerable = len(q.waiting) == 0 // an empty list decides nothing
+		}
+	}
+}
+
+// readersOf are the readers that may act in a namespace.
+func (r *acks) readersOf(namespace string) map[types.UID]bool {
+	f := map[types.UID]bool{}
+	for uid, e := range r.registrations {
+		if e.unreadable || e.reader.Follows(namespace) {
+			f[uid] = true
+		}
+	}
+	return f
+}
+
+// answered returns the questions that all readers have answered, and ends them.
+func (r *acks) answered() (done []*question) {
+	for _, namespace := range slices.Sorted(maps.Keys(r.questions)) {
+		q := r.questions[namespace]
+		if q.unanswerable || q.waiting == nil {
+			continue
+		}
+		for uid := range q.waiting {
+			if e := r.registrations[uid]; e != nil && !e.unreadable && e.reader.HasReleased(namespace, q.epoch) {
+				delete(q.waiting, uid)
+			}
+		}
+		if len(q.waiting) == 0 {
+			delete(r.questions, namespace)
+			done = append(done, q)
+		}
+	}
+	return done
+}

@@ -1,0 +1,101 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// slack is ε. The caller holds mu.
+func (p *Publisher) slack() time.Duration {
+	if p.skew == 0 {
+		return unknownSkew
+	}
+	return p.skew
+}
+
+// removeExpired removes the registrations of readers that must have stopped acting. A process that is still
+// alive finds its registration gone, and makes another before it goes on.
+func (p *Publisher) removeExpired(ctx context.Context) {
+	p.mu.Lock()
+	dead := p.acks.expired(p.Clock.Now(), p.slack())
+	p.mu.Unlock()
+	for _, obj := range dead {
+		if ctx.Err() != nil || !p.MayWrite(p.Clock.Now()) {
+			return
+		}
+		if err := p.removeRegistration(ctx, obj); err != nil && ctx.Err() == nil {
+			p.Log.V(1).Info("The expired registration of a reader could not be removed",
+				"reason", reason.Unreachable, "lease", types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, "err", err.Error())
+		}
+	}
+}
+
+// removeRegistration removes a registration, unless its reader has confirmed it since.
+func (p *Publisher) removeRegistration(ctx context.Context, obj *coordinationv1.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, readersTimeout)
+	defer cancel()
+	api := p.Client.Leases(obj.Namespace)
+	if obj.DeletionTimestamp.IsZero() {
+		err := api.Delete(ctx, obj.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion}})
+		if err != nil {
+			return ignoreNotFound(err)
+		}
+	}
+	left, err := api.Get(ctx, obj.Name, metav1.GetOptions{})
+	if err != nil || left.UID != obj.UID || !left.Spec.RenewTime.Equal(obj.Spec.RenewTime) {
+		return ignoreNotFound(err)
+	}
+	wire.FreeRegistration(left)
+	_, err = api.Update(ctx, left, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
+	return ignoreNotFound(err)
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// longestDuration is the longest time for which a reader may act after it has confirmed its registration.
+func (r *acks) longestDuration() (d time.Duration) {
+	for _, e := range r.registrations {
+		d = max(d, e.reader.Duration)
+	}
+	return d
+}
+
+// expired returns the registrations whose readers must have stopped acting, by both clocks: a wall clock that
+// was stepped forward ends nothing. It forgets those that are missing.
+func (r *acks) expired(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
+	for uid, e := range r.registrations {
+		d, until := e.reader.Duration, e.reader.Until()
+		if e.unreadable {
+			d = lease.MaxRegistration // its own duration is not believed
+		}
+		if e.unreadable || e.missing {
+			until = e.since.Wall.Add(d) // it may have been confirmed once more until then
+		}
+		switch {
+		case now.Boot < e.since.Boot+d+skew, now.Wall.Before(until.Add(skew)):
+		case e.missing:
+			r.gone(uid)
+		default:
+			ls = append(ls, e.lease)
+		}
+	}
+	slices.SortFunc(ls, func(a, b *coordinationv1.Lease) int { return cmp.Compare(a.UID, b.UID) })
+	return ls
+}

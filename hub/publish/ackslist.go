@@ -1,0 +1,156 @@
+package publish
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// The keys in the queue that name no Lease: to list the readers of the member, and to remove expired
+// registrations.
+var (
+	listReadersKey   = types.NamespacedName{Name: "roll"}
+	removeExpiredKey = types.NamespacedName{Name: "sweep"}
+)
+
+const (
+	// readersTimeout bounds the list of readers, and each request that removes one.
+	readersTimeout = 3 * time.Second
+	// listReadersEvery is how often readers are listed while no question is open. This finds the
+	// registrations of processes that died.
+	listReadersEvery = 15 * time.Second
+	// firstListPause and longestListPause bound the pause before readers are listed again while a question is
+	// open. The pause doubles each time. Usually a watch is faster.
+	firstListPause, longestListPause = 100 * time.Millisecond, time.Second
+	// unknownSkew is used for ε as long as no policy has said how large it is.
+	unknownSkew = time.Minute
+)
+
+// ReaderSelector selects the registrations of readers in a member.
+func ReaderSelector() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{v1alpha1.ReaderLabel: "true"})
+}
+
+// ObserveReader notes a registration that a watch shows. The publisher keeps the object.
+func (p *Publisher) ObserveReader(obj *coordinationv1.Lease) {
+	p.mu.Lock()
+	p.history.observe(obj.ResourceVersion)
+	p.acks.observe(obj, p.Clock.Now())
+	done := p.noteReleases()
+	p.mu.Unlock()
+	p.notify(done)
+}
+
+// ObserveReaderGone notes that a watch showed the end of a registration. Do not call it for one that a new
+// list merely lacks: its reader may still act.
+func (p *Publisher) ObserveReaderGone(uid types.UID) {
+	p.mu.Lock()
+	p.acks.gone(uid)
+	done := p.noteReleases()
+	p.mu.Unlock()
+	p.notify(done)
+}
+
+// listReadersNow has the readers listed at once. The caller holds mu.
+func (p *Publisher) listReadersNow() {
+	p.listPause = firstListPause
+	p.Queue.Add(listReadersKey)
+}
+
+// listReaders lists the readers consistently. Without a resource version, a list is at least as new as
+// everything that was answered before it was sent.
+func (p *Publisher) listReaders(ctx context.Context) {
+	p.mu.Lock()
+	asked, newest := p.acks.asked, p.history.newestVersion
+	p.mu.Unlock()
+	bounded, cancel := context.WithTimeout(ctx, readersTimeout)
+	defer cancel()
+	sent := p.Clock.Now()
+	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{LabelSelector: ReaderSelector().String()})
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		p.noteOutcome(false, sent, nil)
+	} else {
+		p.Log.V(1).Info("The readers could not be listed", "reason", reason.Unreachable, "err", err.Error())
+	}
+	p.mu.Lock()
+	olderState := err == nil && (older(list.ResourceVersion, newest) || p.acks.contradicts(list.Items))
+	if err == nil {
+		if olderState {
+			p.distrustAcks(list.ResourceVersion)
+		}
+		p.history.observe(list.ResourceVersion)
+		p.acks.observeList(list.Items, list.ResourceVersion, asked, p.Clock.Now())
+		if len(p.acks.expired(p.Clock.Now(), p.slack())) > 0 {
+			p.Queue.Add(removeExpiredKey)
+		}
+	}
+	done := p.noteReleases()
+	p.listReadersLater()
+	p.mu.Unlock()
+	p.notify(done)
+	p.logOlderState(olderState)
+}
+
+// listReadersLater has the readers listed again after a pause. The caller holds mu.
+func (p *Publisher) listReadersLater() {
+	if !p.acks.unanswered() {
+		p.Queue.AddAfter(listReadersKey, listReadersEvery)
+		return
+	}
+	p.Queue.AddAfter(listReadersKey, p.listPause)
+	p.listPause = min(2*p.listPause, longestListPause)
+}
+
+// noteReleases puts into the status what all readers have released, and returns the namespaces. The caller
+// holds mu, and notifies the controller when it has let go of it.
+func (p *Publisher) noteReleases() (namespaces []string) {
+	for _, q := range p.acks.answered() {
+		p.syncer(q.lease).status.Released = q.epoch
+		namespaces = append(namespaces, q.lease.Namespace)
+	}
+	return namespaces
+}
+
+func (p *Publisher) notify(namespaces []string) {
+	for _, namespace := range namespaces {
+		p.Changed(namespace)
+	}
+}
+
+// logSilent logs which readers a question was still waiting for when it was ended.
+func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
+	if len(readers) > 0 {
+		p.Log.Info("Readers did not release a revoked term, so that it had to run out",
+			"reason", reason.WaitingForReaders, "lease", key, "readers", readers)
+	}
+}
+
+// askReaders asks the readers to release a term, if the request of the step has certainly revoked it. The
+// caller holds mu.
+//
+// Their answers count only if no reader can be missing from the list, or can have missed the revocation. So
+// it does not ask:
+//
+//   - while the member's etcd, and its readers' registrations with it, may have been restored;
+//   - while a late request may still create a leader's Lease, should this one be deleted;
+//   - if readers may have believed an edit with a higher epoch.
+func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
+	now := p.Clock.Now()
+	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
+		p.mayMissReaders(now, l.timings.LongestPromise) || now.Boot < l.createPendingUntil || l.status.PoisonedEpoch > s.revokes {
+		return
+	}
+	p.acks.ask(key, s.revokes)
+	p.listReadersNow()
+}

@@ -1,0 +1,214 @@
+package publish
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+type action int
+
+// step is the next request of a syncer, or how long it has nothing to do.
+type step struct {
+	action       action
+	lease        *coordinationv1.Lease // what to create, update or remove
+	reading      lease.Reading         // the renewTime of a promise that this request carries
+	promised     time.Duration         // for how long the request lets its holder act; zero: it promises nothing
+	minRenewTime time.Time             // the MinRenewTime that this request is to satisfy
+	observations int                   // how often the watch had shown something new by then
+	decided      time.Duration         // boot reading of the decision
+	after        time.Duration         // idle: when to look again; zero: only events matter
+
+	revokes       int64  // the epoch that this request ends; zero: none
+	before        known  // what was known when this was decided
+	newestVersion string // the highest version that the member had shown by then
+}
+
+// recheck is how often a Lease that is in the way is read again. It carries no label of ours, so no watch
+// tells when it goes.
+const recheck = 2 * time.Second
+
+const (
+	idle action = iota
+	read
+	create
+	update
+	remove
+)
+
+// next names the next request. may says that the tenure has the right to write at now. answered says that the
+// member has just answered something.
+//
+// A request under way leaves the status as it is. The status changes by an answer, or when there is nothing
+// to do.
+func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
+	l.notePoisoned(now)
+	l.noteMark()
+	before := l.status
+	l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = false, 0, "", ""
+	s := l.decide(now, may, answered)
+	if s.action != idle {
+		l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = before.InPlace, before.Newer, before.Problem, before.Message
+		s.minRenewTime, s.observations, s.before, s.decided = l.want.MinRenewTime, l.observations, l.known, now.Boot
+	}
+	return s
+}
+
+func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
+	switch {
+	case l.relinquished:
+		return l.relinquish(may)
+	case l.want.Role == lease.Hold:
+		return l.hold(now, may)
+	case !may:
+		return step{after: pauseSilent} // no event comes when the tenure is renewed late
+	case !l.known.read || l.lookAgain != 0 && now.Boot >= l.lookAgain:
+		l.lookAgain = 0
+		return step{action: read}
+	case l.blocked():
+		if l.lookAgain == 0 {
+			l.lookAgain = now.Boot + recheck
+		}
+		return step{after: l.lookAgain - now.Boot}
+	case l.newerThanRecord(now):
+		return step{}
+	case l.backsOff(now):
+		l.status.Problem, l.status.Message = l.status.Failing, l.status.Failure
+		return step{after: l.retryAt - now.Boot}
+	}
+	switch l.want.Role {
+	case lease.Absent:
+		if l.known.lease != nil {
+			return step{action: remove, lease: l.known.lease}
+		}
+	case lease.Follow:
+		return l.follow(now)
+	case lease.Lead:
+		return l.lead(now, answered)
+	case lease.Revoke:
+		return l.revoke(now)
+	}
+	l.status.InPlace = true
+	return step{}
+}
+
+// newerThanRecord reports whether the Lease is sealed and newer than the record, and puts that into the
+// status. Such a Lease was read at the start of the tenure, or left in a member that was away when its
+// namespace was forgotten, or written by an overlapping tenure. The controller raises the record above it.
+// Until that is persisted there is nothing to write. Nobody believes an epoch that no hub can have given yet,
+// so that one is replaced.
+func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
+	c := l.known.content
+	if l.want.Role == lease.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+		return false
+	}
+	l.status.Newer = c.Epoch
+	l.status.Problem, l.status.Message = reason.LeaseLost, "the Lease is newer than the record"
+	return true
+}
+
+// hold changes nothing, unless someone edited the Lease to promise more than was sent. It also reads a Lease
+// of somebody else again, to find out when it goes.
+func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
+	switch {
+	case l.known.read:
+		if !l.blocked() && may && l.want.Term.Epoch != 0 && l.promisesMore(now) {
+			return l.undoExtension(now)
+		}
+	case l.known.lease == nil || l.known.ours:
+	case may:
+		return step{action: read}
+	default:
+		return step{after: pauseSilent}
+	}
+	return step{}
+}
+
+// follow makes the Lease name another cluster, or nobody.
+func (l *leaseSyncer) follow(now lease.Reading) step {
+	c := l.known.content
+	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
+		l.status.InPlace, l.status.Refused = true, false
+		l.noteSuccess() // also if the answer was lost
+		return l.awaitWatch(now)
+	}
+	if wait := l.want.MinRenewTime.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
+		return step{after: min(wait, pauseRefused)} // now is earlier than that
+	}
+	term := l.want.Term
+	term.RenewTime = now.Wall
+	return l.write(term)
+}
+
+// awaitWatch reads a Lease that is in place again, until a watch has shown it. If it is deleted, or lost by a
+// restore, before a watch knew of it, no event comes.
+func (l *leaseSyncer) awaitWatch(now lease.Reading) step {
+	if l.known.watched {
+		l.lookAgain = 0
+		return step{}
+	}
+	if l.lookAgain == 0 {
+		l.lookAgain = now.Boot + recheck
+	}
+	return step{after: l.lookAgain - now.Boot}
+}
+
+// lead makes the Lease name this member, and renews it.
+func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
+	c := l.known.content
+	valid := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
+	switch {
+	case valid:
+		l.status.InPlace = l.known.labelled && l.marked()
+		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.status.InPlace && !l.inFuture(c, now) {
+			l.noteSuccess() // also if the answer was lost
+			// No longer than r: the wall clock may be corrected before that.
+			return step{after: min(wait, l.timings.Renew)}
+		}
+	case l.promisesMore(now):
+		return l.undoExtension(now)
+	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):
+		return l.write(l.sent) // repaired with the renewTime that was sent last: this promises nothing new
+	case l.sentEpoch == l.want.Term.Epoch || !l.want.First:
+		return l.loseTerm(now)
+	}
+	if !answered {
+		return step{action: read}
+	}
+	term := l.want.Term
+	term.RenewTime = now.Wall
+	s := l.write(term)
+	if s.writes() {
+		s.reading, s.promised = now, term.Duration
+		l.sentEpoch, l.sent = term.Epoch, term
+	}
+	return s
+}
+
+// write replaces what is known to be there by a Lease with this term. A Lease with a higher epoch was edited
+// (see newerThanRecord). The guard lets no epoch fall, so that Lease is removed first.
+func (l *leaseSyncer) write(term lease.Term) step {
+	c := lease.Content{
+		Term: term, Namespace: l.namespace, Name: l.name,
+		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub,
+	}
+	if l.relinquished {
+		c.Hub = ""
+	}
+	s := step{action: create, lease: &coordinationv1.Lease{}}
+	if old := l.known.lease; old != nil {
+		if l.known.content.Epoch > c.Epoch {
+			return step{action: remove, lease: old}
+		}
+		s = step{action: update, lease: old.DeepCopy()}
+	}
+	if err := wire.Write(l.self.key, c, s.lease); err != nil {
+		l.status.Problem, l.status.Message = reason.Unwritable, err.Error()
+		return step{}
+	}
+	return s
+}

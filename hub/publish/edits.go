@@ -1,0 +1,71 @@
+package publish
+
+import (
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+)
+
+// notePoisoned notes an edit that readers believe, because they do not check seals: a higher epoch, unless it
+// is absurd, or a later deadline of the term that leads here.
+func (l *leaseSyncer) notePoisoned(now lease.Reading) {
+	c, want := l.known.content, l.want.Term
+	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+		return
+	}
+	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.promisesMore(now) {
+		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)
+	}
+}
+
+// promisesMore reports whether someone edited the Lease so that its readers act for longer than this tenure
+// has promised. What earlier tenures promised is not known here, so every edit of a live Lease of theirs
+// counts.
+func (l *leaseSyncer) promisesMore(now lease.Reading) bool {
+	c := l.known.content
+	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
+		return false
+	}
+	if c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
+		return false // a renewTime in the future, which no reader believes
+	}
+	return c.Epoch != l.sentEpoch || c.Deadline().After(l.sent.Deadline())
+}
+
+// undoExtension replaces a Lease that was edited to promise more by what was sent last, or by one that names
+// nobody. For D from now on readers may not have seen that. So it counts as a promise, although it makes
+// none.
+func (l *leaseSyncer) undoExtension(now lease.Reading) step {
+	term := l.sent
+	if c := l.known.content; c.Epoch != l.sentEpoch || !term.Live(now.Wall) {
+		term = l.want.Term
+		term.Holder, term.RenewTime = "", now.Wall
+	}
+	s := l.write(term)
+	s.reading, s.promised = now, l.want.Term.Duration
+	return s
+}
+
+// blocked reports whether something is in the way that is never overwritten. What this syncer wrote, and what
+// the seal shows to be its own, is not in the way, even if someone has edited it since.
+func (l *leaseSyncer) blocked() bool {
+	obj, c := l.known.lease, l.known.content
+	if obj == nil || l.known.ours {
+		return false
+	}
+	name := l.namespace + "/" + l.name
+	switch edited := obj.UID == l.ownUID && !l.known.sealed; {
+	case !wire.MadeByHub(obj) && !edited:
+		l.status.Problem = reason.ForeignLease
+		l.status.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
+	case c.Hub != "" && c.Hub != l.self.hub:
+		l.status.Problem = reason.OtherHub
+		l.status.Message = "Lease " + name + " was written by the hub " + c.Hub + ": stop that hub, or delete the Lease if it is gone"
+	case c.Cluster != "" && c.Cluster != l.self.cluster && !edited:
+		l.status.Problem = reason.WrongCluster
+		l.status.Message = "Lease " + name + " belongs to the cluster " + c.Cluster + ": check where the kubeconfigs of both lead to"
+	default:
+		return false
+	}
+	return true
+}

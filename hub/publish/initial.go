@@ -1,0 +1,78 @@
+package publish
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each try
+// has twice the time of the one before. A long first try would waste time if its answer is lost.
+const (
+	// listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each
+	// try has twice the time of the one before. A long first try would waste time if its answer is lost.
+	listTimeout = 15 * time.Second
+	firstList   = time.Second
+)
+
+// Initial is what was found in the member at the start.
+type Initial struct {
+	// Read says that the member has been read. At is the boot reading before that request.
+	Read bool
+	At   time.Duration
+	// Leases is what the sealed ones say.
+	Leases []lease.Content
+}
+
+// ReadAll reads all Leases of the hub in the member once, live, and reports whether that succeeded. Run calls
+// it first, until it succeeds.
+func (p *Publisher) ReadAll(ctx context.Context) bool {
+	p.mu.Lock()
+	within := p.listWithin
+	p.listWithin = min(2*within, listTimeout)
+	p.mu.Unlock()
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	sent := p.Clock.Now()
+	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{
+		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
+		TimeoutSeconds: new(int64(within / time.Second)), // after that nobody waits for the answer
+	})
+	if err != nil && ctx.Err() != nil {
+		return false // ended by this hub: that says nothing of the member
+	}
+	p.noteOutcome(false, sent, err)
+	if err != nil {
+		p.Log.V(1).Info("The Leases of the member could not be read", "reason", "Unreachable", "err", err.Error())
+		return false
+	}
+	p.mu.Lock()
+	p.history = history{newestVersion: list.ResourceVersion, since: p.Clock.Now().Boot}
+	for i := range list.Items {
+		obj := &list.Items[i]
+		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
+		l.setKnown(obj)
+		l.blocked() // the controller knows of somebody else's Lease before it decides anything
+		if l.known.sealed {
+			p.initial.Leases = append(p.initial.Leases, l.known.content)
+		}
+	}
+	p.initial.Read, p.initial.At = true, sent.Boot
+	p.listReadersNow()
+	p.mu.Unlock()
+	p.Changed("")
+	return true
+}
+
+// Initial returns what was found at the start.
+func (p *Publisher) Initial() Initial {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.initial
+}

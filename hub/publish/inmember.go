@@ -1,0 +1,102 @@
+package publish
+
+import (
+	"slices"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+)
+
+// Leases returns the names of all Leases that are known to be in the member, and of those that have to be
+// read.
+func (p *Publisher) Leases() []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var keys []types.NamespacedName
+	for key, l := range p.syncers {
+		if l.known.lease != nil || !l.known.read {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// LeasesIn is Leases for one namespace.
+func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
+	return slices.DeleteFunc(p.Leases(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
+}
+
+// Remaining reports what is left in the member: Leases of this hub, or what may be one, and Leases with the
+// mark of others, which it never removes.
+func (p *Publisher) Remaining() (ours, others bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.syncers {
+		switch obj := l.known.lease; {
+		case !l.known.read, obj != nil && !l.blocked():
+			ours = true
+		case obj != nil && wire.MadeByHub(obj):
+			others = true
+		}
+	}
+	return ours, others
+}
+
+// Observe notes a Lease that a watch shows.
+func (p *Publisher) Observe(obj *coordinationv1.Lease) {
+	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+	p.mu.Lock()
+	_, had := p.syncers[key]
+	l := p.syncer(key)
+	before := l.observations
+	p.history.observe(obj.ResourceVersion)
+	l.observe(obj)
+	if l.observations != before {
+		p.Queue.Add(key)
+	}
+	p.mu.Unlock()
+	if !had {
+		p.Changed(key.Namespace)
+	}
+}
+
+// ObserveGone notes that a watch no longer shows a Lease.
+func (p *Publisher) ObserveGone(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l, ok := p.syncers[key]; ok {
+		l.observeGone()
+		p.Queue.Add(key)
+	}
+}
+
+// Find returns what the Lease of that name is known to say, and whether its seal is right. It returns false
+// if there is none.
+func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.syncers[key]
+	if l == nil || l.known.lease == nil {
+		return lease.Content{}, false, false
+	}
+	return l.known.content, l.known.sealed, true
+}
+
+// Forget drops what is known of a namespace of which nothing is left: no record and no promise, and its epoch
+// is below the seconds since 2025. It also drops what was found at the start, or a record would be made of it
+// again. A syncer stays if it still has to read or remove a Lease.
+func (p *Publisher) Forget(namespace string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })
+	for key, l := range p.syncers {
+		asks := p.prober != nil && *p.prober == key
+		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
+		if key.Namespace == namespace && idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
+			delete(p.syncers, key)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package publish
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// Promise is what this tenure has promised for one namespace, in all members and terms together.
+type Promise struct {
+	// Until is the latest renewTime + the duration sent with it, by the hub's wall clock.
+	Until time.Time
+	// BootUntil is the latest boot reading at a send + the duration sent.
+	BootUntil time.Duration
+	// Skew is the ε to wait after Until and after BootUntil: then nobody acts any more by anything promised.
+	// Each promise lasts for as long as was right under the policy that it was sent under.
+	Skew time.Duration
+	// Epoch is that of the last promise.
+	Epoch int64
+}
+
+// Promises remembers every promise of a tenure. It is safe for concurrent use.
+type Promises struct {
+	mu          sync.Mutex
+	byNamespace map[types.NamespacedName]Promise // by fleet and namespace
+}
+
+// NewPromises returns one without promises.
+func NewPromises() *Promises {
+	return &Promises{byNamespace: map[types.NamespacedName]Promise{}}
+}
+
+// add notes a promise that is about to be sent, under a policy with this ε.
+func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading, d, skew time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.byNamespace[key]
+	until := sent.Wall.Add(d)
+	if skew > p.Skew || !until.Add(skew).Before(p.Until.Add(p.Skew)) && sent.Boot+d+skew >= p.BootUntil+p.Skew {
+		p.Skew = skew // a smaller ε counts once this promise outlasts all that were sent under the larger
+	}
+	if until.After(p.Until) {
+		p.Until = until
+	}
+	p.Epoch = epoch
+	p.BootUntil = max(p.BootUntil, sent.Boot+d)
+	l.byNamespace[key] = p
+}
+
+// Get returns what was promised for a namespace of a fleet. It is final once no Publisher has an assignment
+// to lead there.
+func (l *Promises) Get(key types.NamespacedName) Promise {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byNamespace[key]
+}
+
+// Forget drops a namespace whose promises have all passed.
+func (l *Promises) Forget(key types.NamespacedName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.byNamespace, key)
+}

@@ -1,0 +1,81 @@
+package tenure
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+)
+
+// maxClockDifference is how far the wall clocks of two replicas may be apart: the default ε of a policy.
+const maxClockDifference = time.Second
+
+// longestWait is how long before the end of another replica's tenure a candidate begins to wait for it. It is
+// no shorter than client-go's elector pauses between two looks, which is up to 2.2 retry periods.
+const longestWait = 2200 * time.Millisecond
+
+// TakeOverPromptly wraps the lock of a hub's election so that a candidate takes over as soon as the tenure of
+// a lost replica has certainly ended.
+//
+// client-go's elector counts the duration of an election from when it happened to see the last renewal, and
+// looks again every 1 to 2.2 retry periods. With a duration of 6 s and a period of 1 s that adds up to 4.4 s
+// in which nobody renews anything, more than 2r + τ + ε ≤ D leaves. The renewTime in the Lease says when the
+// tenure ends. So a look shortly before that end waits for it, and one after it finds the election free.
+//
+// If the clocks of two replicas are too far apart, a candidate would take the election from a living one.
+// That does no harm, but the other would take it back at once. So the tenure must also have gone without a
+// renewal for half its duration, in this candidate's own time. The lock serves one elector.
+func TakeOverPromptly(inner resourcelock.Interface, c clock.WithTicker) resourcelock.Interface {
+	return &prompt{Interface: inner, clock: c}
+}
+
+type prompt struct {
+	resourcelock.Interface
+	clock clock.WithTicker
+
+	last  resourcelock.LeaderElectionRecord // what the Lease said
+	since time.Time                         // when this candidate first saw that
+}
+
+// Get shows an election without a holder once the holder's tenure is over.
+func (p *prompt) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	for {
+		r, raw, err := p.Interface.Get(ctx)
+		if err != nil || r.HolderIdentity == "" || r.HolderIdentity == p.Identity() {
+			return r, raw, err
+		}
+		left := p.left(r)
+		if left <= 0 {
+			free := *r
+			free.HolderIdentity = ""
+			return &free, raw, nil
+		}
+		if left > longestWait || !p.wait(ctx, left) {
+			return r, raw, nil
+		}
+	}
+}
+
+// left is how long the tenure of the holder may still last.
+func (p *prompt) left(r *resourcelock.LeaderElectionRecord) time.Duration {
+	now := p.clock.Now()
+	// Not by the JSON of the record, in which times are whole seconds.
+	if r.HolderIdentity != p.last.HolderIdentity || r.LeaderTransitions != p.last.LeaderTransitions || !r.RenewTime.Equal(&p.last.RenewTime) {
+		p.last, p.since = *r, now
+	}
+	duration := time.Duration(r.LeaseDurationSeconds) * time.Second
+	return max(r.RenewTime.Add(duration+maxClockDifference).Sub(now), p.since.Add(duration/2).Sub(now))
+}
+
+// wait returns true when d has passed, false when ctx ended before that.
+func (p *prompt) wait(ctx context.Context, d time.Duration) bool {
+	timer := p.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
