@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -16,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // runner is the provider as the manager runs it. It is a type of its own because a provider that

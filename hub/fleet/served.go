@@ -3,9 +3,8 @@ package fleet
 import (
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
