@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
@@ -47,8 +46,9 @@ func run(ctx context.Context) error {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil
 	}
-	if fleets != "" {
-		o.FleetNamespaces = strings.Split(fleets, ",")
+	var err error
+	if o.FleetNamespaces, err = namespaces(fleets); err != nil {
+		return err
 	}
 
 	zapConfig := zap.NewProductionConfig()
