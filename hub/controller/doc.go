@@ -1,16 +1,17 @@
-// Package controller is the only place that sees all: it gathers what the records,
-// the policies, the members and the publishers know, asks election.Next, persists the
-// answer by compare-and-swap, and only then tells the publishers what each copy has to
-// be.
+// Package controller makes every decision of the hub. It gathers what is known of one namespace: the record, the
+// policies, the members and their Leases. It asks election.Next. It persists the answer by compare-and-swap. Only
+// then do the publishers learn what each member's Lease has to say.
 //
-//	gather ──▶ election.Next ──▶ persist ──▶ assign ──▶ status
+//	gather ──▶ election.Next ──▶ persist ──▶ assign ──▶ explain
 //
-// One request is one namespace of one fleet. In a steady state there are none: renewals
-// are the publishers' work and touch no record. A request comes from an event: of a
-// record, a policy, a member, a namespace in a member, or a publisher whose facts
-// changed; or from the instant that the last decision asked for.
+// One request is one namespace of one fleet. In a steady state there are none: publishers renew, and touch no record.
+// A request comes from an event of a record, a policy, a member or a namespace in a member. It also comes from a
+// publisher that has news, and from the instant that the last decision asked for.
 //
-// Two tenures never decide or stamp at once. Where the election's Lease does not tell that the
-// earlier one is over, because somebody deleted or edited it, nothing is decided until it
-// must be (tenure.Tenure.Overlap): what one of them stamps is in no bound that the other counts.
+// A tenure reads a record live once. After that it knows what it wrote, and a watch shows what others write. A
+// decision on an outdated record fails when it is written.
+//
+// Two tenures never decide or renew at once. The Lease of the hub's election may not tell whether the earlier one is
+// over, because somebody deleted or edited it. Then nothing is decided until the earlier one must have ended
+// (tenure.Tenure.Overlap), because no decision counts what another tenure promises.
 package controller

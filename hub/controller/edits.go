@@ -25,7 +25,7 @@ func (c *Controller) look(ctx context.Context, v *view) error {
 	}
 	asked := c.Clock.Now()
 	if s.current {
-		v.object, v.found = s.known.DeepCopy(), &s.known.Spec
+		v.object, v.found = s.known, &s.known.Spec // shared: nobody changes it
 		v.state.Record = recordOf(v.found)
 	} else {
 		object := &v1alpha1.NamespaceLeader{}

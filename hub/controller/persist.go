@@ -23,15 +23,18 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	if v.object == nil && !d.Persist {
 		return nil
 	}
-	object := v.object
-	if object == nil {
-		object = c.newRecord(v)
-	}
 	if d.Record.State == election.Leading && v.policy != nil {
 		// Before a copy can depend on them: an ε may rise where the record says nothing new.
 		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew); err != nil {
 			return err
 		}
+	}
+	if !d.Persist && !v.edited && (v.moved || v.found.Hub == c.HubID) && (v.policy == nil || v.found.Policy == v.policy.object.Name) {
+		return nil
+	}
+	object := v.object.DeepCopy()
+	if object == nil {
+		object = c.newRecord(v)
 	}
 	store(d.Record, &object.Spec)
 	if !v.moved {
@@ -39,9 +42,6 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	}
 	if v.policy != nil {
 		object.Spec.Policy = v.policy.object.Name
-	}
-	if v.found != nil && !d.Persist && !v.edited && v.found.Hub == object.Spec.Hub && v.found.Policy == object.Spec.Policy {
-		return nil
 	}
 	if v.found != nil && equality.Semantic.DeepEqual(v.found, &object.Spec) {
 		return nil
