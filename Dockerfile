@@ -1,5 +1,8 @@
-# The hub as an image: docker build -t $IMAGE . (config/default says where to name it)
-FROM --platform=$BUILDPLATFORM golang:1.26 AS build
+# The hub as an image, for those who have a registry to pull the builder from: docker build -t $IMAGE . Without one: make image.
+# For several architectures: docker buildx build --platform linux/amd64,linux/arm64 -t $IMAGE --push .
+# To pin the builder: --build-arg GO_IMAGE=golang@sha256:... ; the image itself has no base.
+ARG GO_IMAGE=golang:1.26.8
+FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
@@ -7,11 +10,13 @@ COPY api api
 COPY cmd cmd
 COPY hub hub
 ARG TARGETOS TARGETARCH
+ARG VERSION=devel
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w" -o /leasecast-hub ./cmd/leasecast-hub
+    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /leasecast-hub ./cmd/leasecast-hub
 
-# A static base: no shell, but the CA certificates that a member's kubeconfig may rely on.
-FROM gcr.io/distroless/static:nonroot
+FROM scratch
+# For kubeconfigs of members that name no authority.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /leasecast-hub /leasecast-hub
 USER 65532:65532
 ENTRYPOINT ["/leasecast-hub"]

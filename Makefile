@@ -34,6 +34,8 @@ TOOLS := $(CACHE)/tools
 export CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 export KUSTOMIZE := $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)
+HELM_VERSION := v3.21.4
+export HELM := $(TOOLS)/helm-$(HELM_VERSION)
 KUBE_API_LINTER := $(TOOLS)/golangci-lint-kube-api-linter-$(KUBE_API_LINTER_VERSION)
 
 # Built like the programs, so that a fresh machine compiles what they share once.
@@ -63,6 +65,53 @@ PARTS :=
 .PHONY: bench
 bench: k8s build $(KUSTOMIZE) ## Measure failovers and costs, beside client-go's elector, in half an hour, or some PARTS; writes out/bench.json
 	$(RUN) ./e2e/bench $(PARTS)
+
+##@ Install it (config/README.md)
+
+# What is released: VERSION is stamped into the program, IMAGE is the name that the manifests give to its image.
+VERSION := v0.1.0
+IMAGE := ghcr.io/leasecast/leasecast-hub:$(VERSION)
+ARCH := $(shell go env GOARCH)
+KUBECTL := kubectl
+SOURCE_IMAGE := ghcr.io/leasecast/leasecast-hub
+
+# A folder of config/, with IMAGE.
+render = mkdir -p dist/.$(1) && printf 'resources: [../../config/$(1)]\nimages: [{name: $(SOURCE_IMAGE), newName: "%s", newTag: "%s"}]\n' \
+	'$(IMAGE:%:$(lastword $(subst :, ,$(IMAGE)))=%)' '$(lastword $(subst :, ,$(IMAGE)))' >dist/.$(1)/kustomization.yaml && \
+	$(KUSTOMIZE) build dist/.$(1)
+
+.PHONY: image
+image: ## Make an image of the hub without a registry or Docker: dist/leasecast-hub-ARCH.tar, for docker load and kind load
+	@mkdir -p dist/$(ARCH)
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o dist/$(ARCH)/ ./cmd/leasecast-hub
+	$(RUN) ./config/image -program dist/$(ARCH)/leasecast-hub -name $(IMAGE) -arch $(ARCH) -out dist/leasecast-hub-$(ARCH).tar
+
+.PHONY: build-installer
+build-installer: $(KUSTOMIZE) $(HELM) ## Make the release files in dist/: install.yaml, the Helm chart, the add-on of clusterctl
+	@rm -rf dist/leasecast && mkdir -p dist
+	$(call render,default) >dist/install.yaml
+	$(call render,addon) >dist/addon-components.yaml
+	cp config/addon/metadata.yaml dist/metadata.yaml
+	{ cat dist/install.yaml; echo ---; cat config/prometheus/service_monitor.yaml; } | $(RUN) ./config/chart -version $(VERSION) -out dist/leasecast
+	$(HELM) lint --quiet --strict dist/leasecast
+	$(HELM) package --destination dist dist/leasecast
+
+.PHONY: install
+install: $(KUSTOMIZE) ## Install the CRDs into the cluster of the current kubeconfig
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply --server-side -f -
+
+.PHONY: deploy
+deploy: $(KUSTOMIZE) ## Install CRDs and hub into the cluster of the current kubeconfig, with IMAGE
+	$(call render,default) | $(KUBECTL) apply --server-side -f -
+
+.PHONY: undeploy
+undeploy: $(KUSTOMIZE) ## Take out of members and management cluster all that the hub has made, and then the hub
+	KUBECTL="$(KUBECTL)" config/remove.sh
+	for folder in manager fleet rbac; do $(KUBECTL) delete --ignore-not-found -k config/$$folder || exit 1; done
+
+.PHONY: uninstall
+uninstall: $(KUSTOMIZE) ## Take the CRDs out, with all policies and records; after undeploy
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 ##@ Work on it
 
@@ -112,7 +161,7 @@ unit: k8s $(KUSTOMIZE) ## Run the tests beside the code, some on real API server
 # Three packages at a time: each starts a fleet of its own and mostly waits. The one that takes longest starts first.
 # Compiling before that keeps it off their clocks.
 .PHONY: integration
-integration: k8s capi build $(KUSTOMIZE) ## Run the tests of the whole and the drills, with the race detector
+integration: k8s capi build $(KUSTOMIZE) $(HELM) ## Run the tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
 	go test -race -count=1 -timeout 15m -p 3 ./e2e/integration ./e2e/...
 
@@ -180,12 +229,13 @@ capi: ## Build the real Cluster API manager and clusterctl into the cache
 TOOL_PROGRAMS := \
 	$(notdir $(CONTROLLER_GEN))=sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION) \
 	$(notdir $(KUSTOMIZE))=sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION) \
+	$(notdir $(HELM))=helm.sh/helm/v3/cmd/helm@$(HELM_VERSION) \
 	$(notdir $(GOLANGCI_LINT))=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION) \
 	$(notdir $(KUBE_API_LINTER))=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter@$(KUBE_API_LINTER_VERSION)
 
 .PHONY: tools
-tools: ## Build controller-gen, kustomize and the linters into the cache
+tools: ## Build controller-gen, kustomize, helm and the linters into the cache
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(TOOL_PROGRAMS)
 
-$(CONTROLLER_GEN) $(KUSTOMIZE) $(GOLANGCI_LINT) $(KUBE_API_LINTER):
+$(CONTROLLER_GEN) $(KUSTOMIZE) $(HELM) $(GOLANGCI_LINT) $(KUBE_API_LINTER):
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(filter $(@F)=%,$(TOOL_PROGRAMS))

@@ -4,7 +4,8 @@
 //
 // # The way through the code
 //
-//   - fleet: a CAPI Cluster and its kubeconfig Secret become a connected member;
+//   - fleet: a CAPI Cluster and its kubeconfig Secret become a connected member; fleet/secrets shows the Secrets of
+//     those fleets that the hub was granted;
 //   - health: the hub's observations of a member become healthy, unhealthy or unknown;
 //   - skew: how far a member's clocks are from the hub's, by what the member says anyway;
 //   - election: the rules by their numbers, as pure functions; start reading there;
@@ -12,7 +13,8 @@
 //   - publish: writes the Leases of one member and renews the leader's;
 //   - guard: the admission policies that protect the Leases in each member;
 //   - tenure: until when this replica has the right to write;
-//   - seal: the key that Leases are sealed with.
+//   - seal: the key that Leases are sealed with;
+//   - metrics: what Prometheus reads of all this.
 //
 // The other side, the readers, is package member.
 //

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/controller"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/metrics"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -62,11 +64,18 @@ type Options struct {
 	// same name is never managed. It is part of the hub's mark: a hub in another namespace
 	// is another one, and does nothing for a fleet that this one serves. Required.
 	Namespace string
-	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all, which
-	// takes the right to read Secrets everywhere: name them.
+	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all. In either case each of them takes
+	// the right to use its Secrets; where that is missing, policies say so.
 	FleetNamespaces []string
-	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off.
+	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off. Metrics are served by HTTPS, to
+	// whoever may get the URL /metrics by RBAC.
 	MetricsAddress, ProbeAddress string
+	// MetricsCertDir holds tls.crt and tls.key for that. Empty: the hub signs its certificates itself.
+	MetricsCertDir string
+	// Metrics gets the metrics of this hub while it runs. Nil: nobody reads them.
+	Metrics prometheus.Registerer
+	// Version is what the metrics say runs.
+	Version string
 	// Clock is read for every renewTime and expiry. Default: the clocks of this machine.
 	Clock lease.Clock
 }
@@ -104,14 +113,23 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, err
 	}
+	api, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
 	f := fleet.New(fleet.Options{
 		Namespaces: o.FleetNamespaces,
+		API:        api,
 		HubID:      id,
 		MayWrite:   t.Holds,
 		UserAgent:  cfg.UserAgent,
 		Clock:      o.Clock,
 	})
-	mgr, err := mcmanager.New(cfg, f, managerOptions(o, tenure.TakeOverPromptly(t.Lock(lock), utilclock.RealClock{})))
+	serving, err := metrics.Server(o.MetricsAddress, o.MetricsCertDir, o.Clock)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	mgr, err := mcmanager.New(cfg, f, managerOptions(o, serving, tenure.TakeOverPromptly(t.Lock(lock), utilclock.RealClock{})))
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -128,6 +146,7 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, elected func(cont
 		return fmt.Errorf("hub: fleet: %w", err)
 	}
 	local := mgr.GetLocalManager()
+	numbers := metrics.New(metrics.Options{Registerer: o.Metrics, Version: o.Version, Clock: o.Clock, Elected: t.Holds})
 	c := controller.New(controller.Options{
 		Fleet:        f,
 		Tenure:       t,
@@ -136,22 +155,26 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, elected func(cont
 		Clock:        o.Clock,
 		HubID:        id,
 		OwnNamespace: o.Namespace,
+		Measure:      numbers.Leases,
 	})
 	if err := c.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: controller: %w", err)
 	}
+	if err := numbers.SetupWithManager(local, f, c); err != nil {
+		return fmt.Errorf("hub: metrics: %w", err)
+	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	return mgr.AddReadyzCheck("ping", healthz.Ping)
+	return mgr.AddReadyzCheck("fleets", func(*http.Request) error { return f.Ready() })
 }
 
 // managerOptions limits the caches to what the hub's RBAC lets it read.
-func managerOptions(o Options, lock resourcelock.Interface) manager.Options {
+func managerOptions(o Options, serving server.Options, lock resourcelock.Interface) manager.Options {
 	d, r, p := electionDuration, renewDeadline, retryPeriod
 	opts := manager.Options{
 		Scheme:                              Scheme(),
-		Metrics:                             server.Options{BindAddress: o.MetricsAddress},
+		Metrics:                             serving,
 		HealthProbeBindAddress:              o.ProbeAddress,
 		LeaderElection:                      true,
 		LeaderElectionID:                    ElectionName,

@@ -222,13 +222,16 @@ const (
 	// ConditionClocksAgree is False when a clock of a cluster is known to be farther from the
 	// hub's than maxClockSkewMilliseconds, and Unknown while one was not measured closely enough yet.
 	ConditionClocksAgree = "ClocksAgree"
+	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace, where
+	// the kubeconfigs of its Clusters are. The message has the command that grants it.
+	ConditionSecretsGranted = "SecretsGranted"
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
 //
 // +kubebuilder:validation:MinProperties=1
 type LeadershipPolicyStatus struct {
-	// conditions are Accepted, SurvivesHubLoss, ClustersReachable and ClocksAgree.
+	// conditions are Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree and SecretsGranted.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -6,7 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strings"
+	"runtime"
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
@@ -14,9 +14,13 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/leasecast/leasecast/hub"
 )
+
+// version is stamped by the linker (see Makefile).
+var version = "devel"
 
 func main() {
 	if err := run(ctrl.SetupSignalHandler()); err != nil {
@@ -26,17 +30,25 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	var o hub.Options
+	o := hub.Options{Metrics: metrics.Registry, Version: version}
 	var fleets string
 	var verbose int
-	flag.StringVar(&o.Namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that the hub runs in and holds its election in; default: $POD_NAMESPACE")
-	flag.StringVar(&fleets, "fleet-namespaces", "", "comma-separated namespaces whose Clusters are served; empty: all, which takes the right to read every Secret")
-	flag.StringVar(&o.MetricsAddress, "metrics-address", ":8080", "host:port of the metrics; 0 turns them off")
+	var tellVersion bool
+	flag.StringVar(&o.Namespace, "hub-namespace", os.Getenv("POD_NAMESPACE"), "namespace that the hub runs in and holds its election in; default: $POD_NAMESPACE")
+	flag.StringVar(&fleets, "namespace", "", "comma-separated namespaces whose Clusters are served; empty: all in which the hub may use Secrets")
+	flag.StringVar(&o.MetricsAddress, "metrics-address", ":8443", "host:port of the metrics, by HTTPS; 0 turns them off")
+	flag.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics; empty: the hub signs its certificates itself")
 	flag.StringVar(&o.ProbeAddress, "probe-address", ":8081", "host:port of /healthz and /readyz; 0 turns them off")
+	flag.BoolVar(&tellVersion, "version", false, "print the version and end")
 	flag.IntVar(&verbose, "v", 0, "verbosity of the log; 0 tells of changes only")
 	flag.Parse() // --kubeconfig is registered by controller-runtime
-	if fleets != "" {
-		o.FleetNamespaces = strings.Split(fleets, ",")
+	if tellVersion {
+		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+		return nil
+	}
+	var err error
+	if o.FleetNamespaces, err = namespaces(fleets); err != nil {
+		return err
 	}
 
 	zapConfig := zap.NewProductionConfig()

@@ -66,8 +66,8 @@ func (d *Drill) StartHub() (*process.Process, error) {
 func startHub(name, dir string, programs Programs, kubeconfig string) (*process.Process, error) {
 	return process.Start(name, filepath.Join(dir, name+".log"), programs.Hub,
 		"--kubeconfig="+kubeconfig,
-		"--namespace="+HubNamespace,
-		"--fleet-namespaces="+FleetNamespace,
+		"--hub-namespace="+HubNamespace,
+		"--namespace="+FleetNamespace,
 		"--metrics-address=0",
 		"--probe-address=0",
 	)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -37,7 +38,7 @@ import (
 // workers is how many namespaces are decided on at once.
 const workers = 16
 
-// Options configure a Controller. All fields are required.
+// Options configure a Controller. All fields but Measure are required.
 type Options struct {
 	Fleet  *fleet.Provider
 	Tenure *tenure.Tenure
@@ -51,6 +52,8 @@ type Options struct {
 	// OwnNamespace is where the hub itself runs: a member namespace of that name is
 	// never managed.
 	OwnNamespace string
+	// Measure sees every request for a copy in a member, if it is set. It hands on the client that it is given.
+	Measure func(fleet.Key, coordinationclient.LeasesGetter) coordinationclient.LeasesGetter
 }
 
 // Controller decides who leads each managed namespace. Make it with New and add it to

@@ -8,10 +8,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -80,6 +85,23 @@ type muster struct {
 
 var musterStart = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 
+// granted is the API server behind a client, where the hub may do everything with Secrets.
+func granted(of client.WithWatch) kubernetes.Interface {
+	api := kubernetesfake.NewClientset()
+	api.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+	})
+	api.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		list := &corev1.SecretList{}
+		return true, list, of.List(context.Background(), list, client.InNamespace(a.GetNamespace()))
+	})
+	api.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		w, err := of.Watch(context.Background(), &corev1.SecretList{}, client.InNamespace(a.GetNamespace()))
+		return true, w, err
+	})
+	return api
+}
+
 // newMuster is to be called in a bubble of synctest. Its clock stands still.
 func newMuster(t *testing.T, objects ...client.Object) *muster {
 	t.Helper()
@@ -104,7 +126,7 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 		t.Fatal(err)
 	}
 	own := seal.Mark("uid", "leasecast-system")
-	f := fleet.New(fleet.Options{HubID: own, MayWrite: func() bool { return true }, Clock: m.clock})
+	f := fleet.New(fleet.Options{HubID: own, API: granted(m.api), MayWrite: func() bool { return true }, Clock: m.clock})
 	local := &hubManager{cache: hubCache{informers, m.api}, api: m.api}
 	if err := f.SetupWithManager(fleetManager{local: local}); err != nil {
 		t.Fatal(err)

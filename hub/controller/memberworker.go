@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -122,8 +123,12 @@ func (c *Controller) work(ctx context.Context, key fleet.Key, e engagement, a *a
 
 // publisher makes the publisher of a member.
 func (c *Controller) publisher(m fleet.Member, key lease.Key, logger logr.Logger) *publish.Publisher {
+	var client coordinationclient.LeasesGetter = c.writer(m).CoordinationV1()
+	if c.Measure != nil {
+		client = c.Measure(m.Key, client)
+	}
 	return publish.New(publish.Options{
-		Client:     c.writer(m).CoordinationV1(),
+		Client:     client,
 		Fleet:      m.Fleet,
 		Cluster:    m.Identity(),
 		ClusterUID: m.UID,

@@ -134,6 +134,7 @@ func (c *Controller) fillPolicyStatus(object *v1alpha1.LeadershipPolicy) reconci
 		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
 		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
 		clocksAgree(members),
+		secretsGranted(c.Fleet.MissingGrant(object.Namespace)),
 	} {
 		cond.ObservedGeneration = object.Generation
 		meta.SetStatusCondition(&s.Conditions, cond)
@@ -207,6 +208,16 @@ func clocksAgree(ms []memberView) metav1.Condition {
 		c.Message = cut("not measured closely enough yet: "+strings.Join(open, ", "), 1024)
 	}
 	return c
+}
+
+// secretsGranted says which grant is missing, if one is.
+func secretsGranted(missing string) metav1.Condition {
+	if missing == "" {
+		return metav1.Condition{Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionTrue, Reason: "Granted"}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionFalse, Reason: "GrantMissing", Message: cut(missing, 1024),
+	}
 }
 
 // setProbing has members probed by the most demanding policy, and their clocks judged by all.

@@ -133,11 +133,11 @@ func (c *Controller) readerWent(key fleet.Key, r *registeredReaders, uid types.U
 // readersChanged asks for decisions where a reader counts, because they write the status.
 func (c *Controller) readersChanged(key fleet.Key, of registeredReader) {
 	if of.broken || len(of.reader.Namespaces) == 0 {
-		c.copiesChanged(key, "")
+		c.leaseChanged(key, "")
 		return
 	}
 	for _, ns := range of.reader.Namespaces {
-		c.copiesChanged(key, ns)
+		c.leaseChanged(key, ns)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -146,6 +147,7 @@ func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*
 	h.mayWrite.Store(mayWrite)
 	h.Provider = fleet.New(fleet.Options{
 		Namespaces: []string{namespace},
+		API:        kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
 		HubID:      "hub-of-" + t.Name(),
 		MayWrite:   h.mayWrite.Load,
 	})

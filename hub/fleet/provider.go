@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/hub/fleet/secrets"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // ForgottenAfter is how long the connection of a deleted Cluster is kept if nobody calls [Provider.Forget].
@@ -29,9 +30,11 @@ const ForgottenAfter = 10 * time.Minute
 
 // Options configure a [Provider].
 type Options struct {
-	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover the Clusters and
-	// Secrets in them.
+	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover the Clusters in them.
+	// Secrets are read where that is granted: see [Provider.MissingGrant].
 	Namespaces []string
+	// API reaches the management cluster. Required.
+	API kubernetes.Interface
 	// HubID is the mark of this installation (see seal.Mark), which also names it in the probe Leases.
 	// Required.
 	HubID string
@@ -66,6 +69,7 @@ type Provider struct {
 	work, changed *workQueue
 	synced        chan struct{}
 	pauses        pauseDetector
+	secrets       *secrets.Store
 
 	mu          sync.Mutex
 	members     map[Key]*member
@@ -101,6 +105,7 @@ func New(o Options) *Provider {
 		work:        newWorkQueue(),
 		changed:     newWorkQueue(),
 		synced:      make(chan struct{}),
+		secrets:     secrets.New(secrets.Options{}), // SetupWithManager makes it one that can ask
 		members:     map[Key]*member{},
 		moved:       map[Key]types.UID{},
 		subscribers: map[int]func(Key){},
@@ -114,11 +119,12 @@ func New(o Options) *Provider {
 // elected finds its members connected and their caches full. They are engaged when the replica is elected, if
 // the manager has an election, and else at once.
 func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error {
-	if p.options.HubID == "" || p.options.MayWrite == nil {
-		return errors.New("fleet: Options.HubID and Options.MayWrite are required")
+	if p.options.HubID == "" || p.options.MayWrite == nil || p.options.API == nil {
+		return errors.New("fleet: Options.HubID, Options.MayWrite and Options.API are required")
 	}
 	p.mgr = mgr
 	p.log = mgr.GetLogger().WithName("fleet")
+	p.secrets = runner{p}.newSecrets()
 	if err := mgr.GetLocalManager().Add(runner{p}); err != nil {
 		return fmt.Errorf("add the fleet to the manager: %w", err)
 	}

@@ -5,12 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -19,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // runner is the provider as the manager runs it. It is a type of its own because the multicluster manager
@@ -42,6 +38,10 @@ func (r runner) Start(ctx context.Context) error {
 	}
 	var group sync.WaitGroup
 	defer group.Wait()
+	defer r.secrets.Wait()
+	for _, name := range r.options.Namespaces {
+		r.secrets.Open(ctx, name)
+	}
 	group.Go(func() { r.detectPauses(ctx) })
 	group.Go(func() { r.notifySubscribers(ctx) })
 	group.Go(func() { r.awaitElection(ctx) })
@@ -52,7 +52,9 @@ func (r runner) Start(ctx context.Context) error {
 		select {
 		case <-r.synced:
 		default:
-			close(r.synced)
+			if r.secrets.AllSettled() {
+				close(r.synced)
+			}
 		}
 		if wake.For(ctx, r.timers, forever, r.work.wake) != nil {
 			return nil
@@ -60,54 +62,41 @@ func (r runner) Start(ctx context.Context) error {
 	}
 }
 
-// watchHub fills the work queue with what changes in the hub. It returns when all present objects have been
+// watchHub fills the work queue with the Clusters that change in the hub. It returns when all present ones have been
 // seen.
 func (r runner) watchHub(ctx context.Context) error {
-	hub := r.mgr.GetLocalManager().GetCache()
-	var synced []toolscache.InformerSynced
-	for _, obj := range []client.Object{&clusterv1.Cluster{}, &corev1.Secret{}} {
-		informer, err := hub.GetInformer(ctx, obj)
-		if err != nil {
-			return fmt.Errorf("watch %T in the hub: %w", obj, err)
-		}
-		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { r.enqueue(ctx, obj) },
-			UpdateFunc: func(_, obj any) { r.enqueue(ctx, obj) },
-			DeleteFunc: func(obj any) { r.enqueue(ctx, obj) },
-		})
-		if err != nil {
-			return fmt.Errorf("watch %T in the hub: %w", obj, err)
-		}
-		synced = append(synced, registration.HasSynced)
+	informer, err := r.mgr.GetLocalManager().GetCache().GetInformer(ctx, &clusterv1.Cluster{})
+	if err != nil {
+		return fmt.Errorf("watch Clusters in the hub: %w", err)
 	}
-	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
-		return fmt.Errorf("the hub's Clusters and Secrets were not seen in time: %w", ctx.Err())
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    r.enqueue,
+		UpdateFunc: func(_, obj any) { r.enqueue(obj) },
+		DeleteFunc: r.enqueue,
+	})
+	if err != nil {
+		return fmt.Errorf("watch Clusters in the hub: %w", err)
+	}
+	if !toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+		return fmt.Errorf("the hub's Clusters were not seen in time: %w", ctx.Err())
 	}
 	return nil
 }
 
-// enqueue adds the member of an object of the hub, or of the last state of a deleted one.
-func (r runner) enqueue(ctx context.Context, obj any) {
+// enqueue adds a Cluster, or the last state of a deleted one.
+func (r runner) enqueue(obj any) {
 	if deleted, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = deleted.Obj
 	}
-	var k Key
-	switch o := obj.(type) {
-	case *clusterv1.Cluster:
-		k = Key{Fleet: o.Namespace, Name: o.Name}
+	if o, ok := obj.(*clusterv1.Cluster); ok {
+		k := Key{Fleet: o.Namespace, Name: o.Name}
 		r.noteMove(k, o)
-	case *corev1.Secret:
-		if o.Name == seal.SecretName {
-			r.noteSeal(ctx, o.Namespace)
-		}
-		name, ok := strings.CutSuffix(o.Name, kubeconfigSuffix)
-		if !ok || name == "" {
-			return
-		}
-		k = Key{Fleet: o.Namespace, Name: name}
-	default:
-		return
+		r.ask(k)
 	}
+}
+
+// ask has a Cluster looked at, if its fleet is served.
+func (r runner) ask(k Key) {
 	if ns := r.options.Namespaces; len(ns) == 0 || slices.Contains(ns, k.Fleet) {
 		r.work.add(k)
 	}
@@ -143,9 +132,12 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 		return
 	}
 	switch {
+	case !s.keeps() && m == nil:
+	case !r.opened(ctx, k.Fleet):
+		// It is looked at again when the Secrets can be seen, or it is known why not.
 	case m != nil:
 		m.setSpec(s)
-	case s.keeps():
+	default:
 		r.start(ctx, k, s, group)
 	}
 }
@@ -156,15 +148,12 @@ func (r runner) readHub(ctx context.Context, k Key) (spec, error) {
 	if err := hub.Get(ctx, client.ObjectKey{Namespace: k.Fleet, Name: k.Name}, &c); err != nil {
 		return spec{}, err
 	}
-	secret := &corev1.Secret{}
-	err := hub.Get(ctx, client.ObjectKey{Namespace: k.Fleet, Name: k.Name + kubeconfigSuffix}, secret)
-	if apierrors.IsNotFound(err) {
-		secret, err = nil, nil
+	secret := r.secrets.Get(k.Fleet, k.Name+kubeconfigSuffix)
+	s := readSpec(&c, secret)
+	if missing := r.secrets.Missing(k.Fleet); secret == nil && missing != "" {
+		s.noKubeconfig = missing
 	}
-	if err != nil {
-		return spec{}, err
-	}
-	return readSpec(&c, secret), nil
+	return s, nil
 }
 
 func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup) {

@@ -1,16 +1,10 @@
 package fleet
 
 import (
-	"context"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -49,18 +43,16 @@ func (p *Provider) mayWrite(fleet string) bool {
 	return !other && p.options.MayWrite()
 }
 
-// noteSeal notes what the seal of a fleet says in the cache.
-func (r runner) noteSeal(ctx context.Context, fleet string) {
-	var secret corev1.Secret
-	err := r.mgr.GetLocalManager().GetCache().Get(ctx, client.ObjectKey{Namespace: fleet, Name: seal.SecretName}, &secret)
-	if err != nil && !apierrors.IsNotFound(err) {
-		r.log.Error(err, "Seal not read", "fleet", fleet) // the cache is local: it fails when the manager stops
+// noteSeal notes what the seal of a fleet said when it was seen last.
+func (r runner) noteSeal(fleet string) {
+	mark := ""
+	if secret := r.secrets.Get(fleet, seal.SecretName); secret != nil {
+		mark = seal.MarkOf(secret)
+	}
+	if !r.noteServed(fleet, mark) {
 		return
 	}
-	if !r.noteServed(fleet, seal.MarkOf(&secret)) {
-		return
-	}
-	if namespace, ok := seal.OtherInstallation(r.options.HubID, seal.MarkOf(&secret)); ok {
+	if namespace, ok := seal.OtherInstallation(r.options.HubID, mark); ok {
 		r.log.Info("Another installation of the hub serves the fleet, so this one changes nothing there", "fleet", fleet, "hubNamespace", namespace)
 	}
 }

@@ -1,0 +1,168 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// clusterctl runs the real program with a local repository that holds a release of the add-on.
+func (w *world) clusterctl(args ...string) string {
+	w.t.Helper()
+	assets := os.Getenv("CAPI_ASSETS")
+	if assets == "" {
+		w.t.Fatal("CAPI_ASSETS is not set: it must name the folder of clusterctl, which make capi builds")
+	}
+	release := filepath.Join(w.dir, "addon-leasecast", "v0.1.0")
+	w.Must(os.MkdirAll(release, 0o755))
+	run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "build-installer")
+	for _, name := range []string{"addon-components.yaml", "metadata.yaml"} {
+		content, err := os.ReadFile(filepath.Join(root(w.t), "dist", name))
+		w.Must(err)
+		w.Must(os.WriteFile(filepath.Join(release, name), content, 0o600))
+	}
+	config := filepath.Join(w.dir, "clusterctl.yaml")
+	entry := fmt.Sprintf("providers:\n- {name: leasecast, type: AddonProvider, url: %q}\n", filepath.Join(release, "addon-components.yaml"))
+	w.Must(os.WriteFile(config, []byte(entry), 0o600))
+	return run(w.t, []string{"CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir}, nil,
+		filepath.Join(assets, "clusterctl"), append(args, "--config="+config)...)
+}
+
+func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
+	w := newWorld(t, "east", "west")
+	components := w.clusterctl("generate", "provider", "--addon=leasecast:v0.1.0")
+	manifest := filepath.Join(w.dir, "components.yaml")
+	w.Must(os.WriteFile(manifest, []byte(components), 0o600))
+	w.kubectl("apply", "--server-side", "-f", manifest)
+	h := w.startHub()
+	w.register("east", "west")
+	w.Namespace("shop", "east", "west")
+	w.Policy("shops", "shop")
+
+	var command string
+	harness.Eventually(t, patience, "the policy names the missing grant", func(ctx context.Context) (err error) {
+		command, err = w.missing(ctx)
+		return err
+	})
+	log, err := os.ReadFile(h.Log())
+	w.Must(err)
+	if !strings.Contains(string(log), command) {
+		t.Errorf("the log does not say %q", command)
+	}
+	// A fleet that nobody named, and that anybody can make, does not hold the hub up.
+	harness.Eventually(t, patience, "the hub is ready", h.ready)
+	if _, err := w.Record("shop"); err == nil {
+		t.Error("there is a record of a fleet whose kubeconfigs nobody may read")
+	}
+
+	args := strings.Fields(command)
+	w.kubectl(args[1:]...)
+	w.Leads("east", "shop", patience, "east", "west")
+	harness.Eventually(t, patience, "the policy says that nothing is missing", func(ctx context.Context) error {
+		if command, err := w.missing(ctx); err == nil {
+			return errors.New(command)
+		}
+		return nil
+	})
+
+	w.tenantsAreApart(t)
+
+	// What was seen stays, and the hub goes on with it.
+	w.kubectl("-n", w.Fleet, "delete", "rolebinding", "leasecast-hub-fleet")
+	if _, err := w.Leading("east", "shop", "east", "west"); err != nil {
+		t.Error(err)
+	}
+}
+
+// tenantsAreApart has a tenant, whom the hub serves too, claim the namespace of another fleet, with a Cluster of the same name.
+func (w *world) tenantsAreApart(t *testing.T) {
+	t.Helper()
+	before, err := w.Leading("east", "shop", "east", "west")
+	w.Must(err)
+	w.kubectl("create", "namespace", "tenant")
+	w.kubectl("-n", "tenant", "create", "rolebinding", "leasecast-hub-fleet", "--clusterrole=leasecast-hub-fleet",
+		"--serviceaccount="+hubNamespace+":"+hubName)
+	c := &clusterv1.Cluster{}
+	w.Must(w.Hub.Get(t.Context(), client.ObjectKey{Namespace: w.Fleet, Name: "east"}, c))
+	w.Must(w.Hub.Create(t.Context(), &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "east", Labels: map[string]string{fleet.PriorityLabel: "1000"}, Annotations: c.Annotations},
+		Spec:       c.Spec,
+	}))
+	p := w.NewPolicy("greedy", "shop")
+	p.Namespace = "tenant"
+	w.Must(w.Hub.Create(t.Context(), p))
+	harness.Eventually(t, patience, "the tenant's policy is answered", func(ctx context.Context) error {
+		if err := w.Hub.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		if p.Status.Namespaces == nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if n := *p.Status.Namespaces; n != 0 {
+		t.Errorf("the tenant's policy manages %d namespaces", n)
+	}
+	records := &v1alpha1.NamespaceLeaderList{}
+	w.Must(w.Hub.List(t.Context(), records, client.InNamespace("tenant")))
+	if len(records.Items) > 0 {
+		t.Errorf("the tenant has a record: %+v", records.Items[0])
+	}
+	if after, err := w.Leading("east", "shop", "east", "west"); err != nil || after != before {
+		t.Errorf("epoch %d, was %d: %v", after, before, err)
+	}
+}
+
+// missing is the command that the policy advises.
+func (w *world) missing(ctx context.Context) (command string, err error) {
+	p := &v1alpha1.LeadershipPolicy{}
+	if err := w.Hub.Get(ctx, client.ObjectKey{Namespace: w.Fleet, Name: "shops"}, p); err != nil {
+		return "", err
+	}
+	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSecretsGranted)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return "", fmt.Errorf("conditions: %+v", p.Status.Conditions)
+	}
+	_, command, ok := strings.Cut(c.Message, "grant it that: ")
+	if !ok {
+		return "", fmt.Errorf("no command in %q", c.Message)
+	}
+	return command, nil
+}
+
+func TestAHubIsNotReadyWithoutTheGrantOfAFleetThatItWasGiven(t *testing.T) {
+	w := newWorld(t)
+	w.make("deploy")
+	w.kubectl("-n", w.Fleet, "delete", "rolebinding", "leasecast-hub-fleet")
+	h := w.startHub()
+	harness.Eventually(t, patience, "it says what is missing", func(ctx context.Context) error {
+		status, body, err := get(ctx, "http://"+h.probe+"/readyz?verbose", "")
+		if err != nil {
+			return err
+		}
+		if status == http.StatusOK {
+			return errors.New("it is ready")
+		}
+		log, err := os.ReadFile(h.Log())
+		if err == nil && !strings.Contains(string(log), "create rolebinding leasecast-hub-fleet") {
+			err = fmt.Errorf("%s: the log does not name the grant", body)
+		}
+		return err
+	})
+	w.kubectl("apply", "--server-side", "-k", "config/fleet")
+	harness.Eventually(t, patience, "it is ready", h.ready)
+}

@@ -1,0 +1,84 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	hublib "github.com/leasecast/leasecast/hub"
+)
+
+// rolled is how many namespaces are led meanwhile.
+const rolled = 20
+
+// What the Deployment's strategy does: a new replica is ready before an old one is told to end.
+func TestARollingUpgradeEndsNoTerm(t *testing.T) {
+	w := newWorld(t, "east")
+	w.Timings = v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+	w.make("deploy")
+	replicas := []*hub{w.startHub(), w.startHub()}
+	w.register("east")
+	var names []string
+	for i := range rolled {
+		names = append(names, fmt.Sprintf("shop-%d", i))
+		w.Namespace(names[i], "east")
+	}
+	w.Policy("shops", names...)
+	epochs := map[string]int64{}
+	for _, name := range names {
+		epochs[name] = w.Leads("east", name, patience, "east")
+	}
+	east, err := client.NewWithWatch(w.Servers.Member("east").AdminConfig(), client.Options{Scheme: hublib.Scheme()})
+	w.Must(err)
+	copies, err := harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.HasLabels{v1alpha1.ManagedLabel})
+	w.Must(err)
+	defer copies.Stop()
+
+	for range 2 {
+		next := w.startHub()
+		harness.Eventually(t, patience, "the new replica is ready", next.ready)
+		w.Must(replicas[0].Stop())
+		replicas = append(slices.Delete(replicas, 0, 1), next)
+	}
+	upgraded := harness.Now().Wall
+	sightings := func() map[string][]harness.Led {
+		seen := map[string][]harness.Led{}
+		for _, s := range copies.Seen() {
+			if c, _ := wire.Read(s.Object); !s.Gone && c.LeadsHere() {
+				seen[c.Namespace] = append(seen[c.Namespace], harness.Led{At: s.At, Content: c})
+			}
+		}
+		return seen
+	}
+	harness.Eventually(t, patience, "a new replica has renewed everything", func(context.Context) error {
+		seen := sightings()
+		for _, name := range names {
+			if led := seen[name]; len(led) == 0 || !led[len(led)-1].RenewTime.After(upgraded) {
+				return errors.New(name)
+			}
+		}
+		return nil
+	})
+	seen := sightings()
+	for _, name := range names {
+		led := seen[name]
+		if len(led) == 0 || led[0].Epoch != epochs[name] {
+			t.Errorf("%s: %d sightings, epoch %d before", name, len(led), epochs[name])
+			continue
+		}
+		if left, err := harness.Unbroken(led, harness.Now().Wall); err != nil || led[len(led)-1].Epoch != epochs[name] {
+			t.Errorf("%s: epoch %d, was %d; %v", name, led[len(led)-1].Epoch, epochs[name], err)
+		} else if left < 5*time.Second {
+			t.Errorf("%s: %v before its end the term was renewed", name, left)
+		}
+	}
+}

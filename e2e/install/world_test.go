@@ -1,0 +1,198 @@
+// Package install installs the hub as its users do, on real API servers, and runs it with exactly the rights, arguments and
+// environment that the installed Deployment gives it.
+package install
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
+)
+
+const (
+	hubNamespace = harness.HubNamespace
+	hubName      = harness.HubName
+	// toolTimeout bounds a call of a program, patience the wait for what happens by itself.
+	toolTimeout = 4 * time.Minute
+	patience    = time.Minute
+)
+
+// timings are patient enough for a busy machine, and let failovers be short.
+var timings = v1alpha1.Timings{
+	LeaseDurationSeconds: 6, RenewIntervalMilliseconds: 1000, RequestTimeoutMilliseconds: 1000, MaxClockSkewMilliseconds: 250,
+}
+
+// world is a management cluster without a hub, and its members.
+type world struct {
+	*harness.World
+	t      *testing.T
+	dir    string
+	client *kubernetes.Clientset
+	hubs   int // that were started
+}
+
+func newWorld(t *testing.T, members ...string) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir()}
+	f := fleet.New(t, members...)
+	w.World = harness.NewWorld(t, f, harness.FleetNamespace, harness.HubNamespace, timings)
+	w.Must(f.WriteKubeconfigs(w.dir))
+	var err error
+	w.client, err = kubernetes.NewForConfig(f.Hub().AdminConfig())
+	w.Must(err)
+	// The installation is to make them itself.
+	w.kubectl("delete", "crd", "leadershippolicies.leasecast.dev", "namespaceleaders.leasecast.dev")
+	w.kubectl("delete", "namespace", hubNamespace)
+	return w
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(filepath.Join("..", ".."))
+	harness.Must(t, err)
+	return dir
+}
+
+// run runs a program in the root of the repository, and returns what it printed.
+func run(t *testing.T, env []string, stdin []byte, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env, cmd.Stdin = root(t), append(os.Environ(), env...), bytes.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func (w *world) kubectlProgram() string {
+	return filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl") + " --kubeconfig=" + filepath.Join(w.dir, "hub.kubeconfig")
+}
+
+func (w *world) kubectl(args ...string) string {
+	w.t.Helper()
+	program := strings.Fields(w.kubectlProgram())
+	return run(w.t, nil, nil, program[0], append(program[1:], args...)...)
+}
+
+// make runs a target for the management cluster.
+func (w *world) make(target string) string {
+	w.t.Helper()
+	return run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", target, "KUBECTL="+w.kubectlProgram())
+}
+
+// as is a configuration with a token of a service account.
+func (w *world) as(namespace, account string) *rest.Config {
+	w.t.Helper()
+	token, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	w.Must(err)
+	config := rest.AnonymousClientConfig(w.Servers.Hub().AdminConfig())
+	config.BearerToken = token.Status.Token
+	return config
+}
+
+// hub is one replica of the installed hub.
+type hub struct {
+	*process.Process
+	w              *world
+	metrics, probe string
+}
+
+// startHub does what the kubelet does with the installed Deployment.
+func (w *world) startHub() *hub {
+	w.t.Helper()
+	deployment, err := w.client.AppsV1().Deployments(hubNamespace).Get(w.t.Context(), hubName, metav1.GetOptions{})
+	w.Must(err)
+	spec := deployment.Spec.Template.Spec
+	w.kubectl("-n", hubNamespace, "get", "serviceaccount", spec.ServiceAccountName)
+	content, err := fleet.Kubeconfig(hubName, w.as(hubNamespace, spec.ServiceAccountName))
+	w.Must(err)
+	w.hubs++
+	name := fmt.Sprintf("%s-%d", hubName, w.hubs)
+	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
+	w.Must(os.WriteFile(kubeconfig, content, 0o600))
+	programs, err := harness.Build(w.t.Context())
+	w.Must(err)
+	h := &hub{w: w, metrics: freeAddress(w.t), probe: freeAddress(w.t)}
+	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
+	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--metrics-address="+h.metrics, "--probe-address="+h.probe)
+	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), programs.Hub, args...)
+	w.Must(err)
+	w.t.Cleanup(func() {
+		_ = h.Kill() // it may have lost its rights by then, and ended for that
+		if w.t.Failed() {
+			w.t.Logf("the hub's last words:\n%s", h.Tail())
+		}
+	})
+	return h
+}
+
+// freeAddress is one that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// get asks the hub for a URL.
+func get(ctx context.Context, url, token string) (status int, body string, err error) {
+	// Its certificate is signed by nobody.
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, "", err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(content), err
+}
+
+// ready returns what /readyz says.
+func (h *hub) ready(ctx context.Context) error {
+	status, body, err := get(ctx, "http://"+h.probe+"/readyz", "")
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%d: %s", status, body)
+	}
+	return err
+}
+
+// register makes Clusters of members, the first of which is the best.
+func (w *world) register(members ...string) {
+	w.t.Helper()
+	for i, m := range members {
+		_, err := w.Servers.RegisterMember(w.t.Context(), w.Servers.Member(m), w.Fleet, fmt.Sprint(100-i))
+		w.Must(err)
+	}
+}

@@ -1,0 +1,86 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/hub/fleet/secrets"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// MissingGrant says what the hub may not do with the Secrets of a fleet, and which command grants it. It is empty if nothing is
+// missing, or if that is not known yet.
+func (p *Provider) MissingGrant(fleet string) string { return p.secrets.Missing(fleet) }
+
+// Ready returns an error while not all Clusters are known, or while a grant is missing in one of the namespaces that
+// Options name. A fleet that was found by its Clusters does not count: whoever may make a Cluster must not stop the hub.
+func (p *Provider) Ready() error {
+	select {
+	case <-p.synced:
+	default:
+		return errors.New("the Clusters of the hub and their Secrets were not seen yet")
+	}
+	for _, name := range p.options.Namespaces {
+		if missing := p.MissingGrant(name); missing != "" {
+			return errors.New(missing)
+		}
+	}
+	return nil
+}
+
+// newSecrets prepares to show Secrets.
+func (r runner) newSecrets() *secrets.Store {
+	return secrets.New(secrets.Options{
+		Client: r.options.API, Timers: r.timers, Log: r.log,
+		Seen:   r.seen,
+		News:   r.lookAgain,
+		Wanted: r.wanted,
+	})
+}
+
+// seen takes in that a Secret is not what it was.
+func (r runner) seen(_ context.Context, fleet, name string) {
+	if name == seal.SecretName {
+		r.noteSeal(fleet)
+	}
+	if cluster, ok := strings.CutSuffix(name, kubeconfigSuffix); ok && cluster != "" {
+		r.ask(Key{Fleet: fleet, Name: cluster})
+	}
+}
+
+// lookAgain has all Clusters of a fleet looked at.
+func (r runner) lookAgain(ctx context.Context, fleet string) {
+	defer wake.Wake(r.work.wake) // there may be none
+	r.noteSeal(fleet)
+	for _, c := range r.clusters(ctx, fleet) {
+		r.ask(Key{Fleet: fleet, Name: c.Name})
+	}
+}
+
+// wanted reports whether a Cluster of the fleet takes part, or may.
+func (r runner) wanted(ctx context.Context, fleet string) bool {
+	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), func(c clusterv1.Cluster) bool {
+		return readSpec(&c, nil).keeps()
+	})
+}
+
+// clusters are those of a fleet.
+func (r runner) clusters(ctx context.Context, fleet string) []clusterv1.Cluster {
+	var list clusterv1.ClusterList
+	if err := r.mgr.GetLocalManager().GetCache().List(ctx, &list, client.InNamespace(fleet)); err != nil {
+		r.log.Error(err, "Clusters not listed", "fleet", fleet) // the cache is local: it fails when the manager stops
+	}
+	return list.Items
+}
+
+// opened begins to show the Secrets of a fleet, and reports whether it is known what there is to see.
+func (r runner) opened(ctx context.Context, fleet string) bool {
+	r.secrets.Open(ctx, fleet)
+	return r.secrets.Settled(fleet)
+}

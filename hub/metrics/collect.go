@@ -1,0 +1,191 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+// connected is the state of a member of which nothing is wrong.
+const connected = "Connected"
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	tell(ch, buildInfo, 1, m.Version, goVersion())
+	if !m.Elected() {
+		tell(ch, elected, 0)
+		return
+	}
+	tell(ch, elected, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	records, fleets, err := m.read(ctx)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(leaderInfo, err)
+		return
+	}
+	for i := range records {
+		m.collectRecord(ch, &records[i])
+	}
+	offsets := m.fleet.Offsets()
+	present := map[fleet.Key]bool{}
+	for name := range fleets {
+		for _, member := range m.fleet.Members(name) {
+			if member.Gone {
+				continue
+			}
+			present[member.Key] = true
+			m.collectMember(ch, member)
+			if o, ok := offsets[member.Key]; ok {
+				tell(ch, clockOffset, o.Lo.Seconds(), member.Fleet, member.Name, "least")
+				tell(ch, clockOffset, o.Hi.Seconds(), member.Fleet, member.Name, "most")
+			}
+			if age, ok := m.renewalAge(ctx, member, records); ok {
+				tell(ch, renewalAge, age.Seconds(), member.Fleet, member.Name)
+			}
+		}
+	}
+	m.drop(present, fleets, records)
+	m.writes.Collect(ch)
+	m.latency.Collect(ch)
+	m.changes.Collect(ch)
+}
+
+func tell(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+// read returns the records of the fleets that this replica decides for, and these fleets.
+func (m *Metrics) read(ctx context.Context) (records []v1alpha1.NamespaceLeader, fleets map[string]bool, err error) {
+	var clusters clusterv1.ClusterList
+	if err := m.reader.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	var all v1alpha1.NamespaceLeaderList
+	if err := m.reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	fleets, asked := map[string]bool{}, map[string]bool{}
+	serves := func(name string) bool {
+		if !asked[name] && m.decider.Serves(name) {
+			fleets[name] = true
+		}
+		asked[name] = true
+		return fleets[name]
+	}
+	for i := range clusters.Items {
+		serves(clusters.Items[i].Namespace)
+	}
+	for i := range all.Items {
+		if serves(all.Items[i].Namespace) {
+			records = append(records, all.Items[i])
+		}
+	}
+	return records, fleets, nil
+}
+
+func (m *Metrics) collectRecord(ch chan<- prometheus.Metric, r *v1alpha1.NamespaceLeader) {
+	key := client.ObjectKeyFromObject(r)
+	tell(ch, leaderInfo, 1, key.Namespace, key.Name, r.Spec.Leader, string(r.Spec.State))
+	if since := r.Spec.Since; since != nil {
+		tell(ch, leaderSince, float64(since.UnixMicro())/1e6, key.Namespace, key.Name)
+	}
+	m.mu.Lock()
+	f, ok := m.failovers[key]
+	m.mu.Unlock()
+	if ok && f.done {
+		tell(ch, failoverTook, f.took.Seconds(), key.Namespace, key.Name)
+		tell(ch, failoverFloor, f.floor.Seconds(), key.Namespace, key.Name)
+	}
+}
+
+func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member) {
+	state := connected
+	if member.Problem.Reason != "" {
+		state = string(member.Problem.Reason)
+	}
+	tell(ch, memberState, 1, member.Fleet, member.Name, state)
+	if work, ok := m.decider.Work(member.Key); ok {
+		stands := 0.0
+		if work.Guarded {
+			stands = 1
+		}
+		tell(ch, guardStands, stands, member.Fleet, member.Name)
+		tell(ch, registrations, float64(work.Readers), member.Fleet, member.Name)
+	}
+}
+
+// renewalAge is how long ago the oldest of the terms of a member was renewed, as its cache shows it. It is false for one that leads
+// nothing, and for one whose Leases nobody has seen yet.
+func (m *Metrics) renewalAge(ctx context.Context, member fleet.Member, records []v1alpha1.NamespaceLeader) (age time.Duration, ok bool) {
+	leads := map[types.NamespacedName]bool{}
+	for i := range records {
+		r := &records[i]
+		if r.Namespace == member.Fleet && r.Spec.Leader == member.Name && r.Spec.State == v1alpha1.StateLeading {
+			leads[types.NamespacedName{Namespace: r.Name, Name: r.Spec.LeaseName}] = true
+		}
+	}
+	if len(leads) == 0 || !member.Connected {
+		return 0, false
+	}
+	cl := member.Cluster()
+	if cl == nil {
+		return 0, false
+	}
+	var leases coordinationv1.LeaseList
+	if err := cl.GetCache().List(ctx, &leases, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).V(1).Info("The Leases of a member could not be listed for metrics", "cluster", member.String(), "err", err.Error())
+		return 0, false
+	}
+	now := m.Clock.Now().Wall
+	for i := range leases.Items {
+		l := &leases.Items[i]
+		if !leads[client.ObjectKeyFromObject(l)] {
+			continue
+		}
+		if c, _ := wire.Read(l); c.LeadsHere() {
+			age, ok = max(age, now.Sub(c.RenewTime)), true
+		}
+	}
+	return age, ok
+}
+
+// drop ends the series of what is not there any more.
+func (m *Metrics) drop(members map[fleet.Key]bool, fleets map[string]bool, records []v1alpha1.NamespaceLeader) {
+	there := map[types.NamespacedName]bool{}
+	for i := range records {
+		there[client.ObjectKeyFromObject(&records[i])] = true
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.measured {
+		if members[key] {
+			continue
+		}
+		delete(m.measured, key)
+		labels := prometheus.Labels{"fleet": key.Fleet, "member": key.Name}
+		m.writes.DeletePartialMatch(labels)
+		m.latency.DeletePartialMatch(labels)
+	}
+	for key := range m.failovers {
+		if !there[key] {
+			delete(m.failovers, key)
+		}
+	}
+	for name := range m.counted {
+		if !fleets[name] {
+			delete(m.counted, name)
+			m.changes.DeletePartialMatch(prometheus.Labels{"fleet": name})
+		}
+	}
+}
