@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // ForgottenAfter is how long the connection of a deleted Cluster is kept if nobody calls [Provider.Forget].

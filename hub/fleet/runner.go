@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -19,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 

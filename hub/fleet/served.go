@@ -4,13 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
