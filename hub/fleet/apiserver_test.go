@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 var testKey = Key{Fleet: "prod", Name: "east"}

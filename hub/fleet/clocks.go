@@ -9,9 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +16,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 

@@ -7,14 +7,13 @@ import (
 	"math"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/health"
 )
 

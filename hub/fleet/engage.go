@@ -7,9 +7,6 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +25,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // memberScheme holds the kinds that a member's cached client knows.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 // leavePoll is how often run looks whether the pin is gone.

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/health"
 )
 

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
-
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
 )
 

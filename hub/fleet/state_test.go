@@ -5,11 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
-
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
 )
 

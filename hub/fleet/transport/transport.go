@@ -11,12 +11,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
+// The largest answers that are read.
 const (
 	// MaxRenewalsBody and MaxCachesBody bound the answers that are read, watches aside, so that a member
 	// cannot fill the hub's memory with one. Renewals are small. A list of Leases takes about 1 KiB for each.

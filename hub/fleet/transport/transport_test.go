@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // apiServer serves TLS, with HTTP/2 or without.
