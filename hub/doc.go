@@ -1,61 +1,60 @@
-// Package hub is the hub controller: it watches the CAPI Clusters of a management
-// cluster, decides which cluster leads each managed namespace, and writes that into
-// native Leases in every member. Programs make one with NewManager; the binary
-// is cmd/leasecast-hub.
+// Package hub is the hub controller: it watches the CAPI Clusters of a management cluster, decides which
+// cluster leads each managed namespace, and writes that into native Leases in every member. Programs make one
+// with NewManager; the binary is cmd/leasecast-hub.
 //
 // # The way through the code
 //
 //   - fleet: a CAPI Cluster and its kubeconfig Secret become a connected member;
-//   - health: what was observed of a member becomes healthy, unhealthy or unknown;
+//   - health: the hub's observations of a member become healthy, unhealthy or unknown;
 //   - skew: how far a member's clocks are from the hub's, by what the member says anyway;
 //   - election: the rules by their numbers, as pure functions; start reading there;
-//   - controller: gathers, asks the election, persists, and assigns copies;
-//   - publish: writes the copies of one member and renews the leader's;
-//   - guard: the admission policy that protects the copies in each member;
+//   - controller: gathers, asks the election, persists, and assigns Leases;
+//   - publish: writes the Leases of one member and renews the leader's;
+//   - guard: the admission policies that protect the Leases in each member;
 //   - tenure: until when this replica has the right to write;
-//   - seal: what copies are sealed with.
+//   - seal: the key that Leases are sealed with.
 //
 // The other side, the readers, is package member.
 //
 // # A fleet that moves to another hub
 //
-// clusterctl move pauses the Clusters, makes copies of all objects on the target, without
-// their status, and deletes them on the source, in any order, each with the annotation
-// delete-for-move. A record is a spec, so it arrives whole, and the hub writes its status anew. From the second step on two hubs see the same members, and only the
-// members can tell each of them what the other one does. So the mark of a hub on a copy is
+// clusterctl move pauses the Clusters and creates all objects on the target, without their status. Then it
+// deletes them on the source, in any order, each with the annotation delete-for-move. A record is a spec, so
+// it arrives whole, and the hub writes its status again. From the second step on two hubs see the same
+// members. Only the members can tell each of them what the other one does. So the mark of a hub on a Lease is
 // the right to write it, and it passes by compare-and-swap:
 //
-//   - The source renews what stands until its first Cluster is annotated. That an object is
-//     gone means nothing to it while all Clusters are paused (fleet.Move). Then it takes its
-//     mark off the records that are left, so that it never again takes them for its own, closes
-//     the source of stamps, and takes its mark off every copy. The terms stay as they are
-//     (publish.Depart). A standby that is elected in the middle goes on with that.
-//   - The target knows a record of another hub by the mark on it. It grants nothing and deposes
-//     nobody there (election, moved.go). It waits and says OtherHub as long as it sees the other
-//     hub's mark on a copy. A live copy without a mark is the standing term: the record follows it,
-//     and the next renewal puts the mark of this hub on the copy. Where nothing stands, the copies
-//     of all members are taken. Then the record gets the mark of this hub, and is one like any other.
+//   - The source renews live Leases until its first Cluster is annotated. While all Clusters are paused
+//     (fleet.Move), it concludes nothing from an object that is gone. Then it takes its mark off the
+//     remaining records, so that it never again takes them for its own, stops all renewals, and takes its
+//     mark off every Lease. The terms stay as they are (publish.Relinquish). A replica that is elected
+//     meanwhile continues with that.
+//   - The target knows a record of another hub by the mark on it. It grants nothing and deposes nobody there
+//     (election, moved.go). It waits, with the reason OtherHub, as long as a Lease carries the other hub's
+//     mark. A live Lease without a mark is the present term: the record follows it, and the next renewal puts
+//     the mark of this hub on the Lease. Where no Lease is live, the hub takes the Leases of all members.
+//     Then the record gets the mark of this hub, and is one like any other.
 //
-// So the leader, its term and its epoch stay. Two hubs that find the same copies, as when
-// objects were copied by hand or from a backup, never both have the mark on the one copy that counts:
-// one says OtherHub. If the source dies before it has let go, and never comes back, its marks stay and the
-// terms end at their deadlines: delete the copies in the members (label leasecast.dev/managed) to say that it
-// is gone. The target then waits for all that the source may have promised, D + ε from then on, and chooses anew.
-// What this cannot tell apart is a management cluster that was restored beside itself,
-// because its kube-system has the same UID: do not run both.
+// So the leader, its term and its epoch stay. Two hubs may find the same Leases, as when objects were copied
+// by hand or from a backup. They never both have the mark on the one Lease that counts: one of them reports
+// OtherHub. If the source dies before it has let go, and never comes back, its marks stay and the terms end
+// at their deadlines. To say that it is gone, delete the Leases in the members (label leasecast.dev/managed).
+// The target then waits for all that the source may have promised, D + ε from then on, and chooses again. A
+// management cluster that was restored beside itself looks the same, because its kube-system has the same
+// UID: do not run both.
 //
 // # Two installations on one management cluster
 //
-// The mark of a hub is the UID of the management cluster's kube-system and the namespace that holds the hub's election. So
-// its replicas share it, and a hub in another namespace is another hub. Each fleet is served by one of
-// them: the first that puts its mark on the fleet's seal, by compare-and-swap. The other one stands back: it decides
-// nothing for that fleet, writes nothing, and says so by an event on each policy. Should the mark go, the one that
-// served puts it back at once, and the other one leaves it ten seconds for that.
+// The mark of a hub is the UID of the management cluster's kube-system and the namespace that holds the hub's
+// election. So its replicas share it, and a hub in another namespace is another hub. One of them serves each
+// fleet: the first that puts its mark on the fleet's seal, by compare-and-swap. The other one decides nothing
+// for that fleet and writes nothing. It explains this in an event on each policy. If the mark goes, the one
+// that served restores it at once, and the other one leaves it ten seconds for that.
 //
-// Whoever renames the hub's namespace replaces one installation by another. In this order, or any other: stop
-// the old one for good; delete the Leases with the label leasecast.dev/managed in all members, because its mark is on them; take
-// the mark off the seal (kubectl -n <fleet> annotate secret leasecast-seal leasecast.dev/hub-). The new one finds records
-// of another hub, and goes on as the target of a move whose source has died: D + ε after the last Lease is gone
-// somebody leads again. The Leases are what keeps that safe. If the old one is alive after all, the two never both have
-// the mark on the one copy that counts.
+// Whoever renames the hub's namespace replaces one installation by another. Stop the old one for good. Delete
+// the Leases with the label leasecast.dev/managed in all members, because its mark is on them. Take the mark
+// off the seal (kubectl -n <fleet> annotate secret leasecast-seal leasecast.dev/hub-). The order does not
+// matter. The new one finds records of another hub, and goes on as the target of a move whose source has
+// died: D + ε after the last Lease is gone somebody leads again. The Leases keep that safe. If the old one is
+// alive after all, the two never both have the mark on the one Lease that counts.
 package hub

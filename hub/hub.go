@@ -41,8 +41,8 @@ import (
 // replicas elect the one that writes.
 const ElectionName = "leasecast-hub"
 
-// The hub's own election: duration h, renew deadline, retry period. The deadline for
-// stamps is counted by package tenure, not by these.
+// The hub's own election: duration h, renew deadline, retry period. Package tenure computes until when this
+// replica may write.
 const (
 	electionDuration = 6 * time.Second
 	renewDeadline    = 4 * time.Second
@@ -60,14 +60,14 @@ const startTimeout = 30 * time.Second
 type Options struct {
 	// Namespace is where the hub runs and holds its election. A member namespace of the
 	// same name is never managed. It is part of the hub's mark: a hub in another namespace
-	// is another one, and stands back where this one serves. Required.
+	// is another one, and does nothing for a fleet that this one serves. Required.
 	Namespace string
 	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all, which
 	// takes the right to read Secrets everywhere: name them.
 	FleetNamespaces []string
 	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off.
 	MetricsAddress, ProbeAddress string
-	// Clock is read for every stamp and bound. Default: the clocks of this machine.
+	// Clock is read for every renewTime and expiry. Default: the clocks of this machine.
 	Clock lease.Clock
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Two readers and a hub whose clocks are wrong by up to ε/2, each in its own way and changing all the time. The hub stamps,
-// loses interest, waits until the latest stamp + D + ε by its own clock and grants to the other cluster. What it
+// Two readers and a hub whose clocks are wrong by up to ε/2, each in its own way and changing all the time. The hub renewTimes,
+// loses interest, waits until the latest renewTime + D + ε by its own clock and grants to the other cluster. What it
 // sends arrives late, again and out of order, or never. Reading the true time is what nobody in it can do.
 func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 	const d = 3 * time.Second

@@ -33,7 +33,7 @@ func (h history) believed() (kept history) {
 }
 
 // permits says, of a history that is believed, whether the holder may act at now: the last that was believed leads
-// here, and has time left, counted on both clocks from the first time that the copy was seen which promised most of all
+// here, and has time left, counted on both clocks from the first time that the Lease was seen which promised most of all
 // in that term. Where the last one promises less, it counts from when it was seen too.
 func (h history) permits(now lease.Reading) bool {
 	if len(h) == 0 {
@@ -60,7 +60,7 @@ func (h history) permits(now lease.Reading) bool {
 	return now.Wall.Before(deadline) && now.Boot < end
 }
 
-// world draws histories: copies of rising and falling epochs, delivered in any order and again, pauses, suspends and steps
+// world draws histories: Leases of rising and falling epochs, delivered in any order and again, pauses, suspends and steps
 // of the wall clock.
 type world struct {
 	*rand.Rand
@@ -229,7 +229,7 @@ func TestDeliveringAgainNeverExtends(t *testing.T) {
 			for _, now := range w.probes(h) {
 				held := func(p lease.Permit) bool { return p.Holds(now) }
 				if p.Holds(now) && !slices.ContainsFunc(permits[p.Epoch], held) {
-					t.Fatalf("seed %d: epoch %d is permitted at %v only since its copy was delivered again", seed, p.Epoch, now)
+					t.Fatalf("seed %d: epoch %d is permitted at %v only since its Lease was delivered again", seed, p.Epoch, now)
 				}
 			}
 		}

@@ -24,7 +24,7 @@ func stepped(d, step time.Duration) lease.Reading {
 	return r
 }
 
-// copyAt is a copy in east, stamped d after noon.
+// copyAt is a Lease in east, renewed d after noon.
 func copyAt(d time.Duration, holder string, epoch int64) lease.Content {
 	return lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: noon, RenewTime: noon.Add(d), Duration: term},
@@ -37,7 +37,7 @@ const (
 	there = "west.default"
 )
 
-// seen is one thing that a reader sees: a copy, or that there is none.
+// seen is one thing that a reader sees: a Lease, or that there is none.
 type seen struct {
 	at   lease.Reading
 	copy lease.Content
@@ -65,7 +65,7 @@ func feed(r *lease.Reader, all ...seen) (p lease.Permit) {
 	return p
 }
 
-// hour is a copy that somebody has edited to promise an hour.
+// hour is a Lease that somebody has edited to promise an hour.
 func hour(c lease.Content) lease.Content {
 	c.Duration = time.Hour
 	return c
@@ -81,22 +81,22 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		// step is that of the wall clock after the last observation.
 		step time.Duration
 	}{
-		"a copy that names this cluster": {
+		"a Lease that names this cluster": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7))}, last: term - 1,
 		},
-		"from its stamp, not from its arrival": {
+		"from its renewTime, not from its arrival": {
 			seen: []seen{observe(at(4*time.Second), copyAt(0, here, 7))}, last: term - 1,
 		},
-		"a copy that has expired on its way": {
+		"a Lease that has expired on its way": {
 			seen: []seen{observe(at(term), copyAt(0, here, 7))}, last: -1,
 		},
-		"a copy that names another cluster": {
+		"a Lease that names another cluster": {
 			seen: []seen{observe(at(0), copyAt(0, there, 7))}, last: -1,
 		},
-		"a copy that names nobody": {
+		"a Lease that names nobody": {
 			seen: []seen{observe(at(0), copyAt(0, "", 7))}, last: -1,
 		},
-		"a copy that names nobody, in a cluster without a name": {
+		"a Lease that names nobody, in a cluster without a name": {
 			seen: []seen{observe(at(0), with(copyAt(0, "", 7), func(c *lease.Content) { c.Cluster = "" }))}, last: -1,
 		},
 		"a stamp that the copy's ε refuses, though the reader's own does not": {
@@ -113,7 +113,7 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7))},
 			last: 5*time.Second + term - 1,
 		},
-		"an older copy after its renewal: the later deadline was an edit": {
+		"an older Lease after its renewal: the later deadline was an edit": {
 			seen: []seen{observe(at(6*time.Second), copyAt(5*time.Second, here, 7)), observe(at(7*time.Second), copyAt(0, here, 7))},
 			last: term - 1,
 		},
@@ -141,18 +141,18 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 			},
 			last: term - 1,
 		},
-		"the copy again, after the wall clock was stepped back": {
+		"the Lease again, after the wall clock was stepped back": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -5*time.Second), copyAt(0, here, 7))},
 			step: -5 * time.Second, last: term - 1,
 		},
-		"an older copy again, after the wall clock was stepped back": {
+		"an older Lease again, after the wall clock was stepped back": {
 			seen: []seen{
 				observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7)),
 				observe(stepped(6*time.Second, -3*time.Second), copyAt(0, here, 7)),
 			},
 			step: -3 * time.Second, last: term - 1,
 		},
-		"the copy again, after the wall clock was stepped back by more than the age of the stamp": {
+		"the Lease again, after the wall clock was stepped back by more than the age of the renewTime": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -time.Minute), copyAt(0, here, 7))},
 			step: -time.Minute, last: term - 1,
 		},
@@ -162,7 +162,7 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		"the wall clock is stepped forward afterwards": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7))}, step: 10 * time.Second, last: term - 10*time.Second - 1,
 		},
-		"the wall clock is late when the copy arrives, and is put right": {
+		"the wall clock is late when the Lease arrives, and is put right": {
 			seen: []seen{observe(stepped(0, -500*time.Millisecond), copyAt(0, here, 7))}, last: term - 1,
 		},
 		"the wall clock jumps back by more than ε: renewals are not believed, and the term ends when it would have": {
@@ -190,14 +190,14 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, term), copyAt(5*time.Second, here, 7))},
 			step: term, last: -1,
 		},
-		"the copy vanishes": {
+		"the Lease vanishes": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing()}, last: -1,
 		},
-		"the copy vanishes and comes back": {
+		"the Lease vanishes and comes back": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing(), observe(stepped(5*time.Second, -5*time.Second), copyAt(0, here, 7))},
 			step: -5 * time.Second, last: term - 1,
 		},
-		"the copy vanishes and an older one comes back, of a lower epoch": {
+		"the Lease vanishes and an older one comes back, of a lower epoch": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing(), observe(at(time.Second), copyAt(0, here, 6))}, last: -1,
 		},
 		"another cluster takes over": {
@@ -206,7 +206,7 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		"nobody takes over": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, "", 8))}, last: -1,
 		},
-		"another cluster has taken over, and the old copy is seen again": {
+		"another cluster has taken over, and the old Lease is seen again": {
 			seen: []seen{
 				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 8)),
 				observe(at(2*time.Second), copyAt(0, here, 7)),
@@ -245,22 +245,22 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		"a poisoned epoch does not fence honest terms": {
 			seen: []seen{observe(at(0), copyAt(0, there, huge)), observe(at(time.Second), copyAt(0, here, 7))}, last: term - 1,
 		},
-		"a stamp ε in the future": {
+		"a renewTime ε in the future": {
 			seen: []seen{observe(at(0), copyAt(skew, here, 7))}, last: skew + term - 1,
 		},
-		"a stamp more than ε in the future": {
+		"a renewTime more than ε in the future": {
 			seen: []seen{observe(at(0), copyAt(skew+1, here, 7))}, last: -1,
 		},
-		"a stamp more than ε in the future does not end a term": {
+		"a renewTime more than ε in the future does not end a term": {
 			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(time.Hour, there, 8))}, last: term - 1,
 		},
-		"a stamp more than ε in the future does not raise the epoch": {
+		"a renewTime more than ε in the future does not raise the epoch": {
 			seen: []seen{observe(at(0), copyAt(time.Hour, there, 8)), observe(at(1), copyAt(0, here, 7))}, last: term - 1,
 		},
-		"a copy that promises nothing": {
+		"a Lease that promises nothing": {
 			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Content) { c.Duration = 0 }))}, last: -1,
 		},
-		"a copy without a stamp": {
+		"a Lease without a renewTime": {
 			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Content) { c.RenewTime = time.Time{} }))}, last: -1,
 		},
 	}

@@ -15,8 +15,8 @@ func TestAReaderFollowsWhatItNamesOrAll(t *testing.T) {
 		"all":                  {nil, true},
 		"an empty list is all": {[]string{}, true},
 		"this one":             {[]string{"shop"}, true},
-		"among others":         {[]string{"ledger", "shop", "tools"}, true},
-		"others only":          {[]string{"ledger", "tools"}, false},
+		"among others":         {[]string{"promises", "shop", "tools"}, true},
+		"others only":          {[]string{"promises", "tools"}, false},
 		"a part of the name":   {[]string{"sho", "shopp"}, false},
 	}
 	for name, test := range tests {
@@ -37,8 +37,8 @@ func TestAReleaseIsOfItsEpochAndAllBelow(t *testing.T) {
 		"this epoch":        {map[string]int64{"shop": 7}, true},
 		"a higher one":      {map[string]int64{"shop": 8}, true},
 		"a lower one":       {map[string]int64{"shop": 6}, false},
-		"another namespace": {map[string]int64{"ledger": 7}, false},
-		"and both":          {map[string]int64{"ledger": 7, "shop": 6}, false},
+		"another namespace": {map[string]int64{"promises": 7}, false},
+		"and both":          {map[string]int64{"promises": 7, "shop": 6}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -85,20 +85,20 @@ func TestAConfirmationPermitsUntilItsEndOnBothClocks(t *testing.T) {
 	}
 }
 
-// Only a copy that names nobody lets a reader say what is over: all that is below its epoch.
+// Only a Lease that names nobody lets a reader say what is over: all that is below its epoch.
 func TestWhatIsOver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		all  []seen
 		over int64
 		ok   bool
 	}{
-		"nothing was seen":               {nil, -1, false},
-		"this cluster leads":             {[]seen{observe(at(0), copyAt(0, here, 7))}, 6, false},
-		"another cluster leads":          {[]seen{observe(at(0), copyAt(0, there, 7))}, 6, false},
-		"nobody leads":                   {[]seen{observe(at(0), copyAt(0, "", 8))}, 7, true},
-		"nobody leads any more":          {[]seen{observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(1, "", 8))}, 7, true},
-		"somebody leads again":           {[]seen{observe(at(0), copyAt(0, "", 8)), observe(at(1), copyAt(1, there, 9))}, 8, false},
-		"an older copy says nothing new": {[]seen{observe(at(0), copyAt(0, "", 8)), observe(at(1), copyAt(1, there, 7))}, 7, true},
+		"nothing was seen":                {nil, -1, false},
+		"this cluster leads":              {[]seen{observe(at(0), copyAt(0, here, 7))}, 6, false},
+		"another cluster leads":           {[]seen{observe(at(0), copyAt(0, there, 7))}, 6, false},
+		"nobody leads":                    {[]seen{observe(at(0), copyAt(0, "", 8))}, 7, true},
+		"nobody leads any more":           {[]seen{observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(1, "", 8))}, 7, true},
+		"somebody leads again":            {[]seen{observe(at(0), copyAt(0, "", 8)), observe(at(1), copyAt(1, there, 9))}, 8, false},
+		"an older Lease says nothing new": {[]seen{observe(at(0), copyAt(0, "", 8)), observe(at(1), copyAt(1, there, 7))}, 7, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &lease.Reader{Skew: skew}

@@ -21,7 +21,7 @@ func TestDeadlineIsStampPlusDuration(t *testing.T) {
 		-time.Hour: true, 0: true, 15*time.Second - 1: true, 15 * time.Second: false, time.Hour: false,
 	} {
 		if got := term.Live(noon.Add(at)); got != live {
-			t.Errorf("Live %v after the stamp = %v, want %v", at, got, live)
+			t.Errorf("Live %v after the renewTime = %v, want %v", at, got, live)
 		}
 	}
 	if (lease.Term{}).Live(noon) {

@@ -16,28 +16,26 @@ const (
 	FailedOver Reason = "FailedOver"
 	// HandedOver: a planned change, caused by an operator's edit or by a clock that is off.
 	HandedOver Reason = "HandedOver"
-	// NewTerm: the same cluster leads again in a new term, because its last copy
-	// no longer stood.
+	// NewTerm: the same cluster leads again in a new term, because its last Lease was not live any more.
 	NewTerm Reason = "NewTerm"
-	// Adopted: a lost record was raised again from sealed copies; no leader changed.
+	// Adopted: sealed Leases raised a lost record again; the leader stayed.
 	Adopted Reason = "Adopted"
-	// Moved: the record came from another hub, and its copies are not all taken yet.
+	// Moved: the record came from another hub, and this hub has not taken all its Leases yet.
 	Moved Reason = "Moved"
-	// Resumed: the leader answered again before its term was closed.
+	// Resumed: the leader answered again while its term was draining.
 	Resumed Reason = "Resumed"
 	// NoCandidate: no cluster is eligible, so nobody leads.
 	NoCandidate Reason = "NoCandidate"
-	// WaitingForExpiry: an earlier promise may still stand, so nobody is granted yet.
+	// WaitingForExpiry: an earlier promise may not have expired, so nobody is granted a term yet.
 	WaitingForExpiry Reason = "WaitingForExpiry"
-	// WaitingForReaders: the leader was told to stop, and not all that act for it have
-	// said that they did.
+	// WaitingForReaders: the leader's term was revoked, and not all its readers have released it.
 	WaitingForReaders Reason = "WaitingForReaders"
 	// WaitingForClusters: better clusters have not been reached yet.
 	WaitingForClusters Reason = "WaitingForClusters"
-	// MostUnreachable: most clusters were lost at once, so the hub itself may be cut
-	// off; leaders that it cannot reach are not replaced.
+	// MostUnreachable: most clusters were lost at once, so the hub itself may be cut off. Leaders that it
+	// cannot reach are not replaced.
 	MostUnreachable Reason = "MostUnreachable"
-	// PolicyGone: no policy claims the namespace any more.
+	// PolicyGone: no policy selects the namespace any more.
 	PolicyGone Reason = "PolicyGone"
 )
 
@@ -49,7 +47,7 @@ const (
 	PriorityChanged Reason = "PriorityChanged"
 	// LeaseRenamed: the policy that owns the namespace now asks for another Lease name.
 	LeaseRenamed Reason = "LeaseRenamed"
-	// LeaseLost: the leader's copy no longer stands and could not be renewed.
+	// LeaseLost: the leader's Lease is not live any more and could not be renewed.
 	LeaseLost Reason = "LeaseLost"
 	// NeverReached: the hub has not reached the cluster yet.
 	NeverReached Reason = "NeverReached"
@@ -87,21 +85,21 @@ const (
 	NamespaceTerminating Reason = "NamespaceTerminating"
 	// ForeignLease: a Lease of that name exists that the hub did not write.
 	ForeignLease Reason = "ForeignLease"
-	// OtherHub: another hub writes the copies of this cluster, or serves this fleet.
+	// OtherHub: another hub writes the Leases of this cluster, or serves this fleet.
 	OtherHub Reason = "OtherHub"
-	// Unguarded: the policy that protects the Leases does not stand in the cluster.
+	// Unguarded: the policy that protects the Leases is not enforced in the cluster.
 	Unguarded Reason = "Unguarded"
-	// Unwritable: a copy cannot be stored as it is, or something in the cluster changes it on its way.
+	// Unwritable: a Lease cannot be stored as it is, or something in the cluster changes it on its way.
 	Unwritable Reason = "Unwritable"
 	// NameTooLong: `<cluster>.<fleet>` is longer than a holderIdentity or label allows.
 	NameTooLong Reason = "NameTooLong"
 )
 
-// What happens to copies, and what policies report.
+// What happens to Leases, and what policies report.
 const (
 	// OlderState: a cluster shows an older state than before, as after a restore of its etcd.
 	OlderState Reason = "OlderState"
-	// Conflict: an older policy claims the same namespace.
+	// Conflict: an older policy selects the same namespace.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.
 	Accepted Reason = "Accepted"

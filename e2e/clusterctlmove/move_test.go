@@ -65,20 +65,20 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 }
 
 // moves runs clusterctl, and fails the test if anybody but the hubs could have noticed.
-func (from site) moves(t *testing.T, to site, epochs map[string]int64) {
+func (at site) moves(t *testing.T, to site, epochs map[string]int64) {
 	t.Helper()
-	provisioned(t, from)
+	provisioned(t, at)
 	v := look(t)
 	before := harness.Now().Boot
-	clusterctl(t, from, to)
+	clusterctl(t, at, to)
 	moved := harness.Now().Boot
 	to.goesOn(t, epochs)
 	t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' copies are those of the %s hub",
 		(moved - before).Seconds(), (harness.Now().Boot - moved).Seconds(), to.name)
 	v.markedBy(to.hubID(t))
 	v.settled()
-	if names := left(t, from); len(names) > 0 {
-		t.Errorf("left at the %s site: %v", from.name, names)
+	if names := left(t, at); len(names) > 0 {
+		t.Errorf("left at the %s site: %v", at.name, names)
 	}
 	t.Logf("the closest renewal came %.1f s before the end of its term; the longest pause between two acts was %.2f s",
 		v.unbroken(epochs).Seconds(), v.undisturbed().Seconds())

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leasecast/leasecast/e2e/lines"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/e2e/lines"
 )
 
 const (

@@ -16,6 +16,8 @@
 // A [World] runs a hub in the test's own process and no guestbook. Many tests use one fleet, one after the other: each
 // has a fleet namespace and a hub of its own.
 //
+// Both embed a [Site], which reads records, candidates and Leases as the administrators see them.
+//
 // # Time
 //
 // Each instant is a reading of the boot clock of this machine ([Now]), which all processes share. The renewTime of a

@@ -94,9 +94,13 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 	if got := r.Spec.Reason; got != "HandedOver" {
 		t.Errorf("reason %s", got)
 	}
-	if h := r.Status.History; len(h) < 3 || h[1].State != v1alpha1.StateDraining || h[1].Reason != "PriorityChanged" {
-		t.Errorf("history %+v", h)
-	}
+	w.Eventually("the history tells why", soon, func() error { // the status follows the record
+		r, err := w.Record(a)
+		if h := r.Status.History; err == nil && (len(h) < 3 || h[1].State != v1alpha1.StateDraining || h[1].Reason != "PriorityChanged") {
+			err = fmt.Errorf("it says %+v", h)
+		}
+		return err
+	})
 }
 
 func TestARestartOfTheHubChangesNoLeader(t *testing.T) {

@@ -17,7 +17,7 @@ var (
 // clocks are the mutants of what measures the members' clocks, and of what follows from it.
 var clocks = []mutant{
 	// What a sample proves.
-	{"clocks: an answer takes no time, on the way back", measuring, []edit{{estimateGo, "s.Stamp.Add(-s.Before-slack)", "s.Stamp.Add(-s.After-slack)"}}},
+	{"clocks: an answer takes no time, on the way back", measuring, []edit{{estimateGo, "s.Shown.Add(-s.Before-slack)", "s.Shown.Add(-s.After-slack)"}}},
 	{"clocks: an answer takes no time, on the way there", measuring, []edit{{estimateGo, "s.Grain - s.After + slack", "s.Grain - s.Before + slack"}}},
 	{"clocks: a second has no length", measuring, []edit{{estimateGo, "s.Grain - s.After + slack", "-s.After + slack"}}},
 	{"clocks: nothing drifts", measuring, []edit{{estimateGo, "max(boot-e.at, e.at-boot) / drift", "time.Duration(0)"}}},

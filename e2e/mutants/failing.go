@@ -8,10 +8,10 @@ const (
 
 // What must notice the mutants of clusters that answer and cannot be written, and of clocks that were ahead.
 var (
-	writing    = tests{"./hub/publish", "^(TestWritesThatFail|TestALostCopyIsToldOf|TestWritesThatAreChanged)"}
+	writing    = tests{"./hub/publish", "^(TestWritesThatFail|TestALostLeaseIsReported|TestWritesThatAreChanged)"}
 	changing   = tests{"./hub/controller", "^TestAClusterThatChangesWhatIsWritten$"}
 	refusing   = tests{"./hub/controller", "^TestAClusterThatCannotBeWritten$"}
-	stamping   = tests{"./hub/publish", "^(TestStampsOfTheFuture|TestACopyThatIsToBeFresher)"}
+	stamping   = tests{"./hub/publish", "^(TestARenewTimeInTheFuture|TestALeaseWithAMinRenewTimeInTheFuture)"}
 	tomorrow   = tests{"./hub/controller", "^(TestTheHubsClockIsPutRight|TestARecordThatDrainsSinceTomorrow)$"}
 	recovering = tests{"./hub/controller", "^TestAnOutageOfTheHubsNetwork"}
 )

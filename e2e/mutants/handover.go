@@ -11,7 +11,7 @@ var (
 	// revocation are the tests of when a term is revoked, and ends by it.
 	revocation = tests{"./hub/election", "^(TestRevocation|TestAssignRevocation)$"}
 	// asking are the tests of who is asked, and what counts as an answer.
-	asking = tests{"./hub/publish", "^(TestLaneRevokes|TestRoll.*|TestPublisher.*)$"}
+	asking = tests{"./hub/publish", "^(TestASyncerRevokes|TestAcks.*|TestPublisher.*|TestAMemberThatShowsAnOlderStateIsDistrusted)$"}
 )
 
 // handover are the mutants of the hub's side of acknowledged handover.

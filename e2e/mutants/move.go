@@ -9,7 +9,7 @@ const (
 
 // What must notice the mutants of a move.
 var (
-	departures = tests{"./hub/publish", "^(TestDepart|TestTakingOver)$"}
+	departures = tests{"./hub/publish", "^(TestRelinquish|TestTakingOver)$"}
 	arrivals   = tests{"./hub/election", "^(TestMoved|TestWhatIsTakenKeepsTheLongestD|TestRaise)$"}
 	moves      = tests{"./hub/fleet", "^TestMoveOf$"}
 	takeovers  = tests{"./hub/controller", "^(TestWhoseRecord|TestTaken|TestWhatIsFoundOfAMovedNamespaceCountsAtOnce)$"}

@@ -10,7 +10,7 @@ var (
 	unsure      = tests{"./hub/publish", "^TestWhatLeavesOpenWhetherAWriteWasDone$"}
 	restored    = tests{"./hub/publish", "^(TestASingleSignOfARestoreIsEnough|TestARestoreTakesBackWhatReadersHaveReleased)$"}
 	enduring    = tests{"./hub/publish", "^TestADeadReadersRegistrationStaysForTheLargestEpsilon$"}
-	remembering = tests{"./hub/publish", "^TestRoll"}
+	remembering = tests{"./hub/publish", "^TestAcks"}
 	attaching   = tests{"./hub/controller", "^TestANewAttachmentWaitsForTheEndOfTheOldOne$"}
 	guarding    = tests{"./hub/controller", "^TestSilenceSaysNothingOfAGuard$"}
 	relisting   = tests{"./hub/controller", "^TestWhatANewListOfReadersLacksIsNoEnd$"}

@@ -74,7 +74,7 @@ var expiry = []mutant{
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
-		{nextGo, "		r.Duration = want // recorded before any copy carries it\n", ""}}},
+		{nextGo, "		r.Duration = want // recorded before any Lease carries it\n", ""}}},
 
 	// Rule 3.
 	{"3: an expired copy is renewed", stories, []edit{{decideGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
@@ -106,9 +106,9 @@ var expiry = []mutant{
 	{"5: the policy's D instead of the sent one", simulation, []edit{{expiryGo,
 		"	b := inheritedExpiry(s, d, skew)\n	if !s.Sent", "	b := inheritedExpiry(s, d, skew)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, d-s.Record.Duration)), s.Sent.BootUntil+min(0, d-s.Record.Duration)\n	if !s.Sent"}}},
 	{"5: a smaller ε shortens what was promised", stories, []edit{{expiryGo, "	skew = max(skew, s.Sent.Skew)\n", ""}}},
-	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
-	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, " && sent.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
-	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestTheLedgerRemembers"}, []edit{{promisesGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && sent", "sent"}}},
+	{"5: a larger ε counts for the last stamp only", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, "	if skew > p.Skew || !until.Add", "	if true || !until.Add"}}},
+	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, " && sent.Boot+d+skew >= p.BootUntil+p.Skew {", " {"}}},
+	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, "!until.Add(skew).Before(p.Until.Add(p.Skew)) && sent", "sent"}}},
 	{"5: a shorter D is recorded at once", tests{"./hub/election", "^TestTheRecordKeepsTheLongestDThatIsOut$"}, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.
@@ -121,7 +121,7 @@ var expiry = []mutant{
 	{"6: the largest D is forgotten", stories, []edit{
 		{expiryGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"},
 		{expiryGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"},
-		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // stays", "p.Timings.Duration // stays"}}},
+		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // still", "p.Timings.Duration // stays"}}},
 	{"6: an edit of the record shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "d = max(d, longest(s), s.LargestDuration)", "d = max(d, longest(s))"}}},
 	{"6: a smaller ε shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "	skew = max(skew, s.LargestSkew)\n", ""}}},
 	{"6: the largest ε is not remembered", simulation, []edit{{persistGo, "d.Record.Duration, v.policy.election.Timings.Skew)", "d.Record.Duration, 0)"}}},

@@ -225,12 +225,14 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 		after time.Duration // since the record was written
 		wait  time.Duration // 0: it is explained now
 	}{
-		"the new leader has its Lease":        {election.Leading, true, 0, 0},
+		"the new leader has its Lease":        {election.Leading, true, statusWaits, 0},
+		"it has it just now":                  {election.Leading, true, 0, statusWaits},
 		"its Lease is not written yet":        {election.Leading, false, time.Second, changeTakes - time.Second},
 		"its Lease takes long":                {election.Leading, false, changeTakes, 0},
 		"the old leader's term has not ended": {election.Draining, false, 0, changeTakes},
 		"the old leader's term takes long":    {election.Draining, false, changeTakes, 0},
-		"nobody leads":                        {election.Vacant, false, 0, 0},
+		"nobody leads":                        {election.Vacant, false, statusWaits, 0},
+		"nobody leads since just now":         {election.Vacant, false, 0, statusWaits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)

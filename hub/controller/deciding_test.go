@@ -260,7 +260,7 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 	}
 }
 
-func TestWhoMayStamp(t *testing.T) {
+func TestWhoMayWrite(t *testing.T) {
 	c, _, _ := onScene(t)
 	if !c.mayStamp("fleet", musterStart) {
 		t.Error("the elected replica may not")

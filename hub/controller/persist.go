@@ -82,8 +82,13 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 	return nil
 }
 
-// changeTakes is for how long a change may be under way before the status tells of it.
-const changeTakes = 4 * time.Second
+const (
+	// changeTakes is for how long a change may be under way before the status tells of it.
+	changeTakes = 4 * time.Second
+	// statusWaits is for how long the status of a record waits that was written just now. When many namespaces change
+	// their leader at once, what they lead by comes first.
+	statusWaits = time.Second
+)
 
 // explain writes the status of a record if it says something new, and otherwise returns how long to wait for that. A
 // change is explained once, when the new leader has its Lease; one that takes longer, also before that.
@@ -97,8 +102,11 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	if _, neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours {
 		return 0, nil
 	}
-	s := c.recall(v.key)
-	if rest := s.written + changeTakes - c.Clock.Now().Boot; s.written > 0 && rest > 0 && changing(v.object.Spec.State, status) {
+	s, rest := c.recall(v.key), statusWaits
+	if changing(v.object.Spec.State, status) {
+		rest = changeTakes
+	}
+	if rest += s.written - c.Clock.Now().Boot; s.written > 0 && rest > 0 {
 		return rest, nil
 	}
 	status.ObservedGeneration = v.object.Generation

@@ -115,9 +115,9 @@ func leaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 	if !w.ledWithin(ns, 2*time.Second) || w.leader(ns).m == old {
 		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
 	}
-	grants := len(w.hub.records[ns].Status.History)
+	epoch := w.hub.records[ns].Spec.Epoch
 	w.run(w.now + time.Minute)
-	if w.leader(ns) == nil || len(w.hub.records[ns].Status.History) != grants {
+	if w.leader(ns) == nil || w.hub.records[ns].Spec.Epoch != epoch {
 		t.Errorf("the successor does not stay: %+v", w.hub.records[ns].Spec)
 	}
 }

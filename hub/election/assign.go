@@ -8,18 +8,17 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// Assign says what the copy in one member has to be, as a function of the persisted
-// record. duration is the policy's D; first says that this tenure persisted
-// the grant and has not sent its first copy yet.
+// Assign says what the Lease in one member has to say, as a function of the persisted record. duration is the
+// policy's D. first says that this tenure persisted the grant and has not sent its first Lease yet.
 func Assign(r Record, fleet, cluster string, duration time.Duration, first bool) lease.Assignment {
 	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
 		Epoch: r.Epoch, AcquireTime: r.AcquireTime, Duration: min(duration, r.Duration),
 	}}
 	if r.State == Draining && r.Revoked != 0 {
-		a.Term.Epoch = r.Revoked // followers have nothing new to be told of: nobody leads
+		a.Term.Epoch = r.Revoked // followers' Leases need no new epoch: nobody leads in it
 	}
-	// A record that was edited by hand may name a leader where nobody leads. Its own copy
-	// must not name it then: followers' copies carry stamps that are promised to nobody.
+	// A record that was edited by hand may name a leader in a state in which nobody leads. That cluster's
+	// Lease must not name it then: the renewTime of a follower's Lease is promised to nobody.
 	if r.Leader != "" && r.State != Vacant {
 		a.Term.Holder = lease.Identity(r.Leader, fleet)
 	}
@@ -41,8 +40,8 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 		}
 	case Vacant:
 		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry {
-			// It never had a leader, so that there is nothing to say yet; or one whose copy may
-			// still stand, and raise the record, once it is read.
+			// Either it never had a leader, and a Lease has nothing to say yet. Or a Lease may still be live,
+			// and raises the record once it is read.
 			a.Role = lease.Hold
 		}
 	case Retired:

@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Rules 2 and 3: the copies follow from the persisted record.
+// Rules 2 and 3: the Leases follow from the persisted record.
 func TestAssign(t *testing.T) {
 	const d = 15 * second
 	term := func(holder string) lease.Term {
@@ -35,12 +35,12 @@ func TestAssign(t *testing.T) {
 		first   bool
 		want    lease.Assignment
 	}{
-		"the leader's copy is renewed": {record: record(election.Leading, "east"), cluster: "east", want: is(lease.Lead, "east")},
-		"its first copy is written by the tenure that persisted the grant": {
+		"the leader's Lease is renewed": {record: record(election.Leading, "east"), cluster: "east", want: is(lease.Lead, "east")},
+		"its first Lease is written by the tenure that persisted the grant": {
 			record: record(election.Leading, "east"), cluster: "east", first: true, want: first,
 		},
 		"the others follow": {record: record(election.Leading, "east"), cluster: "west", first: true, want: is(lease.Follow, "east")},
-		"a draining leader's copy is renewed by nobody": {
+		"a draining leader's Lease is renewed by nobody": {
 			record: drain, cluster: "east", first: true, want: is(lease.Hold, "east"),
 		},
 		"its successor's is written anew, to see that it can be": {record: drain, cluster: "west", want: fresh},
@@ -49,14 +49,14 @@ func TestAssign(t *testing.T) {
 			record: record(election.Draining, "east", followedBy("east")), cluster: "east", want: is(lease.Hold, "east"),
 		},
 		"where nobody leads, all say so": {record: record(election.Vacant, ""), cluster: "east", want: is(lease.Follow, "")},
-		"while an earlier promise may stand nothing is written: its copy may yet be read": {
+		"while an earlier promise may stand nothing is written: its Lease may yet be read": {
 			record: record(election.Vacant, "", because(reason.WaitingForExpiry)), cluster: "east", want: is(lease.Hold, ""),
 		},
 		"a leader that a vacant record names is none": {record: record(election.Vacant, "east"), cluster: "east", want: is(lease.Follow, "")},
 		"where nobody ever led there is nothing to say": {
 			record: record(election.Vacant, "", func(r *election.Record) { r.Epoch = 0 }), cluster: "east", want: zeroth,
 		},
-		"a retired namespace has no copies": {record: record(election.Retired, "east"), cluster: "east", first: true, want: is(lease.Absent, "east")},
+		"a retired namespace has no Leases": {record: record(election.Retired, "east"), cluster: "east", first: true, want: is(lease.Absent, "east")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestAssign(t *testing.T) {
 	})
 }
 
-// Rule 2: no copy carries a longer D than the record.
+// Rule 2: no Lease carries a longer D than the record.
 func TestAssignedD(t *testing.T) {
 	for name, test := range map[string]struct{ policy, record, want time.Duration }{
 		"a longer one waits for the record": {policy: 60 * second, record: 15 * second, want: 15 * second},

@@ -11,7 +11,7 @@ import (
 )
 
 // A record is written when anything in it changes, and left alone otherwise. The one of a namespace
-// whose copies are to be taken is the test, because all of it is known.
+// whose Leases are to be taken is the test, because all of it is known.
 func TestWhateverARecordSaysIsPersisted(t *testing.T) {
 	state := func() election.State {
 		return election.State{Tenure: settled(), Sent: closed(), Highest: 30, Moved: true, Record: election.Record{
@@ -90,7 +90,7 @@ func TestWhoseLabelIsHeeded(t *testing.T) {
 		state election.State
 		want  map[string]int32
 	}{
-		"copies that are to be taken choose nobody": {
+		"Leases that are to be taken choose nobody": {
 			election.State{Tenure: settled(), Sent: closed(), Moved: true}, map[string]int32{"west": 50},
 		},
 		"an adopted leader was chosen": {
@@ -105,7 +105,7 @@ func TestWhoseLabelIsHeeded(t *testing.T) {
 	}
 }
 
-// A D that is longer in the policy than in the record may have been stamped with by an earlier tenure, before it
+// A D that is longer in the policy than in the record may have been renewed with by an earlier tenure, before it
 // could be recorded here.
 func TestThePolicysLongerDBounds(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
@@ -150,7 +150,7 @@ func TestWhenToAskAgain(t *testing.T) {
 	})
 }
 
-// A successor is prepared by a copy that is stamped no earlier than the draining began. Where
+// A successor is prepared by a Lease that is renewed no earlier than the draining began. Where
 // the record says nothing credible of that, it begins now.
 func TestADrainThatBeganAtNoInstant(t *testing.T) {
 	among := []election.Candidate{unfit("east", 100, reason.Unreachable), fit("west", 50)}
@@ -171,7 +171,7 @@ func TestADrainThatBeganAtNoInstant(t *testing.T) {
 				t.Errorf("%s since %v, want %v", say(d), d.Record.Since, test.want)
 			}
 			if a := election.Assign(d.Record, "fleet", "west", 15*second, false); !a.MinRenewTime.Equal(test.want) {
-				t.Errorf("a copy counts as fresh from %v on, want %v", a.MinRenewTime, test.want)
+				t.Errorf("a Lease counts as fresh from %v on, want %v", a.MinRenewTime, test.want)
 			}
 		})
 	}
@@ -214,12 +214,12 @@ func TestNobodyWaitsForWhoCannotLead(t *testing.T) {
 func TestARecordWithoutALeaderNamesNobody(t *testing.T) {
 	for _, phase := range []election.RecordState{election.Leading, election.Draining} {
 		if a := election.Assign(record(phase, ""), "fleet", "west", 15*second, false); a.Term.Holder != "" || a.Role != lease.Follow {
-			t.Errorf("%s: the copy is to be %+v", phase, a)
+			t.Errorf("%s: the Lease is to be %+v", phase, a)
 		}
 	}
 }
 
-// Rule 6, where the record and the standing copy are of one leader, or of one that this tenure has granted.
+// Rule 6, where the record and the standing Lease are of one leader, or of one that this tenure has granted.
 func TestANewerCopyRaisesWhateverTheRecordSays(t *testing.T) {
 	among := []election.Candidate{fit("east", 100), fit("west", 50)}
 	state := func(r election.Record, epoch int64) election.State {
@@ -263,7 +263,7 @@ func TestPrioritiesMayBeNegative(t *testing.T) {
 
 func TestALeaderThatOnlyKeepsWhatItHasMayLoseIt(t *testing.T) {
 	decide(t, map[string]decision{
-		"when its copy was lost": {
+		"when its Lease was lost": {
 			now: at(5), state: leading(copyLost), among: []election.Candidate{paused("east", 100), fit("west", 50)},
 			want: "Draining east 20 LeaseLost next west after 11s persist",
 		},

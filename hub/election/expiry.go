@@ -13,31 +13,31 @@ type expiry struct {
 	extra time.Duration // D + ε
 }
 
-// passed reports whether the bound has passed on both clocks: a wall clock that
-// was stepped forward does not end a promise early. A wall clock that was ahead and is
-// right again would hold it up for as long as it was ahead. Readers refuse the stamps of such a clock, so that
-// another D + ε on the clock that never steps is enough.
+// passed reports whether the expiry has passed on both clocks: a wall clock that was stepped forward does not
+// end a promise early. If the wall clock was ahead at a renewal and is right again, the expiry would be as
+// far ahead. Readers refuse a renewTime in the future, so another D + ε on the clock that never steps is
+// enough.
 func (b expiry) passed(now lease.Reading) bool {
 	return now.Boot >= b.boot && (!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)
 }
 
-// wait is how long until the bound passes, or until it should be looked at again: a
-// clock that is put right after a step may have brought it nearer.
+// wait is how long until the expiry passes, or until it should be looked at again: it may come nearer when a
+// clock is corrected after a step.
 func (b expiry) wait(now lease.Reading) time.Duration {
 	boot := b.boot - now.Boot
 	return max(0, min(b.extra, max(boot, min(b.wall.Sub(now.Wall), boot+b.extra))))
 }
 
-// promiseExpiry counts the bound of all that can have been promised for the namespace under a
-// policy with that D: what is inherited, and what this tenure has sent: the latest stamp + the duration sent
-// with it, which only is final once the source of stamps is closed.
+// promiseExpiry computes the expiry of all that can have been promised for the namespace, under a policy with
+// this D and ε. It covers what is inherited, and what this tenure has sent: the latest renewTime + the
+// duration sent with it. That is final only once all renewals have stopped.
 //
-// What was sent under a larger ε stands for as long as was right then: a smaller one in the policy shortens
-// no more than a shorter D does.
+// What was sent under a larger ε counts with that one. A smaller ε in the policy shortens no more than a
+// shorter D does.
 //
-// A leader whose clock is known to be further behind than ε is waited for, but not for more
-// than another D: a clock that is off by years must not keep a namespace without a leader for
-// years, and beyond ε nothing is promised.
+// A leader whose clock is known to be behind by more than ε gets that much time, but not more than another D.
+// A clock that is off by years must not keep a namespace without a leader for years, and beyond ε nothing is
+// promised.
 func promiseExpiry(s State, d, skew time.Duration) expiry {
 	skew = max(skew, min(s.Behind, max(d, longest(s))))
 	skew = max(skew, s.Sent.Skew)
@@ -51,12 +51,11 @@ func promiseExpiry(s State, d, skew time.Duration) expiry {
 	return b
 }
 
-// inheritedExpiry counts the bound of what earlier tenures can have promised: they can
-// have stamped until the deadline that this tenure inherited. Nothing that a member
-// shows shortens this, because its etcd may have been restored; and no D in the record
-// that is shorter than the largest ever sent, because somebody may have edited it before
-// this tenure, or so early in it that the edit could be the word of another one. Nor does an
-// ε that is smaller than the largest one.
+// inheritedExpiry computes the expiry of what earlier tenures can have promised. They can have written until
+// the deadline that this tenure inherited. Nothing that a member shows shortens this, because its etcd may
+// have been restored. Nor does a D in the record that is shorter than the largest ever sent: somebody may
+// have edited it before this tenure, or so early in it that the edit looks like a write of the earlier
+// tenure. Nor does an ε that is smaller than the largest one.
 func inheritedExpiry(s State, d, skew time.Duration) expiry {
 	d = max(d, longest(s), s.LargestDuration)
 	skew = max(skew, s.LargestSkew)
@@ -66,8 +65,8 @@ func inheritedExpiry(s State, d, skew time.Duration) expiry {
 	return b
 }
 
-// longest is the longest D that an earlier tenure can have sent: the record's or, if
-// the record is lost or older than what was sent, the largest D ever.
+// longest is the longest D that an earlier tenure can have sent: the record's or, if the record is lost or
+// older than what was sent, the largest D ever.
 func longest(s State) time.Duration {
 	if s.Record.Lost() || s.stale() {
 		return max(s.Record.Duration, s.LargestDuration)

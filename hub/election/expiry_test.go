@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Rules 4 and 5: first close the source of stamps, then count.
+// Rules 4 and 5: first close the source of renewTimes, then count.
 func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 	lost, next := unfit("east", 100, reason.Unreachable), prepared(fit("west", 50))
 	draining := record(election.Draining, "east", followedBy("west"), notBefore(16))
@@ -22,11 +22,11 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 	}
 	const granted = "Leading west 21 FailedOver persist"
 	decide(t, map[string]decision{
-		"a drain starts only when the source of stamps is closed": {
+		"a drain starts only when the source of renewTimes is closed": {
 			now: at(10), among: []election.Candidate{lost, next}, want: "close",
 			state: election.State{Record: record(election.Leading, "east"), Tenure: settled(), Sent: open(sent(0))},
 		},
-		"then the bound is the latest stamp + D + ε": {
+		"then the bound is the latest renewTime + D + ε": {
 			now: at(10), among: []election.Candidate{lost, next},
 			want:  "Draining east 20 Unreachable next west after 6s persist",
 			state: election.State{Record: record(election.Leading, "east"), Tenure: settled(), Sent: sent(0)},
@@ -46,7 +46,7 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			now: at(20), noPolicy: true, want: "close",
 			state: election.State{Record: record(election.Retired, "east"), Tenure: settled(), Sent: open(sent(0))},
 		},
-		"no grant while a copy may be live": {
+		"no grant while a Lease may be live": {
 			now: at(14.999), state: state(sent(0)), among: []election.Candidate{lost, next},
 			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1.001s",
 		},
@@ -71,12 +71,12 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			among: []election.Candidate{lost, next},
 			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
-		"a wall clock stepped back delays: it was what stamps were made of": {
+		"a wall clock stepped back delays: it was what renewTimes were made of": {
 			now: lease.Reading{Wall: wall(15.999), Boot: boot(30)}, state: state(sent(0)),
 			among: []election.Candidate{lost, next},
 			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
-		"but for no longer than another D + ε: readers refuse the stamps of a clock that was an hour ahead": {
+		"but for no longer than another D + ε: readers refuse the renewTimes of a clock that was an hour ahead": {
 			now: lease.Reading{Wall: wall(-3600), Boot: boot(31.999)}, state: state(sent(0)),
 			among: []election.Candidate{lost, next},
 			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
@@ -133,7 +133,7 @@ func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
 	}
 	const granted = "Leading west 21 FailedOver persist"
 	decide(t, map[string]decision{
-		"it can have stamped until the deadline that was inherited, + D + ε": {
+		"it can have renewed until the deadline that was inherited, + D + ε": {
 			now: at(17.999), state: state(inheriting(2), closed(), notBefore(18)),
 			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
 		},
@@ -183,7 +183,7 @@ func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
 		"a hub that comes back after a long outage grants at once": {
 			now: at(0.001), state: state(inheriting(-600), closed()), among: []election.Candidate{lost, next}, want: granted,
 		},
-		"a record older than the copies says nothing of D: the largest ever counts": {
+		"a record older than the Leases says nothing of D: the largest ever counts": {
 			now: at(77.999), among: []election.Candidate{lost, next},
 			state: election.State{
 				Record: record(election.Draining, "east", followedBy("west"), notBefore(78)), Tenure: inheriting(17),
@@ -245,7 +245,7 @@ func TestALostRecord(t *testing.T) {
 	})
 }
 
-// Without a D no copy could be written.
+// Without a D no Lease could be written.
 func TestAVacantRecordHasAD(t *testing.T) {
 	s := election.State{Record: record(election.Vacant, "", lasting(0)), Tenure: settled(), Sent: closed()}
 	if got := election.Next(at(0), policy(), s, []election.Candidate{unfit("east", 100, reason.Unreachable)}).Record.Duration; got != 15*second {
@@ -270,7 +270,7 @@ func TestALostRecordStaysBounded(t *testing.T) {
 // Rule 5: a changed D never shortens what was promised.
 func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
-	long := func(s election.Sent) election.Sent { // stamped at zero with 60 s
+	long := func(s election.Sent) election.Sent { // renewed at zero with 60 s
 		s.Until, s.BootUntil = wall(60), boot(60)
 		return s
 	}
@@ -284,11 +284,11 @@ func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 		want   string
 		d      time.Duration
 	}{
-		"a longer D is recorded at once, before any copy carries it": {
+		"a longer D is recorded at once, before any Lease carries it": {
 			now: at(0), policy: 60 * second, state: state(settled(), open(sent(0)), 15*second),
 			want: "Leading east 20 Elected next west persist", d: 60 * second,
 		},
-		"a shorter one is not, while a longer promise would outlast a stamp of now": {
+		"a shorter one is not, while a longer promise would outlast a renewTime of now": {
 			now: at(44.999), policy: 15 * second, state: state(settled(), open(long(sent(0))), 60*second),
 			want: "Leading east 20 Elected next west after 1ms", d: 60 * second,
 		},
@@ -302,7 +302,7 @@ func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 			state: state(settled(), open(long(sent(0))), 60*second),
 			want:  "Leading east 20 Elected next west after 1ms", d: 60 * second,
 		},
-		"nor while the source may still stamp with the longer one": {
+		"nor while the source may still renewTime with the longer one": {
 			now: at(45), policy: 15 * second, state: state(settled(), open(long(sent(0))), 60*second),
 			want: "close", d: 60 * second,
 		},
@@ -335,7 +335,7 @@ func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 }
 
 // A tenure that takes over counts with the record's D. So whoever shortened it must have promised nothing that
-// outlasts its own last possible stamp by more.
+// outlasts its own last possible renewTime by more.
 func TestATakeoverAfterAShortenedDWaitsLongEnough(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
 	s := election.State{Record: record(election.Leading, "east", lasting(60*second)), Tenure: settled()}

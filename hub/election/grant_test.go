@@ -20,15 +20,15 @@ func TestEpoch(t *testing.T) {
 	}
 	decide(t, map[string]decision{
 		"one above the record's": {now: at(0), state: vacant(20, 0), among: among, want: "Leading east 21 Elected persist"},
-		"one above the highest sealed copy's": {
+		"one above the highest sealed Lease's": {
 			now: at(0), state: vacant(20, 30), among: among, want: "Leading east 31 Elected persist",
 		},
 		"never below the seconds": {now: at(60), state: vacant(3, 2), among: among, want: "Leading east 40 Elected persist"},
-		"one above the highest copy's when the record is lost": {
+		"one above the highest Lease's when the record is lost": {
 			now: at(0), state: election.State{Tenure: settled(), Sent: closed(), Highest: 30}, among: among,
 			want: "Leading east 31 Elected persist",
 		},
-		"what copies know is recorded before they go": {
+		"what Leases know is recorded before they go": {
 			now: at(0), state: election.State{Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 15 * second}, among: among,
 			want: "Vacant nobody 30 WaitingForExpiry next east waiting WaitingForExpiry after 16s persist",
 		},
@@ -78,11 +78,11 @@ func TestRetire(t *testing.T) {
 			now: at(40.999), noPolicy: true, state: state(retired), want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 1s",
 		},
 		"and goes when the seconds have overtaken it": {now: at(41), noPolicy: true, state: state(retired), want: "gone"},
-		"copies with a higher epoch count as well": {
+		"Leases with a higher epoch count as well": {
 			now: at(41), noPolicy: true, state: state(retired, func(s *election.State) { s.Highest = 21 }),
 			want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 1s",
 		},
-		"when the record is lost, what the copies know is recorded first": {
+		"when the record is lost, what the Leases know is recorded first": {
 			now: at(60), noPolicy: true, state: state(election.Record{}, func(s *election.State) { s.Highest = 21 }),
 			want: "Retired nobody 21 PolicyGone persist",
 		},

@@ -53,7 +53,7 @@ func settled() election.Tenure {
 	return election.Tenure{Started: at(-500), Inherited: wall(-500)}
 }
 
-// young is a tenure that began at zero; its predecessor can have stamped until then.
+// young is a tenure that began at zero; its predecessor can have renewed until then.
 func young() election.Tenure {
 	return election.Tenure{Started: at(0), Inherited: wall(0)}
 }
@@ -63,7 +63,7 @@ func afterOutage() election.Tenure {
 	return election.Tenure{Started: at(0), Inherited: wall(-500)}
 }
 
-// sent is what this tenure promised by a stamp of that second under a D of 15 s.
+// sent is what this tenure promised by a renewTime of that second under a D of 15 s.
 func sent(seconds float64) election.Sent {
 	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Final: true}
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// moved decides on a record that came from another hub, as by clusterctl move. Until the
-// copies are this hub's, nobody is deposed and nobody is granted anything: the other hub
-// may still be at work, and only it can say that it is not, on the copies themselves.
+// moved decides on a record that came from another hub, as by clusterctl move. Until the Leases are this
+// hub's, nobody is deposed and nobody is granted anything. The other hub may still be at work, and only its
+// mark on the Leases tells.
 //
-// A live copy that it has let go of is the standing term, and the record follows it. Where
-// nothing stands, every copy is taken, each by compare-and-swap, so that of two hubs that
-// find the same copies one is left without.
+// A live Lease that the other hub has let go of is the present term, and the record follows it. Where no
+// Lease is live, every Lease is taken, each by compare-and-swap. So of two hubs that find the same Leases
+// only one gets them.
 func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if r, ok := raise(now, p, s, cs); ok {
 		return Decision{Record: r, Persist: true, Waiting: reason.Moved}

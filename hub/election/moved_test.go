@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Rules 6, 8 and 11: a record that came from another hub is led by its copies, and nothing else is done
+// Rules 6, 8 and 11: a record that came from another hub is led by its Leases, and nothing else is done
 // before they are taken.
 func TestMoved(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
@@ -30,7 +30,7 @@ func TestMoved(t *testing.T) {
 	untaken := record(election.Vacant, "", because(reason.Moved), lasting(60*second), raisedTo(30))
 	untaken.AcquireTime = time.Time{}
 	decide(t, map[string]decision{
-		"the copy that the other hub has let go of is the standing term, paused or not": {
+		"the Lease that the other hub has let go of is the standing term, paused or not": {
 			now: at(2), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted waiting Moved persist",
 		},
 		"also where it has not let go of all others yet": {
@@ -39,10 +39,10 @@ func TestMoved(t *testing.T) {
 		"also where the record came along and says that nobody leads": {
 			now: at(2), state: state(record(election.Retired, "west", raisedTo(30)), standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted waiting Moved persist",
 		},
-		"while its hub marks a copy, nothing is done": {
+		"while its hub marks a Lease, nothing is done": {
 			now: at(2), state: state(election.Record{}, nil, otherHub), among: among, want: "lost waiting OtherHub",
 		},
-		"a leader whose copy is not taken is not deposed: not for another's priority": {
+		"a leader whose Lease is not taken is not deposed: not for another's priority": {
 			now: at(200), state: state(adopted, nil), among: []election.Candidate{fit("east", 200), west}, want: "Leading west 20 Adopted waiting Moved",
 		},
 		"nor because it cannot be reached, however long": {
@@ -51,13 +51,13 @@ func TestMoved(t *testing.T) {
 		"nor because its Cluster is gone": {
 			now: at(200), state: state(adopted, nil), among: []election.Candidate{east}, want: "Leading west 20 Adopted waiting Moved",
 		},
-		"once its copy has lapsed, all copies are to be taken": {
+		"once its Lease has lapsed, all Leases are to be taken": {
 			now: at(2), state: state(adopted, standing("west", 30, -15), lost), among: []election.Candidate{east, west}, want: "Vacant nobody 30 Moved waiting Moved persist",
 		},
-		"but first the source of stamps is closed": {
+		"but first the source of renewTimes is closed": {
 			now: at(2), state: state(adopted, nil, lost, opened), among: []election.Candidate{east, west}, want: "close",
 		},
-		"where nothing stands, all copies are to be taken": {
+		"where nothing stands, all Leases are to be taken": {
 			now: at(2), state: state(election.Record{}, nil), among: []election.Candidate{east, west}, want: "Vacant nobody 30 Moved waiting Moved persist",
 		},
 		"but not before every cluster was read": {
@@ -66,7 +66,7 @@ func TestMoved(t *testing.T) {
 		"until then nobody is granted anything": {
 			now: at(200), state: state(untaken, nil), among: []election.Candidate{east, west}, want: "Vacant nobody 30 Moved waiting Moved",
 		},
-		"a copy that stands is found even then": {
+		"a Lease that stands is found even then": {
 			now: at(2), state: state(untaken, standing("west", 30, -1)), among: []election.Candidate{east, west}, want: "Leading west 30 Adopted next east waiting Moved persist",
 		},
 	})
@@ -76,7 +76,7 @@ func raisedTo(epoch int64) func(*election.Record) {
 	return func(r *election.Record) { r.Epoch = epoch }
 }
 
-// What another hub can have sent under the largest D ever bounds the first grant after the copies were taken.
+// What another hub can have sent under the largest D ever bounds the first grant after the Leases were taken.
 func TestWhatIsTakenKeepsTheLongestD(t *testing.T) {
 	s := election.State{Tenure: settled(), Sent: closed(), Highest: 30, LargestDuration: 60 * second, Moved: true}
 	d := election.Next(at(2), policy(), s, []election.Candidate{fit("east", 100)})
@@ -86,7 +86,7 @@ func TestWhatIsTakenKeepsTheLongestD(t *testing.T) {
 	for _, cluster := range []string{"east", "west"} {
 		a := election.Assign(d.Record, "fleet", cluster, 15*second, false)
 		if a.Role != lease.Follow || a.Term.Holder != "" || a.Term.Epoch != 30 {
-			t.Errorf("the copy in %s is to be %+v, want one that names nobody in epoch 30", cluster, a)
+			t.Errorf("the Lease in %s is to be %+v, want one that names nobody in epoch 30", cluster, a)
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// otherHubAgain is when to look again where another hub leads: nothing tells when its term lapses.
+// otherHubAgain is when to decide again where another hub leads: no event comes when its term ends.
 const otherHubAgain = 2 * time.Second
 
-// Next decides what becomes of one namespace now. A nil policy means that none
-// claims the namespace any more. It changes none of its arguments.
+// Next decides what becomes of one namespace now. A nil policy means that no policy selects the namespace any
+// more. It changes none of its arguments.
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
 	cs := slices.Clone(candidates)
 	Rank(cs)
@@ -27,7 +27,7 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 		return retire(now, s)
 	}
 	if len(cs) == 0 {
-		// An empty list decides nothing: more likely it was not read than that all are gone.
+		// An empty list decides nothing: it is likelier that it was not read than that all clusters are gone.
 		return Decision{Record: s.Record, Waiting: reason.NoCandidate}
 	}
 	if r, ok := raise(now, *p, s, cs); ok {
@@ -59,14 +59,14 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	return Decision{Record: r, Persist: true, After: b.wait(now)}
 }
 
-// keep brings the record of a leader that stays up to date.
+// keep updates the record of a leader that stays.
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	r.Observed = observedPriorities(r, cs, false)
 	r.Next = next(cs, r.Leader)
 	want, wait := p.Timings.Duration, time.Duration(0)
 	if want > r.Duration {
-		r.Duration = want // recorded before any copy carries it
+		r.Duration = want // recorded before any Lease carries it
 	}
 	if want < r.Duration {
 		wait = outlasting(now, p, s)
@@ -87,17 +87,16 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	return Decision{Record: r, Persist: !same(r, s.Record), After: wait}
 }
 
-// outlasting is how long to wait until nothing that was promised under the record's D
-// outlasts what a stamp of this instant promises under the policy's. Only then may the
-// record name the shorter D: a tenure that takes over counts with it from the last
-// instant at which this one can have stamped.
+// outlasting is how long to wait until nothing that was promised under the record's D outlasts a promise of
+// this instant under the policy's D. Only then may the record name the shorter D. A tenure that takes over
+// counts with it, from the last instant at which this one can have written.
 func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	own := max(0, s.Sent.Until.Sub(now.Wall)-p.Timings.Duration, s.Sent.BootUntil-now.Boot-p.Timings.Duration)
 	return max(min(own, s.Record.Duration), inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).wait(now))
 }
 
-// drain waits for the bound, lets the leader resume if the cause is gone before it,
-// and grants the next term after it.
+// drain waits for the expiry, lets the leader resume if the cause is gone before it, and grants the next term
+// after it.
 func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
@@ -133,11 +132,11 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
 	case !c.Prepared && c.Name != r.Leader && !s.stale():
 		r.State, r.Next = Draining, c.Name
-		// A revoked term is over now. What is written from here on is of the revocation's epoch:
-		// the successor's cluster may hold a copy of that, if the record was edited since.
+		// A revoked term is over now. What is written from here on has the revocation's epoch. The successor's
+		// cluster may have a Lease with that epoch already, if the record was edited since.
 		r.Revoked = 0
 		if r.Since.IsZero() || r.Since.After(now.Wall) {
-			r.Since = now.Wall // edited, or of a clock that was ahead: no copy would count as fresh
+			r.Since = now.Wall // edited, or of a clock that was ahead: no Lease would have so late a renewTime
 		}
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForClusters}
 	default:
@@ -145,9 +144,8 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 }
 
-// successorOf is who gets the next term if it is granted now: the best candidate, unless the
-// cause for which the leader was drained is gone. Recovery moves nothing, so the leader
-// then leads again, in a new term.
+// successorOf is who gets the next term if it is granted now: the best candidate, unless the cause for which
+// the leader was drained is gone. Recovery moves nothing, so the leader then leads again, in a new term.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayLead(holder) && whyDepose(now, p, s, ranked) == "" {
@@ -162,9 +160,8 @@ func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string 
 	return c.Name
 }
 
-// resumes reports whether the draining leader may go on in its term: the cause of
-// the draining is gone, it answers, and its copy can still be live. A revoked term never
-// goes on.
+// resumes reports whether the draining leader may go on in its term: the cause of the draining is gone, the
+// leader answers, and its Lease can still be live. A revoked term never goes on.
 func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 	holder, ok := named(cs, s.Record.Leader)
 	return ok && s.Record.State == Draining && s.Record.Revoked == 0 && holder.Answering && now.Wall.Before(s.Sent.Until) &&
@@ -172,8 +169,7 @@ func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 		whyReplace(now, p, s, cs) == ""
 }
 
-// vacate is the record of a namespace that nobody leads. Its epoch stays: nothing
-// of that epoch can be acted on any more.
+// vacate is the record of a namespace that nobody leads. Its epoch stays: nobody can act in it any more.
 func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 	return Record{
 		Epoch: r.Epoch, State: Vacant, Reason: reason.NoCandidate, Since: now.Wall,
@@ -188,16 +184,16 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	r := s.Record
 	r.Next = next(cs, "")
-	// What copies show is recorded before any of them is removed, as those of another
-	// name are: the next tenure may find no other trace of it.
+	// What Leases show is recorded before any of them is removed, as those of another name are.
+	// The next tenure may find no other trace of it.
 	r.Epoch = max(r.Epoch, s.Highest)
 	if r.Lost() {
 		r.State, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
-		r.Duration = max(s.LargestDuration, p.Timings.Duration) // stays the bound of what was lost
+		r.Duration = max(s.LargestDuration, p.Timings.Duration) // still bounds what was lost
 	}
 	b := promiseExpiry(s, p.Timings.Duration, p.Timings.Skew)
 	if b.passed(now) {
-		r.LeaseName = p.LeaseName // nothing stands under the old one, and its Lease may be what is in the way
+		r.LeaseName = p.LeaseName // nothing is live under the old name, and its Lease may be what is in the way
 	}
 	c, ok := best(cs, mayLead)
 	wait, why, late := time.Duration(0), reason.Reason(""), ""
@@ -225,9 +221,9 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, Awaited: late, After: wait}
 }
 
-// waitsFor is which cluster to wait for, and how long, because it would get the term rather than c but is still settling:
-// a better one, or the leader itself if nothing speaks against it. A hub that has just started does not crown whichever
-// cluster answers first.
+// waitsFor is which cluster to wait for, and how long, because it would get the term rather than c but is not
+// ready: a better one, or the leader itself if nothing speaks against it. So a hub that has just started does
+// not choose whichever cluster answers first.
 func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidate) (string, time.Duration) {
 	if c.Name != "" && c.Name == s.Record.Leader {
 		return "", 0
@@ -246,10 +242,10 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 	}
 }
 
-// firstWaitsFor is which cluster the first leader of a namespace waits for, and how long: a better one that is
-// settling, or in which the namespace was not seen yet. Namespaces that are created in all clusters at one moment
-// are seen in an order that means nothing. The wait counts from when the namespace was first seen
-// anywhere, so a cluster that never gets the namespace delays only the first election.
+// firstWaitsFor is which cluster the first leader of a namespace waits for, and how long: a better one that
+// is not ready, or in which the namespace was not seen yet. Namespaces that are created in all clusters at
+// one moment are seen in an arbitrary order. The wait counts from when the namespace was first seen in any
+// cluster. So a cluster that never gets the namespace delays only the first election.
 func firstWaitsFor(now lease.Reading, p Policy, r Record, c Candidate, ranked []Candidate) (string, time.Duration) {
 	if r.Epoch != 0 || r.Since.After(now.Wall) {
 		return "", 0
@@ -263,8 +259,9 @@ func firstWaitsFor(now lease.Reading, p Policy, r Record, c Candidate, ranked []
 	return better.Name, max(0, r.Since.Add(p.InitialDelay).Sub(now.Wall))
 }
 
-// comesBack reports whether the leader that is being replaced may be fit again: all that speaks against it is that the
-// hub cannot reach it. As long as nobody else could replace it, the record remembers it, because recovery moves nothing.
+// comesBack reports whether the leader that is being replaced may be fit again: all that speaks against it is
+// that the hub cannot reach it. As long as nobody else could replace it, the record keeps its name, because
+// recovery moves nothing.
 func comesBack(s State, ranked []Candidate) bool {
 	holder, ok := named(ranked, s.Record.Leader)
 	unreached := func(r reason.Reason) bool {
@@ -278,15 +275,15 @@ func timeToAnswer(now lease.Reading, p Policy, s State) time.Duration {
 	return max(0, s.Tenure.Started.Boot+p.Timings.Duration-now.Boot)
 }
 
-// notReady is true of a cluster that the hub has not reached yet, or has not guarded
-// yet, or that has begun to answer again: in a moment it may be fit.
+// notReady reports whether a cluster may be fit in a moment: the hub has not reached it yet, or has not
+// guarded it yet, or the cluster has begun to answer again.
 func notReady(c Candidate) bool {
 	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Recovering
 }
 
-// retire ends the record of a namespace that no policy claims any more, once all
-// that was promised has passed. ε is not known without a policy: the largest one that
-// a policy of this D could have had bounds it.
+// retire ends the record of a namespace that no policy selects any more, once all that was promised has
+// passed. Without a policy ε is not known. The largest one that a policy with this D could have had bounds
+// it.
 func retire(now lease.Reading, s State) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
@@ -294,7 +291,7 @@ func retire(now lease.Reading, s State) Decision {
 	b := promiseExpiry(s, 0, longest(s))
 	r := s.Record
 	if r.State != Retired && (!r.Lost() || s.Highest > 0) {
-		// The copies go now: from here on the record alone remembers their epoch and D.
+		// The Leases are removed now: from here on the record alone holds their epoch and D.
 		r.Epoch, r.Duration = max(r.Epoch, s.Highest), longest(s)
 		r.State, r.Reason, r.Since, r.NotBefore, r.Next = Retired, reason.PolicyGone, now.Wall, b.wall, ""
 		return Decision{Record: r, Persist: true, After: b.wait(now)}

@@ -5,10 +5,9 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// raise lets sealed copies, read at the start of the tenure, raise a record that is
-// older than they are. A live one that names its own cluster is the standing term:
-// the record follows it, and no leader changes. It is safe to believe, because while
-// it is live nobody else can have been granted the namespace.
+// raise lets sealed Leases, read at the start of the tenure, raise a record that is older than they are. A
+// live one that names its own cluster is the present term: the record follows it, and the leader stays. It is
+// safe to believe, because while it is live nobody else can have been granted the namespace.
 func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) {
 	st := s.Found
 	if !st.live(now) {
@@ -24,19 +23,19 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		Reason:      reason.Adopted,
 		Since:       now.Wall,
 		AcquireTime: st.Term.AcquireTime,
-		Duration:    max(st.Term.Duration, longest(s)), // the copy tells of its last stamp only
+		Duration:    max(st.Term.Duration, longest(s)), // a Lease shows the duration of its last renewal only
 		LeaseName:   p.LeaseName,
 		Next:        next(cs, st.Cluster),
 		Observed:    observedPriorities(s.Record, cs, true),
 	}, true
 }
 
-// knowsBetter reports whether the standing copy is to be believed although the record has its
-// epoch already.
+// knowsBetter reports whether the Lease that was found is to be believed although the record has its epoch
+// already.
 func knowsBetter(s State) bool {
 	switch r := s.Record; {
 	case r.State == Vacant:
-		return true // the epoch may have been raised by the copy of a follower
+		return true // a follower's Lease may have raised the epoch
 	case s.Moved:
 		return r.State != Leading // nothing was decided since it came from the other hub
 	default:

@@ -10,14 +10,14 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// standing is a sealed copy that was stamped and read in that second, and names the cluster it lives in.
+// standing is a sealed Lease that was renewed and read in that second, and names the cluster it lives in.
 func standing(cluster string, epoch int64, stamp float64) *election.FoundTerm {
 	return &election.FoundTerm{Cluster: cluster, Boot: at(stamp).Boot + 15*second, Term: lease.Term{
 		Holder: lease.Identity(cluster, "fleet"), Epoch: epoch, AcquireTime: wall(-30), RenewTime: wall(stamp), Duration: 15 * second,
 	}}
 }
 
-// ahead is a copy whose stamp a clock has made that was ahead, or that this hub's is behind.
+// ahead is a Lease whose renewTime a clock has made that was ahead, or that this hub's is behind.
 func ahead(s *election.FoundTerm) *election.FoundTerm {
 	s.Term.RenewTime = s.Term.RenewTime.Add(time.Hour)
 	return s
@@ -28,7 +28,7 @@ func mine(s election.State) election.State {
 	return s
 }
 
-// Rule 6: a sealed copy that is newer than the record raises it, and a live one names the holder.
+// Rule 6: a sealed Lease that is newer than the record raises it, and a live one names the holder.
 func TestRaise(t *testing.T) {
 	east, west := fit("east", 100), fit("west", 50)
 	among := []election.Candidate{east, west}
@@ -39,7 +39,7 @@ func TestRaise(t *testing.T) {
 	}
 	stale := record(election.Leading, "east")
 	decide(t, map[string]decision{
-		"a lost record follows the copy that stands": {
+		"a lost record follows the Lease that stands": {
 			now: at(2), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted next east persist",
 		},
 		"not one that has run out by the wall clock alone": {
@@ -51,19 +51,19 @@ func TestRaise(t *testing.T) {
 		"and one that was draining": {
 			now: at(2), state: state(record(election.Draining, "east"), standing("west", 21, -1)), among: among, want: "Leading west 21 Adopted next east persist",
 		},
-		"up to the deadline of the copy": {
+		"up to the deadline of the Lease": {
 			now: at(13.999), state: state(stale, standing("west", 30, -1)), among: among, want: "Leading west 30 Adopted next east persist",
 		},
-		"a copy that does not stand any more names nobody": {
+		"a Lease that does not stand any more names nobody": {
 			now: at(14), state: state(election.Record{}, standing("west", 30, -1)), among: among, want: "close",
 		},
-		"also where its stamp says that it does, by a clock that was an hour ahead": {
+		"also where its renewTime says that it does, by a clock that was an hour ahead": {
 			now: at(14), state: state(election.Record{}, ahead(standing("west", 30, -1))), among: among, want: "close",
 		},
 		"but says that the recorded term is over": {
 			now: at(14), state: state(stale, standing("west", 30, -1)), among: among, want: "close",
 		},
-		"a copy of the recorded term raises nothing": {
+		"a Lease of the recorded term raises nothing": {
 			now: at(2), state: state(stale, standing("east", epoch, -1)), among: among, want: "Leading east 20 Elected next west persist",
 		},
 		"nor does it end the draining of that term": {
@@ -81,7 +81,7 @@ func TestRaise(t *testing.T) {
 		"nor does an older one": {
 			now: at(2), state: state(stale, standing("west", epoch-1, -1)), among: among, want: "Leading east 20 Elected next west persist",
 		},
-		"but it does where nobody leads: a follower's copy may have been read first": {
+		"but it does where nobody leads: a follower's Lease may have been read first": {
 			now: at(2), state: state(record(election.Vacant, ""), standing("west", epoch, -1)), among: among, want: "Leading west 20 Adopted next east persist",
 		},
 		"not an older one, even there": {
@@ -122,7 +122,7 @@ func TestALostRecordWaitsForTheLeadersCopy(t *testing.T) {
 	}
 	for _, cluster := range []string{"east", "west"} {
 		if got := election.Assign(d.Record, "fleet", cluster, 15*second, false); got.Role != lease.Hold {
-			t.Errorf("the copy in %s is to be %+v", cluster, got)
+			t.Errorf("the Lease in %s is to be %+v", cluster, got)
 		}
 	}
 	s.Record, s.Found = d.Record, standing("west", 30, -1)
@@ -137,7 +137,7 @@ func TestAnAdoptedTermIsTheOneThatStands(t *testing.T) {
 	d := election.Next(at(2), policy(), s, []election.Candidate{fit("east", 100), fit("west", 50)})
 	want := election.Record{
 		Leader: "west", Epoch: 30, State: election.Leading, Reason: reason.Adopted, Since: wall(2), AcquireTime: st.Term.AcquireTime,
-		// The copy says 15 s, but the stamps before it may have carried more.
+		// The Lease says 15 s, but the renewTimes before it may have carried more.
 		Duration: 60 * second, LeaseName: "leasecast", Next: "east", Observed: map[string]int32{"east": 100, "west": 50},
 	}
 	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
@@ -149,7 +149,7 @@ func TestAnAdoptedTermKeepsTheLongestD(t *testing.T) {
 	for name, test := range map[string]struct {
 		copied, recorded, largest, want time.Duration
 	}{
-		"the copy's":   {copied: 60 * second, recorded: 15 * second, largest: 15 * second, want: 60 * second},
+		"the Lease's":  {copied: 60 * second, recorded: 15 * second, largest: 15 * second, want: 60 * second},
 		"the record's": {copied: 15 * second, recorded: 60 * second, largest: 15 * second, want: 60 * second},
 		"the seal's":   {copied: 15 * second, recorded: 15 * second, largest: 60 * second, want: 60 * second},
 	} {

@@ -12,7 +12,7 @@ func Rank(cs []Candidate) {
 	})
 }
 
-// outranks reports whether a stands before b.
+// outranks reports whether a ranks higher than b.
 func outranks(a, b Candidate) bool {
 	return a.Priority > b.Priority || a.Priority == b.Priority && a.Name < b.Name
 }
@@ -25,10 +25,10 @@ func best(ranked []Candidate, ok func(Candidate) bool) (Candidate, bool) {
 	return Candidate{}, false
 }
 
-// named returns the candidate of that name. One that is not there is Unfit.
+// named returns the candidate of that name. If there is none, it returns one that is Unfit.
 func named(cs []Candidate, name string) (Candidate, bool) {
 	return best(cs, func(c Candidate) bool { return c.Name == name })
 }
 
-// mayLead is true of candidates that may be granted a term.
+// mayLead reports whether a candidate may be granted a term.
 func mayLead(c Candidate) bool { return c.Fitness == Fit && !c.Refused }

@@ -5,11 +5,10 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// whyReplace says why the recorded term must end, or "" if it goes on. The candidates
-// are ranked.
+// whyReplace says why the recorded term must end, or "" if it goes on. The candidates are ranked.
 func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	if s.stale() {
-		return reason.LeaseLost // a newer term was seen, and it does not stand any more
+		return reason.LeaseLost // a newer term was seen, and it is not live any more
 	}
 	if why := whyDepose(now, p, s, ranked); why != "" {
 		return why
@@ -20,16 +19,15 @@ func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason
 	case s.LeaseLost:
 		return reason.LeaseLost
 	case holder.Fitness == Fit && s.Record.LeaseName != p.LeaseName:
-		// Another policy owns the namespace now. Nothing may be promised in its Lease while
-		// something stands in the old one.
+		// Another policy owns the namespace now. Nothing may be promised in its Lease while the old one is live.
 		return reason.LeaseRenamed
 	default:
 		return ""
 	}
 }
 
-// whyDepose says why somebody else must lead, or "" if nobody must: the part of
-// whyReplace that lies with the clusters, not with the term.
+// whyDepose says why another cluster must lead, or "" if none must. It is the part of whyReplace that depends
+// on the clusters, not on the term.
 func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	holder, known := named(ranked, s.Record.Leader)
 	if !known {
@@ -60,16 +58,16 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	return ""
 }
 
-// isObservation tells what the hub observes of a cluster from what an operator asks of
-// it. Only an observation can be the observer's fault.
+// isObservation reports whether a reason is something that the hub observes, and not what an operator asks
+// for. Only an observation can be the observer's fault.
 func isObservation(r reason.Reason) bool {
 	return r == reason.Unreachable || r == reason.Recovering || r == reason.Forbidden
 }
 
-// unlessAlone holds a leader that the hub cannot reach, or whose clock it finds to be off, when
-// deposing it helps nobody: there is no successor, or most clusters were lost at once, so that
-// the hub is the likelier culprit. The copy of one that cannot be reached is not renewed; its
-// term may lapse by itself.
+// unlessAlone keeps a leader that the hub cannot reach, or whose clock it finds to be off, when deposing it
+// helps nobody. That is so without a successor, and when most clusters were lost at once: then the hub is the
+// likelier culprit. The Lease of a leader that cannot be reached is not renewed, and its term may end by
+// itself.
 func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
 	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {
 		return ""
@@ -80,12 +78,12 @@ func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reaso
 	return why
 }
 
-// overtaken reports whether an operator's edit put an eligible cluster above the
-// leader: the leader's priority was lowered or the other's raised, compared with
-// what decisions have heeded so far. A recovery edits nothing, so it moves nothing.
+// overtaken reports whether an operator's edit put an eligible cluster above the leader: the leader's
+// priority was lowered or the other's raised since the last decision that counted it. A recovery edits
+// nothing, so it moves nothing.
 func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
-	heeded, ok := r.Observed[holder.Name]
-	lowered := ok && holder.Priority < heeded
+	counted, ok := r.Observed[holder.Name]
+	lowered := ok && holder.Priority < counted
 	_, found := best(ranked, func(c Candidate) bool {
 		if !mayLead(c) || c.Priority <= holder.Priority {
 			return false
@@ -96,17 +94,17 @@ func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	return found
 }
 
-// observedPriorities takes the present priorities into account. A cluster that is still settling is
-// left as it was until it can be judged: its label is an edit that has not been acted
-// on. all observes even those, when a leader is chosen in their absence.
+// observedPriorities are those that decisions have counted, with the present ones. A cluster that is not
+// ready keeps the priority that was counted last, until it can lead: its label may be an edit that has not
+// been acted on. all counts those clusters too, when a leader is chosen without them.
 func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
-	heeded := make(map[string]int32, len(cs))
+	counted := make(map[string]int32, len(cs))
 	for _, c := range cs {
 		if all || !notReady(c) {
-			heeded[c.Name] = c.Priority
+			counted[c.Name] = c.Priority
 		} else if before, ok := r.Observed[c.Name]; ok {
-			heeded[c.Name] = before
+			counted[c.Name] = before
 		}
 	}
-	return heeded
+	return counted
 }

@@ -58,7 +58,7 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 		"a fit leader stays": {
 			now: at(5), state: leading(), among: []election.Candidate{east, west}, want: kept,
 		},
-		"also when its copy is long past, as far as the ledger goes": {
+		"also when its Lease is long past, as far as the promises goes": {
 			now: at(500), state: leading(), among: []election.Candidate{east, west}, want: kept,
 		},
 		"an empty list decides nothing: neither a leader": {
@@ -208,7 +208,7 @@ func TestALeaderWhoseClockIsOff(t *testing.T) {
 			now: at(5), state: leading(), want: mustWait + " persist",
 			among: []election.Candidate{keeping("east", 100, reason.ClockSkewed), keeping("west", 50, reason.ClockSkewed)},
 		},
-		"by the safe path: not before D + ε after its last stamp": {
+		"by the safe path: not before D + ε after its last renewTime": {
 			now: at(15.999), state: draining(reason.ClockSkewed), among: []election.Candidate{off, west}, want: waits + "1ms",
 		},
 		"and that is the change": {
@@ -250,7 +250,7 @@ func TestAClockThatWasPutRightMovesNothing(t *testing.T) {
 	})
 }
 
-// Rule 10: while draining, the successor's follower copy is written first.
+// Rule 10: while draining, the successor's follower Lease is written first.
 func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
 	lost := unfit("east", 100, reason.Unreachable)
 	west, south := fit("west", 50), fit("south", 10)
@@ -295,7 +295,7 @@ func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
 			now: at(16), state: draining(reason.PriorityChanged), among: []election.Candidate{unfit("east", 10, reason.Recovering), prepared(west)},
 			want: "Leading west 21 HandedOver persist",
 		},
-		"where the record is older than the copies nothing is written, so nothing is asked for": {
+		"where the record is older than the Leases nothing is written, so nothing is asked for": {
 			now: at(31), state: draining(reason.LeaseLost, func(s *election.State) { s.Highest, s.LargestDuration = 30, 15*second }),
 			among: []election.Candidate{lost, west}, want: "Leading west 31 FailedOver persist",
 		},

@@ -20,7 +20,7 @@ func TestResume(t *testing.T) {
 		"a leader that answers again goes on": {
 			now: at(14.999), state: draining(reason.Unreachable), among: []election.Candidate{east, west}, want: resumed,
 		},
-		"not when its copy is no longer live": {
+		"not when its Lease is no longer live": {
 			now: at(15), state: draining(reason.Unreachable), among: []election.Candidate{east, west}, want: waits("Unreachable", "east", "1s"),
 		},
 		"after the bound there is nothing to resume: a new term begins": {
@@ -61,7 +61,7 @@ func TestResume(t *testing.T) {
 		"but when it is taken back": {
 			now: at(5), state: draining(reason.PriorityChanged), among: []election.Candidate{east, west}, want: resumed,
 		},
-		"not when its copy was lost": {
+		"not when its Lease was lost": {
 			now: at(5), state: draining(reason.LeaseLost, copyLost), among: []election.Candidate{east, west}, want: waits("LeaseLost", "east", "11s"),
 		},
 		"not when a newer term was seen": {
@@ -89,7 +89,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// Losing the copy is no reason to lose the lead.
+// Losing the Lease is no reason to lose the lead.
 func TestALeaderWhoseCopyWasLost(t *testing.T) {
 	decide(t, map[string]decision{
 		"ends its term": {

@@ -5,10 +5,9 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// revokes reports whether the leader that is being replaced is to be told to stop before
-// its deadline. There is no way back from that, so it waits until the drain is recorded
-// and the successor has shown that it can be written. It is of no use where an
-// acknowledgement could not count, or where no copy can be live any more.
+// revokes reports whether the term of the leader that is being replaced is to be revoked. Nothing undoes
+// that, so it waits until the drain is recorded and the successor has shown that it can be written. It is of
+// no use where an acknowledgement could not count, or where no Lease can be live any more.
 func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 	r := s.Record
 	holder, _ := named(ranked, r.Leader)
@@ -18,9 +17,8 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)
 }
 
-// acknowledged reports whether nobody acts in the recorded term any more, by the word of
-// all its readers. That speaks of what this tenure has sent. What an earlier one
-// may have sent must have run out: writes of it may still arrive.
+// acknowledged reports whether all readers have released the recorded term. Their releases cover what this
+// tenure has sent. What an earlier one may have sent must have expired: writes of it may still arrive.
 func acknowledged(now lease.Reading, p Policy, s State) bool {
 	return p.Acknowledged && s.Record.Revoked != 0 && s.Released &&
 		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)

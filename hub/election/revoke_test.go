@@ -12,7 +12,7 @@ func acknowledging(p *election.Policy) { p.Acknowledged = true }
 
 func revoking(r *election.Record) { r.Revoked, r.Epoch = r.Epoch, r.Epoch+1 }
 
-// A planned change: west was raised above east, which answers and whose last stamp is of second 0.
+// A planned change: west was raised above east, which answers and whose last renewTime is of second 0.
 func TestRevocation(t *testing.T) {
 	ack := policy(acknowledging)
 	holder, next := fit("east", 100), prepared(fit("west", 200))
@@ -56,7 +56,7 @@ func TestRevocation(t *testing.T) {
 		"not where the leader's cluster does not answer": {
 			now: at(2), policy: ack, state: state(draining()), among: []election.Candidate{gone, next}, want: waits,
 		},
-		"not where no copy of the leader can be live": {
+		"not where no Lease of the leader can be live": {
 			now: at(15), policy: ack, state: state(draining()), among: []election.Candidate{holder, next},
 			want: "Draining east 20 PriorityChanged next west waiting WaitingForExpiry after 1s",
 		},
@@ -68,7 +68,7 @@ func TestRevocation(t *testing.T) {
 		"not while an earlier tenure may have promised something": {
 			now: at(2), policy: ack, state: state(draining(), inTenure(young())), among: []election.Candidate{holder, next}, want: waits,
 		},
-		"not where copies show a newer term than the record": {
+		"not where Leases show a newer term than the record": {
 			now: at(2), policy: ack, state: state(draining(), func(s *election.State) { s.Highest = 21 }), among: []election.Candidate{holder, next}, want: waits,
 		},
 		"a term that was revoked is not revoked again": {
@@ -119,7 +119,7 @@ func TestRevocation(t *testing.T) {
 	})
 }
 
-// What each copy has to be while a term is being revoked.
+// What each Lease has to be while a term is being revoked.
 func TestAssignRevocation(t *testing.T) {
 	const d = 15 * second
 	r := record(election.Draining, "east", followedBy("west"), revoking)
@@ -132,9 +132,9 @@ func TestAssignRevocation(t *testing.T) {
 		cluster string
 		want    lease.Assignment
 	}{
-		"the leader's live copy gives way to nobody": {r, "east", lease.Assignment{Role: lease.Revoke, Term: nobody, Revoked: led}},
-		"its successor's stays as it was prepared":   {r, "west", lease.Assignment{Role: lease.Follow, Term: led, MinRenewTime: wall(0)}},
-		"the others stay as they are":                {r, "south", lease.Assignment{Role: lease.Follow, Term: led}},
+		"the leader's live Lease gives way to nobody": {r, "east", lease.Assignment{Role: lease.Revoke, Term: nobody, Revoked: led}},
+		"its successor's stays as it was prepared":    {r, "west", lease.Assignment{Role: lease.Follow, Term: led, MinRenewTime: wall(0)}},
+		"the others stay as they are":                 {r, "south", lease.Assignment{Role: lease.Follow, Term: led}},
 		"an edit to the record brings no revoked term back": {edited, "east", lease.Assignment{
 			Role: lease.Lead, Term: lease.Term{Holder: "east.fleet", Epoch: epoch + 1, AcquireTime: wall(-400), Duration: d},
 		}},

@@ -60,7 +60,7 @@ func TestWhichLeaderIsRemembered(t *testing.T) {
 	})
 }
 
-// The record is behind the policy's D for a moment, and a copy of that D may be out.
+// The record is behind the policy's D for a moment, and a Lease of that D may be out.
 func TestAnUnknownLeaderIsNotDeposedBeforeTheEndOfThePolicysD(t *testing.T) {
 	decide(t, map[string]decision{
 		"it may still have been promised something": {

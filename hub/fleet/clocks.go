@@ -23,20 +23,20 @@ import (
 )
 
 const (
-	// sampleEvery is how often the Leases of hosts and API servers are listed at most, and
-	// samplePausePerHost how long one host's lets the next list wait: that of 500 is read twice a
-	// minute, that of 5000 every five minutes.
+	// sampleEvery is the least time between two lists of the Leases of hosts and API servers.
+	// samplePausePerHost is how much each host adds to it: the Leases of 500 hosts are read twice a minute,
+	// those of 5000 every five minutes.
 	sampleEvery        = 30 * time.Second
 	samplePausePerHost = 60 * time.Millisecond
 	// sampleTimeout bounds each of the two lists.
 	sampleTimeout = 10 * time.Second
-	// apiServers selects the Leases in kube-system by which API servers say that they live.
+	// apiServers selects the Leases in kube-system that API servers renew for themselves.
 	apiServers = "apiserver.kubernetes.io/identity=kube-apiserver"
 )
 
-// SetSkews sets the ε under which the clocks of members are judged: those of all policies.
-// There is no verdict under any other one. Subscribers are told of changed verdicts.
-// It must not be called twice at once.
+// SetSkews sets the ε under which the clocks of members are judged: those of all policies. There is no
+// verdict under any other one. Subscribers are called when verdicts change. It must not be called twice at
+// once.
 func (p *Provider) SetSkews(eps []time.Duration) {
 	eps = slices.Clone(eps)
 	p.mu.Lock()
@@ -52,13 +52,13 @@ func (p *Provider) SetSkews(eps []time.Duration) {
 	}
 }
 
-// identityOf sets the ε under which the clocks are judged.
+// setSkews sets the ε under which the clocks are judged.
 func (m *member) setSkews(eps []time.Duration) {
 	now := m.p.clock.Now()
 	m.changeClocks(func() { m.clocks.Judge(now, eps) })
 }
 
-// changeClocks changes what is known of the clocks, and tells if a verdict changes.
+// changeClocks changes what is known of the clocks, and logs and announces a verdict that changes.
 func (m *member) changeClocks(change func()) {
 	var was, is skew.Verdict
 	m.change(func(s *state) {
@@ -79,7 +79,7 @@ func (m *member) changeClocks(change func()) {
 	}
 }
 
-// lastRead notes when a request is sent. The Date of the answer tells of the member's clock.
+// requestSent notes when a request is sent. The Date of the answer tells the time of the member's clock.
 func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.p.clock.Now()
 	return func(status int, header http.Header) {
@@ -90,8 +90,8 @@ func (m *member) requestSent() transport.AnswerFunc {
 	}
 }
 
-// dateOf is when the API server wrote an answer, by its clock. An answer from a cache says
-// nothing of now, and an error of a gateway nothing of the API server.
+// dateOf is when the API server wrote an answer, by its clock. An answer from a cache says nothing of now,
+// and an error of a gateway says nothing of the API server.
 func dateOf(status int, header http.Header) (time.Time, bool) {
 	dates := header["Date"]
 	if len(dates) != 1 || header["Age"] != nil || status >= http.StatusInternalServerError {
@@ -100,8 +100,8 @@ func dateOf(status int, header http.Header) (time.Time, bool) {
 	return skew.ParseDate(dates[0])
 }
 
-// sampleLeases lists what hosts and API servers renew until ctx ends, while this replica has the
-// right to write: one of them is enough.
+// sampleLeases lists what hosts and API servers renew until ctx ends, while this replica has the right to
+// write: one replica is enough.
 func (m *member) sampleLeases(ctx context.Context) {
 	c := &leaseSampler{member: m}
 	for pause := time.Duration(0); wake.For(ctx, m.p.timers, pause, nil) == nil; {
@@ -114,13 +114,13 @@ func (m *member) sampleLeases(ctx context.Context) {
 	}
 }
 
-// leaseSampler is what the goroutine of the lists owns.
+// leaseSampler lists the Leases that hosts and API servers renew, in a goroutine of its own.
 type leaseSampler struct {
 	*member
-	failed bool // the last time
+	failed bool // the last list failed
 }
 
-// sample lists the Leases of API servers and hosts, and returns when to do so again.
+// sample lists the Leases of API servers and hosts, and returns how long to wait before it does so again.
 func (c *leaseSampler) sample(ctx context.Context, t *transport.Target) time.Duration {
 	servers, sent, answered, err := c.list(ctx, metav1.NamespaceSystem, metav1.ListOptions{LabelSelector: apiServers})
 	if err == nil {
@@ -135,7 +135,7 @@ func (c *leaseSampler) sample(ctx context.Context, t *transport.Target) time.Dur
 	return max(sampleEvery, time.Duration(len(hosts))*samplePausePerHost)
 }
 
-// logFailure logs once that the lists fail. What they would measure is done without.
+// logFailure logs once that the lists fail. The hub then does without what they would measure.
 func (c *leaseSampler) logFailure(err error, t *transport.Target) {
 	if err != nil && !c.failed {
 		c.p.log.Info("The Leases of the member's API servers and hosts cannot be listed, so their clocks are not measured",
@@ -155,14 +155,14 @@ func (c *leaseSampler) list(ctx context.Context, namespace string, o metav1.List
 	}
 	for i := range list.Items {
 		if l := &list.Items[i]; l.Spec.RenewTime != nil {
-			rs = append(rs, skew.Renewal{Name: l.Name, Stamp: l.Spec.RenewTime.Time, Admitted: admitted(l)})
+			rs = append(rs, skew.Renewal{Name: l.Name, RenewTime: l.Spec.RenewTime.Time, Admitted: admitted(l)})
 		}
 	}
 	return rs, sent, answered, nil
 }
 
-// admitted is the second in which an API server took in the renewTime of a Lease, by its own
-// clock, and zero if nobody noted it.
+// admitted is the second in which an API server stored the renewTime of a Lease, by its own clock, or zero if
+// the object does not say.
 func admitted(l *coordinationv1.Lease) time.Time {
 	var latest time.Time
 	for _, f := range l.ManagedFields {
@@ -180,16 +180,16 @@ func (m Member) Clocks(eps time.Duration) skew.Verdict {
 	return m.live.clocks.Verdict(eps)
 }
 
-// Skewed is the verdict under the largest ε under which a clock of the member is beyond it,
-// with that ε; its State is another one if there is none.
+// Skewed is the verdict under the largest ε under which a clock of the member is beyond it, with that ε. Its
+// State is another one if no clock is.
 func (m Member) Skewed() (skew.Verdict, time.Duration) {
 	m.live.mu.Lock()
 	defer m.live.mu.Unlock()
 	return m.live.clocks.Worst()
 }
 
-// Offsets are how far the clocks of the API servers are from the hub's now: of all members that have answered, each
-// cluster once.
+// Offsets are how far the clocks of the API servers are from the hub's now: of all members that have
+// answered, each cluster once.
 func (p *Provider) Offsets() map[Key]skew.Interval {
 	now := p.clock.Now()
 	p.mu.Lock()
@@ -209,7 +209,7 @@ func (p *Provider) Offsets() map[Key]skew.Interval {
 	return offsets
 }
 
-// Clock is how far the clock of the member's API server is from the hub's now, and false if it
+// Clock is how far the clock of the member's API server is from the hub's now. It returns false if the member
 // has not answered yet.
 func (m Member) Clock() (skew.Interval, bool) {
 	now := m.live.p.clock.Now()

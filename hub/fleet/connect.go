@@ -19,29 +19,30 @@ import (
 )
 
 const (
-	// identifyTimeout bounds one question who a member is.
+	// identifyTimeout bounds one request for the identity of a member.
 	identifyTimeout = 5 * time.Second
 	// syncTimeout bounds how long the informers of a member may take to fill.
 	syncTimeout = 15 * time.Second
-	// hubTimeout bounds a write to the hub.
+	// hubTimeout bounds a request to the hub.
 	hubTimeout = 5 * time.Second
-	// retryLeast and retryMost bound the pause after a failure, which doubles: a member that
-	// heals is connected within retryMost.
+	// retryLeast and retryMost bound the pause after a failure, which doubles each time. A member that heals
+	// is connected within retryMost.
 	retryLeast = 250 * time.Millisecond
 	retryMost  = 3 * time.Second
-	// drainGrace is how long requests on a replaced connection for renewals may go on.
+	// drainGrace is how long renewals may go on over a connection that was replaced.
 	drainGrace = 5 * time.Second
 	// forever waits for a wake-up.
 	forever time.Duration = -1
 )
 
-// connection is what run owns besides the shared state.
+// connection is what run owns, apart from the shared state.
 type connection struct {
 	*member
 	// lifetime is that of run.
 	lifetime context.Context
 	// parsed caches the outcome of parsing the kubeconfig text.
-	text   string
+	text string
+	// parsed and err are the outcome of parsing text.
 	parsed transport.Access
 	err    error
 	// goneAt is when the Cluster was first found to be gone.
@@ -51,7 +52,7 @@ type connection struct {
 	drainedAt lease.Reading
 	// running is the cluster, if its caches are full.
 	running *runningCluster
-	// tidied: the probe Lease was removed, or that was tried.
+	// probeRemoved: the probe Lease was removed, or that was tried.
 	probeRemoved bool
 }
 
@@ -86,11 +87,11 @@ func (m *member) run(ctx context.Context) {
 // never is a time at which every grace is over.
 var never = lease.Reading{Boot: math.MaxInt64}
 
-// retry asks run to try again after a pause that grows.
+// retry makes run try again after a pause that grows.
 const retry time.Duration = -2
 
-// step brings the member one step closer to what the hub's objects ask for. It returns when to
-// look again at the latest, and true when the member is forgotten.
+// step brings the member one step closer to what the hub's objects ask for. It returns how long to wait at
+// most before the next step, and true when the member is forgotten.
 func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	s := c.get()
 	now := c.p.clock.Now()
@@ -99,8 +100,8 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	case c.mayLeave(s, now):
 		return c.leave(ctx, s)
 	case s.spec.moved, nameProblem(c.key) != "":
-		// The other hub is at work already, or there is nothing to do. A replica that has just been
-		// elected may have to let go of what its predecessor had not.
+		// The other hub is at work already, or there is nothing to do. A replica that has just been elected may
+		// have to relinquish what its predecessor did not.
 		if err := c.engage(ctx); err != nil {
 			c.fail(ctx, err)
 			return retry, false
@@ -114,7 +115,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return c.untilForgotten(s, now), false
 	}
 	if !c.p.takeUID(c.member) {
-		return retryMost, false // the owner of the UID may leave
+		return retryMost, false // the member that has the UID may leave
 	}
 	pinned := c.pin(ctx)
 	err := c.connect(ctx)
@@ -126,7 +127,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return retry, false
 	}
 	if !pinned {
-		return time.Second, false // this replica may get the right to write
+		return time.Second, false // this replica may be elected and then pin the UID
 	}
 	return c.untilForgotten(s, now), false
 }
@@ -156,9 +157,9 @@ func (c *connection) untilForgotten(s state, now lease.Reading) time.Duration {
 	return max(0, ForgottenAfter-(now.Boot-c.goneAt.Boot))
 }
 
-// useKubeconfig puts the kubeconfig of the Secret to use, once the cluster behind it has proved to be the
-// right one. It returns false to be called again soon. What is in use already stays so
-// until something better is proved.
+// useKubeconfig starts to use the kubeconfig of the Secret, once the cluster behind it has proved to be the
+// right one. It returns false to be called again soon. What is in use stays in use until something better is
+// proved.
 func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	if s.spec.kubeconfig == "" {
 		c.reject(s, Problem{reason.NoKubeconfig, s.spec.noKubeconfig})
@@ -201,7 +202,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	return false
 }
 
-// useIfRight asks the target who it is, and takes it into use if that is right.
+// useIfRight asks the target which cluster it leads to, and uses it if that is the right one.
 func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
@@ -225,8 +226,8 @@ func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Targe
 	return nil
 }
 
-// use swaps the target in. Watches on the old connection end now, so that they go on with the new
-// identity; renewals under way may finish.
+// use swaps the target in. Watches on the old connection end now, so that they go on with the new identity.
+// Renewals under way may finish.
 func (c *connection) use(ctx context.Context, t *transport.Target) {
 	var old *transport.Target
 	t.RequestSent = c.requestSent
@@ -241,7 +242,7 @@ func (c *connection) use(ctx context.Context, t *transport.Target) {
 		c.drained, c.drainedAt = old, c.p.clock.Now()
 	}
 	wake.Wake(c.wakeProbe)
-	c.answered.Fire() // to prove; informers cut off just now need not wait for a probe
+	c.answered.Fire() // to useIfRight: informers whose connection has just ended need not wait for a probe
 	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.UID, "rotation", old != nil)
 }
 
@@ -252,8 +253,8 @@ func (c *connection) endDrain(now lease.Reading) {
 	}
 }
 
-// distrust stops using a target behind which there is another cluster now, and whatever shares its
-// connections. Nothing more is sent there, and run does not wait for what was.
+// distrust stops using a target that leads to another cluster now, and whatever shares its connections.
+// Nothing more is sent there, and run does not wait for requests under way.
 func (m *member) distrust(t *transport.Target, found string) {
 	m.change(func(s *state) {
 		if s.target != t && !t.Shares(s.target) {
@@ -288,7 +289,7 @@ func (c *connection) reject(s state, p Problem) {
 	})
 }
 
-// reset takes leave of a cluster that is not behind the name any more.
+// reset forgets a cluster that is not behind the name any more.
 func (c *connection) reset() {
 	c.end()
 	c.change(func(s *state) {
@@ -306,7 +307,7 @@ func (c *connection) end() {
 	}
 }
 
-// Close ends everything when run ends.
+// close ends everything when run ends.
 func (c *connection) close() {
 	c.end()
 	c.endDrain(never)

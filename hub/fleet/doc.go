@@ -1,52 +1,47 @@
-// Package fleet turns a CAPI Cluster and its kubeconfig Secret into a connected
-// member. [Provider] is a multicluster.Provider: it engages each member with the
-// manager under the name `<fleet>/<cluster>`, so that the multicluster controllers
-// watch it, and it answers questions about every Cluster that takes part, connected or
-// not.
+// Package fleet turns a CAPI Cluster and its kubeconfig Secret into a connected member. [Provider] is a
+// multicluster.Provider. It engages each member with the manager under the name `<fleet>/<cluster>`, so that
+// the multicluster controllers watch it. It also answers questions about every Cluster that takes part,
+// connected or not. Package transport holds the connections to one member, and package wake lets goroutines
+// wait for each other.
 //
 // # Who is a member
 //
-// A Cluster takes part while it has the label leasecast.dev/priority. It stays
-// connected while it has the annotation leasecast.dev/cluster-uid, because then
-// something of ours may be left in it, and after its Cluster was deleted until
-// [Provider.Forget] or [ForgottenAfter]. Members that take no part any more are still
-// listed, with a reason.
+// A Cluster takes part while it has the label leasecast.dev/priority. It stays connected while it has the
+// annotation leasecast.dev/cluster-uid, because then something of ours may be left in it. After the Cluster
+// was deleted it stays connected until [Provider.Forget] or [ForgottenAfter]. Members that take no part any
+// more are still listed, with a reason.
 //
 // # Nobody waits for a bad member
 //
-// Every member has its own goroutines, connections and deadlines. The informers of a
-// member are synced before it is engaged, so that neither a dead address nor a server
-// that completes TLS and then says nothing holds up the others' start, work or stop.
-// A standby engages its members when it is elected.
-// Once engaged a member stays engaged until it is forgotten: while it cannot be reached, its caches keep their last answer and its watches wait until it answers
-// again.
+// Every member has its own goroutines, connections and deadlines. The informers of a member are synced before
+// it is engaged. So a dead address, or a server that completes TLS and then says nothing, does not hold up
+// the others' start, work or stop. A replica without the right to write connects its members too, and engages
+// them when it is elected. Once engaged, a member stays engaged until it is forgotten. While it cannot be
+// reached, its caches keep their last answer and its watches wait until it answers again.
 //
 // # Credentials
 //
-// The Secret is the truth. A changed kubeconfig is checked first (it must lead to the
-// pinned cluster) and then swapped in below the clients: the members' clients and
-// caches stay the same objects. A kubeconfig that cannot be used, or no longer exists, is
-// reported, and the last good one stays in use for as long as it works: a broken
-// rotation does not cost leadership. If only the bearer token changed, connections
-// and watches go on and new requests carry the new token.
+// The Secret is the truth. A changed kubeconfig is checked first (it must lead to the pinned cluster) and
+// then swapped in below the clients: the members' clients and caches stay the same objects. A kubeconfig that
+// cannot be used, or no longer exists, is reported, and the last good one stays in use for as long as it
+// works. So a broken rotation does not cost leadership. If only the bearer token changed, connections and
+// watches go on and new requests carry the new token.
 //
-// The kubeconfig is untrusted input: it can name an https server, CAs, a client
-// certificate or a token, all of them inline, and nothing else.
+// The kubeconfig is untrusted input. It can name an https server, CAs, a client certificate or a token, all
+// of them inline, and nothing else.
 //
 // # Which cluster is this
 //
-// At first contact the UID of the member's kube-system namespace is pinned in the
-// annotation leasecast.dev/cluster-uid of its Cluster, by the replica that has the right
-// to write. Another UID behind the same name is WrongCluster, the same UID behind two
-// Clusters is DuplicateCluster for the one that came later: first the one that is
-// pinned, then the older one, then by name. To accept a rebuilt cluster under its old
-// name, remove the annotation.
+// At first contact, the replica that has the right to write pins the UID of the member's kube-system
+// namespace, in the annotation leasecast.dev/cluster-uid of its Cluster. Another UID behind the same name is
+// WrongCluster. The same UID behind two Clusters is DuplicateCluster for one of them: the pinned one keeps
+// it, then the older one, then the first by name. To accept a rebuilt cluster under its old name, remove the
+// annotation.
 //
 // # Health
 //
-// Each member is probed at an interval ([Provider.SetProbing]) with an authenticated
-// read, which also checks the UID, and with a write on the renewal path: an update of
-// the Lease kube-system/leasecast-hub-probe. Whoever writes renewals reports the outcome
-// with [Member.Observe], which spares the write probe. A member that stopped answering
-// is probed each second or faster. The hub's own pauses are not held against members.
+// Each member is probed at an interval ([Provider.SetProbing]) with an authenticated read, which also checks
+// the UID, and with a write on the path of renewals: an update of the Lease kube-system/leasecast-hub-probe.
+// Whoever writes renewals reports the outcome with [Member.Observe], which spares the write probe. A member
+// that stopped answering is probed each second or faster. The hub's own pauses are not held against members.
 package fleet

@@ -38,7 +38,7 @@ var memberScheme = func() *runtime.Scheme {
 	return s
 }()
 
-// memberMapper knows where these kinds are served, so that no member is asked.
+// memberMapper knows where these kinds are served, so that no member has to be asked.
 var memberMapper = func() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -46,19 +46,19 @@ var memberMapper = func() meta.RESTMapper {
 	return m
 }()
 
-// running is a cluster whose caches run.
+// runningCluster is a cluster whose caches run.
 type runningCluster struct {
 	cluster cluster.Cluster
-	// ctx is the life of the cluster, which ends with that of the provider or by stop.
+	// ctx is the lifetime of the cluster. It ends with that of the provider, or by stop.
 	ctx context.Context
-	// stop ends the cluster and waits for that.
+	// stop ends the cluster and waits until it has ended.
 	stop func()
-	// engaged: the manager was told.
+	// engaged: the manager has the cluster.
 	engaged bool
 }
 
-// connect makes the member's cluster and waits until its informers are full. It does nothing if
-// that was done.
+// connect makes the member's cluster and waits until its informers are full. It does nothing if that was
+// done.
 func (c *connection) connect(ctx context.Context) error {
 	s := c.get()
 	if c.running != nil || s.target == nil {
@@ -105,9 +105,8 @@ func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *runningClust
 	}}
 }
 
-// engage tells the manager of the cluster, once this replica is elected. Before that no controller
-// runs, and a manager that was told of a cluster which ended before its controllers start fails
-// when they do.
+// engage gives the cluster to the manager, once this replica is elected. Before that no controller runs. If a
+// cluster ends before the controllers start, a manager that has it fails when they do.
 func (c *connection) engage(ctx context.Context) error {
 	if c.running == nil || c.running.engaged || !c.p.elected() {
 		return nil
@@ -141,7 +140,7 @@ func (c *connection) newCluster(refused *refusal) (cluster.Cluster, error) {
 	return cl, nil
 }
 
-// refusal remembers that a member refused what an informer asked for: waiting does not help.
+// refusal remembers that a member refused what an informer asked for. Waiting does not help then.
 type refusal struct {
 	log logr.Logger
 
@@ -150,8 +149,8 @@ type refusal struct {
 	giveUp context.CancelFunc
 }
 
-// handle is told of each request of an informer that failed. Those that were not answered do not get
-// here (see patient).
+// handle is called for each request of an informer that failed. Requests without an answer do not get here
+// (see transport.Retry).
 func (r *refusal) handle(ctx context.Context, _ *toolscache.Reflector, err error) {
 	if ctx.Err() != nil {
 		return

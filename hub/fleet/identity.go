@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// identity is the outcome of a contact: whether the cluster behind the kubeconfig is the one that
-// the name stands for.
+// identity is the outcome of a contact: whether the cluster behind the kubeconfig is the one that the name
+// stands for.
 type identity int
 
 const (
@@ -15,13 +15,12 @@ const (
 	same identity = iota
 	// other: not the pinned cluster.
 	other
-	// rebuilt: not the cluster that was known, whose pin somebody has removed to say that
-	// this is right.
+	// rebuilt: not the cluster that was known. Somebody has removed its pin, to say that this is right.
 	rebuilt
 )
 
-// identityOf compares the UID found with the one pinned on the Cluster and the one known from earlier contact;
-// both may be empty.
+// identityOf compares the UID found with the one pinned on the Cluster and the one known from earlier
+// contact. Both may be empty.
 func identityOf(pin, known, found string) identity {
 	switch {
 	case pin != "" && found != pin:
@@ -33,12 +32,12 @@ func identityOf(pin, known, found string) identity {
 	}
 }
 
-// wrongCluster explains [other] to a person.
+// wrongCluster explains [other] to people.
 func wrongCluster(pin, found string) string {
 	return fmt.Sprintf("the kubeconfig leads to the cluster %s, but this Cluster is pinned to %s; correct the kubeconfig, or remove the annotation if the cluster was rebuilt", found, pin)
 }
 
-// takeUID is a member's claim to a UID.
+// uidOwner is a member that leads to the cluster with a UID.
 type uidOwner struct {
 	key     Key
 	uid     string
@@ -46,8 +45,8 @@ type uidOwner struct {
 	created time.Time
 }
 
-// compareOwners orders claims to one UID, the rightful one first: what is pinned has been written to;
-// then the older Cluster, then by name.
+// compareOwners orders members with one UID, the rightful one first: the pinned one, because it may have been
+// written to, then the older Cluster, then by name.
 func compareOwners(a, b uidOwner) int {
 	if a.pinned != b.pinned {
 		if a.pinned {
@@ -63,9 +62,9 @@ func compareOwners(a, b uidOwner) int {
 }
 
 // owners finds the rightful owner of each UID. Nobody owns the empty one.
-func owners(claims []uidOwner) map[string]Key {
+func owners(members []uidOwner) map[string]Key {
 	first := map[string]uidOwner{}
-	for _, c := range claims {
+	for _, c := range members {
 		if best, ok := first[c.uid]; c.uid != "" && (!ok || compareOwners(c, best) < 0) {
 			first[c.uid] = c
 		}

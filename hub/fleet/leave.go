@@ -20,8 +20,8 @@ import (
 // leavePoll is how often run looks whether the pin is gone.
 const leavePoll = time.Second
 
-// pin writes the UID on the Cluster. It returns false as long as it is not seen there. A Cluster that
-// does not take part is not pinned any more.
+// pin writes the UID on the Cluster. It returns false until the UID is seen there. A Cluster that does not
+// take part is not pinned any more.
 func (c *connection) pin(ctx context.Context) bool {
 	s := c.get()
 	if s.spec.pin != "" || !s.spec.takesPart() {
@@ -35,8 +35,8 @@ func (c *connection) pin(ctx context.Context) bool {
 	return false
 }
 
-// annotate sets the pin on the Cluster, or removes it if uid is empty. It changes the version that the
-// cache shows, or fails: another replica may have been faster.
+// annotate sets the pin on the Cluster, or removes it if uid is empty. It changes the version that the cache
+// shows, or fails: another replica may have been faster.
 func (c *connection) annotate(ctx context.Context, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
@@ -62,8 +62,8 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 	return nil
 }
 
-// leave removes what the fleet has left in the member and on its Cluster, and then the member. It
-// returns true when that is done.
+// leave removes what the fleet has left in the member and on its Cluster, and then the member. It returns
+// true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
 	if !c.probeRemoved && writes && s.target != nil && !s.spec.moved {
@@ -86,7 +86,7 @@ func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	return forever, true
 }
 
-// removeProbe deletes the probe Lease, if the member answers in time: what remains does no harm.
+// removeProbe deletes the probe Lease, if the member answers in time. One that remains does no harm.
 func (c *connection) removeProbe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()

@@ -13,8 +13,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 )
 
-// Key names a member: its fleet, which is the hub namespace of its Cluster, and the name of
-// the Cluster.
+// Key names a member: its fleet, which is the hub namespace of its Cluster, and the name of the Cluster.
 type Key struct {
 	Fleet string
 	Name  string
@@ -44,67 +43,62 @@ type Problem struct {
 	Message string
 }
 
-// Member is what the fleet knew about one Cluster when it was asked. The fields are a
-// snapshot; the methods work on the living member. Do not change what Labels holds.
+// Member is what the fleet knew about one Cluster when it was asked. The fields are a snapshot; the methods
+// work on the living member. Do not change what Labels holds.
 type Member struct {
 	Key
 
-	// UID is the UID of the member's kube-system namespace: the one pinned on the Cluster,
-	// or else the one read from it. Empty before first contact.
+	// UID is that of the member's kube-system namespace: the one pinned on the Cluster, or else the one read
+	// from it. It is empty before first contact.
 	UID string
-	// Pinned: the UID stands in the annotation of the Cluster. Write nothing into a
-	// member before that.
+	// Pinned: the annotation of the Cluster holds the UID. Write nothing into a member before that.
 	Pinned bool
 
 	// Priority is the value of the label, if PriorityReason is empty.
 	Priority int32
-	// PriorityReason is NoPriority or InvalidPriority if the label says nothing usable.
+	// PriorityReason is NoPriority or InvalidPriority if the label holds no priority.
 	PriorityReason reason.Reason
 
-	// Connected: the member's caches are full, so that Cluster is not nil, and it is engaged
-	// on the elected replica. It stays so while the member cannot be reached.
+	// Connected: the member's caches are full, so that Cluster is not nil, and it is engaged on the elected
+	// replica. It stays so while the member cannot be reached.
 	Connected bool
-	// Problem is the gravest thing that is wrong, or empty. NameTooLong, WrongCluster,
-	// DuplicateCluster, Deleting and Gone exclude the member from leading.
-	// InvalidKubeconfig and NoKubeconfig are a warning while the last good kubeconfig
-	// works, which Connected and Health tell. NeverReached, Unreachable and Forbidden say
-	// why there is no connection yet, or what the last probe met.
+	// Problem is the gravest thing that is wrong, or empty. NameTooLong, WrongCluster, DuplicateCluster,
+	// Deleting and Gone exclude the member from leading. InvalidKubeconfig and NoKubeconfig are a warning
+	// while the last good kubeconfig works, which Connected and Health tell. NeverReached, Unreachable and
+	// Forbidden say why there is no connection yet, or how the last probe failed.
 	Problem Problem
 
 	// Deleting: the Cluster has a deletion timestamp.
 	Deleting bool
-	// Gone: the Cluster does not exist any more; only the connection is kept.
+	// Gone: the Cluster does not exist any more. Only the connection is kept.
 	Gone bool
 	// Paused: the Cluster is paused, by its spec or by annotation.
 	Paused bool
-	// DeleteForMove: clusterctl move is deleting the Cluster here, because it lives in
-	// another hub now. It stays true when the Cluster is gone.
+	// DeleteForMove: clusterctl move is deleting the Cluster here, because it is in another hub now. It stays
+	// true when the Cluster is gone.
 	DeleteForMove bool
 
 	// Labels are those of the Cluster.
 	Labels map[string]string
-	// Hint is what CAPI thinks of the Cluster, in a few words for people. It decides
-	// nothing: its conditions lag, and freeze while a Cluster is paused.
+	// Hint is CAPI's view of the Cluster, in a few words for people. It decides nothing: conditions of CAPI
+	// lag, and freeze while a Cluster is paused.
 	Hint string
 
 	live *member
 }
 
-// Cluster is the member's cached client, as engaged with the manager. It caches
-// Namespaces and the Leases that are labelled as managed, and nothing else: other
-// kinds are refused. It is nil unless Connected. Requests are not bounded by anything but
-// their context and the wait for the first byte of an answer.
+// Cluster is the member's cached client, as engaged with the manager. It caches Namespaces and the Leases
+// that are labelled as managed, and refuses other kinds. It is nil unless Connected. Only their context, and
+// the wait for the first byte of an answer, bound its requests.
 func (m Member) Cluster() cluster.Cluster { return m.live.cluster() }
 
-// Writer is a client on the member's second connection, which is used by renewals and
-// probes only, so that they do not queue behind lists and watches. It reads without a
-// cache, knows no rate limit, and every kind that client-go knows. Bound each request
-// with a context. It may be used while not Connected; then requests fail.
+// Writer is a client on the member's second connection. Only renewals and probes use it, so that they do not
+// queue behind lists and watches. It reads without a cache, has no rate limit, and knows every kind that
+// client-go knows. Bound each request with a context. It may be used while not Connected; then requests fail.
 func (m Member) Writer() kubernetes.Interface { return m.live.writer }
 
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }
 
-// Observe takes in the outcome of a request that the caller has sent to the member
-// itself.
+// Observe notes the outcome of a request that the caller has sent to the member itself.
 func (m Member) Observe(o health.Observation) { m.live.observe(o) }

@@ -16,16 +16,16 @@ type Move int
 const (
 	// Stays: the fleet does not move.
 	Stays Move = iota
-	// Moving: all Clusters are as the move has them from its beginning to its end: paused, being
-	// deleted because they live in another hub now, or gone after that.
+	// Moving: all Clusters are as during a move: paused, being deleted because they are in another hub now,
+	// or gone after that.
 	Moving
 	// MovedAway: the fleet had Clusters, and all have gone to another hub.
 	MovedAway
 )
 
-// Move asks the hub's API server how far a move has come. It deletes what it moves in any order. So
-// whoever misses an object should ask before anything is concluded from that: the
-// pause came first, whatever a cache shows.
+// Move asks the hub's API server how far a move has come. A move deletes its objects in any order. So call
+// this when an object is missing, before you conclude anything from that. The move pauses the Clusters first,
+// whatever a cache shows.
 func (p *Provider) Move(ctx context.Context, fleet string) (Move, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// pauseCheckEvery is how often the process looks whether it was paused.
+	// pauseCheckEvery is how often the process checks whether it was paused.
 	pauseCheckEvery = 250 * time.Millisecond
 	// pauseLeast is the shortest pause that is noticed.
 	pauseLeast = time.Second
 )
 
-// pauseDetector notices pauses of this process (a stopped process, a suspended machine), in which members
-// could answer nothing that anybody would have heard.
+// pauseDetector notices pauses of this process (a stopped process, a suspended machine). In a pause nobody
+// hears what members answer.
 type pauseDetector struct {
 	mu   sync.Mutex
 	last *lease.Reading
 }
 
-// detectPauses looks regularly until ctx ends.
+// detectPauses checks for pauses until ctx ends.
 func (p *Provider) detectPauses(ctx context.Context) {
 	p.noticePause()
 	for wake.For(ctx, p.timers, pauseCheckEvery, nil) == nil {
@@ -35,8 +35,8 @@ func (p *Provider) detectPauses(ctx context.Context) {
 	}
 }
 
-// noticePause takes a pause that has just ended out of the judgement of all members, before anybody
-// judges. It returns the reading of the clocks that it took.
+// noticePause excuses all members for a pause that has just ended, before anybody judges their health. It
+// returns the reading of the clocks that it took.
 func (p *Provider) noticePause() lease.Reading {
 	p.pauses.mu.Lock()
 	defer p.pauses.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// probeNamespace and probeName say where the write probe of a member lives. It has no
-	// managed label: no reader and no cache sees it.
+	// probeNamespace and probeName are where the write probe of a member is. It has no managed label, so no
+	// reader and no cache sees it.
 	probeNamespace = metav1.NamespaceSystem
 	probeName      = "leasecast-hub-probe"
 	// probeFast is how often a member is probed that does not answer.
@@ -34,7 +34,7 @@ type prober struct {
 	*member
 	// lastRead is when the last read was sent.
 	lastRead lease.Reading
-	// mayWriteAt is the last reading at which this replica could have written, if any, and deprived
+	// mayWriteAt is the last reading at which this replica could have written, if any. mightNotWrite says
 	// whether it could not at some time since.
 	mayWriteAt    *lease.Reading
 	mightNotWrite bool
@@ -42,8 +42,8 @@ type prober struct {
 	lease *coordinationv1.Lease
 }
 
-// probe sends probes until ctx ends. A round begins each second, or each interval if that is less; if
-// the last one took longer, as soon as that has ended.
+// probe sends probes until ctx ends. A round begins each second, or each interval if that is shorter. If a
+// round takes longer, the next one begins when it has ended.
 func (m *member) probe(ctx context.Context) {
 	p := &prober{member: m}
 	for {
@@ -81,31 +81,31 @@ func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout
 	}
 }
 
-// readDue: the last read failed, or was sent an interval ago, or less if the Date of the answer
-// will then tell more. Reads that others sent do not count, because probes check the UID.
+// readDue reports whether the last read failed, or was sent an interval ago, or less if the Date of the
+// answer will then tell more. Reads that others sent do not count, because probes check the UID.
 func (p *prober) readDue(s state, now lease.Reading, interval time.Duration) bool {
 	_, answering := s.track.Last(health.Read)
 	at, aimed := p.nextAim(interval)
 	return !answering || now.Boot-p.lastRead.Boot >= interval || aimed && now.Boot >= at
 }
 
-// nextAim is the boot reading at which to send the next read, less than a second before it is due
-// anyway, so that the Date of its answer tells the most of the member's clock. False: it tells
-// nothing new.
+// nextAim is the boot reading at which to send the next read, less than a second before it is due anyway, so
+// that the Date of its answer tells the most of the member's clock. It returns false if that tells nothing
+// new.
 func (p *prober) nextAim(interval time.Duration) (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.clocks.Aim(p.lastRead.Boot + max(0, interval-time.Second))
 }
 
-// writeDue: the last write failed, or was sent an interval ago. Renewals count.
+// writeDue reports whether the last write failed, or was sent an interval ago. Renewals count.
 func writeDue(s state, now lease.Reading, interval time.Duration) bool {
 	last, answering := s.track.Last(health.Write)
 	return !answering || now.Boot-last.Boot >= interval
 }
 
-// mayWrite: this replica has the right to write, and the member is one to write to. Time in which
-// it had not is not held against the member.
+// mayWrite reports whether this replica has the right to write, and may write to this member. Time in which
+// it has no right is not held against the member.
 func (p *prober) mayWrite(s state, now lease.Reading) bool {
 	if !p.p.mayWrite(p.key.Fleet) {
 		p.mightNotWrite = true
@@ -131,8 +131,7 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 	p.observe(observation(health.Read, at, err))
 }
 
-// sendWrite updates the probe Lease. If it is not as expected, it is read and written once
-// more.
+// sendWrite updates the probe Lease. If the Lease is not as expected, it reads and writes it once more.
 func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
 	var at lease.Reading

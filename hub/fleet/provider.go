@@ -24,26 +24,24 @@ import (
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 )
 
-// ForgottenAfter is how long the connection of a deleted Cluster is kept for an owner who
-// does not call [Provider.Forget].
+// ForgottenAfter is how long the connection of a deleted Cluster is kept if nobody calls [Provider.Forget].
 const ForgottenAfter = 10 * time.Minute
 
 // Options configure a [Provider].
 type Options struct {
-	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover
-	// the Clusters and Secrets in them.
+	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover the Clusters and
+	// Secrets in them.
 	Namespaces []string
 	// HubID is the mark of this installation (see seal.Mark), which also names it in the probe Leases.
 	// Required.
 	HubID string
-	// MayWrite reports whether this replica has the right to write now. Without it, and where
-	// another installation serves the fleet, members are connected and read, but no UID is
-	// pinned and no write probe is sent. It is asked before each write and must not block.
-	// Required.
+	// MayWrite reports whether this replica has the right to write now. Without it, and where another
+	// installation serves the fleet, members are connected and read, but no UID is pinned and no write probe
+	// is sent. It is called before each write and must not block. Required.
 	MayWrite func() bool
-	// UserAgent is what the members' audit logs call this replica. Default: leasecast-hub.
+	// UserAgent is the name of this replica in the members' audit logs. Default: leasecast-hub.
 	UserAgent string
-	// Clock stamps observations. Default: the clock of this machine.
+	// Clock times observations. Default: the clock of this machine.
 	Clock lease.Clock
 }
 
@@ -112,9 +110,9 @@ func New(o Options) *Provider {
 	}
 }
 
-// SetupWithManager adds the provider to the manager. It runs on every replica, so that a
-// standby is warm: its members are connected and their caches full. They are engaged when the
-// replica is elected, if the manager has an election, and else at once.
+// SetupWithManager adds the provider to the manager. It runs on every replica, so that a replica that is
+// elected finds its members connected and their caches full. They are engaged when the replica is elected, if
+// the manager has an election, and else at once.
 func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error {
 	if p.options.HubID == "" || p.options.MayWrite == nil {
 		return errors.New("fleet: Options.HubID and Options.MayWrite are required")
@@ -166,8 +164,8 @@ func (p *Provider) indexed() []index {
 	return slices.Clone(p.indexes)
 }
 
-// Synced is closed when every Cluster that existed at the start is known, though not
-// necessarily reached. Before that an empty list of members says nothing.
+// Synced is closed when every Cluster that existed at the start is known, though not necessarily reached.
+// Before that an empty list of members means nothing.
 func (p *Provider) Synced() <-chan struct{} { return p.synced }
 
 // Members lists the members of a fleet, ordered by name.
@@ -197,15 +195,15 @@ func (p *Provider) Member(k Key) (Member, bool) {
 }
 
 func (p *Provider) ownersLocked() map[string]Key {
-	claims := make([]uidOwner, 0, len(p.members))
+	all := make([]uidOwner, 0, len(p.members))
 	for _, m := range p.members {
-		claims = append(claims, m.uidOwner())
+		all = append(all, m.uidOwner())
 	}
-	return owners(claims)
+	return owners(all)
 }
 
-// takeUID gives the UID of a member to it, unless it belongs to another one. Who was given it keeps
-// it against all who are not pinned to it.
+// takeUID gives its UID to a member, unless the UID belongs to another one. The member then keeps it against
+// all that are not pinned to it.
 func (p *Provider) takeUID(m *member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,10 +214,9 @@ func (p *Provider) takeUID(m *member) bool {
 	return true
 }
 
-// Forget says that nothing of ours is left in a member that takes no part any more. The
-// probe Lease is removed if the member can be reached, the pin is removed from the
-// Cluster, and the connection ends. It does not wait for that, and does nothing for a
-// member that takes part.
+// Forget says that nothing of ours is left in a member that takes no part any more. The provider removes the
+// probe Lease if the member can be reached, removes the pin from the Cluster, and ends the connection. Forget
+// does not wait for that, and does nothing for a member that takes part.
 func (p *Provider) Forget(k Key) {
 	p.mu.Lock()
 	m := p.members[k]
@@ -229,11 +226,10 @@ func (p *Provider) Forget(k Key) {
 	}
 }
 
-// Subscribe calls f with the key of each member of which anything changed: that it is
-// there, a field of its snapshot, or whether it answers. States of health that change by
-// time alone are not announced (see health.Verdict.Next). Calls come one at a time and
-// may be merged; f must not block. No lock is held, so f may call the provider. The
-// returned function ends the subscription; a call may still be under way.
+// Subscribe calls f with the key of each member of which anything changes: that it is there, a field of its
+// snapshot, or whether it answers. States of health that change by time alone are not announced (see
+// health.Verdict.Next). Calls come one at a time and may be merged; f must not block. No lock is held, so f
+// may call the provider. The returned function ends the subscription; a call may still be under way.
 func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,8 +243,8 @@ func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) {
 	}
 }
 
-// SetProbing sets the interval of the probes and how long each may take. Both must be
-// positive; other values change nothing. Default: 5 s and 3 s.
+// SetProbing sets the interval of the probes and how long each may take. Both must be positive; other values
+// change nothing. Default: 5 s and 3 s.
 func (p *Provider) SetProbing(interval, timeout time.Duration) {
 	if interval <= 0 || timeout <= 0 {
 		return

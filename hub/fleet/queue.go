@@ -7,7 +7,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
-// workQueue collects keys for one reader. A key that waits already is not added again.
+// workQueue collects keys for one goroutine. A key that waits already is not added again.
 type workQueue struct {
 	mu   sync.Mutex
 	keys []Key
@@ -25,7 +25,7 @@ func (b *workQueue) add(k Key) {
 	wake.Wake(b.wake)
 }
 
-// sample returns what waits, perhaps nothing, and leaves the inbox empty.
+// getAll returns the keys that wait, perhaps none, and empties the queue.
 func (b *workQueue) getAll() []Key {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,9 +22,8 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// runner is the provider as the manager runs it. It is a type of its own because a provider that
-// can be started itself would be started by the multicluster manager too, on the elected
-// replica only.
+// runner is the provider as the manager runs it. It is a type of its own because the multicluster manager
+// would also start a provider that has a Start method, and on the elected replica only.
 type runner struct{ *Provider }
 
 var (
@@ -32,7 +31,7 @@ var (
 	_ manager.LeaderElectionRunnable = runner{}
 )
 
-// NeedLeaderElection says that a standby runs the fleet too.
+// NeedLeaderElection is false: the fleet runs on every replica.
 func (runner) NeedLeaderElection() bool { return false }
 
 // Start runs the fleet until ctx ends, and returns when all its goroutines have ended.
@@ -61,7 +60,7 @@ func (r runner) Start(ctx context.Context) error {
 	}
 }
 
-// watchHub fills work with what changes in the hub, and returns when all that there is has been
+// watchHub fills the work queue with what changes in the hub. It returns when all present objects have been
 // seen.
 func (r runner) watchHub(ctx context.Context) error {
 	hub := r.mgr.GetLocalManager().GetCache()
@@ -87,7 +86,7 @@ func (r runner) watchHub(ctx context.Context) error {
 	return nil
 }
 
-// enqueue takes an object of the hub, or what is left of a deleted one.
+// enqueue adds the member of an object of the hub, or of the last state of a deleted one.
 func (r runner) enqueue(ctx context.Context, obj any) {
 	if deleted, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = deleted.Obj
@@ -114,8 +113,8 @@ func (r runner) enqueue(ctx context.Context, obj any) {
 	}
 }
 
-// noteMove remembers that a Cluster is moving to another hub. The move annotates and deletes it
-// within milliseconds: whoever looks into the cache after that finds nothing.
+// noteMove remembers that a Cluster is moving to another hub. The move annotates and deletes it within
+// milliseconds, and after that the cache shows nothing.
 func (r runner) noteMove(k Key, c *clusterv1.Cluster) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,8 +125,7 @@ func (r runner) noteMove(k Key, c *clusterv1.Cluster) {
 	}
 }
 
-// sync tells a member what the hub's objects say, and starts it if it is a new one. It reads the
-// cache only.
+// sync hands a member what the hub's objects say, and starts it if it is a new one. It reads the cache only.
 func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	r.mu.Lock()
 	m, moved := r.members[k], r.moved[k]
@@ -172,7 +170,7 @@ func (r runner) readHub(ctx context.Context, k Key) (spec, error) {
 func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup) {
 	m, err := newMember(r.Provider, k)
 	if err != nil {
-		// Nothing that a Cluster can say leads here.
+		// No content of a Cluster leads here.
 		log.FromContext(ctx).Error(err, "Member not started", "cluster", klog.KRef(k.Fleet, k.Name))
 		return
 	}
@@ -218,8 +216,8 @@ func (p *Provider) awaitElection(ctx context.Context) {
 	}
 }
 
-// remove takes a member out that is to be forgotten. It returns false if the member takes part
-// again in the meantime.
+// remove takes out a member that is to be forgotten. It returns false if the member takes part again
+// meanwhile.
 func (p *Provider) remove(m *member) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +227,7 @@ func (p *Provider) remove(m *member) bool {
 	delete(p.members, m.key)
 	p.changed.add(m.key)
 	for _, other := range p.members {
-		wake.Wake(other.wake) // it may have waited for the UID
+		wake.Wake(other.wake) // it may wait for the UID
 	}
 	// Should the Cluster have come back between the two, it is looked at again.
 	p.work.add(m.key)

@@ -14,19 +14,20 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// otherHubGrace is for how long a fleet counts as another installation's after its mark has gone from the seal. If it is
-// alive it puts the mark back within that time, so a mark that was taken off by mistake costs nothing.
+// otherHubGrace is for how long a fleet counts as another installation's after its mark has gone from the
+// seal. An installation that is alive restores its mark within that time. So a mark that was removed by
+// mistake costs nothing.
 const otherHubGrace = 10 * time.Second
 
 // servedBy says who serves a fleet.
 type servedBy struct {
 	mark  string        // of the seal
-	other string        // the mark of another installation here that stood on it last, or stands there
-	gone  lease.Reading // when that was found to be gone
+	other string        // the mark of another installation here that was on the seal last, or is on it
+	gone  lease.Reading // when that mark was found to be gone
 }
 
-// ServedBy is the mark of the installation that serves the fleet, as a cache shows it; that of another one also for a
-// moment after it has gone. It is empty if there is none.
+// ServedBy is the mark of the installation that serves the fleet, as a cache shows it, and that of another
+// installation also for a moment after it has gone. It is empty if there is none.
 func (p *Provider) ServedBy(fleet string) (mark string) {
 	now := p.clock.Now()
 	p.mu.Lock()
@@ -41,14 +42,14 @@ func (s servedBy) at(now lease.Reading) string {
 	return s.mark
 }
 
-// mayWrite reports whether this replica may write for a fleet: it has the right to write, and no other installation
-// serves the fleet.
+// mayWrite reports whether this replica may write for a fleet: it has the right to write, and no other
+// installation serves the fleet.
 func (p *Provider) mayWrite(fleet string) bool {
 	_, other := seal.OtherInstallation(p.options.HubID, p.ServedBy(fleet))
 	return !other && p.options.MayWrite()
 }
 
-// noteSeal takes in what the seal of a fleet says in the cache.
+// noteSeal notes what the seal of a fleet says in the cache.
 func (r runner) noteSeal(ctx context.Context, fleet string) {
 	var secret corev1.Secret
 	err := r.mgr.GetLocalManager().GetCache().Get(ctx, client.ObjectKey{Namespace: fleet, Name: seal.SecretName}, &secret)
@@ -64,7 +65,7 @@ func (r runner) noteSeal(ctx context.Context, fleet string) {
 	}
 }
 
-// noteServed takes in the mark of a fleet's seal, and reports whether it is another one than before.
+// noteServed notes the mark of a fleet's seal, and reports whether it has changed.
 func (p *Provider) noteServed(fleet, mark string) bool {
 	now := p.clock.Now()
 	p.mu.Lock()

@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// kubeconfigSuffix and kubeconfigKey say where Cluster API keeps kubeconfigs: in the Secret
+	// kubeconfigSuffix and kubeconfigKey are where Cluster API keeps kubeconfigs: in the Secret
 	// `<cluster>-kubeconfig`, under this key.
 	kubeconfigSuffix = "-kubeconfig"
 	kubeconfigKey    = "value"
-	// deleteForMove is set by clusterctl move on what it is about to delete.
+	// deleteForMove is set by clusterctl move on an object that it is about to delete.
 	deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
 )
 
@@ -40,7 +40,7 @@ type spec struct {
 
 	deleting, paused, moved, gone bool
 
-	// kubeconfig is the content of the Secret, and noKubeconfig why there is none.
+	// kubeconfig is the content of the Secret, and noKubeconfig says why there is none.
 	kubeconfig   string
 	noKubeconfig string
 }
@@ -79,17 +79,17 @@ func (s spec) equal(o spec) bool {
 		s.kubeconfig == o.kubeconfig && s.noKubeconfig == o.noKubeconfig
 }
 
-// takesPart: the Cluster is there and labelled.
+// takesPart reports whether the Cluster is there and labelled.
 func (s spec) takesPart() bool {
 	_, labelled := s.labels[v1alpha1.PriorityLabel]
 	return labelled && !s.gone
 }
 
-// keeps: the connection is wanted, or something of ours may be left.
+// keeps reports whether the connection is wanted, or something of ours may be left.
 func (s spec) keeps() bool { return s.gone || s.takesPart() || s.pin != "" }
 
-// priority reads the label: a decimal integer of 32 bits. Leading zeros are allowed, because "007"
-// can mean nothing but 7; a sign, an exponent or spaces are not.
+// priority reads the label: a decimal integer of 32 bits. Leading zeros are allowed, because "007" can mean
+// nothing but 7. A sign, an exponent or spaces are not.
 func (s spec) priority() (int32, reason.Reason) {
 	value, labelled := s.labels[v1alpha1.PriorityLabel]
 	if !labelled {
@@ -105,7 +105,7 @@ func (s spec) priority() (int32, reason.Reason) {
 	return int32(n), ""
 }
 
-// nameProblem says what is wrong with a name that admits no Lease or no Secret.
+// nameProblem says why a name fits no Lease or no Secret, or returns "".
 func nameProblem(k Key) string {
 	if n := len(k.Identity()); n > validation.DNS1123SubdomainMaxLength {
 		return fmt.Sprintf("%s has %d characters: holderIdentity takes at most %d", k.Identity(), n, validation.DNS1123SubdomainMaxLength)
@@ -116,7 +116,7 @@ func nameProblem(k Key) string {
 	return ""
 }
 
-// readHint puts what Cluster API thinks of a Cluster into a few words.
+// readHint is Cluster API's view of a Cluster in a few words.
 func readHint(c *clusterv1.Cluster) string {
 	var words []string
 	if c.Status.Phase != "" {

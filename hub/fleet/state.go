@@ -21,24 +21,24 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// member is one living member. Its goroutines are run, which owns the connection, and
-// probe. Everybody else reads or leaves a note and wakes one of them.
+// member is one living member. Its goroutines are run, which owns the connection, probe and sampleLeases.
+// Everybody else reads its state, or changes it and wakes one of them.
 type member struct {
 	key Key
 	p   *Provider
 
-	// The clients never change; what is below their transports does.
+	// The clients never change. What is below their transports does.
 	caches, renewals *transport.Swappable
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
 	direct, informer *http.Client
 
-	// Answered fires whenever the member answers a request well.
+	// answered fires whenever the member answers a request well.
 	answered wake.Signal
-	// Wake and wakeProbe hold one wake-up each for run and probe.
+	// wake and wakeProbe hold one wake-up each, for run and probe.
 	wake, wakeProbe chan struct{}
 
-	// leases reads, on the connection of the caches, what hosts and API servers renew.
+	// leases reads what hosts and API servers renew, on the connection of the caches.
 	leases coordinationv1client.LeasesGetter
 
 	mu    sync.Mutex
@@ -47,23 +47,23 @@ type member struct {
 	clocks skew.Track
 }
 
-// state is guarded by member.mu, which is never held across I/O or a call to anybody else.
+// state is guarded by member.mu, which is never held across I/O or a call to another object.
 type state struct {
 	spec spec
 	// leaving: the owner has nothing left in the member.
 	leaving bool
-	// interrupt ends what run is doing because its premises changed.
+	// interrupt ends the present step of run because its premises changed.
 	interrupt context.CancelFunc
 
-	// Target is in use, uid is the cluster behind it, or was when there last was one.
+	// target is in use. uid is that of the cluster behind it, or behind the last target.
 	target *transport.Target
 	uid    string
-	// claimed: the UID was found to be this member's before anybody else's.
+	// ownsUID: no other member had the UID when this one took it.
 	ownsUID bool
 	// cluster has full caches, or is nil.
 	cluster cluster.Cluster
-	// contact says why there is no target or cluster, and kubeconfig why the newest kubeconfig is
-	// not in use.
+	// contact says why there is no target or cluster. kubeconfig says why the newest kubeconfig is not in
+	// use.
 	contact, kubeconfig Problem
 
 	track health.Track
@@ -107,7 +107,7 @@ func protobuf(config *rest.Config) *rest.Config {
 	return config
 }
 
-// setSpec takes in what the hub's objects say now.
+// setSpec sets what the hub's objects say now.
 func (m *member) setSpec(s spec) {
 	m.mu.Lock()
 	old := m.state.spec
@@ -127,8 +127,8 @@ func (m *member) setSpec(s spec) {
 	}
 }
 
-// gone takes in that the Cluster does not exist any more. What it said last stays known. moved is the
-// UID of a Cluster of this name that has moved to another hub.
+// gone notes that the Cluster does not exist any more. What it said last stays known. moved is the UID of a
+// Cluster of this name that has moved to another hub.
 func (m *member) gone(moved types.UID) {
 	m.mu.Lock()
 	s := m.state.spec
@@ -151,14 +151,14 @@ func (m *member) forget() {
 	wake.Wake(m.wake)
 }
 
-// get returns a copy of the state.
+// get returns the present state.
 func (m *member) get() state {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.state
 }
 
-// change changes the state, and tells subscribers if what they see has changed.
+// change changes the state, and announces the member if what subscribers see has changed.
 func (m *member) change(change func(*state)) {
 	m.mu.Lock()
 	before := m.state.visible()
@@ -170,10 +170,10 @@ func (m *member) change(change func(*state)) {
 	}
 }
 
-// visible is what subscribers are told of, apart from the spec.
+// visible is what subscribers see of a state, apart from the spec.
 type visible struct {
 	uid                 string
-	claimed, connected  bool
+	ownsUID, connected  bool
 	contact, kubeconfig Problem
 	answering           bool
 	read, write         bool
@@ -183,7 +183,7 @@ type visible struct {
 
 func (s *state) visible() visible {
 	return visible{
-		uid: s.uid, claimed: s.ownsUID, connected: s.cluster != nil,
+		uid: s.uid, ownsUID: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
 		answering: s.track.Answering(),
 		read:      s.track.Reached(health.Read), write: s.track.Reached(health.Write),
@@ -228,7 +228,7 @@ func (m *member) uidOwner() uidOwner {
 	return uidOwner{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.ownsUID, created: s.spec.created}
 }
 
-// snapshot is the member as the controller sees it. The owners are those of all UIDs.
+// snapshot is the member as the controller sees it. owners are those of all UIDs.
 func (m *member) snapshot(owners map[string]Key) Member {
 	s := m.get()
 	priority, priorityReason := s.spec.priority()

@@ -15,24 +15,22 @@ import (
 )
 
 var (
-	// ErrForbidden is wrapped when the member does not let the hub do this: its credentials
-	// lack rules of the ClusterRole leasecast-hub-member (config/member).
+	// ErrForbidden is wrapped when the member does not let the hub do this: its credentials lack rules of the
+	// ClusterRole leasecast-hub-member (config/member).
 	ErrForbidden = errors.New("the member forbids it: grant the hub's user there the ClusterRole leasecast-hub-member")
-	// ErrUnsupported is wrapped when the member's API server does not know the kind, which
-	// Kubernetes has since 1.30.
+	// ErrUnsupported is wrapped when the member's API server does not know the kind, which Kubernetes has
+	// since 1.30.
 	ErrUnsupported = errors.New("the member does not serve ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
 	// ErrNotEnforced is wrapped when the member does not enforce the policy, or not yet.
 	ErrNotEnforced = errors.New("the policy is not in force")
 )
 
-// Ensure writes the policies and their bindings into a member unless they are there
-// already, as Policies returns them, and reports whether it wrote. It reads all of them,
-// so it may be called as often as an edit or a deletion should be repaired. Labels and
-// annotations of others stay.
+// Ensure writes the policies and their bindings into a member, as Policies returns them, unless they are
+// there already. It reports whether it wrote. Call it as often as an edit or a deletion should be repaired.
+// Labels and annotations of others stay.
 //
-// What it wrote is not in force yet: see Verify. A write that collides with
-// somebody else's is an error and is made good by the next call. The error
-// wraps ErrForbidden or ErrUnsupported where they apply.
+// A policy that it wrote is not in force yet: see Verify. A write that collides with somebody else's is an
+// error; the next call repairs it. The error wraps ErrForbidden or ErrUnsupported where they apply.
 func Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
 	for _, p := range Policies() {
 		wrote, err := ensurePolicy(ctx, member, p)
@@ -67,15 +65,15 @@ func ensurePolicy(ctx context.Context, member kubernetes.Interface, p Policy) (c
 	return wrotePolicy || wroteBinding, nil
 }
 
-// store is what the typed clients of both kinds have in common.
+// store is the common part of the typed clients of both kinds.
 type store[T metav1.Object] interface {
 	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
 	Create(ctx context.Context, object T, o metav1.CreateOptions) (T, error)
 	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
 }
 
-// ensure reports whether it wrote. amend puts the wanted spec into what is stored and
-// reports whether it was there before.
+// ensure reports whether it wrote. amend puts the wanted spec into the stored object and reports whether it
+// was there before.
 func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend func(have T) (same bool)) (bool, error) {
 	have, err := in.Get(ctx, want.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -101,15 +99,14 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend fun
 	return err == nil, orForbidden(err)
 }
 
-// Verify returns nil if the member's API server refuses, by exactly the policies that
-// Policies returns, writes that nobody may do: for each it asks for a dry run of an
-// incomplete Lease in the namespace default, which every cluster has. Nothing is
-// stored, whatever the answer. The guard stands only where every policy does.
+// Verify returns nil if the member's API server refuses, by exactly the policies that Policies returns,
+// writes that nobody may do. For each policy it asks for a dry run of an incomplete Lease in the namespace
+// default, which every cluster has. Nothing is stored, whatever the answer. The member is guarded only where
+// every policy is enforced.
 //
-// It asks once and does not wait: a policy takes about a second to come into force.
-// The error wraps ErrNotEnforced when a write was let through or was refused for another
-// reason, and ErrForbidden when a policy is in force but does not take the
-// caller for the hub. It wraps neither when there was no answer that tells.
+// It asks once and does not wait: a policy takes about a second to come into force. The error wraps
+// ErrNotEnforced when a write was let through or was refused for another reason. It wraps ErrForbidden when a
+// policy is in force but does not take the caller for the hub. It wraps neither when no answer tells.
 func Verify(ctx context.Context, member kubernetes.Interface) error {
 	for _, p := range Policies() {
 		if err := verify(ctx, member, p); err != nil {
@@ -136,9 +133,9 @@ func verify(ctx context.Context, member kubernetes.Interface, p Policy) error {
 	}
 }
 
-// Remove deletes the bindings and the policies from a member; what is not there is
-// removed already. It must not be called while a hub, this or another one, has
-// copies in the member. The error wraps ErrForbidden where it applies.
+// Remove deletes the bindings and the policies from a member. One that is missing counts as removed. Do not
+// call it while a hub, this or another one, has Leases in the member. The error wraps ErrForbidden where it
+// applies.
 func Remove(ctx context.Context, member kubernetes.Interface) error {
 	client := member.AdmissionregistrationV1()
 	for _, p := range Policies() {
@@ -154,7 +151,7 @@ func Remove(ctx context.Context, member kubernetes.Interface) error {
 	return nil
 }
 
-// orForbidden adds ErrForbidden to what the member forbade.
+// orForbidden wraps ErrForbidden around a refusal of the member.
 func orForbidden(err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w (%w)", ErrForbidden, err)

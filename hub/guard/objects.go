@@ -16,21 +16,19 @@ import (
 )
 
 const (
-	// Name is the name of the policy that protects the copies, and of its binding.
+	// Name is the name of the policy that protects managed Leases, and of its binding.
 	Name = "managed-leases.leasecast.dev"
 	// RegistrationsName is the name of the policy that protects the registrations of
 	// readers, and of its binding.
 	RegistrationsName = "reader-registrations.leasecast.dev"
 
-	// Verb on Path, a URL that leads nowhere, is what RBAC must grant to whoever acts as
-	// the hub.
+	// Verb on Path, a URL that leads nowhere, is what RBAC must grant to whoever acts as the hub.
 	Verb = "publish"
 	// Path is explained at Verb.
 	Path = "/leasecast.dev/leases"
 )
 
-// What the API server answers, each naming what to do. A refusal by the policy is told from
-// others by these words.
+// The answers of the API server. Each says what to do. They tell a refusal by the policy from others.
 const (
 	notTheHub = "only the Leasecast hub writes or deletes Leases with leasecast.dev/ labels or annotations; " +
 		"change the LeadershipPolicy, or the priority label of the Cluster, on the hub instead " +
@@ -62,21 +60,20 @@ const provoked = 1
 const marked = `((has(o.metadata.labels) && o.metadata.labels.exists(key, key.startsWith('leasecast.dev/'))) || ` +
 	`(has(o.metadata.annotations) && o.metadata.annotations.exists(key, key.startsWith('leasecast.dev/'))))`
 
-// Policy is one of the admission policies, and its binding of the same name, as they stand in
-// every member. All defaults of the API are spelled out, so that what a member stores can be
-// compared.
+// Policy is one of the admission policies, and its binding of the same name, as every member has them. All
+// defaults of the API are written out, so that they compare with what a member stores.
 type Policy struct {
 	Policy  *admissionv1.ValidatingAdmissionPolicy
 	Binding *admissionv1.ValidatingAdmissionPolicyBinding
 
-	// probe is what nobody may create, because of the first of the validations that are
-	// not about who asks. Its message is provoked.
+	// probe is a Lease that nobody may create, because of the first of the validations that are not about who
+	// asks. Its message is provoked.
 	probe    *coordinationv1.Lease
 	provoked string
 }
 
-// Policies returns the policy that protects the copies, and the one that protects the
-// registrations of readers.
+// Policies returns the policy that protects managed Leases, and the one that protects the registrations of
+// readers.
 func Policies() []Policy {
 	return []Policy{
 		newPolicy(Name, policySpec(), provoked, v1alpha1.ManagedLabel),
@@ -84,8 +81,8 @@ func Policies() []Policy {
 	}
 }
 
-// newPolicy completes a policy. Its validation at the index provoked refuses a Lease that has
-// nothing but this label.
+// newPolicy completes a policy. Its validation at the index provoked refuses a Lease that has nothing but
+// this label.
 func newPolicy(name string, spec admissionv1.ValidatingAdmissionPolicySpec, provoked int, label string) Policy {
 	meta := metav1.ObjectMeta{
 		Name:   name,
@@ -192,8 +189,8 @@ func writesOfLeases() []admissionv1.NamedRuleWithOperations {
 	}}}
 }
 
-// signMessage adds to a validation's message of which version the policy is: Verify must know
-// this one from an older one that is still in force.
+// signMessage adds the version of the policy to a validation's message: Verify must tell this one from an
+// older one that is still in force.
 func signMessage(spec *admissionv1.ValidatingAdmissionPolicySpec, validation int) {
 	spec.Validations[validation].Message += " (" + fingerprint(*spec) + ")"
 }

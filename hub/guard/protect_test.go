@@ -35,7 +35,7 @@ const (
 // request is made by somebody's client.
 type request func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error
 
-// act is what somebody tries. before is what is stored when it is made: nothing, a copy or a foreign Lease.
+// act is what somebody tries. before is what is stored when it is made: nothing, a Lease or a foreign Lease.
 type act struct {
 	before func(t *testing.T, namespace, name string) *coordinationv1.Lease
 	do     request
@@ -44,7 +44,7 @@ type act struct {
 	administrator, hub, tenants string
 }
 
-// create creates a copy with a change.
+// create creates a Lease with a change.
 func create(change func(*coordinationv1.Lease)) request {
 	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
 		l := newCopy(t, namespace, name)
@@ -100,46 +100,46 @@ func removeCollection(ctx context.Context, _ *testing.T, leases coordinationclie
 func asIs(*coordinationv1.Lease) {}
 
 var acts = map[string]act{
-	"a copy is created": {
+	"a Lease is created": {
 		do: create(asIs), tenants: notTheHub,
 	},
-	"a copy is created under a generated name": {
+	"a Lease is created under a generated name": {
 		do: create(func(l *coordinationv1.Lease) { l.GenerateName, l.Name = l.Name, "" }), tenants: notTheHub,
 	},
-	"a copy is created with the label only": {
+	"a Lease is created with the label only": {
 		do:      create(func(l *coordinationv1.Lease) { l.Annotations = nil }),
 		tenants: notTheHub, administrator: noCluster, hub: noCluster,
 	},
-	"a copy is created with annotations only": {
+	"a Lease is created with annotations only": {
 		do: create(func(l *coordinationv1.Lease) { l.Labels = nil }), tenants: notTheHub,
 	},
-	"a copy is created by an update": {
+	"a Lease is created by an update": {
 		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
 			_, err := leases.Update(ctx, newCopy(t, namespace, name), metav1.UpdateOptions{})
 			return err
 		},
 		tenants: notTheHub,
 	},
-	"a copy is created by server-side apply": {
+	"a Lease is created by server-side apply": {
 		do: apply(asIs), tenants: notTheHub, hub: rbac,
 	},
-	"a copy is renewed": {
+	"a Lease is renewed": {
 		before: newCopy, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(1e9) }),
 	},
-	"a copy gets another holder by server-side apply": {
+	"a Lease gets another holder by server-side apply": {
 		before: newCopy, tenants: notTheHub, hub: rbac,
 		do: apply(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("west.default") }),
 	},
-	"a copy gets another holder by a merge patch": {
+	"a Lease gets another holder by a merge patch": {
 		before: newCopy, tenants: notTheHub, hub: rbac,
 		do: patch(types.MergePatchType, `{"spec":{"holderIdentity":"west.default"}}`),
 	},
-	"a copy gets another holder by a JSON patch": {
+	"a Lease gets another holder by a JSON patch": {
 		before: newCopy, tenants: notTheHub, hub: rbac,
 		do: patch(types.JSONPatchType, `[{"op":"replace","path":"/spec/holderIdentity","value":"west.default"}]`),
 	},
-	"nobody holds a copy": {
+	"nobody holds a Lease": {
 		before: newCopy, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { *l.Spec.HolderIdentity = ""; *l.Spec.LeaseTransitions++ }),
 	},
@@ -153,14 +153,14 @@ var acts = map[string]act{
 			l.Annotations = map[string]string{v1alpha1.ClusterAnnotation: "east.default"}
 		}),
 	},
-	"a copy loses its label": {
+	"a Lease loses its label": {
 		before: newCopy, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { delete(l.Labels, v1alpha1.ManagedLabel) }),
 	},
-	"a copy loses all marks": {
+	"a Lease loses all marks": {
 		before: newCopy, tenants: notTheHub, do: update(stripMarks),
 	},
-	"a copy gets a finalizer": {
+	"a Lease gets a finalizer": {
 		before: newCopy, tenants: notTheHub,
 		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
 			add := update(func(l *coordinationv1.Lease) { l.Finalizers = []string{"example.com/stay"} })
@@ -171,10 +171,10 @@ var acts = map[string]act{
 			return drop(ctx, t, leases, namespace, name)
 		},
 	},
-	"a copy is deleted": {
+	"a Lease is deleted": {
 		before: newCopy, do: remove, tenants: notTheHub,
 	},
-	"a copy is deleted with the collection": {
+	"a Lease is deleted with the collection": {
 		before: newCopy, do: removeCollection, tenants: notTheHub, hub: rbac,
 	},
 	"the epoch falls": {
@@ -204,27 +204,27 @@ var acts = map[string]act{
 		before: newCopy, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions++ }),
 	},
-	"a copy is created without an epoch": {
+	"a Lease is created without an epoch": {
 		do:      create(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }),
 		tenants: notTheHub, administrator: incomplete, hub: incomplete,
 	},
-	"a copy is created without a holder": {
+	"a Lease is created without a holder": {
 		do:      create(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }),
 		tenants: notTheHub, administrator: incomplete, hub: incomplete,
 	},
-	"a copy is created without a stamp": {
+	"a Lease is created without a renewTime": {
 		do:      create(func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }),
 		tenants: notTheHub, administrator: incomplete, hub: incomplete,
 	},
-	"a copy is created without a duration": {
+	"a Lease is created without a duration": {
 		do:      create(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }),
 		tenants: notTheHub, administrator: incomplete, hub: incomplete,
 	},
-	"a copy is created without the name of its cluster": {
+	"a Lease is created without the name of its cluster": {
 		do:      create(func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.ClusterAnnotation) }),
 		tenants: notTheHub, administrator: noCluster, hub: noCluster,
 	},
-	"a copy is created with an empty name of its cluster": {
+	"a Lease is created with an empty name of its cluster": {
 		do:      create(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterAnnotation] = "" }),
 		tenants: notTheHub, administrator: noCluster, hub: noCluster,
 	},
@@ -250,7 +250,7 @@ var acts = map[string]act{
 			l.Annotations = map[string]string{"notleasecast.dev/cluster": "east.default", "x.leasecast.dev/cluster": "east.default"}
 		}),
 	},
-	"a foreign Lease without an epoch becomes a copy": {
+	"a foreign Lease without an epoch becomes a Lease": {
 		before: func(_ *testing.T, namespace, name string) *coordinationv1.Lease {
 			return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		},
@@ -387,7 +387,7 @@ func TestInADyingNamespaceCopiesAreDeletedButNotChanged(t *testing.T) {
 	if err := admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "anybody may delete the copy", func(ctx context.Context) error {
+	eventually(t, "anybody may delete the Lease", func(ctx context.Context) error {
 		return editor.CoordinationV1().Leases(namespace).Delete(ctx, name, metav1.DeleteOptions{})
 	})
 	release := update(func(l *coordinationv1.Lease) { l.Finalizers = nil })

@@ -10,7 +10,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// What the API server answers about registrations.
+// The answers of the API server about registrations.
 const (
 	notTheReader = "only the user named in the annotation " + v1alpha1.ReaderAccountAnnotation + " writes or deletes this registration of a reader; " +
 		"one is created by the program that it is of (the Leasecast hub may remove it)"
@@ -30,8 +30,8 @@ const (
 // provokedRegistration is the index of the validation that Verify provokes.
 const provokedRegistration = 0
 
-// registrationsSpec matches by the label alone: that is what the hub lists by. So the
-// heartbeats of nodes never meet an expression, and registrations are protected in all namespaces.
+// registrationsSpec matches by the label alone, by which the hub lists them. So the heartbeats of nodes never
+// meet an expression, and registrations are protected in all namespaces.
 func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 	spec := admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),

@@ -85,7 +85,7 @@ func (o olderServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return o.next.RoundTrip(request)
 }
 
-// Where the API server can elect a holder by itself, a copy must not ask for it. Elsewhere the API server drops
+// Where the API server can elect a holder by itself, a Lease must not ask for it. Elsewhere the API server drops
 // these fields.
 func TestCoordinatedElectionIsKeptAway(t *testing.T) {
 	client := otherServer(t, "feature-gates", "CoordinatedLeaderElection=true")
@@ -97,15 +97,15 @@ func TestCoordinatedElectionIsKeptAway(t *testing.T) {
 		change  func(*coordinationv1.Lease)
 		refused bool
 	}{
-		"a copy": {change: asIs},
-		"a copy with a strategy": {refused: true, change: func(l *coordinationv1.Lease) {
+		"a Lease": {change: asIs},
+		"a Lease with a strategy": {refused: true, change: func(l *coordinationv1.Lease) {
 			l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion)
 		}},
-		"a copy with a preferred holder": {refused: true, change: func(l *coordinationv1.Lease) {
+		"a Lease with a preferred holder": {refused: true, change: func(l *coordinationv1.Lease) {
 			l.Spec.Strategy = ptr.To(coordinationv1.OldestEmulationVersion)
 			l.Spec.PreferredHolder = ptr.To("west.default")
 		}},
-		"a copy with a preferred holder and no strategy": {refused: true, change: func(l *coordinationv1.Lease) {
+		"a Lease with a preferred holder and no strategy": {refused: true, change: func(l *coordinationv1.Lease) {
 			l.Spec.PreferredHolder = ptr.To("")
 		}},
 	}

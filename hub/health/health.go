@@ -85,7 +85,7 @@ type Verdict struct {
 	// Answering: the latest read and the latest write both succeeded. A member can
 	// answer while it is still recovering, and stop answering while still healthy.
 	Answering bool
-	// Next is how long from now the state may change although nothing new is
-	// observed; ask again then. Zero: only an observation can change it.
+	// Next is how long from now the state may change without a new observation; ask again then. Zero: only an
+	// observation can change it.
 	Next time.Duration
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// poll is the least Next while a member recovers: it is then waiting for one more
-// success, of which nobody is told.
+// poll is the least Next while a member recovers. It then waits for one more success, and no event announces
+// that.
 const poll = time.Second
 
 // maxLapses bounds how many past lapses of one kind are kept apart.
@@ -43,9 +43,8 @@ type lapse struct {
 	steady time.Duration
 }
 
-// Observe takes in the outcome of a request. Outcomes may arrive in any order: what
-// counts is when the requests were sent. A failure that was sent before the last
-// success says nothing any more.
+// Observe notes the outcome of a request. Outcomes may arrive in any order: they count by when the requests
+// were sent. A failure that was sent before the last success says nothing any more.
 func (t *Track) Observe(o Observation) {
 	f := &t.facts[o.Kind]
 	if o.OK {
@@ -81,9 +80,8 @@ func (f *facts) fail(o Observation) {
 	}
 }
 
-// addLapse keeps at most maxLapses. The two oldest are merged into one that is at least as long,
-// so that no outage is forgotten, unless a streak between them was long enough to
-// recover from it.
+// addLapse keeps at most maxLapses. It merges the two oldest into one that is at least as long, so that no
+// outage is forgotten, unless a streak between them was long enough to recover from it.
 func (f *facts) addLapse(l lapse) {
 	f.lapses = append(f.lapses, l)
 	if len(f.lapses) <= maxLapses {
@@ -99,9 +97,9 @@ func (f *facts) addLapse(l lapse) {
 	}
 }
 
-// Excuse takes the time between two readings out of the judgement of a kind, because
-// the hub did not ask then: the process was paused, or this replica had no right to
-// write. It neither counts as silence nor as an answer.
+// Excuse excludes the time between two readings from the judgement of a kind, because the hub did not ask
+// then: the process was paused, or this replica had no right to write. That time counts neither as silence
+// nor as an answer.
 func (t *Track) Excuse(k Kind, from, to lease.Reading) {
 	f := &t.facts[k]
 	if !f.reached {
@@ -210,7 +208,7 @@ func (f *facts) state(k Kind, now lease.Reading, th Thresholds) Verdict {
 	return v
 }
 
-// history replays the lapses: what the state was at the last success.
+// history replays the lapses: the state at the last success.
 func (f *facts) history(th Thresholds) Verdict {
 	v := Verdict{State: Healthy, Since: f.first}
 	for i, l := range f.lapses {

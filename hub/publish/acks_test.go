@@ -61,7 +61,7 @@ func (r *acks) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
 }
 
 // Epoch 20 of ns was revoked; all who follow it must have released it.
-func TestRoll(t *testing.T) {
+func TestAcks(t *testing.T) {
 	for name, test := range map[string]struct {
 		do   func(*acks)
 		done bool
@@ -164,13 +164,13 @@ func TestRoll(t *testing.T) {
 	}
 }
 
-func TestRollNamesTheSilent(t *testing.T) {
+func TestAcksNameTheSilent(t *testing.T) {
 	r := newAcks()
 	r.ask(keyOf("ns"), 20)
 	r.listed(10, registered("b", 1), registered("a", 2), registered("c", 3, released("ns", 20)))
 	r.answered()
 	if got := r.cancel(types.NamespacedName{Namespace: "ns", Name: "other"}); got != nil || !r.unanswered() {
-		t.Errorf("the question of another copy was dropped: %v", got)
+		t.Errorf("the question of another Lease was dropped: %v", got)
 	}
 	if got := fmt.Sprint(r.cancel(keyOf("ns"))); got != "[pods/a pods/b]" || r.unanswered() {
 		t.Errorf("silent are %s", got)
@@ -178,7 +178,7 @@ func TestRollNamesTheSilent(t *testing.T) {
 }
 
 // A registration that was confirmed at zero for 15 s, with an ε of 1 s.
-func TestRollKnowsTheDead(t *testing.T) {
+func TestAcksKnowTheExpired(t *testing.T) {
 	for name, test := range map[string]struct {
 		obj  *coordinationv1.Lease
 		seen float64
@@ -210,7 +210,7 @@ func TestRollKnowsTheDead(t *testing.T) {
 }
 
 // An event that comes late shows an earlier confirmation.
-func TestRollTakesNobodyForDeadByAnOlderVersion(t *testing.T) {
+func TestAcksTakeNobodyForExpiredByAnOlderVersion(t *testing.T) {
 	r := newAcks()
 	r.observe(registered("a", 11, confirmed(10)), at(10))
 	r.observe(registered("a", 1), at(10))
@@ -225,7 +225,7 @@ func TestRollTakesNobodyForDeadByAnOlderVersion(t *testing.T) {
 }
 
 // A restored etcd gives the versions that came after its snapshot a second time.
-func TestRollKnowsAVersionThatWasGivenTwice(t *testing.T) {
+func TestAcksKnowAVersionThatWasUsedTwice(t *testing.T) {
 	r := newAcks()
 	r.observe(registered("a", 5), at(0))
 	r.ask(keyOf("ns"), 20)
@@ -243,7 +243,7 @@ func TestRollKnowsAVersionThatWasGivenTwice(t *testing.T) {
 }
 
 // One that is missing may have been confirmed until it was missed.
-func TestRollForgetsTheMissing(t *testing.T) {
+func TestAcksForgetTheMissing(t *testing.T) {
 	r := newAcks()
 	r.observe(registered("a", 1), at(0))
 	r.observeList(nil, "10", 0, at(10))

@@ -11,26 +11,26 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// Rule 10: a successor's copy is written anew, to see that it can be.
-func TestAFreshCopy(t *testing.T) {
+// Rule 10: a successor's Lease is written anew, to see that it can be.
+func TestALeaseWithAMinRenewTime(t *testing.T) {
 	placed := SyncStatus{InPlace: true, MinRenewTime: wall(10)}
 	run(t, map[string]func(*rig){
 		"is written although the old one says the same": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.facts(SyncStatus{MinRenewTime: wall(10)})
-			r.at(10).next("update west 20 stamp 10s for 15s").facts(SyncStatus{MinRenewTime: wall(10)}).answered().next("wait").facts(placed)
+			r.at(10).next("update west 20 renewTime 10s for 15s").facts(SyncStatus{MinRenewTime: wall(10)}).answered().next("wait").facts(placed)
 		},
 		"is not in place before it is": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(false)
+			r.at(10).next("update west 20 renewTime 10s for 15s").unanswered(false)
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is refused when it gets no answer, until it does": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.at(10).next("update west 20 stamp 10s for 15s").unanswered(true)
+			r.at(10).next("update west 20 renewTime 10s for 15s").unanswered(true)
 			r.next("read").answered().next("wait").facts(placed)
 		},
 		"is refused, and the cluster no candidate until it is written, also when a read before it gets no answer": func(r *rig) {
@@ -40,34 +40,34 @@ func TestAFreshCopy(t *testing.T) {
 			r.at(10).next("read").unanswered(false)
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
 			r.assign(lease.Follow, term("west", 20), minRenewTime(11))
-			r.at(11).next("read").answered().next("update west 20 stamp 11s for 15s").answered()
+			r.at(11).next("read").answered().next("update west 20 renewTime 11s for 15s").answered()
 			r.next("wait").facts(SyncStatus{InPlace: true, MinRenewTime: wall(11)})
 		},
 		"is refused when it is": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
+			r.at(10).next("update west 20 renewTime 10s for 15s").failed(errForbidden, pauseRefused)
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"stays refused when the next assignment asks somebody else": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
+			r.at(10).next("update west 20 renewTime 10s for 15s").failed(errForbidden, pauseRefused)
 			r.assign(lease.Follow, term("west", 20))
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
-			r.at(11).next("update west 20 stamp 11s for 15s").answered().next("wait").facts(placed)
+			r.at(11).next("update west 20 renewTime 11s for 15s").answered().next("wait").facts(placed)
 		},
 		"stays in place then, too": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.at(10).next("update west 20 stamp 10s for 15s").answered().next("wait")
+			r.at(10).next("update west 20 renewTime 10s for 15s").answered().next("wait")
 			r.assign(lease.Follow, term("west", 20))
 			r.facts(placed).next("wait").facts(placed)
 		},
 		"is asked for anew by the next draining": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.at(10).next("update west 20 stamp 10s for 15s").failed(errForbidden, pauseRefused)
+			r.at(10).next("update west 20 renewTime 10s for 15s").failed(errForbidden, pauseRefused)
 			r.assign(lease.Follow, term("west", 20), minRenewTime(20))
 			r.facts(SyncStatus{MinRenewTime: wall(20), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
@@ -80,20 +80,20 @@ func TestAFreshCopy(t *testing.T) {
 		"is not refused by what was sent before it was asked for": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s")
+			r.next("update west 20 renewTime 0s for 15s")
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			r.unanswered(false).facts(SyncStatus{MinRenewTime: wall(10), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"nor by what was sent for the draining before": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.at(10).next("update west 20 stamp 10s for 15s")
+			r.at(10).next("update west 20 renewTime 10s for 15s")
 			r.assign(lease.Follow, term("west", 20), minRenewTime(20))
 			r.unanswered(false).facts(SyncStatus{MinRenewTime: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is one of that very instant, as a Lease stores it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.MinRenewTime = wall(0).Add(999) })
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered().next("wait")
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").answered().next("wait")
 			r.facts(SyncStatus{InPlace: true, MinRenewTime: wall(0).Add(999)})
 		},
 	})
@@ -103,17 +103,17 @@ func TestAnswers(t *testing.T) {
 	missing := apierrors.NewNotFound(leases, "ns")
 	run(t, map[string]func(*rig){
 		"an ambiguous one is settled by a read: it was carried out": func(r *rig) {
-			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(true)
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").unanswered(true)
 			r.at(8).next("read").answered().next("wait 2s").facts(SyncStatus{InPlace: true})
 		},
 		"or it was not": func(r *rig) {
-			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(false)
-			r.at(8).next("read").answered().next("update east 20 stamp 8s for 15s promise 23s")
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").unanswered(false)
+			r.at(8).next("read").answered().next("update east 20 renewTime 8s for 15s promise 23s")
 		},
 		"or it still will be: then the next compare-and-swap fails": func(r *rig) {
-			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s")
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s")
 			late := r.pending
-			r.unanswered(false).at(8).next("read").answered().next("update east 20 stamp 8s for 15s promise 23s")
+			r.unanswered(false).at(8).next("read").answered().next("update east 20 renewTime 8s for 15s promise 23s")
 			now := r.pending
 			r.pending = late
 			if _, err := r.carry(); err != nil {
@@ -125,31 +125,31 @@ func TestAnswers(t *testing.T) {
 		"an old event does not settle it": func(r *rig) {
 			r.leads()
 			old := r.there.DeepCopy()
-			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").unanswered(true)
+			r.at(5).next("update east 20 renewTime 5s for 15s promise 20s").unanswered(true)
 			r.syncer.observe(old)
 			r.next("read")
 		},
-		"a first copy without an answer is not written twice": func(r *rig) {
+		"a first Lease without an answer is not written twice": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
-			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").unanswered(false)
-			r.at(3).next("read").answered().next("create east 20 stamp 0s for 15s").answered()
+			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").unanswered(false)
+			r.at(3).next("read").answered().next("create east 20 renewTime 0s for 15s").answered()
 		},
 		"nor after its deadline": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
-			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").unanswered(false)
+			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").unanswered(false)
 			r.at(15).next("read").answered().next("wait").facts(SyncStatus{Lost: true, Failing: reason.Unreachable})
 		},
 		"a conflict is read at once": func(r *rig) {
 			r.leads()
 			r.edit()
-			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").answered().next("read").answered().next("update east 20 stamp 5s for 15s promise 20s").answered()
+			r.at(5).next("update east 20 renewTime 5s for 15s promise 20s").answered().next("read").answered().next("update east 20 renewTime 5s for 15s promise 20s").answered()
 		},
 		"a second one in a row a little later: whoever else writes may do so in a loop": func(r *rig) {
 			r.follows()
 			edited(r)
 			for range 2 {
 				r.edit()
-				r.next("update west 20 stamp 0s for 15s")
+				r.next("update west 20 renewTime 0s for 15s")
 				_, err := r.carry()
 				if r.syncer.conflicts == 0 {
 					r.handed(nil, err).next("read").answered()
@@ -157,41 +157,41 @@ func TestAnswers(t *testing.T) {
 					r.failed(err, pauseSilent)
 				}
 			}
-			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered()
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s").answered()
 			edited(r)
 			r.edit()
-			r.next("update west 20 stamp 0s for 15s").answered().next("read")
+			r.next("update west 20 renewTime 0s for 15s").answered().next("read")
 		},
 		"a Lease that cannot be deleted does not make it spin": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 2000000000))), lease.Key("no key"))
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered()
 			stubborn := r.there
-			r.next("remove").answered().next("create west 20 stamp 0s for 15s")
+			r.next("remove").answered().next("create west 20 renewTime 0s for 15s")
 			r.there = stubborn // a finalizer keeps it
-			r.answered().next("read").answered().next("remove").answered().next("create west 20 stamp 0s for 15s")
+			r.answered().next("read").answered().next("remove").answered().next("create west 20 renewTime 0s for 15s")
 			r.there = stubborn
 			_, err := r.carry()
 			r.failed(err, pauseSilent)
 		},
 		"a namespace that is not there does not make it spin": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(missing, pauseRefused)
-			r.facts(SyncStatus{Failing: reason.NamespaceMissing, Problem: reason.NamespaceMissing}).next("create west 20 stamp 0s for 15s")
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").failed(missing, pauseRefused)
+			r.facts(SyncStatus{Failing: reason.NamespaceMissing, Problem: reason.NamespaceMissing}).next("create west 20 renewTime 0s for 15s")
 		},
 		"a refusal is said and tried again later": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s").failed(errForbidden, pauseRefused).facts(SyncStatus{InPlace: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
-			r.next("update west 20 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.next("update west 20 renewTime 0s for 15s").failed(errForbidden, pauseRefused).facts(SyncStatus{InPlace: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.next("update west 20 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"a refused read as well": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").failed(errForbidden, pauseRefused).facts(SyncStatus{Problem: reason.Forbidden}).next("read")
 		},
-		"a refused renewal keeps its stamp to itself": func(r *rig) {
-			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
-			r.at(6).next("update east 20 stamp 6s for 15s promise 21s")
+		"a refused renewal keeps its renewTime to itself": func(r *rig) {
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
+			r.at(6).next("update east 20 renewTime 6s for 15s promise 21s")
 		},
 	})
 }
@@ -212,7 +212,7 @@ func TestWatch(t *testing.T) {
 			r.version = 5
 			r.put(contentOf(renewedAt(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
-			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"an event of the version that is known changes nothing": func(r *rig) {
 			r.follows().show()
@@ -224,18 +224,18 @@ func TestWatch(t *testing.T) {
 			r.put(contentOf(renewedAt(-100, term("east", 19))), testKey, func(l *coordinationv1.Lease) { l.UID = uid })
 			r.there.ResourceVersion = version
 			r.show()
-			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"another object of that name is settled by a read": func(r *rig) {
 			r.follows()
 			r.put(contentOf(renewedAt(-2, term("west", 20))), lease.Key("no key"))
 			r.show()
-			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"the event of our own write may come first": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s")
+			r.next("update west 20 renewTime 0s for 15s")
 			obj, err := r.carry()
 			r.show()
 			r.handed(obj, err).next("wait").facts(SyncStatus{InPlace: true})
@@ -243,18 +243,18 @@ func TestWatch(t *testing.T) {
 		"an edit right after our write is not overlooked, whichever is heard of first": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s")
+			r.next("update west 20 renewTime 0s for 15s")
 			obj, err := r.carry()
 			edited(r)
-			r.handed(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.handed(obj, err).next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"nor a deletion": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s")
+			r.next("update west 20 renewTime 0s for 15s")
 			obj, err := r.carry()
 			deleted(r)
-			r.handed(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.handed(obj, err).next("read").answered().next("create west 20 renewTime 0s for 15s")
 		},
 		"nor one while it was read": func(r *rig) {
 			r.follows()
@@ -262,15 +262,15 @@ func TestWatch(t *testing.T) {
 			r.next("read")
 			obj, err := r.carry()
 			deleted(r)
-			r.handed(obj, err).next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.handed(obj, err).next("read").answered().next("create west 20 renewTime 0s for 15s")
 		},
 		"nor that it was stripped of its marks: it is ours all the same": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s")
 			obj, err := r.carry()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
 			r.syncer.observeGone()
-			r.handed(obj, err).next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.handed(obj, err).next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"nor a new one after ours was removed": func(r *rig) {
 			r.follows()
@@ -290,13 +290,13 @@ func TestNews(t *testing.T) {
 		"a renewal is none": func(r *rig) {
 			r.leads().next("wait " + firstRenewal(r).String())
 			r.news(true)
-			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").answered().next("wait 5s")
+			r.at(5).next("update east 20 renewTime 5s for 15s promise 20s").answered().next("wait 5s")
 			r.news(false)
 		},
 		"the same again in the next term is": func(r *rig) {
 			r.follows().news(true)
 			r.assign(lease.Follow, term("south", 21))
-			r.next("update south 21 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.next("update south 21 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 			r.news(true)
 		},
 		"a loss is, in each term": func(r *rig) {
@@ -310,14 +310,14 @@ func TestNews(t *testing.T) {
 			r.follows().news(true)
 			for _, since := range []float64{10, 20} {
 				r.assign(lease.Follow, term("west", 20), minRenewTime(since))
-				r.at(since).next("update west 20 stamp "+wall(since).Sub(zero).String()+" for 15s").failed(errForbidden, pauseRefused)
+				r.at(since).next("update west 20 renewTime "+wall(since).Sub(zero).String()+" for 15s").failed(errForbidden, pauseRefused)
 				r.news(true)
 			}
 		},
 		"other words for the same problem are not": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s").unanswered(false).news(true)
+			r.next("update west 20 renewTime 0s for 15s").unanswered(false).news(true)
 			r.next("read").unanswered(false).news(false)
 		},
 	})

@@ -12,20 +12,20 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// Whoever decides who leads has to know where copies cannot be written, and where they can be again.
+// Whoever decides who leads has to know where Leases cannot be written, and where they can be again.
 func TestWritesThatFail(t *testing.T) {
 	unreachable := SyncStatus{Failing: reason.Unreachable, Problem: reason.Unreachable}
 	run(t, map[string]func(*rig){
 		"are told of until one succeeds, whatever is read in between": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").unanswered(false).facts(unreachable)
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").unanswered(false).facts(unreachable)
 			r.next("read").answered().facts(unreachable)
-			r.next("create west 20 stamp 0s for 15s").answered().facts(SyncStatus{Problem: reason.Unreachable})
+			r.next("create west 20 renewTime 0s for 15s").answered().facts(SyncStatus{Problem: reason.Unreachable})
 			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"or until a read shows that one was carried out": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").unanswered(true)
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").unanswered(true)
 			r.next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"reads that fail are none": func(r *rig) {
@@ -36,32 +36,32 @@ func TestWritesThatFail(t *testing.T) {
 			r.follows()
 			edited(r)
 			r.edit()
-			r.next("update west 20 stamp 0s for 15s").answered().facts(SyncStatus{InPlace: true})
+			r.next("update west 20 renewTime 0s for 15s").answered().facts(SyncStatus{InPlace: true})
 		},
 		"are forgotten where nothing is to be written any more": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").unanswered(false)
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").unanswered(false)
 			r.assign(lease.Absent, lease.Term{})
 			r.next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"are tried again at once, and once a second when that has not helped for long": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
 			for range fastRetries {
-				r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(errTimeout, pauseSilent)
+				r.next("read").answered().next("create west 20 renewTime 0s for 15s").failed(errTimeout, pauseSilent)
 			}
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").failed(errTimeout, pauseRefused)
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered().next("wait")
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").failed(errTimeout, pauseRefused)
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").answered().next("wait")
 			edited(r)
-			r.next("update west 20 stamp 0s for 15s").failed(errTimeout, pauseSilent)
+			r.next("update west 20 renewTime 0s for 15s").failed(errTimeout, pauseSilent)
 		},
 	})
 }
 
 // Where a term is lost although the member answers, what is written is what stands already: it promises nothing.
-func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
-	const again = "update east 20 stamp 0s for 15s"
+func TestALostLeaseIsReportedOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
+	const again = "update east 20 renewTime 0s for 15s"
 	fails := func(r *rig) {
-		r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
+		r.leads().at(14).next("update east 20 renewTime 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
 		r.at(29).next("read").answered()
 	}
 	lost := SyncStatus{Lost: true, Failing: reason.Unreachable}
@@ -79,7 +79,7 @@ func TestALostCopyIsToldOfOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 			r.next("wait 2s").facts(SyncStatus{Lost: true, Failing: reason.Forbidden})
 			r.at(33).next("read").answered().next(again).answered().next("wait").facts(SyncStatus{Lost: true})
 		},
-		"where there is no copy there is nothing to try": func(r *rig) {
+		"where there is no Lease there is nothing to try": func(r *rig) {
 			fails(r)
 			deleted(r)
 			r.next("read").answered().next("wait").facts(lost)
@@ -120,7 +120,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"are told of, with what to do": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal).facts(unwritable)
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, unseal).facts(unwritable)
 			r.next("wait 100ms").facts(unwritable)
 			for _, words := range []string{"Lease ns/leasecast", "admission webhook", v1alpha1.ManagedLabel} {
 				if !strings.Contains(r.syncer.status.Message, words) {
@@ -130,7 +130,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 		},
 		"are repeated less and less often, whatever a watch tells meanwhile": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, strip)
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, strip)
 			const ms = time.Millisecond
 			pauses := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2 * second, 2 * second}
 			for i, pause := range pauses[:len(pauses)-1] {
@@ -144,26 +144,26 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 		},
 		"until one is stored as it is": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal)
-			r.at(0.1).next("update west 20 stamp 100ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, unseal)
+			r.at(0.1).next("update west 20 renewTime 100ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 			edited(r)
-			r.next("update west 20 stamp 100ms for 15s").altered(100*time.Millisecond, unseal)
+			r.next("update west 20 renewTime 100ms for 15s").altered(100*time.Millisecond, unseal)
 		},
 		"are removed at once if nothing asks for them any more": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(100*time.Millisecond, unseal)
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, unseal)
 			r.assign(lease.Absent, lease.Term{})
 			r.next("remove")
 		},
-		"also where the old copy is what is stored": func(r *rig) {
+		"also where the old Lease is what is stored": func(r *rig) {
 			r.follows()
 			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
 			old := r.there.DeepCopy()
-			r.at(10).next("update west 20 stamp 10s for 15s").altered(100*time.Millisecond, func(l *coordinationv1.Lease) { l.Spec = old.Spec; l.Annotations = old.Annotations })
+			r.at(10).next("update west 20 renewTime 10s for 15s").altered(100*time.Millisecond, func(l *coordinationv1.Lease) { l.Spec = old.Spec; l.Annotations = old.Annotations })
 		},
 		"a label that only people read is no matter": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").altered(0, func(l *coordinationv1.Lease) { l.Labels[v1alpha1.ManagedByLabel] = "somebody" })
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(0, func(l *coordinationv1.Lease) { l.Labels[v1alpha1.ManagedByLabel] = "somebody" })
 			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 	})

@@ -23,7 +23,7 @@ func unstarted(t *testing.T, tests map[string]func(*world)) {
 	}
 }
 
-// observations is a copy of namespace ns in the member that a watch shows, in a version of its own.
+// observations is a Lease of namespace ns in the member that a watch shows, in a version of its own.
 func (w *world) seen(namespace string, key lease.Key, changes ...func(*lease.Content)) *coordinationv1.Lease {
 	w.member.put(contentOf(renewedAt(0, term("west", 20)), append(changes, func(c *lease.Content) { c.Namespace = namespace })...), key)
 	w.member.mu.Lock()
@@ -58,8 +58,8 @@ func (w *world) refuses(verbs ...string) {
 	}, nil)
 }
 
-// Rule 11: the hub that its Clusters leave says on the copies that it has stopped.
-func TestAPublisherDeparts(t *testing.T) {
+// Rule 11: the hub that its Clusters leave says on the Leases that it has stopped.
+func TestAPublisherRelinquishes(t *testing.T) {
 	departs := func(w *world, want bool) {
 		w.t.Helper()
 		if got := w.Relinquish(); got != want {
@@ -89,11 +89,11 @@ func TestAPublisherDeparts(t *testing.T) {
 			after(0)
 			departs(w, true)
 			if c, there := w.member.has(keyOf("a")); !there || c.Hub != "" {
-				w.t.Errorf("the copy is there: %v, and says %+v", there, c)
+				w.t.Errorf("the Lease is there: %v, and says %+v", there, c)
 			}
 			w.stop()
 		},
-		"not while a copy is in doubt": func(w *world) {
+		"not while a Lease is in doubt": func(w *world) {
 			w.seen("a", testKey, by(""))
 			w.start()
 			w.member.becomes(swallow, nil)
@@ -101,13 +101,13 @@ func TestAPublisherDeparts(t *testing.T) {
 			departs(w, false)
 			w.stop()
 		},
-		"and makes no copy that is assigned later": func(w *world) {
+		"and makes no Lease that is assigned later": func(w *world) {
 			w.start()
 			departs(w, true)
 			w.assignLead("a", 20)
 			after(0)
 			if c, there := w.member.has(keyOf("a")); there {
-				w.t.Errorf("a copy was made: %+v", c)
+				w.t.Errorf("a Lease was made: %+v", c)
 			}
 			w.stop()
 		},
@@ -132,10 +132,10 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 			w.assignFollow("a")
 			left(w, true, false)
 			if got := w.Leases(); !slices.Equal(got, []types.NamespacedName{keyOf("a")}) {
-				w.t.Errorf("copies: %v", got)
+				w.t.Errorf("Leases: %v", got)
 			}
 		},
-		"our copy": func(w *world) {
+		"our Lease": func(w *world) {
 			w.Observe(w.seen("a", testKey))
 			left(w, true, false)
 			if c, sealed, ok := w.Find(keyOf("a")); !ok || !sealed || c.Holder != "west.fleet" {
@@ -148,7 +148,7 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 				w.t.Errorf("found %+v, sealed %v, %v", c, sealed, ok)
 			}
 		},
-		"another hub's copy": func(w *world) {
+		"another hub's Lease": func(w *world) {
 			w.Observe(w.seen("a", otherKey, by("another")))
 			left(w, false, true)
 		},
@@ -164,14 +164,14 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 			after(0)
 			left(w, false, false)
 			if got := w.Leases(); len(got) > 0 {
-				w.t.Errorf("copies: %v", got)
+				w.t.Errorf("Leases: %v", got)
 			}
 			w.stop()
 		},
 	})
 }
 
-func TestALaneIsForgotten(t *testing.T) {
+func TestASyncerIsForgotten(t *testing.T) {
 	other := keyOf("b")
 	for name, test := range map[string]struct {
 		change func(*world, *leaseSyncer)
@@ -182,7 +182,7 @@ func TestALaneIsForgotten(t *testing.T) {
 		"also while another asks whether the member's silence is over": {func(w *world, _ *leaseSyncer) { w.prober = &other }, false},
 		"not while it does":                   {func(w *world, _ *leaseSyncer) { w.prober = &types.NamespacedName{Namespace: "a", Name: "leasecast"} }, true},
 		"nor while it waits for that":         {func(w *world, l *leaseSyncer) { w.park(keyOf("a"), l) }, true},
-		"nor while it has a copy to write":    {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Follow }, true},
+		"nor while it has a Lease to write":   {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Follow }, true},
 		"nor before it knows what is there":   {func(_ *world, l *leaseSyncer) { l.known.read = false }, true},
 		"nor while something is there":        {func(_ *world, l *leaseSyncer) { l.known.lease = &coordinationv1.Lease{} }, true},
 		"nor with what is left of another ns": {func(_ *world, l *leaseSyncer) { l.namespace = "c" }, true},
@@ -244,7 +244,7 @@ func TestWhoAsksASilentMember(t *testing.T) {
 	})
 }
 
-// A stamp is drawn without a read only where the member has just answered.
+// A promise is made without a read only where the member has just answered.
 func TestWhenTheMemberHasJustAnswered(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*world)
@@ -273,9 +273,9 @@ func TestWhenTheMemberHasJustAnswered(t *testing.T) {
 	}
 }
 
-func TestWhatTheControllerIsToldOf(t *testing.T) {
+func TestWhatTheControllerIsCalledFor(t *testing.T) {
 	unstarted(t, map[string]func(*world){
-		"a copy that a watch shows first, and no more of it": func(w *world) {
+		"a Lease that a watch shows first, and no more of it": func(w *world) {
 			obj := w.seen("a", testKey)
 			w.Observe(obj)
 			w.isTold("a")
@@ -341,8 +341,8 @@ func TestWhatTheControllerIsToldOf(t *testing.T) {
 	})
 }
 
-// The right to stamp is taken away from who leads, and nothing from others.
-func TestAFollowersCopyIsKeptAfterClose(t *testing.T) {
+// The right to renewTime is taken away from who leads, and nothing from others.
+func TestAFollowersLeaseIsKeptAfterRenewalsStop(t *testing.T) {
 	unstarted(t, map[string]func(*world){"": func(w *world) {
 		w.start()
 		w.assignFollow("a")
@@ -389,7 +389,7 @@ func TestWhatIsLogged(t *testing.T) {
 			}
 			w.stop()
 		},
-		"a restore that a copy's answer shows, once": func(w *world) {
+		"a restore that a Lease's answer shows, once": func(w *world) {
 			lines := logged(w)
 			w.register("r")
 			w.ledFor(settled)

@@ -146,13 +146,13 @@ func TestWhenReadersAreAsked(t *testing.T) {
 		"until that has passed, and ε":          {at: 61 * second, revokes: 20, change: longest, asked: true},
 		"not of a request that revoked nothing": {at: 99 * second},
 		"not of another term than is revoked":   {at: 99 * second, revokes: 19},
-		"not where the copy is to be another now": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
+		"not where the Lease is to be another now": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
 			l.want.Role = lease.Follow
 		}},
 		"of the first term that there can be, too": {at: 99 * second, revokes: 1, asked: true, change: func(_ *world, l *leaseSyncer) {
 			l.want.Revoked.Epoch = 1
 		}},
-		"not while a late request may still make a leader's copy": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
+		"not while a late request may still make a leader's Lease": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
 			l.createPendingUntil = began + 99*second + 1
 		}},
 		"until it cannot": {at: 99 * second, revokes: 20, asked: true, change: func(_ *world, l *leaseSyncer) {
@@ -227,7 +227,7 @@ func TestTheNewestVersionIsTheHighestShown(t *testing.T) {
 }
 
 // What a read finds is older than what was known of the same object, or it is no sign of a restore.
-func TestWhatShowsThatTheMemberWentBack(t *testing.T) {
+func TestWhatShowsAnOlderState(t *testing.T) {
 	object := func(seconds float64, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 		r := newRig(t)
 		r.put(contentOf(renewedAt(seconds, term("west", 20))), testKey, changes...)
@@ -246,13 +246,13 @@ func TestWhatShowsThatTheMemberWentBack(t *testing.T) {
 		found  *coordinationv1.Lease
 		back   bool
 	}{
-		"an earlier stamp of the same term": {knowing(object(5)), object(0), true},
-		"not the same":                      {knowing(object(5)), object(5), false},
-		"not one that is gone":              {knowing(object(5)), nil, false},
-		"not one where none was known":      {knowing(nil), object(0), false},
-		"not another object":                {knowing(object(5)), object(0, ofAnother), false},
-		"not that of another term":          {knowing(object(5)), another.there, false},
-		"not after a stamp without a seal":  {knowing(object(5, annotated("leasecast.dev/seal", "none"))), object(0), false},
+		"an earlier renewTime of the same term": {knowing(object(5)), object(0), true},
+		"not the same":                          {knowing(object(5)), object(5), false},
+		"not one that is gone":                  {knowing(object(5)), nil, false},
+		"not one where none was known":          {knowing(nil), object(0), false},
+		"not another object":                    {knowing(object(5)), object(0, ofAnother), false},
+		"not that of another term":              {knowing(object(5)), another.there, false},
+		"not after a renewTime without a seal":  {knowing(object(5, annotated("leasecast.dev/seal", "none"))), object(0), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
@@ -359,7 +359,7 @@ func TestSinceWhenARegistrationIsKnown(t *testing.T) {
 	}
 }
 
-func TestWithoutAPolicyARenewalIsDueAtTheNextStamp(t *testing.T) {
+func TestWithoutAPolicyARenewalIsDueAtTheNextRenewTime(t *testing.T) {
 	for _, ns := range namespaces(20) {
 		c := contentOf(renewedAt(0, term("east", 20)))
 		if got := (&leaseSyncer{namespace: ns}).due(c).Sub(c.RenewTime); got != time.Microsecond {

@@ -113,7 +113,7 @@ func TestRequests(t *testing.T) {
 				w.t.Errorf("after %v: %v", time.Since(began), err)
 			}
 		},
-		"that remove a copy may fail": func(w *world) {
+		"that remove a Lease may fail": func(w *world) {
 			obj := w.seen("a", testKey)
 			w.refuses("delete")
 			if _, err := w.send(w.t.Context(), keyOf("a"), step{action: remove, lease: obj}, second); err == nil {

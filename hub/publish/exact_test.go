@@ -25,21 +25,21 @@ func annotated(key, value string) func(*coordinationv1.Lease) {
 
 var otherKey = lease.Key("another key for tests of 32 byte")
 
-// An edit extends a copy if readers may act by it for longer than by what was sent.
+// An edit extends a Lease if readers may act by it for longer than by what was sent.
 func TestWhatAnEditExtends(t *testing.T) {
-	const asItWas = "update east 20 stamp 0s for 15s"
+	const asItWas = "update east 20 renewTime 0s for 15s"
 	run(t, map[string]func(*rig){
 		"not one that leaves the deadline where it was": func(r *rig) {
 			r.leads().edit(annotated(v1alpha1.ClusterUIDAnnotation, "another"))
 			r.show()
 			r.at(1).next(asItWas)
 		},
-		"not one of a copy without a label, which no reader sees": func(r *rig) {
+		"not one of a Lease without a label, which no reader sees": func(r *rig) {
 			r.leads().edit(lasting(3600), func(l *coordinationv1.Lease) { l.Labels = nil })
 			r.syncer.observeGone()
 			r.at(1).next("read").answered().next(asItWas)
 		},
-		"not one of a copy that has run out": func(r *rig) {
+		"not one of a Lease that has run out": func(r *rig) {
 			r.put(contentOf(renewedAt(-20, term("east", 20))), otherKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
@@ -47,19 +47,19 @@ func TestWhatAnEditExtends(t *testing.T) {
 		"one of another epoch, whatever its deadline: nobody sent it": func(r *rig) {
 			r.leads().edit(ofEpoch(19), lasting(10))
 			r.show()
-			r.at(1).next("update nobody 20 stamp 1s for 15s promise 16s")
+			r.at(1).next("update nobody 20 renewTime 1s for 15s promise 16s")
 		},
-		"one that outlasts the stamp that was sent, which has run out": func(r *rig) {
+		"one that outlasts the renewTime that was sent, which has run out": func(r *rig) {
 			r.leads().edit(lasting(3600))
 			r.show()
-			r.at(16).next("update nobody 20 stamp 16s for 15s promise 31s")
+			r.at(16).next("update nobody 20 renewTime 16s for 15s promise 31s")
 		},
 		"on hold, too, it is put right": func(r *rig) {
 			r.leads()
 			r.assign(lease.Hold, term("east", 20))
 			r.edit(lasting(3600))
 			r.show()
-			r.at(1).next("update east 20 stamp 0s for 15s promise 16s")
+			r.at(1).next("update east 20 renewTime 0s for 15s promise 16s")
 		},
 		"but on hold not without the right to write": func(r *rig) {
 			r.leads()
@@ -80,7 +80,7 @@ func TestWhatIsNewerThanTheRecord(t *testing.T) {
 			r.show()
 			r.next("remove").facts(SyncStatus{InPlace: true, PoisonedEpoch: 27})
 		},
-		"nor a sealed copy of an epoch that no hub can have given": func(r *rig) {
+		"nor a sealed Lease of an epoch that no hub can have given": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("south", 2000000000))), testKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("remove")
@@ -89,8 +89,8 @@ func TestWhatIsNewerThanTheRecord(t *testing.T) {
 }
 
 // What stands in the way is never overwritten; what was ours until somebody edited it is.
-func TestWhoseACopyIs(t *testing.T) {
-	const repaired = "update west 20 stamp 0s for 15s"
+func TestWhoseALeaseIs(t *testing.T) {
+	const repaired = "update west 20 renewTime 0s for 15s"
 	run(t, map[string]func(*rig){
 		"another cluster's, once it is sealed so, though it is the object that we made": func(r *rig) {
 			r.follows()
@@ -111,7 +111,7 @@ func TestWhoseACopyIs(t *testing.T) {
 			r.next("read").answered().next(repaired)
 		},
 		"not this syncer's, if it is sealed for another cluster of that name": func(r *rig) {
-			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
+			r.leads().at(14).next("update east 20 renewTime 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
 			r.at(29).next("read").answered()
 			r.put(contentOf(renewedAt(0, term("west", 20)), func(c *lease.Content) { c.ClusterUID = "another" }), testKey)
 			r.show()
@@ -164,7 +164,7 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 }
 
 // What a watch shows, it will tell the end of: nothing needs to be read again.
-func TestACopyThatAWatchShowsIsKnownToBeShown(t *testing.T) {
+func TestALeaseThatAWatchShowsIsWatched(t *testing.T) {
 	for name, change := range map[string]func(*rig){
 		"as it is known": func(*rig) {},
 		"or anew":        func(r *rig) { r.edit() },
@@ -182,7 +182,7 @@ func TestACopyThatAWatchShowsIsKnownToBeShown(t *testing.T) {
 	}
 }
 
-func TestWhenABlindLaneLooksAgain(t *testing.T) {
+func TestWhenABlindSyncerLooksAgain(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"events in between do not put it off": func(r *rig) {
 			r.blind = true
@@ -190,17 +190,17 @@ func TestWhenABlindLaneLooksAgain(t *testing.T) {
 			r.assign(lease.Follow, term("west", 7))
 			r.next("read").answered().next("wait 2s").at(1).next("wait 1s").at(2).next("read")
 		},
-		"not at all once its copy is in place and shown": func(r *rig) {
-			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
-			r.at(29).next("read").answered().next("update east 20 stamp 0s for 15s").failed(errTimeout, pauseSilent)
+		"not at all once its Lease is in place and shown": func(r *rig) {
+			r.leads().at(14).next("update east 20 renewTime 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
+			r.at(29).next("read").answered().next("update east 20 renewTime 0s for 15s").failed(errTimeout, pauseSilent)
 			r.next("read").answered().next("wait 2s")
 			r.assign(lease.Follow, term("east", 20))
 			r.next("wait").at(31).next("wait")
 		},
-		"a lost copy is tried again without a read by what comes before": func(r *rig) {
-			r.leads().at(14).next("update east 20 stamp 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
-			r.at(29).next("read").answered().next("update east 20 stamp 0s for 15s").failed(errTimeout, pauseSilent)
-			r.next("read").answered().next("wait 2s").at(30).next("update east 20 stamp 0s for 15s")
+		"a lost Lease is tried again without a read by what comes before": func(r *rig) {
+			r.leads().at(14).next("update east 20 renewTime 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
+			r.at(29).next("read").answered().next("update east 20 renewTime 0s for 15s").failed(errTimeout, pauseSilent)
+			r.next("read").answered().next("wait 2s").at(30).next("update east 20 renewTime 0s for 15s")
 		},
 		"on hold, without the right to write, what stands in the way is looked for again soon": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20)), by("another")), otherKey)
@@ -211,7 +211,7 @@ func TestWhenABlindLaneLooksAgain(t *testing.T) {
 			r.may = false
 			r.next("wait 100ms")
 		},
-		"on hold a copy of ours is not looked for": func(r *rig) {
+		"on hold a Lease of ours is not looked for": func(r *rig) {
 			r.follows()
 			r.assign(lease.Hold, term("west", 20))
 			deleted(r)
@@ -220,22 +220,22 @@ func TestWhenABlindLaneLooksAgain(t *testing.T) {
 	})
 }
 
-func TestWhatAnswersSayOfFacts(t *testing.T) {
+func TestWhatAnswersSayOfTheStatus(t *testing.T) {
 	run(t, map[string]func(*rig){
-		"an update of a copy that has gone is read at once: the namespace may be there": func(r *rig) {
+		"an update of a Lease that has gone is read at once: the namespace may be there": func(r *rig) {
 			r.follows()
 			edited(r)
 			r.there = nil
-			r.next("update west 20 stamp 0s for 15s").answered().next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.next("update west 20 renewTime 0s for 15s").answered().next("read").answered().next("create west 20 renewTime 0s for 15s")
 		},
-		"a leader's copy that cannot be written is no fresh one that was refused": func(r *rig) {
+		"a leader's Lease that cannot be written is no fresh one that was refused": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first, minRenewTime(0))
-			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").failed(errForbidden, pauseRefused)
+			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").failed(errForbidden, pauseRefused)
 			r.facts(SyncStatus{MinRenewTime: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
-		"a copy that was changed on its way is removed at once if nothing has asked for it since": func(r *rig) {
+		"a Lease that was changed on its way is removed at once if nothing has asked for it since": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s")
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s")
 			r.assign(lease.Absent, lease.Term{})
 			r.altered(pauseSilent, func(l *coordinationv1.Lease) { l.Labels = nil }).next("remove")
 		},
@@ -244,13 +244,13 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 			r.assign(lease.Hold, term("west", 20))
 			r.facts(SyncStatus{})
 		},
-		"the mark of a copy that was found, and then in doubt, is not known": func(r *rig) {
+		"the mark of a Lease that was found, and then in doubt, is not known": func(r *rig) {
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("create west 20 stamp 0s for 15s").answered()
+			r.next("read").answered().next("create west 20 renewTime 0s for 15s").answered()
 			r.syncer.observeGone()
 			r.next("read").marks(false, false)
 		},
-		"a Lease of somebody else is no copy without a mark": func(r *rig) {
+		"a Lease of somebody else is no Lease without a mark": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("west", 20))), testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait 2s").marks(false, false)
@@ -278,7 +278,7 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 		"so is that there is none": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").marks(false, true)
+			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").marks(false, true)
 			r.assign(lease.Hold, term("east", 20))
 			r.news(true)
 			r.news(false)
@@ -286,7 +286,7 @@ func TestWhatAnswersSayOfFacts(t *testing.T) {
 	})
 }
 
-func TestALedgerThatGetsTheSamePromiseTwiceIsSettled(t *testing.T) {
+func TestTheSamePromiseTwiceChangesNothing(t *testing.T) {
 	l, key := NewPromises(), keyOf("a")
 	l.add(key, 20, at(0), 15*second, second)
 	l.add(key, 20, at(0), 15*second, second)

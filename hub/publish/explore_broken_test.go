@@ -9,29 +9,29 @@ import (
 // in e2e/mutants.
 type breakage struct {
 	noSkew               bool // the bound is counted without ε
-	stampsNotCounted     bool // nor with what this tenure has stamped
+	stampsNotCounted     bool // nor with what this tenure has renewed
 	noBootForHub         bool // nor by the clock that never steps
-	nothingInherited     bool // nor with what earlier tenures can have stamped
+	nothingInherited     bool // nor with what earlier tenures can have renewed
 	lastRenewalInherited bool // or only until they renewed their election last
 	boundTrusted         bool // the bound is the one in the record, whoever wrote it
 	drainingRenews       bool // a draining record lets the leader be renewed
-	stampAfterCheck      bool // a stamp is drawn two ticks after the right to it was checked
+	stampAfterCheck      bool // the renewTime is read two ticks after the right to it was checked
 	noBootForReaders     bool // a reader looks at its wall clock only
 	frozenAgain          bool // a reader freezes again what it is shown again
-	byObservation        bool // a reader counts from when it saw a copy
-	noDeadline           bool // stamps are drawn whatever the tenure's deadline, by a process that goes on after it
+	byObservation        bool // a reader counts from when it saw a Lease
+	noDeadline           bool // renewTimes are drawn whatever the tenure's deadline, by a process that goes on after it
 	noRecordSwap         bool // the record is written whatever it has become
 	grantsFirst          bool // a grant is acted upon before it is recorded
-	recordAlone          bool // what copies show, and what was granted, raises no epoch
-	noMemberSwap         bool // a copy is written whatever it has become
+	recordAlone          bool // what Leases show, and what was granted, raises no epoch
+	noMemberSwap         bool // a Lease is written whatever it has become
 	// Of the acknowledged handover:
 	noRelease          bool // a revoked term counts as released
 	anyRelease         bool // the release of an earlier epoch counts too
 	newTenureCounts    bool // whatever registrations say counts, also for a tenure that has revoked nothing
 	listBeforeRevoke   bool // a list counts that was begun before the revocation was answered
 	askAnyway          bool // a revocation counts of which nobody knows whether it was carried out
-	trustsUnregistered bool // a reader trusts copies before it registers
-	readsFromCache     bool // a reader trusts an older copy after it has registered
+	trustsUnregistered bool // a reader trusts Leases before it registers
+	readsFromCache     bool // a reader trusts an older Lease after it has registered
 	releasesFirst      bool // a reader says that it released before it has stopped
 }
 
@@ -51,7 +51,7 @@ type broken struct {
 var onlyStalls = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
 
 var breakages = map[string]broken{
-	"rule 1: stamp after check":                           {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
+	"rule 1: renewTime after check":                       {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
 	"rule 1: no check of the deadline":                    {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
 	"rule 2: a grant is acted upon before it is recorded": {breakage: breakage{grantsFirst: true}, change: startingAt(grantedUnrecorded), wide: true},
 	"rule 2: no compare-and-swap of the record, and nothing else raises the epoch": {
@@ -61,13 +61,13 @@ var breakages = map[string]broken{
 			"nothing else raises the epoch, alone":     {recordAlone: true},
 		},
 	},
-	"rule 3: no compare-and-swap of a copy":                       {breakage: breakage{noMemberSwap: true}, change: acknowledged(lostWrite), wide: true},
+	"rule 3: no compare-and-swap of a Lease":                      {breakage: breakage{noMemberSwap: true}, change: acknowledged(lostWrite), wide: true},
 	"rule 4: a draining record renews, by the bound it was given": {breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6},
 	"rule 5: no ε":                                             {breakage: breakage{noSkew: true}, ticks: 6},
-	"rule 5: stamps are not counted":                           {breakage: breakage{stampsNotCounted: true}, ticks: 6},
+	"rule 5: renewTimes are not counted":                       {breakage: breakage{stampsNotCounted: true}, ticks: 6},
 	"rule 5: the monotonic half is dropped":                    {breakage: breakage{noBootForHub: true}, ticks: 6, steps: true},
 	"rule 6: nothing is inherited":                             {breakage: breakage{nothingInherited: true}, ticks: 6, faults: 1},
-	"rule 6: an earlier tenure stamped until its last renewal": {breakage: breakage{lastRenewalInherited: true}, ticks: 4, faults: 1, without: onlyStalls},
+	"rule 6: an earlier tenure renewed until its last renewal": {breakage: breakage{lastRenewalInherited: true}, ticks: 4, faults: 1, without: onlyStalls},
 	"reader: the monotonic half is dropped":                    {breakage: breakage{noBootForReaders: true}, ticks: 6},
 	"reader: what remains is frozen again by a re-delivery":    {breakage: breakage{frozenAgain: true}, ticks: 6},
 	"reader: by observation alone":                             {breakage: breakage{byObservation: true}, ticks: 6},
@@ -99,7 +99,7 @@ func acknowledged(ks ...kind) func(*scope) {
 	}
 }
 
-// grantedUnrecorded is a world in which a grant is under way to the record, and the first copy, which was sent at once,
+// grantedUnrecorded is a world in which a grant is under way to the record, and the first Lease, which was sent at once,
 // got lost.
 func grantedUnrecorded(e *explorer) *scene {
 	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}))

@@ -102,7 +102,7 @@ func (e *explorer) candidates(s *scene, r *replica, v view) []election.Candidate
 	return cs
 }
 
-// close closes the source of stamps, as Publisher.StopRenewing does.
+// close closes the source of renewTimes, as Publisher.StopRenewing does.
 func (e *explorer) close(r *replica) {
 	for m := range e.sites {
 		if r.syncers[m].want.Role == lease.Lead {
@@ -211,7 +211,7 @@ func (e *explorer) lateRuling(s *scene) *scene {
 	return n
 }
 
-// put notes a stamp in a real Ledger.
+// put notes a renewTime in real Promises.
 func enter(p Promise, epoch int64, stamp lease.Reading, promises step, skew time.Duration) Promise {
 	key := types.NamespacedName{Namespace: fleetName, Name: "ns"}
 	l := NewPromises()

@@ -69,9 +69,9 @@ func (w *writer) epoch(n int64) {
 	w.int(n)
 }
 
-// said writes what a copy in a member says. A leader's stamp is compared with now: the copy is live for D, by the
-// slowest clock. No clock is behind true time here, so none finds it live when it is D old. A follower's stamp is
-// compared with what asks for a fresh copy: with what has asked, and with what is still to come, which no clock
+// said writes what a Lease in a member says. A leader's renewTime is compared with now: the Lease is live for D, by the
+// slowest clock. No clock is behind true time here, so none finds it live when it is D old. A follower's renewTime is
+// compared with what asks for a new Lease: with what has asked, and with what is still to come, which no clock
 // dates before now.
 func (w *writer) said(c sight) {
 	w.int(c.Epoch)
@@ -89,8 +89,8 @@ func (w *writer) said(c sight) {
 
 func (w *writer) stale(c sight, fresh time.Time) bool { return c.RenewTime.Before(fresh) }
 
-// record leaves out when the term was acquired, which nothing is compared with. A fresh copy is compared with Since:
-// those that are still to be written have a later stamp, once Since is in the past. NotBefore is compared with
+// record leaves out when the term was acquired, which nothing is compared with. A new Lease is compared with Since:
+// those that are still to be written have a later renewTime, once Since is in the past. NotBefore is compared with
 // the bound of whoever decides next, and only while that bound lies ahead.
 func (w *writer) record(r *election.Record) {
 	w.text(string(r.State))
@@ -139,7 +139,7 @@ func (w *writer) posted(p *posted, m int, late bool) {
 	w.fresh(p.step.minRenewTime)
 }
 
-// minRenewTime writes which records have asked for a copy that is as fresh as this.
+// minRenewTime writes which records have asked for a Lease that is as fresh as this.
 func (w *writer) fresh(t time.Time) {
 	w.bool(t.Equal(w.s.record.Since), w.s.late != nil && t.Equal(w.s.late.record.Since))
 	for _, r := range w.s.replicas {
@@ -147,7 +147,7 @@ func (w *writer) fresh(t time.Time) {
 	}
 }
 
-// syncer leaves out of what the syncer knows what a read is about to replace, and what it has stamped in terms before
+// syncer leaves out of what the syncer knows what a read is about to replace, and what it has renewed in terms before
 // the one that it wants: the epoch that is wanted never falls.
 func (w *writer) syncer(r *replica, m int) {
 	l, c := r.syncers[m], w.s.sites[m]
@@ -174,9 +174,9 @@ func (w *writer) syncer(r *replica, m int) {
 	w.posted(r.out[m], m, false)
 }
 
-// replica writes what a process knows. The election's stamp counts until h after it. What was inherited counts until D
+// replica writes what a process knows. The election's renewTime counts until h after it. What was inherited counts until D
 // and ε after it. When the tenure began matters to a hub that waits for members that it has not read, and
-// otherwise only as the first of its stamps. What it has promised counts until ε after it.
+// otherwise only as the first of its renewTimes. What it has promised counts until ε after it.
 func (w *writer) replica(e *explorer, x int) {
 	r := w.s.replicas[x]
 	w.int(int64(r.wrong))
@@ -289,7 +289,7 @@ func (e *explorer) key(s *scene) key {
 	return k
 }
 
-// election writes the hub's election. The next tenure inherits its stamp, and h more unless it was released, and
+// election writes the hub's election. The next tenure inherits its renewTime, and h more unless it was released, and
 // counts D and ε from there.
 func (w *writer) election() {
 	b := w.s.election
@@ -298,7 +298,7 @@ func (w *writer) election() {
 	w.int(int64(max(b.changed-w.s.now, -exploredH)))
 }
 
-// latest is when the tenure that this tells of can have stamped last.
+// latest is when the tenure that this tells of can have renewed last.
 func (b ballot) latest() time.Time {
 	if b.released {
 		return b.renewed

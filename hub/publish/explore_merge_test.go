@@ -83,7 +83,7 @@ func (e *explorer) draw(s *scene) {
 	}
 }
 
-// outline is what matters to anybody outside: the record, what the copies say, who may act, and which hub may write.
+// outline is what matters to anybody outside: the record, what the Leases say, who may act, and which hub may write.
 func (e *explorer) outline(s *scene) string {
 	var b strings.Builder
 	r := *s.record
@@ -100,7 +100,7 @@ func (e *explorer) outline(s *scene) string {
 			e.short(a.low), e.short(a.high))
 	}
 	for x, r := range s.replicas {
-		fmt.Fprintf(&b, "%s: stamps %t, rules %t, granted %t, writes", replicaNames[x], e.mayWrite(s, r), r.ruling != nil, r.granted == s.record.Epoch)
+		fmt.Fprintf(&b, "%s: renewTimes %t, rules %t, granted %t, writes", replicaNames[x], e.mayWrite(s, r), r.ruling != nil, r.granted == s.record.Epoch)
 		for m := range e.sites {
 			if r.tenure != nil {
 				fmt.Fprintf(&b, " %t as %d, lost %t, in place %t;", r.out[m] != nil, r.syncers[m].want.Role, r.syncers[m].status.Lost, r.syncers[m].status.InPlace)

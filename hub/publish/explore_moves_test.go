@@ -186,7 +186,7 @@ func (e *explorer) say(mv move, before, after *scene) string {
 		return fmt.Sprintf("— %d s —", after.now)
 	case wins:
 		_, inherited := after.replicas[x].tenure.Started()
-		return fmt.Sprintf("%s wins the election; an earlier tenure can have stamped until %s", name, clockOf(inherited))
+		return fmt.Sprintf("%s wins the election; an earlier tenure can have renewed until %s", name, clockOf(inherited))
 	case stalls:
 		return fmt.Sprintf("%s's renewals of its election get lost from now on", name)
 	case crashes:
@@ -204,14 +204,14 @@ func (e *explorer) say(mv move, before, after *scene) string {
 	case lateRuling:
 		return fmt.Sprintf("a record that nobody waits for arrives: %s", sayDone(after.version > before.version))
 	case reads:
-		return fmt.Sprintf("%s reads all copies in %s", name, where)
+		return fmt.Sprintf("%s reads all Leases in %s", name, where)
 	case works:
 		if w := after.replicas[x].out[m]; w != nil {
 			return fmt.Sprintf("%s sends to %s: %s", name, where, e.sayPosted(w))
 		}
 		return fmt.Sprintf("%s writes to %s, where there is now: %s", name, where, e.sayLease(after.sites[m].copy))
 	case drops:
-		return fmt.Sprintf("%s sends a follower's copy to %s, and never hears of it", name, where)
+		return fmt.Sprintf("%s sends a follower's Lease to %s, and never hears of it", name, where)
 	case arrives:
 		return fmt.Sprintf("%s's write arrives in %s: %s", name, where, sayDone(after.sites[m].version > before.sites[m].version))
 	case answers:
@@ -219,7 +219,7 @@ func (e *explorer) say(mv move, before, after *scene) string {
 	case lost:
 		return fmt.Sprintf("%s never hears of its write in %s", name, where)
 	case shows:
-		return fmt.Sprintf("%s is shown the copy in %s", name, where)
+		return fmt.Sprintf("%s is shown the Lease in %s", name, where)
 	case lateWrite:
 		return fmt.Sprintf("a write that nobody waits for arrives in %s: %s: %s", where, e.sayPosted(before.sites[m].late),
 			sayDone(after.sites[m].version > before.sites[m].version))

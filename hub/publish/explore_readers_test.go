@@ -6,7 +6,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// stepBack is how far the wall clock of a reader may be stepped back after it has seen a copy for the first time.
+// stepBack is how far the wall clock of a reader may be stepped back after it has seen a Lease for the first time.
 const stepBack = 3
 
 // acts says in which epochs a reader of a member may act at this instant; none if high is zero.
@@ -19,13 +19,13 @@ func (a *acts) in(epoch int64) {
 	a.high = max(a.high, epoch)
 }
 
-// acts asks every reader that there can be in a member: one that has been there since a copy was written or that has
-// just been started, that was shown this copy first, by a stale list, and that copy last, by a watch that lags; by each
-// of three clocks. Each was shown what it saw now, or a tick ago; and those may see the last copy again after
+// acts asks every reader that there can be in a member: one that has been there since a Lease was written or that has
+// just been started, that was shown this Lease first, by a stale list, and that Lease last, by a watch that lags; by each
+// of three clocks. Each was shown what it saw now, or a tick ago; and those may see the last Lease again after
 // their wall clock was stepped back.
 //
 // Readers do not act on anything else, so asking all of them in every state is the same as exploring their steps. A
-// reader that saw a copy at any other time is none the wiser: by a constant clock what is frozen of a copy ends at the
+// reader that saw a Lease at any other time is none the wiser: by a constant clock what is frozen of a Lease ends at the
 // same instant whenever it was seen, which TestAReaderFreezesTheSameWheneverItLooks shows of the real one.
 func (e *explorer) acts(s *scene, m int) acts {
 	if e.acknowledged && m == registrar {
@@ -53,7 +53,7 @@ func (e *explorer) acts(s *scene, m int) acts {
 	return a
 }
 
-// ask asks a reader that was shown the copies at that time.
+// ask asks a reader that was shown the Leases at that time.
 func (a *acts) ask(e *explorer, now, wrong, when int, shown []sight) {
 	r, p := lease.Reader{Skew: time.Duration(e.skew) * unit}, lease.Permit{}
 	for _, c := range shown {
@@ -81,7 +81,7 @@ func (a *acts) ask(e *explorer, now, wrong, when int, shown []sight) {
 	}
 }
 
-// look reads the clocks of a reader that saw the last copy then.
+// look reads the clocks of a reader that saw the last Lease then.
 func (e *explorer) look(now, wrong, when int) lease.Reading {
 	r := reading(now, wrong)
 	if e.broken.noBootForReaders {
@@ -116,7 +116,7 @@ func (e *explorer) violation(s *scene) string {
 	return ""
 }
 
-// expire drops the copies by which no reader can act any more, and what came before them. The last one stays.
+// expire drops the Leases by which no reader can act any more, and what came before them. The last one stays.
 func (e *explorer) expire(s *scene) {
 	for m := range e.sites {
 		seen, from := s.sites[m].seen, 0
@@ -129,7 +129,7 @@ func (e *explorer) expire(s *scene) {
 	}
 }
 
-// addSight adds a copy to those that readers may be shown. Of one term the latest copies stay: an earlier one permits
+// addSight adds a Lease to those that readers may be shown. Of one term the latest Leases stay: an earlier one permits
 // less.
 func addSight(seen []sight, c sight, keep int) []sight {
 	from := len(seen)
@@ -147,11 +147,11 @@ func addSight(seen []sight, c sight, keep int) []sight {
 	return append(n, c)
 }
 
-// visibleFor is how many ticks after a copy has run out readers are still asked about it: a reader that saw it while it
+// visibleFor is how many ticks after a Lease has run out readers are still asked about it: a reader that saw it while it
 // stood may not go on by a clock that was stepped back.
 const visibleFor = 1
 
-// visible reports whether the slowest reader could act by a copy, or could have a little while ago.
+// visible reports whether the slowest reader could act by a Lease, or could have a little while ago.
 func (e *explorer) visible(s *scene, c sight) bool {
 	return c.LeadsHere() && c.Live(reading(s.now-visibleFor-e.margin(), 0).Wall)
 }

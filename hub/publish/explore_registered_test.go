@@ -15,11 +15,11 @@ import (
 )
 
 // The acknowledged handover. Two readers may be in the member that leads first: one that has registered and follows the
-// leader's copy since long, and one that starts at any time. They use the real lease.Reader and the real registrations;
+// leader's Lease since long, and one that starts at any time. They use the real lease.Reader and the real registrations;
 // the hub's side is the real roll and what the real Publisher does with it. Each of them does any of its next steps at
 // any time, or none, so that one that died needs no step of its own: what it could still do is looked at too.
 //
-// A reader counts as acting from when it sees a copy that lets it, until its permit ends or it has said that it
+// A reader counts as acting from when it sees a Lease that lets it, until its permit ends or it has said that it
 // released the term: what it has under way when it sees the revocation goes on until then. Its clock is the slowest that
 // there may be, with which it acts for longest.
 //
@@ -29,17 +29,17 @@ import (
 const registrar = 0
 
 const (
-	settledReader = iota // registered, and follows the copy since long
+	settledReader = iota // registered, and follows the Lease since long
 	newcomer
 	readers
 )
 
-// reader is a process that reads the copies of its member.
+// reader is a process that reads the Leases of its member.
 type reader struct {
 	rule     lease.Reader
-	permit   lease.Permit // by the last copy that let it act, unless it has released that
-	acting   sight        // that copy
-	saw      sight        // the last copy that it saw
+	permit   lease.Permit // by the last Lease that let it act, unless it has released that
+	acting   sight        // that Lease
+	saw      sight        // the last Lease that it saw
 	seen     string       // and its version
 	released int64
 	obj      *coordinationv1.Lease // its registration; nil: none
@@ -72,7 +72,7 @@ func acknowledging(s *scope) {
 // noNewcomer leaves out the reader that starts at any time.
 func noNewcomer(s *scope) { s.without = append(s.without, registers) }
 
-// changeReader returns a copy of a reader to be changed.
+// changeReader returns a Lease of a reader to be changed.
 func (s *scene) changeReader(i int) *reader {
 	r := *s.readers[i]
 	s.readers[i] = &r
@@ -92,7 +92,7 @@ func (e *explorer) register(s *scene, i int, r *reader) {
 	}, r.obj))
 }
 
-// registers has a newcomer register, before it trusts any copy.
+// registers has a newcomer register, before it trusts any Lease.
 func (e *explorer) registers(s *scene, i int) *scene {
 	if s.readers[i] == nil || s.readers[i].obj != nil {
 		return nil
@@ -102,7 +102,7 @@ func (e *explorer) registers(s *scene, i int) *scene {
 	return n
 }
 
-// sees has a reader see the copy: by the consistent read after it has registered, or by its watch.
+// sees has a reader see the Lease: by the consistent read after it has registered, or by its watch.
 func (e *explorer) sees(s *scene, i int) *scene {
 	r, c := s.readers[i], s.sites[registrar]
 	if r == nil || r.obj == nil && !e.broken.trustsUnregistered || c.copy == nil || r.seen == c.copy.ResourceVersion {
@@ -111,7 +111,7 @@ func (e *explorer) sees(s *scene, i int) *scene {
 	return e.looks(s, i, c.said, c.copy.ResourceVersion)
 }
 
-// seesOld has a reader that has just registered see a copy of before, as from a cache.
+// seesOld has a reader that has just registered see a Lease of before, as from a cache.
 func (e *explorer) seesOld(s *scene, i int) *scene {
 	r, c := s.readers[i], s.sites[registrar]
 	if !e.broken.readsFromCache || r == nil || r.obj == nil || r.seen != "" || len(c.seen) < 2 {
@@ -219,7 +219,7 @@ func (e *explorer) listed(s *scene, x int) *scene {
 	return e.idle(n, x)
 }
 
-// explorationKey is the one copy in a member.
+// explorationKey is the one Lease in a member.
 var explorationKey = types.NamespacedName{Namespace: "ns", Name: "leasecast"}
 
 // published has a real Publisher do something with the syncer of a member and with what is known of its readers.
@@ -271,7 +271,7 @@ func (e *explorer) hasReleased(s *scene, r *replica) bool {
 	}
 }
 
-// clone copies what a roll may change.
+// clone Leases what a roll may change.
 func (r acks) clone() acks {
 	c := acks{registrations: maps.Clone(r.registrations), questions: map[string]*question{}, asked: r.asked}
 	for namespace, q := range r.questions {

@@ -19,8 +19,8 @@ import (
 // # What is a state
 //
 // The record and its version; the hub's election; of each replica its tenure, what it has sent and granted, what it
-// read at its start, its syncers and the requests that it has under way; of each member its copy, a write that nobody
-// waits for any more, and the copies that a reader may still see. Two states that differ by the time alone, or by
+// read at its start, its syncers and the requests that it has under way; of each member its Lease, a write that nobody
+// waits for any more, and the Leases that a reader may still see. Two states that differ by the time alone, or by
 // which replica is which, are one (explore_key_test.go). What is past counts as past, so that time brings nothing new
 // from some tick on, and a scope closes.
 //
@@ -39,7 +39,7 @@ import (
 //
 // Clocks are wrong by a constant out of -ε/2, 0 and ε/2 (the two extremes where ε is a tick), but for the steps that a
 // scope names. The hub's election is renewed every tick until it stalls, and after a tenure another replica has the next
-// one. A copy is read as soon as a syncer has to, a syncer that has nothing to write says so at once, and a write that
+// one. A Lease is read as soon as a syncer has to, a syncer that has nothing to write says so at once, and a write that
 // promises nothing is answered at once or lost, except where answers are slow. At most one write that nobody waits for
 // lies before each server. Nobody edits or deletes anything by hand, etcd is not restored, D does not change, and the
 // controller's memory of its own records (recall) is not there: the simulations of hub/election and
@@ -63,7 +63,7 @@ const (
 
 var siteNames = [sites]string{"east", "south", "west"}
 
-// scene is one state. What it points to is never changed: a step copies what it changes.
+// scene is one state. What it points to is never changed: a step Leases what it changes.
 type scene struct {
 	now      int // true time, in ticks
 	record   *election.Record
@@ -110,19 +110,19 @@ type replica struct {
 // site is a member.
 type site struct {
 	copy    *coordinationv1.Lease
-	said    sight // what the copy says
+	said    sight // what the Lease says
 	version int
-	seen    []sight // the copies that a reader may still be shown, oldest first
+	seen    []sight // the Leases that a reader may still be shown, oldest first
 	late    *posted
 }
 
-// sight is a copy as a reader sees it.
+// sight is a Lease as a reader sees it.
 type sight = lease.Content
 
 // posted is a write of a syncer.
 type posted struct {
 	step    step
-	said    sight // what the copy says that it writes
+	said    sight // what the Lease says that it writes
 	sent    int   // when, in true time
 	settled bool  // the server has answered
 	obj     *coordinationv1.Lease
@@ -152,10 +152,10 @@ type scope struct {
 	// start is where it begins: see the functions that make scenes.
 	start func(*explorer) *scene
 	// The steps that a wide scope has and a narrow one spares.
-	sights      int  // how many copies of one term a reader may still be shown
+	sights      int  // how many Leases of one term a reader may still be shown
 	anyOrder    bool // a new tenure reads members in any order, not those of lower rank first
 	slowAnswers bool // an answer is under way for a while
-	steps       bool // a replica decides by a wall clock that is stepped forward, and is put right before it stamps
+	steps       bool // a replica decides by a wall clock that is stepped forward, and is put right before it renewTimes
 	watch       bool // syncers are told of what other replicas wrote
 	// acknowledged says that readers of the first leader register, and that the policy says so.
 	acknowledged bool
@@ -179,14 +179,14 @@ func reading(now, wrong int) lease.Reading {
 	}
 }
 
-// change returns a copy of a replica to be changed.
+// change returns a Lease of a replica to be changed.
 func (s *scene) change(x int) *replica {
 	c := *s.replicas[x]
 	s.replicas[x] = &c
 	return &c
 }
 
-// changeSite returns a copy of a member to be changed.
+// changeSite returns a Lease of a member to be changed.
 func (s *scene) changeSite(m int) *site {
 	c := *s.sites[m]
 	s.sites[m] = &c

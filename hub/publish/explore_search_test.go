@@ -167,7 +167,7 @@ func cold(e *explorer) *scene {
 	return s
 }
 
-// inOrder is a tenure of A in which the best member leads and every copy is in place.
+// inOrder is a tenure of A in which the best member leads and every Lease is in place.
 func inOrder(e *explorer) *scene {
 	s := cold(e)
 	for range 200 {
@@ -191,7 +191,7 @@ func inOrder(e *explorer) *scene {
 }
 
 // unrecorded is a settled world whose hub is another, as after a move: the record and the election are lost, and
-// the copies still stand.
+// the Leases still stand.
 func unrecorded(e *explorer) *scene {
 	s, c := inOrder(e), cold(e)
 	s.replicas, s.election, s.record = c.replicas, c.election, c.record

@@ -14,7 +14,7 @@ import (
 
 // What the Publisher and a member's API server do around a real syncer.
 
-// read has a replica read the copy of a member at the start of its tenure, as Publisher.ReadAll and the
+// read has a replica read the Lease of a member at the start of its tenure, as Publisher.ReadAll and the
 // controller's fold do.
 func (e *explorer) read(s *scene, x, m int) *scene {
 	r := s.replicas[x]
@@ -39,7 +39,7 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 	if c := l.known.content; l.known.sealed {
 		r.highest = max(r.highest, c.Epoch)
 		if c.LeadsHere() && (r.standing == nil || c.Epoch > r.standing.Term.Epoch) {
-			// No wall clock is stepped in these worlds, so that it tells alone how long the copy is live.
+			// No wall clock is stepped in these worlds, so that it tells alone how long the Lease is live.
 			r.standing = &election.FoundTerm{Cluster: siteNames[m], Term: c.Term, Boot: math.MaxInt64}
 		}
 		if c.RenewTime.After(r.right.doubt) {
@@ -62,7 +62,7 @@ func (e *explorer) work(s *scene, x, m int) *scene {
 	case e.broken.noDeadline:
 		may = true
 	case e.broken.stampAfterCheck:
-		may = r.tenure.MayWrite(reading(s.now-2, r.wrong)) // two ticks before the stamp is drawn
+		may = r.tenure.MayWrite(reading(s.now-2, r.wrong)) // two ticks before the renewTime is drawn
 	}
 	st := l.next(now, may, true)
 	if st.action == idle || st.action == read {
@@ -148,12 +148,12 @@ func (e *explorer) write(s *scene, m int, st step) (*coordinationv1.Lease, error
 	case st.action != create && !same && !e.broken.noMemberSwap:
 		return nil, apierrors.NewConflict(exploredLeases, "leasecast", errTimeout)
 	case st.action == remove:
-		panic("the exploration has no poisoned copies")
+		panic("the exploration has no poisoned Leases")
 	}
 	c := s.changeSite(m)
 	c.version++
 	obj := *st.lease // what it points to is never changed
-	obj.UID, obj.ResourceVersion = "copy", strconv.Itoa(c.version)
+	obj.UID, obj.ResourceVersion = "Lease", strconv.Itoa(c.version)
 	c.copy = &obj
 	c.said, _ = wire.Read(&obj)
 	c.seen = addSight(c.seen, c.said, e.sights)
@@ -181,7 +181,7 @@ func (e *explorer) answers(s *scene, x, m int) *scene {
 	r := n.change(x)
 	e.handleAnswer(n, r, m, w.step, w.obj, w.err)
 	if l := r.syncers[m]; w.err == nil && l.known.read {
-		l.known.watched = true // the copy is this state's own
+		l.known.watched = true // the Lease is this state's own
 	}
 	r.out[m] = nil
 	return e.idle(n, x)
@@ -239,7 +239,7 @@ func (e *explorer) lateWrite(s *scene, m int) *scene {
 	return n
 }
 
-// observe has a replica's watch tell a syncer of a copy that it does not know.
+// observe has a replica's watch tell a syncer of a Lease that it does not know.
 func (e *explorer) shows(s *scene, x, m int) *scene {
 	r, obj := s.replicas[x], s.sites[m].copy
 	if !e.watch || r.tenure == nil || !r.isRead[m] || obj == nil {

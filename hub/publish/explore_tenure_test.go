@@ -17,7 +17,7 @@ type right struct {
 	found       ballot // the election's Lease before it was won
 	won         lease.Reading
 	transitions int
-	doubt       time.Time // the latest stamp of an earlier tenure that was read
+	doubt       time.Time // the latest renewTime of an earlier tenure that was read
 	stamp       lease.Reading
 	answered    lease.Reading
 }

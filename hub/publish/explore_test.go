@@ -115,7 +115,7 @@ func allScopes() []scope {
 	})
 	add(narrow("three terms, A +1", 1, 0), func(s *scope) { s.terms = 3 })
 	add(narrow("slow answers, A +1", 1, 0), func(s *scope) { s.slowAnswers = true })
-	add(narrow("steps, watches, older copies, A +1", 1, 0), func(s *scope) {
+	add(narrow("steps, watches, older Leases, A +1", 1, 0), func(s *scope) {
 		s.steps, s.watch, s.sights = true, true, 3
 	})
 	add(narrow("a fault, steps, watches, any order, A +1", 1, 0), func(s *scope) {
@@ -227,7 +227,7 @@ func writeReport(t *testing.T, path string, r report) {
 }
 
 // TestAReaderFreezesTheSameWheneverItLooks: by a clock that is wrong by a constant, the exploration may ask a reader
-// now what it would have been asked at any time since the copy was there.
+// now what it would have been asked at any time since the Lease was there.
 func TestAReaderFreezesTheSameWheneverItLooks(t *testing.T) {
 	for wrong := range 2 {
 		for seen := range 4 {
@@ -236,7 +236,7 @@ func TestAReaderFreezesTheSameWheneverItLooks(t *testing.T) {
 			p := r.Observe(c, reading(seen, 0))
 			for now := seen; now < 10; now++ {
 				if got, want := p.Holds(reading(now, 0)), now < 4+wrong; got != want {
-					t.Errorf("stamp %+d, seen at %d: acts at %d: %t, want %t", wrong, seen, now, got, want)
+					t.Errorf("renewTime %+d, seen at %d: acts at %d: %t, want %t", wrong, seen, now, got, want)
 				}
 			}
 		}

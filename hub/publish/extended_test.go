@@ -10,7 +10,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// Whoever may publish can edit a live copy so that it promises more. The edit ends with its repair, and nobody else
+// Whoever may publish can edit a live Lease so that it promises more. The edit ends with its repair, and nobody else
 // gets the namespace before readers had D to see that. Then its epoch is outbid.
 func TestAnEditThatPromisesMore(t *testing.T) {
 	longer := func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 600 }
@@ -20,13 +20,13 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 		"by its duration": func(r *rig) {
 			r.leads().edit(longer)
 			r.show()
-			r.at(2).next("update east 20 stamp 0s for 15s promise 17s").answered()
+			r.at(2).next("update east 20 renewTime 0s for 15s promise 17s").answered()
 			r.next("wait " + (firstRenewal(r) - 2*second).String()).facts(SyncStatus{InPlace: true, PoisonedEpoch: burnt})
 		},
 		"by its renewTime": func(r *rig) {
 			r.leads().edit(fresher)
 			r.show()
-			r.at(3).next("update east 20 stamp 0s for 15s promise 18s").answered()
+			r.at(3).next("update east 20 renewTime 0s for 15s promise 18s").answered()
 			r.next("wait " + (firstRenewal(r) - 3*second).String()).facts(SyncStatus{InPlace: true, PoisonedEpoch: burnt})
 		},
 		"is put right also while its term is being replaced": func(r *rig) {
@@ -34,7 +34,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 			r.assign(lease.Hold, term("east", 20))
 			r.edit(longer)
 			r.show()
-			r.at(2).next("update east 20 stamp 0s for 15s promise 17s").answered()
+			r.at(2).next("update east 20 renewTime 0s for 15s promise 17s").answered()
 			r.next("wait")
 		},
 		"after the deadline of what was sent gives way to nobody": func(r *rig) {
@@ -42,13 +42,13 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 			r.assign(lease.Hold, term("east", 20))
 			r.edit(longer)
 			r.show()
-			r.at(15).next("update nobody 20 stamp 15s for 15s promise 30s")
+			r.at(15).next("update nobody 20 renewTime 15s for 15s promise 30s")
 		},
 		"of a term that an earlier tenure sent gives way to nobody": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 20))), testKey, longer)
 			r.show()
 			r.assign(lease.Hold, term("east", 20))
-			r.next("update nobody 20 stamp 0s for 15s promise 15s")
+			r.next("update nobody 20 renewTime 0s for 15s promise 15s")
 		},
 		"is left alone by a replica without the right to write": func(r *rig) {
 			r.leads()
@@ -73,15 +73,15 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 		"that promises less is no reason for a new term": func(r *rig) {
 			r.leads().edit(func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 5 })
 			r.show()
-			r.at(2).next("update east 20 stamp 0s for 15s").answered()
+			r.at(2).next("update east 20 renewTime 0s for 15s").answered()
 			r.next("wait " + (firstRenewal(r) - 2*second).String()).facts(SyncStatus{InPlace: true})
 		},
 	})
 }
 
 // Two tenures that overlap must not undo each other's work: what is sealed and newer than the record is news for the
-// record, whatever the copy has to be.
-func TestASealedNewerCopyIsNeverOverwritten(t *testing.T) {
+// record, whatever the Lease has to be.
+func TestASealedNewerLeaseIsNeverOverwritten(t *testing.T) {
 	for name, role := range map[string]lease.Role{"a leader's": lease.Lead, "a follower's": lease.Follow, "one that is revoked": lease.Revoke} {
 		t.Run(name, func(t *testing.T) {
 			run(t, map[string]func(*rig){

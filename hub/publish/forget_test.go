@@ -15,12 +15,12 @@ func TestForget(t *testing.T) {
 			after(0)
 			w.Forget("a")
 			if len(w.syncers) != 2 {
-				w.t.Error("a copy that stands was forgotten")
+				w.t.Error("a Lease that stands was forgotten")
 			}
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
 			w.Forget("a")
 			if len(w.syncers) != 2 {
-				w.t.Error("a copy was forgotten before it was removed")
+				w.t.Error("a Lease was forgotten before it was removed")
 			}
 			after(0)
 			w.Forget("a")

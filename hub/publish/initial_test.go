@@ -25,10 +25,10 @@ func TestInitial(t *testing.T) {
 				w.t.Errorf("found %+v", got)
 			}
 			if got := w.Leases(); len(got) != 2 {
-				w.t.Errorf("copies: %v", got)
+				w.t.Errorf("Leases: %v", got)
 			}
 			if got := w.LeasesIn("forged"); len(got) != 1 || got[0] != keyOf("forged") {
-				w.t.Errorf("copies of one namespace: %v", got)
+				w.t.Errorf("Leases of one namespace: %v", got)
 			}
 			w.stop()
 		},
@@ -40,7 +40,7 @@ func TestInitial(t *testing.T) {
 			}
 			w.stop()
 		},
-		"tells of another hub until its copy has gone": func(w *world) {
+		"tells of another hub until its Lease has gone": func(w *world) {
 			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
 			w.start()
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold}, testTimings)

@@ -40,24 +40,24 @@ func firstRenewal(r *rig) time.Duration {
 // Rule 3: renew only what stands.
 func TestRenewal(t *testing.T) {
 	run(t, map[string]func(*rig){
-		"the first copy of a term is written by the tenure that persisted the grant": func(r *rig) {
+		"the first Lease of a term is written by the tenure that persisted the grant": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20), first)
-			r.next("read").answered().next("create east 20 stamp 0s for 15s promise 15s").answered()
+			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").answered()
 			r.facts(SyncStatus{}).next("wait " + firstRenewal(r).String()).facts(SyncStatus{InPlace: true})
 		},
 		"also in the place of an older one": func(r *rig) {
 			r.put(contentOf(renewedAt(-100, term("west", 19))), testKey)
 			r.assign(lease.Lead, term("east", 20), first)
-			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").answered()
+			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").answered()
 		},
-		"by no other: without a copy that stands there is nothing to renew": func(r *rig) {
+		"by no other: without a Lease that stands there is nothing to renew": func(r *rig) {
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a tenure that takes over renews at once what stands": func(r *rig) {
 			r.put(contentOf(renewedAt(-6, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").answered()
+			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").answered()
 			r.next("wait " + firstRenewal(r).String())
 		},
 		"and leaves what is not due yet": func(r *rig) {
@@ -66,16 +66,16 @@ func TestRenewal(t *testing.T) {
 			r.at(2).next("read").answered().next("wait 3s").facts(SyncStatus{InPlace: true})
 		},
 		"one that was renewed late is renewed again when it would have been": func(r *rig) {
-			r.leads().at(7).next("update east 20 stamp 7s for 15s promise 22s").answered().next("wait 3s")
+			r.leads().at(7).next("update east 20 renewTime 7s for 15s promise 22s").answered().next("wait 3s")
 		},
-		"r after its stamp a copy is renewed": func(r *rig) {
-			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s").answered()
-			r.next("wait 5s").at(9.999).next("wait 1ms").at(10).next("update east 20 stamp 10s for 15s promise 25s")
+		"r after its renewTime a Lease is renewed": func(r *rig) {
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").answered()
+			r.next("wait 5s").at(9.999).next("wait 1ms").at(10).next("update east 20 renewTime 10s for 15s promise 25s")
 		},
 		"the last instant to renew is before the deadline": func(r *rig) {
-			r.leads().at(14.999).next("update east 20 stamp 14.999s for 15s promise 29.999s")
+			r.leads().at(14.999).next("update east 20 renewTime 14.999s for 15s promise 29.999s")
 		},
-		"an expired copy is lost, even to the tenure that granted it": func(r *rig) {
+		"an expired Lease is lost, even to the tenure that granted it": func(r *rig) {
 			r.leads().at(15).next("wait").facts(SyncStatus{Lost: true})
 		},
 		"or that took it over": func(r *rig) {
@@ -83,18 +83,18 @@ func TestRenewal(t *testing.T) {
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
-		"a copy that is not sealed does not stand": func(r *rig) {
+		"a Lease that is not sealed does not stand": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 20))), lease.Key("another key"))
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("update nobody 20 stamp 0s for 15s promise 15s").answered()
+			r.next("read").answered().next("update nobody 20 renewTime 0s for 15s promise 15s").answered()
 			r.next("wait").facts(SyncStatus{Lost: true, PoisonedEpoch: 20})
 		},
-		"a copy of another epoch does not": func(r *rig) {
+		"a Lease of another epoch does not": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 19))), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
-		"a copy of another holder does not": func(r *rig) {
+		"a Lease of another holder does not": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey)
 			r.assign(lease.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
@@ -104,7 +104,7 @@ func TestRenewal(t *testing.T) {
 			longer := term("east", 20)
 			longer.Duration = 60 * second
 			r.assign(lease.Lead, longer, first)
-			r.at(5).next("update east 20 stamp 5s for 1m0s promise 1m5s")
+			r.at(5).next("update east 20 renewTime 5s for 1m0s promise 1m5s")
 		},
 		"a clock that stands back does not stop renewals for longer than r": func(r *rig) {
 			r.leads()
@@ -114,8 +114,8 @@ func TestRenewal(t *testing.T) {
 	})
 }
 
-// Closed syncers draw no stamps, and neither does a hub that has lost the right to.
-func TestNoStamp(t *testing.T) {
+// Closed syncers draw no renewTimes, and neither does a hub that has lost the right to.
+func TestNothingIsPromised(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"on hold": func(r *rig) {
 			r.leads()
@@ -132,12 +132,12 @@ func TestNoStamp(t *testing.T) {
 			r.assign(lease.Hold, term("east", 20))
 			r.next("wait")
 		},
-		"after a hold the term goes on, if its copy still stands": func(r *rig) {
+		"after a hold the term goes on, if its Lease still stands": func(r *rig) {
 			r.leads()
 			r.assign(lease.Hold, term("east", 20))
 			r.at(5).next("wait")
 			r.assign(lease.Lead, term("east", 20), first)
-			r.at(6).next("update east 20 stamp 6s for 15s promise 21s")
+			r.at(6).next("update east 20 renewTime 6s for 15s promise 21s")
 		},
 		"and not otherwise, although this tenure granted it": func(r *rig) {
 			r.leads()
@@ -151,9 +151,9 @@ func TestNoStamp(t *testing.T) {
 			r.may = false
 			r.at(5).next("wait 100ms")
 			r.may = true
-			r.at(5.1).next("update east 20 stamp 5.1s for 15s promise 20.1s")
+			r.at(5.1).next("update east 20 renewTime 5.1s for 15s promise 20.1s")
 		},
-		"not even a follower's copy": func(r *rig) {
+		"not even a follower's Lease": func(r *rig) {
 			r.follows()
 			edited(r)
 			r.may = false
@@ -170,9 +170,9 @@ func TestNoStamp(t *testing.T) {
 			r.at(5).next("read").unanswered(false).facts(SyncStatus{Problem: reason.Unreachable})
 			r.at(8).next("read").answered()
 			r.heard = true
-			r.next("update east 20 stamp 8s for 15s promise 23s")
+			r.next("update east 20 renewTime 8s for 15s promise 23s")
 		},
-		"a first copy, too": func(r *rig) {
+		"a first Lease, too": func(r *rig) {
 			r.heard = false
 			r.assign(lease.Lead, term("east", 20), first)
 			r.next("read").answered().next("read")
@@ -186,7 +186,7 @@ func TestAssignments(t *testing.T) {
 		"of an older epoch changes nothing": func(r *rig) {
 			r.leads()
 			r.assign(lease.Follow, term("west", 19))
-			r.at(5).next("update east 20 stamp 5s for 15s promise 20s")
+			r.at(5).next("update east 20 renewTime 5s for 15s promise 20s")
 		},
 		"nor does a leader's": func(r *rig) {
 			r.follows()
@@ -208,12 +208,12 @@ func TestAssignments(t *testing.T) {
 			r.assign(lease.Absent, lease.Term{})
 			r.next("remove").answered()
 			r.assign(lease.Follow, term("west", 3))
-			r.next("create west 3 stamp 0s for 15s")
+			r.next("create west 3 renewTime 0s for 15s")
 		},
 		"a term that ends here is overwritten by the next one": func(r *rig) {
 			r.leads()
 			r.assign(lease.Follow, term("west", 21))
-			r.at(31).next("update west 21 stamp 31s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.at(31).next("update west 21 renewTime 31s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"what is no longer asked for says nothing of what is": func(r *rig) {
 			r.follows()
@@ -221,9 +221,9 @@ func TestAssignments(t *testing.T) {
 			r.facts(SyncStatus{})
 		},
 		"an answer to the assignment before does not settle the next": func(r *rig) {
-			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s")
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s")
 			r.assign(lease.Follow, term("west", 21))
-			r.answered().next("update west 21 stamp 5s for 15s")
+			r.answered().next("update west 21 renewTime 5s for 15s")
 		},
 	})
 }

@@ -216,7 +216,7 @@ func (n *inNamespace) List(ctx context.Context, o metav1.ListOptions) (*coordina
 	return list, err
 }
 
-// has returns the copy in a namespace, if there is one.
+// has returns the Lease in a namespace, if there is one.
 func (m *member) has(key types.NamespacedName) (lease.Content, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -357,12 +357,12 @@ func (w *world) assignFollow(namespace string) {
 	w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
 }
 
-// promised is what the ledger says of a namespace.
+// promised is what the promises says of a namespace.
 func (w *world) promised(namespace string) Promise {
 	return w.ledger.Get(types.NamespacedName{Namespace: fleetName, Name: namespace})
 }
 
-// leads fails the test unless the copy is live.
+// leads fails the test unless the Lease is live.
 func (w *world) leads(namespace string) {
 	w.t.Helper()
 	c, ok := w.member.has(keyOf(namespace))

@@ -7,7 +7,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-func TestLedger(t *testing.T) {
+func TestPromises(t *testing.T) {
 	l, key, other := NewPromises(), keyOf("a"), keyOf("b")
 	l.add(key, 20, at(0), 60*second, second)
 	l.add(key, 20, at(10), 15*second, second)
@@ -32,7 +32,7 @@ func TestLedger(t *testing.T) {
 }
 
 // Rule 5: a changed policy never shortens what was promised, by D or by ε.
-func TestTheLedgerRemembersAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *testing.T) {
+func TestPromisesRememberAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *testing.T) {
 	type sent struct {
 		at      lease.Reading
 		d, skew time.Duration
@@ -64,7 +64,7 @@ func TestTheLedgerRemembersAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *tes
 	}
 }
 
-// The renewal of one copy without its I/O.
+// The renewal of one Lease without its I/O.
 func BenchmarkRenewal(b *testing.B) {
 	r := newRig(b)
 	r.leads()

@@ -80,7 +80,7 @@ func TestPublisher(t *testing.T) {
 			}
 			w.stop()
 		},
-		"draws no stamp on a dead link, and nothing is promised": func(w *world) {
+		"draws no renewTime on a dead link, and nothing is promised": func(w *world) {
 			w.start()
 			w.assignLead("a", 20)
 			after(20 * second)
@@ -148,7 +148,7 @@ func TestPublisher(t *testing.T) {
 			}
 			after(0)
 			if c, _ := w.member.has(keyOf("a")); c.Holder != "west.fleet" {
-				w.t.Errorf("the copy says %+v", c)
+				w.t.Errorf("the Lease says %+v", c)
 			}
 			l, err = api.Get(w.t.Context(), "leasecast", metav1.GetOptions{})
 			if err != nil {
@@ -161,7 +161,7 @@ func TestPublisher(t *testing.T) {
 			}
 			after(0)
 			if c, there := w.member.has(keyOf("a")); !there || c.Holder != "west.fleet" {
-				w.t.Errorf("there is a copy: %v, %+v", there, c)
+				w.t.Errorf("there is a Lease: %v, %+v", there, c)
 			}
 			w.stop()
 		},
@@ -285,8 +285,8 @@ func TestASilentMember(t *testing.T) {
 	})
 }
 
-// Every stamp is in the ledger before it is sent.
-func TestLedgerBeforeSend(t *testing.T) {
+// Every renewTime is in the promises before it is sent.
+func TestAPromiseIsNotedBeforeItIsSent(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -304,7 +304,7 @@ func TestLedgerBeforeSend(t *testing.T) {
 				if c := req.copy; c.Holder == "east.fleet" {
 					p := w.promised(req.key.Namespace)
 					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch {
-						t.Errorf("seed %d: %s is sent %+v, but the ledger says %+v", seed, req.key, c, p)
+						t.Errorf("seed %d: %s is sent %+v, but the promises says %+v", seed, req.key, c, p)
 					}
 					if boot := c.RenewTime.Sub(w.clock.began) + c.Duration; boot > p.BootUntil {
 						t.Errorf("seed %d: the boot clock was not entered", seed)
@@ -328,7 +328,7 @@ func TestLedgerBeforeSend(t *testing.T) {
 	}
 }
 
-// After Close, what the ledger says of the member is final, whatever is under way.
+// After Close, what the promises says of the member is final, whatever is under way.
 func TestCloseIsFinal(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestCloseIsFinal(t *testing.T) {
 				t.Errorf("seed %d: promised %+v when closed, then %+v", seed, final, now)
 			}
 			if c, ok := w.member.has(keyOf("a")); ok && c.Deadline().After(final.Until) {
-				t.Errorf("seed %d: the copy says %v, the ledger said %v", seed, c.Deadline(), final.Until)
+				t.Errorf("seed %d: the Lease says %v, the promises said %v", seed, c.Deadline(), final.Until)
 			}
 			w.leads("b")
 			w.stop()
@@ -367,7 +367,7 @@ func TestStop(t *testing.T) {
 	for name, test := range map[string]struct {
 		run func(*world)
 	}{
-		"while copies are written": {func(w *world) {
+		"while Leases are written": {func(w *world) {
 			w.start()
 			w.member.becomes(swallow, nil)
 			for _, ns := range namespaces(40) {

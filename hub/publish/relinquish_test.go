@@ -10,14 +10,14 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// by is a copy with the mark of another hub, or none.
+// by is a Lease with the mark of another hub, or none.
 func by(hub string) func(*lease.Content) { return func(c *lease.Content) { c.Hub = hub } }
 
-// mark fails the test unless the copy in the member carries this mark and a seal.
+// mark fails the test unless the Lease in the member carries this mark and a seal.
 func (r *rig) mark(want string) *rig {
 	r.t.Helper()
 	if c, seal := wire.Read(r.there); c.Hub != want || !lease.Sealed(testKey, c, seal) {
-		r.t.Fatalf("the copy carries the mark %q, want %q, sealed", c.Hub, want)
+		r.t.Fatalf("the Lease carries the mark %q, want %q, sealed", c.Hub, want)
 	}
 	return r
 }
@@ -31,39 +31,39 @@ func (r *rig) marks(ours, none bool) *rig {
 	return r
 }
 
-// Rule 11: the hub that its Clusters leave says on the copies that it has stopped, and leaves the terms as they are.
-func TestDepart(t *testing.T) {
+// Rule 11: the hub that its Clusters leave says on the Leases that it has stopped, and leaves the terms as they are.
+func TestRelinquish(t *testing.T) {
 	run(t, map[string]func(*rig){
-		"a leader's copy keeps its term and its stamp": func(r *rig) {
+		"a leader's Lease keeps its term and its renewTime": func(r *rig) {
 			r.leads().marks(false, false)
 			r.syncer.relinquished = true
-			r.at(4).next("update east 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
+			r.at(4).next("update east 20 renewTime 0s for 15s").answered().next("wait").marks(false, true).mark("")
 		},
 		"and is not renewed any more": func(r *rig) {
 			r.leads()
 			r.syncer.relinquished = true
-			r.at(4).next("update east 20 stamp 0s for 15s").answered()
+			r.at(4).next("update east 20 renewTime 0s for 15s").answered()
 			r.assign(lease.Lead, term("east", 20), first)
 			r.at(9).next("wait")
 		},
-		"a follower's copy, too": func(r *rig) {
+		"a follower's Lease, too": func(r *rig) {
 			r.follows().marks(true, false)
 			r.syncer.relinquished = true
-			r.at(4).next("update west 20 stamp 0s for 15s").answered().next("wait").marks(false, true).mark("")
+			r.at(4).next("update west 20 renewTime 0s for 15s").answered().next("wait").marks(false, true).mark("")
 		},
 		"one of which nothing is known is read first": func(r *rig) {
 			r.follows()
 			r.syncer.relinquished = true
 			r.syncer.invalidate()
-			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"one that the other hub has taken is left alone": func(r *rig) {
 			r.follows()
 			r.put(contentOf(renewedAt(0, term("west", 20)), by("another")), testKey)
 			r.syncer.relinquished = true
-			r.next("update west 20 stamp 0s for 15s").handed(r.carry()).next("read").answered().next("wait").mark("another")
+			r.next("update west 20 renewTime 0s for 15s").handed(r.carry()).next("read").answered().next("wait").mark("another")
 		},
-		"one that is not sealed is no copy of ours": func(r *rig) {
+		"one that is not sealed is no Lease of ours": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("west", 20))), lease.Key("another key for tests of 32 byte"))
 			r.syncer.relinquished = true
 			r.next("read").answered().next("wait")
@@ -84,10 +84,10 @@ func TestDepart(t *testing.T) {
 // Rule 8: what carries no mark is taken by compare-and-swap; what carries another's is not.
 func TestTakingOver(t *testing.T) {
 	run(t, map[string]func(*rig){
-		"a leader's copy is renewed at once, however new it is, with our mark": func(r *rig) {
+		"a leader's Lease is renewed at once, however new it is, with our mark": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s").marks(false, true)
+			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").marks(false, true)
 			r.answered().next("wait "+firstRenewal(r).String()).marks(true, false).mark("hub")
 		},
 		"but not one that has lapsed": func(r *rig) {
@@ -98,20 +98,20 @@ func TestTakingOver(t *testing.T) {
 		"nor one that somebody was faster to take": func(r *rig) {
 			r.put(contentOf(renewedAt(-1, term("east", 20)), by("")), testKey)
 			r.assign(lease.Lead, term("east", 20))
-			r.next("read").answered().next("update east 20 stamp 0s for 15s promise 15s")
+			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s")
 			r.put(contentOf(renewedAt(0, term("east", 20)), by("another")), testKey)
 			r.handed(r.carry()).next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
 		},
-		"a follower's copy is written anew": func(r *rig) {
+		"a follower's Lease is written anew": func(r *rig) {
 			r.put(contentOf(renewedAt(-1, term("west", 20)), by("")), testKey)
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").marks(true, false).mark("hub")
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s").answered().next("wait").marks(true, false).mark("hub")
 		},
 		"a mark that somebody has taken off without the key is put back": func(r *rig) {
 			r.follows()
 			r.edit(func(l *coordinationv1.Lease) { l.Annotations["leasecast.dev/hub"] = "" })
 			r.show()
-			r.next("update west 20 stamp 0s for 15s").answered().mark("hub")
+			r.next("update west 20 renewTime 0s for 15s").answered().mark("hub")
 		},
 		"the mark of a hub with our key stops us as any other": func(r *rig) {
 			r.put(contentOf(renewedAt(-1, term("east", 20)), by("another")), testKey)

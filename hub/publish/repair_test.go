@@ -11,25 +11,25 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// A copy that somebody edits or deletes is put right with what was sent last: nothing new is promised.
-func TestRepairOfALeadersCopy(t *testing.T) {
+// A Lease that somebody edits or deletes is put right with what was sent last: nothing new is promised.
+func TestRepairOfALeadersLease(t *testing.T) {
 	longer := term("east", 20)
 	longer.Duration = 60 * second
 	run(t, map[string]func(*rig){
 		"deleted": func(r *rig) {
 			r.leads()
 			deleted(r)
-			r.at(1).next("read").answered().next("create east 20 stamp 0s for 15s").answered().next("wait " + (firstRenewal(r) - second).String())
+			r.at(1).next("read").answered().next("create east 20 renewTime 0s for 15s").answered().next("wait " + (firstRenewal(r) - second).String())
 		},
 		"edited": func(r *rig) {
 			r.leads()
 			edited(r)
-			r.at(1).next("update east 20 stamp 0s for 15s").answered()
+			r.at(1).next("update east 20 renewTime 0s for 15s").answered()
 		},
 		"long after its last renewal": func(r *rig) {
 			r.leads()
 			deleted(r)
-			r.at(14.999).next("read").answered().next("create east 20 stamp 0s for 15s")
+			r.at(14.999).next("read").answered().next("create east 20 renewTime 0s for 15s")
 		},
 		"not after its deadline: then it is lost": func(r *rig) {
 			r.leads()
@@ -40,13 +40,13 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 			r.leads()
 			r.assign(lease.Lead, longer, first)
 			edited(r)
-			r.at(1).next("update east 20 stamp 0s for 15s")
+			r.at(1).next("update east 20 renewTime 0s for 15s")
 		},
 		"also where the member has been silent, for it promises nothing": func(r *rig) {
 			r.leads()
 			edited(r)
 			r.heard = false
-			r.at(1).next("update east 20 stamp 0s for 15s")
+			r.at(1).next("update east 20 renewTime 0s for 15s")
 		},
 		"not by a tenure that has sent nothing: it knows not what": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 20))), testKey)
@@ -55,7 +55,7 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 			edited(r)
 			r.next("wait").facts(SyncStatus{Lost: true})
 		},
-		"nor with the stamp of an earlier term": func(r *rig) {
+		"nor with the renewTime of an earlier term": func(r *rig) {
 			r.leads()
 			r.assign(lease.Hold, term("east", 20))
 			r.next("wait")
@@ -63,11 +63,11 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 			deleted(r)
 			r.at(1).next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
-		"a copy without its labels is seen by no reader, so it is renewed at once": func(r *rig) {
+		"a Lease without its labels is seen by no reader, so it is renewed at once": func(r *rig) {
 			r.leads()
 			r.edit(func(l *coordinationv1.Lease) { delete(l.Labels, v1alpha1.ManagedLabel) })
 			r.syncer.observeGone()
-			r.at(1).next("read").answered().next("update east 20 stamp 1s for 15s promise 16s").answered()
+			r.at(1).next("read").answered().next("update east 20 renewTime 1s for 15s promise 16s").answered()
 			if r.there.Labels[v1alpha1.ManagedLabel] != "true" {
 				r.t.Errorf("the labels are %v", r.there.Labels)
 			}
@@ -76,45 +76,45 @@ func TestRepairOfALeadersCopy(t *testing.T) {
 			r.leads()
 			r.edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](2147483647) })
 			r.show()
-			r.at(1).next("remove").answered().next("create east 20 stamp 0s for 15s").answered()
+			r.at(1).next("remove").answered().next("create east 20 renewTime 0s for 15s").answered()
 		},
 	})
 }
 
-func TestRepairOfAFollowersCopy(t *testing.T) {
+func TestRepairOfAFollowersLease(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"deleted": func(r *rig) {
 			r.follows()
 			deleted(r)
-			r.at(100).next("read").answered().next("create west 20 stamp 1m40s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.at(100).next("read").answered().next("create west 20 renewTime 1m40s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"edited": func(r *rig) {
 			r.follows()
 			edited(r)
-			r.at(100).next("update west 20 stamp 1m40s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.at(100).next("update west 20 renewTime 1m40s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"made to lead here by somebody who has no key": func(r *rig) {
 			r.follows()
 			r.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("east.fleet") })
 			r.show()
-			r.next("update west 20 stamp 0s for 15s")
+			r.next("update west 20 renewTime 0s for 15s")
 		},
-		"a sealed copy of another term": func(r *rig) {
+		"a sealed Lease of another term": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 19))), testKey)
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"of another holder": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("south", 20))), testKey)
 			r.assign(lease.Follow, term("west", 20))
-			r.next("read").answered().next("update west 20 stamp 0s for 15s")
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"of another D": func(r *rig) {
 			r.follows()
 			longer := term("west", 20)
 			longer.Duration = 60 * second
 			r.assign(lease.Follow, longer)
-			r.next("update west 20 stamp 0s for 1m0s")
+			r.next("update west 20 renewTime 0s for 1m0s")
 		},
 		"ageing is no reason to write": func(r *rig) {
 			r.follows().at(100000).next("wait").facts(SyncStatus{InPlace: true})
@@ -123,20 +123,20 @@ func TestRepairOfAFollowersCopy(t *testing.T) {
 			r.follows()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels = nil })
 			r.syncer.observeGone()
-			r.next("read").answered().next("update west 20 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.next("read").answered().next("update west 20 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"a poisoned epoch is removed first": func(r *rig) {
 			r.follows()
 			r.edit(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = ptr.To[int32](2147483647) })
 			r.show()
-			r.next("remove").answered().next("create west 20 stamp 0s for 15s")
+			r.next("remove").answered().next("create west 20 renewTime 0s for 15s")
 		},
 		"a sealed one that is newer than the record is left for the record": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("south", 21))), testKey)
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost})
 			r.assign(lease.Follow, term("west", 22))
-			r.next("update west 22 stamp 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.next("update west 22 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"nothing to write where the API cannot store it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 1<<31))
@@ -155,13 +155,13 @@ func TestWhatStandsInTheWay(t *testing.T) {
 		"a Lease of somebody else": {problem: reason.ForeignLease, put: func(r *rig) {
 			r.put(ours, testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
 		}},
-		"a copy of another hub with another key": {problem: reason.OtherHub, put: func(r *rig) {
+		"a Lease of another hub with another key": {problem: reason.OtherHub, put: func(r *rig) {
 			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"))
 		}},
-		"a copy of another hub with the same key, as after a move": {problem: reason.OtherHub, put: func(r *rig) {
+		"a Lease of another hub with the same key, as after a move": {problem: reason.OtherHub, put: func(r *rig) {
 			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), testKey)
 		}},
-		"a copy that belongs to another member": {problem: reason.WrongCluster, put: func(r *rig) {
+		"a Lease that belongs to another member": {problem: reason.WrongCluster, put: func(r *rig) {
 			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), testKey)
 		}},
 		"also one whose seal cannot be checked any more": {problem: reason.WrongCluster, put: func(r *rig) {
@@ -198,9 +198,9 @@ func TestWhatStandsInTheWay(t *testing.T) {
 
 func describeWrite(role lease.Role) string {
 	if role == lease.Lead {
-		return "create east 21 stamp 2s for 15s promise 17s"
+		return "create east 21 renewTime 2s for 15s promise 17s"
 	}
-	return "create west 21 stamp 2s for 15s"
+	return "create west 21 renewTime 2s for 15s"
 }
 
 func TestEditsOfOurMarks(t *testing.T) {
@@ -208,7 +208,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 		return func(l *coordinationv1.Lease) { l.Annotations[key] = value }
 	}
 	strip := func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil }
-	const repaired = "update west 20 stamp 0s for 15s"
+	const repaired = "update west 20 renewTime 0s for 15s"
 	run(t, map[string]func(*rig){
 		"another hub's name alone does not make it another hub's": func(r *rig) {
 			r.follows().edit(annotate(v1alpha1.HubAnnotation, "another"))
@@ -220,7 +220,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
-		"a seal of another hub does: it took the copy by compare-and-swap": func(r *rig) {
+		"a seal of another hub does: it took the Lease by compare-and-swap": func(r *rig) {
 			r.follows()
 			uid := r.there.UID
 			r.put(contentOf(renewedAt(-2, term("west", 20)), func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"),
@@ -266,7 +266,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 }
 
 // Readers know no seal. An edit that they may have believed is told of, for the next term has to be above it.
-func TestBurnt(t *testing.T) {
+func TestPoisonedEpoch(t *testing.T) {
 	type edit = func(*coordinationv1.Lease)
 	higher := func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 27 }
 	longer := func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 3600 }
@@ -284,7 +284,7 @@ func TestBurnt(t *testing.T) {
 		"a longer D, in the leader":                      {begin: led, edits: []edit{longer}, want: 20},
 		"in a follower it lets nobody act":               {begin: followed, edits: []edit{longer}},
 		"an absurd epoch is believed by nobody":          {begin: led, edits: []edit{absurd}},
-		"a copy without its labels is seen by nobody":    {begin: led, edits: []edit{higher, unlabelled}},
+		"a Lease without its labels is seen by nobody":   {begin: led, edits: []edit{higher, unlabelled}},
 		"a lower epoch changes nothing":                  {begin: led, edits: []edit{func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 19 }}},
 		"the highest is remembered when it is put right": {begin: led, edits: []edit{higher, func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 25 }}, want: 27},
 	} {
@@ -303,7 +303,7 @@ func TestBurnt(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a sealed copy is none", func(t *testing.T) {
+	t.Run("a sealed Lease is none", func(t *testing.T) {
 		r := newRig(t)
 		r.put(contentOf(renewedAt(-2, term("south", 27))), testKey)
 		r.assign(lease.Follow, term("west", 20))

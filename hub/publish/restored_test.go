@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// rewrite stores the copy of namespace a anew, changed and under a later version, without a word of a watch. The syncer
+// rewrite stores the Lease of namespace a anew, changed and under a later version, without a word of a watch. The syncer
 // reads it.
 func (w *world) rewrite(key lease.Key, change func(*lease.Content)) {
 	w.t.Helper()
@@ -29,7 +29,7 @@ func (w *world) rewrite(key lease.Key, change func(*lease.Content)) {
 	after(0)
 }
 
-// removed has somebody delete the copy of namespace a, which the publisher then makes again, and returns what there was.
+// removed has somebody delete the Lease of namespace a, which the publisher then makes again, and returns what there was.
 func (w *world) removed() *coordinationv1.Lease {
 	w.t.Helper()
 	w.member.mu.Lock()
@@ -74,7 +74,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 			w.back(10, keep)
 			w.catchUp(20)
 		}, false},
-		"or than one a watch of copies showed": {func(w *world) {
+		"or than one a watch of Leases showed": {func(w *world) {
 			w.registers(20)
 			w.member.put(contentOf(renewedAt(0, term("west", 7)), func(c *lease.Content) { c.Namespace = "b" }), testKey)
 			w.member.mu.Lock()
@@ -84,7 +84,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 			w.back(10, func(leases map[types.NamespacedName]*coordinationv1.Lease) { delete(leases, keyOf("b")) })
 			w.catchUp(20)
 		}, false},
-		"a sealed copy has an earlier stamp, in whatever version": {func(w *world) {
+		"a sealed Lease has an earlier renewTime, in whatever version": {func(w *world) {
 			w.rewrite(testKey, func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
 		}, false},
 		"the object is back that stood before somebody deleted it": {func(w *world) {
@@ -96,7 +96,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 			after(0)
 		}, false},
 		"that somebody deleted it, and it was made again, is none": {func(w *world) { w.removed() }, true},
-		"an earlier stamp that somebody has written without the key is an edit, and no sign": {func(w *world) {
+		"an earlier renewTime that somebody has written without the key is an edit, and no sign": {func(w *world) {
 			w.rewrite(lease.Key("another key for tests of 32 byte"), func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
 		}, true},
 	} {
@@ -123,14 +123,14 @@ func TestARestoreTakesBackWhatReadersHaveReleased(t *testing.T) {
 		w.isReleased(true)
 		w.ObserveReader(w.registers(20))
 		w.back(10, func(map[types.NamespacedName]*coordinationv1.Lease) {})
-		w.assignFollow("b") // another copy's answer shows it
+		w.assignFollow("b") // another Lease's answer shows it
 		after(0)
 		w.isReleased(false)
 		w.stop()
 	}})
 }
 
-// A registration goes ε after its end, by the largest ε of any copy: its process may live by as wrong a clock.
+// A registration goes ε after its end, by the largest ε of any Lease: its process may live by as wrong a clock.
 func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 	const round = listReadersEvery / second // readers are listed at the multiples of it
 	assign := func(w *world, namespace string, skew time.Duration) {
@@ -143,8 +143,8 @@ func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 	}{
 		"that is small":                       {func(w *world) { assign(w, "b", second) }, 2},
 		"that is large":                       {func(w *world) { assign(w, "b", 5*second) }, 3},
-		"though the last copy has a smaller":  {func(w *world) { assign(w, "b", 5*second); assign(w, "c", second) }, 3},
-		"though that copy has a smaller now":  {func(w *world) { assign(w, "b", 5*second); assign(w, "b", second) }, 3},
+		"though the last Lease has a smaller": {func(w *world) { assign(w, "b", 5*second); assign(w, "c", second) }, 3},
+		"though that Lease has a smaller now": {func(w *world) { assign(w, "b", 5*second); assign(w, "b", second) }, 3},
 		"or for the largest that is probable": {func(*world) {}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {

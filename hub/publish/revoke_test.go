@@ -18,25 +18,25 @@ func revoking(t lease.Term) func(*lease.Assignment) {
 	return func(a *lease.Assignment) { a.Revoked = t }
 }
 
-// The syncer of a leader in epoch 20 is to revoke it. Its last stamp is of zero.
-func TestLaneRevokes(t *testing.T) {
+// The syncer of a leader in epoch 20 is to revoke it. Its last renewTime is of zero.
+func TestASyncerRevokes(t *testing.T) {
 	revoke := func(r *rig) { r.assign(lease.Revoke, term("", 21), revoking(term("east", 20))) }
 	for name, test := range map[string]func(*rig){
-		"the live copy gives way to nobody's": func(r *rig) {
+		"the live Lease gives way to nobody's": func(r *rig) {
 			r.leads().at(2)
 			revoke(r)
-			r.next("update nobody 21 stamp 2s for 15s").answered()
+			r.next("update nobody 21 renewTime 2s for 15s").answered()
 			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"it promises nothing": func(r *rig) {
 			r.leads().at(2)
 			revoke(r)
-			r.next("update nobody 21 stamp 2s for 15s")
+			r.next("update nobody 21 renewTime 2s for 15s")
 			if r.pending.promised != 0 || r.pending.revokes != 20 {
 				r.t.Errorf("%+v", r.pending)
 			}
 		},
-		"an expired copy stays as it is": func(r *rig) {
+		"an expired Lease stays as it is": func(r *rig) {
 			r.leads().at(15)
 			revoke(r)
 			r.next("wait").facts(SyncStatus{})
@@ -58,8 +58,8 @@ func TestLaneRevokes(t *testing.T) {
 			r.edit(func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 60 })
 			r.show()
 			revoke(r)
-			r.next("update east 20 stamp 0s for 15s promise 17s").answered()
-			r.next("update nobody 21 stamp 2s for 15s")
+			r.next("update east 20 renewTime 0s for 15s promise 17s").answered()
+			r.next("update nobody 21 renewTime 2s for 15s")
 		},
 		"a missing one is not made": func(r *rig) {
 			r.leads().at(2)
@@ -73,13 +73,13 @@ func TestLaneRevokes(t *testing.T) {
 			r.leads().at(2)
 			r.edit()
 			revoke(r)
-			r.next("update nobody 21 stamp 2s for 15s")
+			r.next("update nobody 21 renewTime 2s for 15s")
 			_, err := r.carry()
 			if pause := r.syncer.handleAnswer(r.pending, nil, err); pause != 0 {
 				r.t.Errorf("pauses for %v", pause)
 			}
 			r.next("read").answered()
-			r.next("update nobody 21 stamp 2s for 15s").answered()
+			r.next("update nobody 21 renewTime 2s for 15s").answered()
 		},
 		"nothing is revoked without the right to write": func(r *rig) {
 			r.leads().at(2)
@@ -229,7 +229,7 @@ func TestPublisherAsksReaders(t *testing.T) {
 			w.isReleased(false)
 			w.stop()
 		},
-		"not while a request without an answer may still make a leader's copy": func(w *world) {
+		"not while a request without an answer may still make a leader's Lease": func(w *world) {
 			w.register("r", released("a", 20))
 			w.ledFor(settled)
 			w.member.becomes(nil, func(_ context.Context, r request) error {
@@ -291,7 +291,7 @@ func (w *world) back(by int, change func(map[types.NamespacedName]*coordinationv
 	change(w.member.leases)
 }
 
-func TestPublisherDoubtsAMemberThatWentBack(t *testing.T) {
+func TestAMemberThatShowsAnOlderStateIsDistrusted(t *testing.T) {
 	nothing := func(map[types.NamespacedName]*coordinationv1.Lease) {}
 	bubble(t, map[string]func(*world){
 		"a write that gets an older version than was known": func(w *world) {
@@ -306,7 +306,7 @@ func TestPublisherDoubtsAMemberThatWentBack(t *testing.T) {
 			w.isReleased(false)
 			w.stop()
 		},
-		"a copy of an older version": func(w *world) {
+		"a Lease of an older version": func(w *world) {
 			w.register("r", released("a", 20))
 			w.ledFor(settled)
 			w.back(1, nothing)

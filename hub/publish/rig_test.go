@@ -78,7 +78,7 @@ func renewedAt(seconds float64, t lease.Term) lease.Term {
 	return t
 }
 
-// contentOf is a copy of that term as this hub writes it into east.
+// contentOf is a Lease of that term as this hub writes it into east.
 func contentOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
 	c := lease.Content{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
 	for _, change := range changes {
@@ -87,7 +87,7 @@ func contentOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
 	return c
 }
 
-// put makes a copy stand in the member, as an object of its own.
+// put makes a Lease stand in the member, as an object of its own.
 func (r *rig) put(c lease.Content, key lease.Key, changes ...func(*coordinationv1.Lease)) {
 	r.t.Helper()
 	obj := &coordinationv1.Lease{}
@@ -143,7 +143,7 @@ func (r *rig) next(want string) *rig {
 	return r
 }
 
-// describe puts a request into words: what it writes, with what stamp, and what it promises anew.
+// describe puts a request into words: what it writes, with what renewTime, and what it promises anew.
 func describe(s step) string {
 	switch s.action {
 	case idle:
@@ -162,7 +162,7 @@ func describe(s step) string {
 		holder = "nobody"
 	}
 	words := []string{map[action]string{create: "create", update: "update"}[s.action], holder, fmt.Sprint(c.Epoch)}
-	words = append(words, "stamp", c.RenewTime.Sub(zero).String(), "for", c.Duration.String())
+	words = append(words, "renewTime", c.RenewTime.Sub(zero).String(), "for", c.Duration.String())
 	if s.promised > 0 {
 		words = append(words, "promise", s.reading.Wall.Add(s.promised).Sub(zero).String())
 	}
@@ -252,21 +252,21 @@ func (r *rig) facts(want SyncStatus) *rig {
 	return r
 }
 
-// leads brings the syncer of a leader to the point where its copy was renewed at zero, in epoch 20.
+// leads brings the syncer of a leader to the point where its Lease was renewed at zero, in epoch 20.
 func (r *rig) leads() *rig {
 	r.t.Helper()
 	r.assign(lease.Lead, term("east", 20), first)
 	r.next("read").answered()
-	r.next("create east 20 stamp 0s for 15s promise 15s").answered()
+	r.next("create east 20 renewTime 0s for 15s promise 15s").answered()
 	return r
 }
 
-// follows brings the syncer of a follower to the point where its copy is in place.
+// follows brings the syncer of a follower to the point where its Lease is in place.
 func (r *rig) follows() *rig {
 	r.t.Helper()
 	r.assign(lease.Follow, term("west", 20))
 	r.next("read").answered()
-	r.next("create west 20 stamp 0s for 15s").answered()
+	r.next("create west 20 renewTime 0s for 15s").answered()
 	return r.next("wait").facts(SyncStatus{InPlace: true})
 }
 

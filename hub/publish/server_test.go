@@ -85,7 +85,7 @@ func (l *slowLink) oldest() (u renewal, ok bool) {
 	return u, ok
 }
 
-// created counts the requests that were to create a copy.
+// created counts the requests that were to create a Lease.
 func (l *slowLink) created(key types.NamespacedName) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +188,7 @@ func TestOnARealServer(t *testing.T) {
 	t.Run("a late update does not overwrite a newer one", func(t *testing.T) { overtakenUpdate(t, s) })
 	t.Run("an edit is put right", func(t *testing.T) { editOnServer(t, s) })
 	t.Run("a Lease of somebody else is left alone", func(t *testing.T) { foreignLease(t, s) })
-	t.Run("a copy is removed, but not one that was made since", func(t *testing.T) { removeOnServer(t, s) })
+	t.Run("a Lease is removed, but not one that was made since", func(t *testing.T) { removeOnServer(t, s) })
 	t.Run("a namespace that is not there does not make it spin", func(t *testing.T) { missingNamespace(t, s) })
 	t.Run("what was written is believed by the next tenure", func(t *testing.T) { nextTenure(t, s) })
 }
@@ -225,7 +225,7 @@ func lateUpdate(t *testing.T, s *server) {
 	s.lead(key)
 	late := s.keepBack()
 	s.p.Assign(key, lease.Assignment{Role: lease.Absent}, testTimings)
-	s.eventually("the copy is removed", func() bool {
+	s.eventually("the Lease is removed", func() bool {
 		_, err := s.get(key)
 		return apierrors.IsNotFound(err)
 	})
@@ -268,7 +268,7 @@ func overtakenUpdate(t *testing.T, s *server) {
 func editOnServer(t *testing.T, s *server) {
 	key := s.namespace("edited")
 	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
-	s.eventually("the copy is written", func() bool { return s.p.SyncStatus(key).InPlace })
+	s.eventually("the Lease is written", func() bool { return s.p.SyncStatus(key).InPlace })
 	l, err := s.get(key)
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +306,7 @@ func foreignLease(t *testing.T, s *server) {
 func removeOnServer(t *testing.T, s *server) {
 	key := s.namespace("removed")
 	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
-	s.eventually("the copy is written", func() bool { return s.p.SyncStatus(key).InPlace })
+	s.eventually("the Lease is written", func() bool { return s.p.SyncStatus(key).InPlace })
 	// Somebody replaces it, unseen.
 	if err := s.client.CoordinationV1().Leases(key.Namespace).Delete(t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -332,7 +332,7 @@ func missingNamespace(t *testing.T, s *server) {
 		t.Errorf("three tries within %v, want %v between two", took, pauseRefused)
 	}
 	s.namespace("missing")
-	s.eventually("the copy is written", func() bool { return s.p.SyncStatus(key).InPlace })
+	s.eventually("the Lease is written", func() bool { return s.p.SyncStatus(key).InPlace })
 	if f := s.p.SyncStatus(key); f.Problem != "" {
 		t.Errorf("the facts are still %+v", f)
 	}
@@ -344,7 +344,7 @@ func nextTenure(t *testing.T, s *server) {
 	s.stop()
 	next := New(s.p.Options)
 	if !next.ReadAll(t.Context()) {
-		t.Fatal("the copies could not be read")
+		t.Fatal("the Leases could not be read")
 	}
 	for _, c := range next.Initial().Leases {
 		if c.Namespace == key.Namespace {
@@ -352,10 +352,10 @@ func nextTenure(t *testing.T, s *server) {
 				t.Errorf("the first tenure found %+v in an empty member", want)
 			}
 			if !c.LeadsHere() || c.Epoch != 20 || !c.Live(s.p.Clock.Now().Wall) {
-				t.Errorf("the copy says %+v", c)
+				t.Errorf("the Lease says %+v", c)
 			}
 			return
 		}
 	}
-	t.Errorf("%s is not among %d sealed copies", key, len(next.Initial().Leases))
+	t.Errorf("%s is not among %d sealed Leases", key, len(next.Initial().Leases))
 }

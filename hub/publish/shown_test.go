@@ -8,7 +8,7 @@ import (
 
 // What is known by an answer only, no watch need tell of: if it goes before the watch
 // knew of it, no event comes.
-func TestAFollowersCopyIsReadAgainUntilAWatchShowsIt(t *testing.T) {
+func TestAFollowersLeaseIsReadAgainUntilAWatchShowsIt(t *testing.T) {
 	r := newRig(t)
 	r.blind = true
 	r.put(contentOf(renewedAt(0, term("west", 7))), testKey)
@@ -21,7 +21,7 @@ func TestAFollowersCopyIsReadAgainUntilAWatchShowsIt(t *testing.T) {
 	r.at(60).next("wait")
 }
 
-func TestAFollowersCopyThatAWatchShowsIsNotReadAgain(t *testing.T) {
+func TestAFollowersLeaseThatAWatchShowsIsNotReadAgain(t *testing.T) {
 	for name, change := range map[string]func(*rig){
 		"as it was written": func(*rig) {},
 		"as somebody else has written it since": func(r *rig) {
@@ -32,7 +32,7 @@ func TestAFollowersCopyThatAWatchShowsIsNotReadAgain(t *testing.T) {
 			r := newRig(t)
 			r.blind = true
 			r.assign(lease.Follow, term("west", 7))
-			r.next("read").answered().next("create west 7 stamp 0s for 15s").answered().next("wait 2s")
+			r.next("read").answered().next("create west 7 renewTime 0s for 15s").answered().next("wait 2s")
 			change(r)
 			r.show()
 			r.blind = false

@@ -36,11 +36,11 @@ func TestWhatLeavesOpenWhetherAWriteWasDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			r.leads().at(5).next("update east 20 stamp 5s for 15s promise 20s")
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s")
 			if test.open {
 				r.failed(test.err, pauseSilent).at(6).next("read")
 			} else {
-				r.failed(test.err, pauseRefused).at(6).next("update east 20 stamp 6s for 15s promise 21s")
+				r.failed(test.err, pauseRefused).at(6).next("update east 20 renewTime 6s for 15s promise 21s")
 			}
 		})
 	}

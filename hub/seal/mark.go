@@ -8,16 +8,17 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// Mark names an installation of the hub: the UID of the management cluster's kube-system namespace, and the namespace
-// that holds the election. All replicas of an installation share it, and no two installations do.
+// Mark names an installation of the hub: the UID of the management cluster's kube-system namespace, and the
+// namespace that holds the election. All replicas of an installation share it, and no two installations do.
 func Mark(kubeSystem, namespace string) string { return kubeSystem + "/" + namespace }
 
-// MarkOf is the mark on the Secret of a fleet: the installation that serves the fleet, or served it where the
-// Secret was moved or copied from. It is empty if none has claimed the fleet.
+// MarkOf is the mark on the Secret of a fleet: the installation that serves the fleet, or served it before
+// the Secret was moved or copied here. It is empty if no installation serves the fleet yet.
 func MarkOf(secret *corev1.Secret) string { return secret.Annotations[v1alpha1.HubAnnotation] }
 
-// OtherInstallation returns the namespace of the installation that a mark names, if it is another one than own on the same
-// management cluster. A mark of another management cluster came by a move or as a copy, and holds nobody up.
+// OtherInstallation returns the namespace of the installation that a mark names, if it is another one than
+// own on the same management cluster. A mark of another management cluster came by a move or with a copied
+// Secret, and blocks nobody.
 func OtherInstallation(own, mark string) (namespace string, ok bool) {
 	cluster, _, _ := strings.Cut(own, "/")
 	of, namespace, ok := strings.Cut(mark, "/")

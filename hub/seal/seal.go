@@ -1,10 +1,9 @@
-// Package seal keeps what a fleet's copies are sealed with: a Secret in the fleet's
-// namespace that `clusterctl move` takes along. It also remembers the largest D that
-// was ever sent, for the day on which the records are lost, and the largest ε under which
-// anything was.
+// Package seal keeps the key that a fleet's Leases are sealed with: in a Secret in the fleet's namespace that
+// `clusterctl move` takes along. The Secret also holds the largest D that was ever sent, in case the records
+// are lost, and the largest ε under which anything was sent.
 //
-// The Secret also says which installation of the hub serves the fleet, by its mark: of
-// two on one management cluster, the one that put its mark there first.
+// The mark on the Secret says which installation of the hub serves the fleet: of two on one management
+// cluster, the one that put its mark there first.
 package seal
 
 import (
@@ -39,18 +38,18 @@ const (
 	callTimeout         = 10 * time.Second
 )
 
-// ErrBroken says that the Secret exists but holds no usable seal. The hub then writes
-// nothing for that fleet. Restore the Secret, or delete it: copies sealed with the lost
-// key are then no longer believed, and every namespace gets a new term.
+// ErrBroken says that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet.
+// Restore the Secret, or delete it: then nobody believes Leases that were sealed with the lost key, and every
+// namespace gets a new term.
 var ErrBroken = errors.New("the Secret holds no usable seal")
 
-// Seal is what the Secret holds.
+// Seal is the content of the Secret.
 type Seal struct {
 	Key lease.Key
-	// LargestDuration is the largest D that any copy of the fleet can have carried.
+	// LargestDuration is the largest D that any Lease of the fleet can have carried.
 	LargestDuration time.Duration
-	// LargestSkew is the largest ε of any policy under which a copy of the fleet can have been
-	// sent: a takeover counts with it, because nothing else tells it.
+	// LargestSkew is the largest ε of any policy under which a Lease of the fleet can have been sent. A
+	// takeover counts with it, because nothing else tells it.
 	LargestSkew time.Duration
 }
 
@@ -68,7 +67,7 @@ func NewStore(reader client.Reader, writer client.Client) *Store {
 	return &Store{reader: reader, writer: writer, seals: map[string]Seal{}}
 }
 
-// Load returns the seal of a fleet, made if there is none.
+// Load returns the seal of a fleet, and makes one if there is none.
 func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 	if seal, ok := s.cached(fleet); ok {
 		return seal, nil
@@ -76,9 +75,8 @@ func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 	return s.read(ctx, fleet, true)
 }
 
-// Find is Load, but makes none: without a Secret it returns the zero Seal. A hub that
-// has not reached a cluster of the fleet yet may be the target of a move that has not
-// brought the Secret so far.
+// Find is Load, but makes none: without a Secret it returns the zero Seal. A hub that has not reached a
+// cluster of the fleet yet may be the target of a move that has not brought the Secret so far.
 func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	if seal, ok := s.cached(fleet); ok {
 		return seal, nil
@@ -86,13 +84,14 @@ func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	return s.read(ctx, fleet, false)
 }
 
-// ErrServed says that another installation on this management cluster has claimed the fleet.
+// ErrServed says that another installation on this management cluster serves the fleet.
 var ErrServed = errors.New("the fleet is served by another installation of the hub")
 
-// Serve is Load for the installation that serves the fleet, or is about to: it asks again what the Secret says, because a
-// move replaces one that was left over from another fleet, and puts the mark of the installation on it by
-// compare-and-swap. It is ErrServed where a neighbour's mark stands. A Secret that was deleted is made again from what is
-// in use; if the fleet is moving, it is left to the hub that it has moved to.
+// Serve is Load for the installation that serves the fleet, or is about to. It reads the Secret again,
+// because a move replaces one that was left over from another fleet. It puts the mark of the installation on
+// the Secret by compare-and-swap, and returns ErrServed if another installation's mark is there. A Secret
+// that was deleted is made again with the seal in use. If the fleet is moving, that is left to the hub that
+// it has moved to.
 func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -123,7 +122,7 @@ func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	return seal, nil
 }
 
-// mark puts the mark of an installation on a Secret that can be used, unless a neighbour's stands there.
+// mark puts the mark of an installation on a usable Secret, unless another installation's is there.
 func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string) error {
 	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok {
 		return fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
@@ -141,7 +140,7 @@ func newKey() lease.Key {
 	return key
 }
 
-// read asks what the Secret says, and makes it if it is missing and that is asked for.
+// read reads the Secret, and makes it if it is missing and create is set.
 func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -153,7 +152,7 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 		}
 		secret = *secretOf(fleet, Seal{Key: newKey()})
 		if err = s.writer.Create(ctx, &secret); apierrors.IsAlreadyExists(err) {
-			// Somebody was faster, in this process or another one: theirs counts.
+			// Somebody was faster, in this process or another one: that Secret counts.
 			secret = corev1.Secret{}
 			err = s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
 		}
@@ -169,9 +168,9 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 	return seal, nil
 }
 
-// Raise sees to it that the Secret remembers a D and an ε at least this large. Call it before
-// any record or copy depends on them; it costs nothing as long as there is nothing to raise. A Secret that was deleted is made again with the key in
-// use; one with another key is ErrBroken.
+// Raise makes the Secret hold a D and an ε at least this large. Call it before any record or Lease depends on
+// them. It costs nothing as long as there is nothing to raise. A Secret that was deleted is made again with
+// the key in use. One with another key is ErrBroken.
 func (s *Store) Raise(ctx context.Context, fleet string, d, skew time.Duration) error {
 	seal, err := s.Load(ctx, fleet)
 	if err != nil || d <= seal.LargestDuration && skew <= seal.LargestSkew {
@@ -186,8 +185,7 @@ func (s *Store) Raise(ctx context.Context, fleet string, d, skew time.Duration) 
 	return nil
 }
 
-// raise writes a seal, unless the Secret says at least as much, and returns what the
-// Secret says then.
+// raise writes a seal, unless the Secret holds at least as much, and returns what the Secret holds then.
 func (s *Store) raise(ctx context.Context, fleet string, want Seal) (Seal, error) {
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
@@ -245,7 +243,7 @@ func secretOf(fleet string, seal Seal) *corev1.Secret {
 	}
 }
 
-// parse reads a seal. Its errors say nothing of what the Secret holds.
+// parse reads a seal. Its errors repeat nothing of the Secret.
 func parse(secret *corev1.Secret) (Seal, error) {
 	key := secret.Data[dataKey]
 	if len(key) != keySize {

@@ -147,7 +147,7 @@ var broken = map[string]func(*corev1.Secret){
 	"nothing":           func(s *corev1.Secret) { s.Data = nil },
 }
 
-// A Secret that cannot be used is not replaced: the copies out there are sealed with its key.
+// A Secret that cannot be used is not replaced: the Leases out there are sealed with its key.
 func TestABrokenSecretFailsClosed(t *testing.T) {
 	quiet := func(t *testing.T, err error) {
 		t.Helper()

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Contradiction is the proof that the hub's own clock is so wrong that its stamps let nobody lead.
+// Contradiction is the proof that the hub's own clock is so wrong that nobody can lead by its Leases.
 type Contradiction struct {
 	// Ahead says that the hub's clock is ahead of the clusters', and not behind.
 	Ahead bool
-	// Least is how far off it is for certain, and Clusters how many prove that.
+	// Least is how far off it is for certain. Clusters is how many prove that.
 	Least    time.Duration
 	Clusters int
 }
 
-// Contradicted judges the hub's clock by the offsets of the API servers of all clusters that were measured, the largest ε
-// and the largest D of any policy. It is contradicted if all of them prove one of two things:
+// Contradicted judges the hub's clock by the offsets of the API servers of all clusters that were measured,
+// the largest ε and the largest D of any policy. It is contradicted if all of them prove one of two things:
 //
-//   - it is ahead of theirs by more than ε: readers refuse its stamps as those of the future;
-//   - it is behind theirs by at least D: its stamps have expired when they arrive.
+//   - it is ahead of theirs by more than ε: readers refuse its renewTime as one in the future;
+//   - it is behind theirs by at least D: its Leases have expired when they arrive.
 //
-// Anything less lets terms work, though shorter ones, and is no reason to go where there may be no other replica. One
-// cluster proves nothing, because it may be its clock that is wrong, and nor does one that was not measured. Without a
-// policy nothing is stamped.
+// With a smaller error terms work, though they are shorter. That is no reason to stop where there may be no
+// other replica. One cluster proves nothing, because its own clock may be wrong. Nor does a cluster that was
+// not measured. Without a policy nothing is renewed.
 func Contradicted(offsets []Interval, eps, d time.Duration) (Contradiction, bool) {
 	if len(offsets) < 2 || d <= 0 {
 		return Contradiction{}, false
@@ -40,8 +40,8 @@ func Contradicted(offsets []Interval, eps, d time.Duration) (Contradiction, bool
 	return Contradiction{}, false
 }
 
-// hubAhead is how far the hub's clock is ahead of the other one for certain, hubBehind how far behind; negative if it
-// may be the other way round.
+// hubAhead is how far the hub's clock is certainly ahead of the other one, hubBehind how far behind. It is
+// negative if it may be the other way round.
 func (i Interval) hubAhead() time.Duration { return -i.Hi }
 
 func (i Interval) hubBehind() time.Duration { return i.Lo }

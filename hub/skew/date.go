@@ -18,7 +18,7 @@ func ParseDate(header string) (time.Time, bool) {
 	return date, err == nil
 }
 
-// Dated is the sample of an answer that carries a Date.
+// Dated is the sample of an answer with a Date.
 func Dated(sent, answered lease.Reading, date time.Time) Sample {
-	return Sample{After: sent.Boot, Before: answered.Boot, Stamp: date, Grain: time.Second}
+	return Sample{After: sent.Boot, Before: answered.Boot, Shown: date, Grain: time.Second}
 }

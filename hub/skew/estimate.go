@@ -7,15 +7,14 @@ import (
 )
 
 const (
-	// drift is how fast two clocks may move apart: what the kernel slews a clock by at
-	// most when NTP disciplines it, 500 µs in a second.
+	// drift is how fast two clocks may move apart: the most by which the kernel slews a clock under NTP, 500
+	// µs in a second.
 	drift = 2000 // one part in
-	// slack is for what a reading of the hub's boot clock may be off by (see
-	// clock.System).
+	// slack is the error that a reading of the hub's boot clock may have (see clock.System).
 	slack = time.Millisecond
-	// Fine is how narrow an interval is made by aiming, if the round trip lets it.
+	// Fine is how narrow an interval is made by aiming, if the round trip allows it.
 	Fine = 50 * time.Millisecond
-	// century is what an offset is cut to: beyond it nothing depends on how much.
+	// century is the largest offset that is kept: beyond it nothing depends on how much.
 	century = 100 * 365 * 24 * time.Hour
 )
 
@@ -34,21 +33,21 @@ func (i Interval) widened(d time.Duration) Interval {
 	return Interval{Lo: i.Lo - d, Hi: i.Hi + d}
 }
 
-// Sample says that at some instant after After and before Before, readings of the hub's
-// boot clock, the other clock showed a time in [Stamp, Stamp + Grain).
+// Sample says that at some instant after After and before Before, readings of the hub's boot clock, the other
+// clock showed a time in [Shown, Shown + Grain).
 type Sample struct {
 	After, Before time.Duration
 	// Open says that After is not known.
 	Open  bool
-	Stamp time.Time
+	Shown time.Time
 	Grain time.Duration
 }
 
-// origins are what the clock showed, or would have, when the hub's boot clock showed zero.
+// origins bound what the clock showed, or would have shown, when the hub's boot clock showed zero.
 func (s Sample) origins() (lo, hi time.Time) {
-	lo, hi = s.Stamp.Add(-s.Before-slack), future
+	lo, hi = s.Shown.Add(-s.Before-slack), future
 	if !s.Open {
-		hi = s.Stamp.Add(s.Grain - s.After + slack)
+		hi = s.Shown.Add(s.Grain - s.After + slack)
 	}
 	return lo, hi
 }
@@ -56,7 +55,7 @@ func (s Sample) origins() (lo, hi time.Time) {
 // future is the origin of a clock that is not bounded from above.
 var future = time.Date(30000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// Estimate is what the samples of one clock agree on. The zero Estimate knows nothing.
+// Estimate is the intersection of the samples of one clock. The zero Estimate knows nothing.
 type Estimate struct {
 	// lo and hi are the bounds of the origin of the clock as of the boot reading at.
 	lo, hi time.Time
@@ -70,7 +69,7 @@ type Estimate struct {
 // Known reports whether there was a sample.
 func (e *Estimate) Known() bool { return e.samples > 0 }
 
-// Observe takes in a sample. Samples may arrive in any order.
+// Observe adds a sample. Samples may arrive in any order.
 func (e *Estimate) Observe(s Sample) {
 	lo, hi := s.origins()
 	if !s.Open {
@@ -99,14 +98,13 @@ func (e *Estimate) Observe(s Sample) {
 	e.samples++
 }
 
-// bounds are those of the origin as of a boot reading: wider, the older what is known is.
+// bounds are those of the origin as of a boot reading: wider, the older the estimate is.
 func (e *Estimate) bounds(boot time.Duration) (lo, hi time.Time) {
 	wider := max(boot-e.at, e.at-boot) / drift
 	return e.lo.Add(-wider), e.hi.Add(wider)
 }
 
-// Offset is how far the clock is from the hub's wall clock at now. Call it only if the
-// estimate is Known.
+// Offset is how far the clock is from the hub's wall clock at now. Call it only if the estimate is Known.
 func (e *Estimate) Offset(now lease.Reading) Interval {
 	lo, hi := e.bounds(now.Boot)
 	own := now.Wall.Add(-now.Boot)
@@ -115,9 +113,9 @@ func (e *Estimate) Offset(now lease.Reading) Interval {
 
 func cut(d time.Duration) time.Duration { return max(-century, min(century, d)) }
 
-// Aim returns the first boot reading from a given one on at which to send a request whose
-// answer halves the interval: the clock's second then flips in the middle of what is not
-// known. It is less than a second away. False: the interval is narrow enough, or unknown.
+// Aim returns the first boot reading from a given one on at which to send a request whose answer halves the
+// interval: the clock's second then flips in the middle of the interval. It is less than a second away. Aim
+// returns false if the interval is narrow enough, or unknown.
 func (e *Estimate) Aim(from time.Duration) (time.Duration, bool) {
 	if !e.Known() {
 		return 0, false

@@ -79,12 +79,12 @@ func TestWhatASampleProves(t *testing.T) {
 			// Of the 30 ms between the two, 15 µs of drift.
 			skew.Interval{Lo: -20*ms - slack, Hi: 20*ms + slack + 15*time.Microsecond},
 		},
-		"a stamp that was seen: it is not further behind": {
-			[]skew.Sample{{Open: true, Before: 10 * second, Stamp: noon.Add(12 * second), Grain: time.Microsecond}}, at(10 * second),
+		"a renewTime that was seen: it is not further behind": {
+			[]skew.Sample{{Open: true, Before: 10 * second, Shown: noon.Add(12 * second), Grain: time.Microsecond}}, at(10 * second),
 			skew.Interval{Lo: 2*second - slack, Hi: century},
 		},
 		"and it was not there before: nor further ahead": {
-			[]skew.Sample{{After: 9 * second, Before: 10 * second, Stamp: noon.Add(12 * second), Grain: time.Microsecond}}, at(10 * second),
+			[]skew.Sample{{After: 9 * second, Before: 10 * second, Shown: noon.Add(12 * second), Grain: time.Microsecond}}, at(10 * second),
 			skew.Interval{Lo: 2*second - slack, Hi: 3*second + slack + time.Microsecond},
 		},
 		"what is old proves less: 500 µs for each second": {

@@ -11,10 +11,10 @@ import (
 const (
 	// confirm is how many samples in a row must prove that a clock is beyond ε.
 	confirm = 2
-	// Calm is for how long nothing may have proved more than ¾ ε before a member is let off.
+	// Calm is for how long nothing may have proved more than ¾ ε before a verdict ends.
 	Calm = 10 * time.Second
-	// longCalm is for how long it must be so if the clock cannot be proved to be within ¾ ε,
-	// because the way to the member is too long.
+	// longCalm is for how long if the clock cannot be proved to be within ¾ ε, because the round trip to the
+	// member is too long.
 	longCalm = time.Minute
 )
 
@@ -25,10 +25,10 @@ type State int
 const (
 	// Unknown: not measured closely enough yet.
 	Unknown State = iota
-	// Within: the API server's clock was measured to be within ε, and nothing has proved
-	// anything else of any clock since.
+	// Within: the API server's clock was measured to be within ε, and nothing has disproved that of any clock
+	// since.
 	Within
-	// Beyond: a clock was proved to be beyond ε, and is not let off yet.
+	// Beyond: a clock was proved to be beyond ε, and the verdict has not ended yet.
 	Beyond
 )
 
@@ -42,9 +42,8 @@ type Verdict struct {
 	Offset Interval
 }
 
-// Behind is how far the clock may lie behind the hub's if it was proved to lie behind it
-// by more than ε, and zero otherwise. It is rounded up to a tenth of a second, so that it does
-// not change with every sample.
+// Behind is how far the clock may be behind the hub's if it was proved to be behind by more than ε, and zero
+// otherwise. It is rounded up to a tenth of a second, so that it does not change with every sample.
 func (v Verdict) Behind() time.Duration {
 	const tenth = time.Second / 10
 	if v.State != Beyond || v.Offset.Hi >= 0 {
@@ -81,14 +80,14 @@ type Track struct {
 	judgements      []judgement
 }
 
-// judgement is the judgement under one ε.
+// judgement is what is known under one ε.
 type judgement struct {
 	eps     time.Duration
 	verdict Verdict
-	// proofs is how many samples in a row proved that a clock is beyond.
+	// proofs is how many samples in a row proved that a clock is beyond ε.
 	proofs int
-	// clear is since when nothing does, and near since when the API server's clock is proved to
-	// be within ¾ ε too.
+	// clear is since when no sample does. within is since when the API server's clock is proved to be within
+	// ¾ ε too.
 	clear, within *time.Duration
 }
 
@@ -108,7 +107,7 @@ func (t *Track) Judge(now lease.Reading, eps []time.Duration) {
 	t.judgements = gates
 }
 
-// Reset forgets all that was measured: another cluster is behind the name.
+// Reset forgets all measurements: another cluster is behind the name.
 func (t *Track) Reset() {
 	fresh := Track{}
 	for _, g := range t.judgements {
@@ -117,14 +116,14 @@ func (t *Track) Reset() {
 	*t = fresh
 }
 
-// Answer takes in the sample of an answer of the API server.
+// Answer adds the sample of an answer of the API server.
 func (t *Track) Answer(s Sample, now lease.Reading) {
 	t.server.Observe(s)
 	t.update(now)
 }
 
-// Hosts takes in the Leases of the member's hosts, as a list showed them that was answered
-// at now. A cached one will do.
+// Hosts adds the Leases of the member's hosts, as a list showed them that was answered at now. The list may
+// come from a cache.
 func (t *Track) Hosts(rs []Renewal, now lease.Reading) {
 	if !t.server.Known() {
 		return
@@ -137,8 +136,8 @@ func (t *Track) Hosts(rs []Renewal, now lease.Reading) {
 	t.update(now)
 }
 
-// Servers takes in the Leases of the member's API servers, as a consistent list showed them
-// that was sent at sent and answered at now.
+// Servers adds the Leases of the member's API servers, as a consistent list showed them that was sent at sent
+// and answered at now.
 func (t *Track) Servers(rs []Renewal, sent, now lease.Reading) {
 	if t.servers == nil {
 		t.servers = others{}
@@ -156,7 +155,7 @@ func (t *Track) update(now lease.Reading) {
 	}
 }
 
-// farthest is the clock that is proved to be the farthest from the hub's.
+// farthest is the clock with the greatest proved distance from the hub's.
 func (t *Track) farthest(now lease.Reading, eps time.Duration) (clock string, off Interval) {
 	if t.server.Known() {
 		clock, off = "the API server", t.server.Offset(now)
@@ -178,7 +177,7 @@ func (t *Track) farthest(now lease.Reading, eps time.Duration) (clock string, of
 	return clock, off
 }
 
-// judge brings a gate up to date.
+// judge updates a judgement.
 func (t *Track) judge(g *judgement, now lease.Reading) {
 	clock, off := t.farthest(now, g.eps)
 	beyond := off.Least() > g.eps
@@ -198,7 +197,7 @@ func (t *Track) judge(g *judgement, now lease.Reading) {
 	}
 }
 
-// since notes when something began, and that it ended.
+// since notes when something began, or that it ended.
 func since(at **time.Duration, is bool, boot time.Duration) {
 	switch {
 	case !is:
@@ -210,8 +209,7 @@ func since(at **time.Duration, is bool, boot time.Duration) {
 
 func lasts(at *time.Duration, d, boot time.Duration) bool { return at != nil && boot-*at >= d }
 
-// Verdict is the judgement under an ε that [Track.Judge] was given, and Unknown under any
-// other one.
+// Verdict is the judgement under an ε that [Track.Judge] was given, and Unknown under any other one.
 func (t *Track) Verdict(eps time.Duration) Verdict {
 	for i := range t.judgements {
 		if t.judgements[i].eps == eps {
@@ -221,8 +219,8 @@ func (t *Track) Verdict(eps time.Duration) Verdict {
 	return Verdict{}
 }
 
-// Worst is the verdict under the ε that allows most of those under which a clock is Beyond,
-// with that ε; or that under the least, and zero if none was given.
+// Worst is the verdict under the largest ε under which a clock is Beyond, with that ε. Both are zero if there
+// is none.
 func (t *Track) Worst() (Verdict, time.Duration) {
 	var v Verdict
 	var eps time.Duration

@@ -214,7 +214,7 @@ func (w *world) renew(hosts ...*host) {
 	for _, h := range hosts {
 		stamp := w.shows().Add(h.offset).Truncate(time.Microsecond)
 		w.pass(h.delay())
-		h.last = skew.Renewal{Name: h.name, Stamp: stamp, Admitted: w.shows().Truncate(second)}
+		h.last = skew.Renewal{Name: h.name, RenewTime: stamp, Admitted: w.shows().Truncate(second)}
 	}
 }
 
@@ -292,7 +292,7 @@ func TestVerdictOnHosts(t *testing.T) {
 		"one that does not say when it was admitted": {
 			func(w *world) {
 				w.answers(10)
-				w.track.Hosts([]skew.Renewal{{Name: "a", Stamp: w.shows().Add(time.Hour)}}, w.hub())
+				w.track.Hosts([]skew.Renewal{{Name: "a", RenewTime: w.shows().Add(time.Hour)}}, w.hub())
 				w.answers(2)
 			}, skew.Within, ""},
 		"renewals that take their time, and an edge that tells least": {
@@ -360,7 +360,7 @@ func (w *world) apiServers(lists int, clocks map[string]time.Duration) {
 		w.pass(5 * ms)
 		var rs []skew.Renewal
 		for name := range clocks {
-			rs = append(rs, skew.Renewal{Name: name, Stamp: stamps[name]})
+			rs = append(rs, skew.Renewal{Name: name, RenewTime: stamps[name]})
 		}
 		w.track.Servers(rs, sent, w.hub())
 	}
@@ -402,7 +402,7 @@ func TestASlowAPIServerIsNotAccused(t *testing.T) {
 		w.pass(5 * second)
 		sent := w.hub()
 		w.pass(5 * ms)
-		w.track.Servers([]skew.Renewal{{Name: "apiserver-a", Stamp: shown}}, sent, w.hub())
+		w.track.Servers([]skew.Renewal{{Name: "apiserver-a", RenewTime: shown}}, sent, w.hub())
 		w.answers(2)
 	}
 	if got := w.verdict(eps); got.State != skew.Within {

@@ -98,7 +98,7 @@ func until(t *testing.T, limit time.Duration, is func() bool, see func()) {
 
 func TestWithTheRealElector(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *store){
-		"a hub that is cut off may not stamp although it still calls itself the leader": func(t *testing.T, s *store) {
+		"a hub that is cut off may not renewTime although it still calls itself the leader": func(t *testing.T, s *store) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			a.cutOff()
@@ -108,10 +108,10 @@ func TestWithTheRealElector(t *testing.T) {
 				t.Error("the elector has given up as early")
 			}
 			if d := time.Since(began); d > h {
-				t.Errorf("it stamped for %v", d)
+				t.Errorf("it renewed for %v", d)
 			}
 		},
-		"its successor inherits at least the last instant at which it may stamp": func(t *testing.T, s *store) {
+		"its successor inherits at least the last instant at which it may renewTime": func(t *testing.T, s *store) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			b := start(t, s, "b", direct)
@@ -125,7 +125,7 @@ func TestWithTheRealElector(t *testing.T) {
 			})
 			started, inherited := b.Started()
 			if last.IsZero() || last.After(inherited) {
-				t.Errorf("a stamped at %v, b inherited %v", last, inherited)
+				t.Errorf("a renewed at %v, b inherited %v", last, inherited)
 			}
 			if d := started.Wall.Sub(inherited); d < 0 || d > 3*second {
 				t.Errorf("b started %v after what it inherited", d)
@@ -140,7 +140,7 @@ func TestWithTheRealElector(t *testing.T) {
 			a.stop()
 			until(t, 5*second, b.Holds, func() {
 				if a.Holds() && time.Now().After(stopped) {
-					t.Error("a may stamp after it was stopped")
+					t.Error("a may renewTime after it was stopped")
 				}
 			})
 			if _, inherited := b.Started(); inherited.Sub(stopped) > 10*time.Millisecond || inherited.Before(stopped) {
@@ -164,7 +164,7 @@ func TestWithTheRealElector(t *testing.T) {
 }
 
 // Whatever happens to the requests of the election: what a tenure inherits is no earlier than the last instant at
-// which an earlier one may have stamped, and no two hold at once. A seed draws the faults; who is asked first at
+// which an earlier one may have renewed, and no two hold at once. A seed draws the faults; who is asked first at
 // the same instant is for the scheduler to say, so that one seed may show more than one history.
 func TestNoTwoTenuresAtOnce(t *testing.T) {
 	const seeds = 40
@@ -212,7 +212,7 @@ func TestNoTwoTenuresAtOnce(t *testing.T) {
 						_, inherited := x.Started()
 						for y, stamped := range last {
 							if y != x && stamped.After(inherited) {
-								t.Fatalf("seed %d: a tenure inherits %v, but an earlier one may have stamped at %v", seed, inherited, stamped)
+								t.Fatalf("seed %d: a tenure inherits %v, but an earlier one may have renewed at %v", seed, inherited, stamped)
 							}
 						}
 					}

@@ -53,7 +53,7 @@ func TestWhoseEndIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Whatever the election's Lease says: who has wanted to give up stamps no more, and never renews.
+// Whatever the election's Lease says: who has wanted to give up renewTimes no more, and never renews.
 func TestAReleaseThatFailsIsOneAllTheSame(t *testing.T) {
 	r := newReplica(t, &store{}, "a").wins(0, 0, 0)
 	if _, _, err := r.lock.Get(t.Context()); err != nil {
@@ -69,7 +69,7 @@ func TestAReleaseThatFailsIsOneAllTheSame(t *testing.T) {
 		t.Error("it is renewed after it was released")
 	}
 	if r.MayWrite(at(2)) {
-		t.Error("it may stamp")
+		t.Error("it may renewTime")
 	}
 }
 
@@ -92,11 +92,11 @@ func TestWhatBreaksATenure(t *testing.T) {
 		read, sent resourcelock.LeaderElectionRecord
 		goesOn     bool
 	}{
-		"nothing":                    {claim("a", 0), claim("a", 2), true},
-		"another holder":             {claim("b", 0), claim("a", 2), false},
-		"another term of the same":   {change(claim("a", 0), more), claim("a", 2), false},
-		"a term that is not sent":    {claim("a", 0), change(claim("a", 2), more), false},
-		"a stamp after the deadline": {claim("a", 0), claim("a", 6), false},
+		"nothing":                        {claim("a", 0), claim("a", 2), true},
+		"another holder":                 {claim("b", 0), claim("a", 2), false},
+		"another term of the same":       {change(claim("a", 0), more), claim("a", 2), false},
+		"a term that is not sent":        {claim("a", 0), change(claim("a", 2), more), false},
+		"a renewTime after the deadline": {claim("a", 0), claim("a", 6), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &store{}
@@ -105,7 +105,7 @@ func TestWhatBreaksATenure(t *testing.T) {
 			if _, _, err := r.lock.Get(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			r.clock.set(at(2)) // the wall clock may have been stepped since the stamp
+			r.clock.set(at(2)) // the wall clock may have been stepped since the renewTime
 			if err := r.lock.Update(t.Context(), test.sent); (err == nil) != test.goesOn {
 				t.Errorf("got %v", err)
 			}
@@ -130,9 +130,9 @@ func TestWhatIsReleased(t *testing.T) {
 	})
 	t.Run("none that an old request of its own has made, while another replica may go on without its Lease", func(t *testing.T) {
 		for name, late := range map[string]func(*resourcelock.LeaderElectionRecord){
-			"an earlier term": func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = metav1.NewTime(wall(-200)) },
-			"an older stamp":  func(r *resourcelock.LeaderElectionRecord) { r.RenewTime = metav1.NewTime(wall(-0.001)) },
-			"another count":   func(r *resourcelock.LeaderElectionRecord) { r.LeaderTransitions++ },
+			"an earlier term":    func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = metav1.NewTime(wall(-200)) },
+			"an older renewTime": func(r *resourcelock.LeaderElectionRecord) { r.RenewTime = metav1.NewTime(wall(-0.001)) },
+			"another count":      func(r *resourcelock.LeaderElectionRecord) { r.LeaderTransitions++ },
 		} {
 			s := &store{}
 			r := newReplica(t, s, "a").wins(0, 0, 0)

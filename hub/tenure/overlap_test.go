@@ -61,7 +61,7 @@ func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
 		"it was over long ago":                         {-time.Hour, h, false, 0, h + skew},
 		"it has a second left, by its clock":           {-h + time.Second, h, false, time.Second + skew, h + skew},
 		"it was renewed just now":                      {0, h, false, h + skew, h + skew},
-		"its stamp is ahead of this clock":             {time.Second, h, false, h + skew, h + skew},
+		"its renewTime is ahead of this clock":         {time.Second, h, false, h + skew, h + skew},
 		"somebody gave it a year":                      {-time.Hour, 365 * 24 * time.Hour, false, h + skew, h + skew},
 		"somebody gave it no time, and h is right":     {-2 * time.Second, time.Second, false, h - time.Second, h + skew},
 		"it was of a build with a longer election":     {-time.Second, 20 * time.Second, false, 20 * time.Second, 21 * time.Second},

@@ -13,7 +13,7 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// What is left between the last renewal of a copy, which is up to r old when a hub is lost, and its deadline
+// What is left between the last renewal of a Lease, which is up to r old when a hub is lost, and its deadline
 // has to be enough for the successor's election and its first renewal: r + h + τ + ε ≤ D.
 func TestALostHubIsFollowedWithinTheElectionAndASecond(t *testing.T) {
 	for range 50 {

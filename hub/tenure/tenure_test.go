@@ -29,7 +29,7 @@ func newReplica(t *testing.T, s *store, identity string) *replica {
 	return r
 }
 
-// try writes as the elector does: a stamp, then a request that is sent later and answered later still.
+// try writes as the elector does: a renewTime, then a request that is sent later and answered later still.
 func (r *replica) try(stamp, sent, answered float64) error {
 	r.t.Helper()
 	_, _, err := r.lock.Get(r.t.Context())
@@ -63,7 +63,7 @@ func (r *replica) letsGo(seconds float64) error {
 	return r.lock.Update(r.t.Context(), release(seconds))
 }
 
-// until fails the test unless stamps may be drawn up to that second on both clocks, and no longer on either.
+// until fails the test unless renewTimes may be drawn up to that second on both clocks, and no longer on either.
 func (r *replica) until(wallEnd, bootEnd float64) {
 	r.t.Helper()
 	const tick = 0.001
@@ -79,20 +79,20 @@ func (r *replica) until(wallEnd, bootEnd float64) {
 		{wallEnd, bootEnd - 100, false},
 	} {
 		if got := r.MayWrite(lease.Reading{Wall: wall(test.wall), Boot: boot(test.boot)}); got != test.may {
-			r.t.Errorf("at %v and %v it may stamp: %v, want %v", test.wall, test.boot, got, test.may)
+			r.t.Errorf("at %v and %v it may renewTime: %v, want %v", test.wall, test.boot, got, test.may)
 		}
 	}
 }
 
-// Rule 1: the right to write ends h after the stamp of the last renewal that succeeded.
+// Rule 1: the right to write ends h after the renewTime of the last renewal that succeeded.
 func TestDeadline(t *testing.T) {
 	for name, test := range map[string]func(*replica){
 		"without an election there is none": func(r *replica) {
 			if r.MayWrite(at(0)) || r.Holds() {
-				r.t.Error("it may stamp")
+				r.t.Error("it may renewTime")
 			}
 		},
-		"it counts from the stamp, not from the answer": func(r *replica) {
+		"it counts from the renewTime, not from the answer": func(r *replica) {
 			r.wins(0, 0, 4).until(6, 6)
 		},
 		"and not from the send: a process may be paused before it": func(r *replica) {
@@ -101,7 +101,7 @@ func TestDeadline(t *testing.T) {
 		"a renewal extends it": func(r *replica) {
 			r.wins(0, 0, 0).wins(2, 2, 3).until(8, 8)
 		},
-		"a stamp of some nanoseconds more is what the Lease can store": func(r *replica) {
+		"a renewTime of some nanoseconds more is what the Lease can store": func(r *replica) {
 			r.wins(0.0000009, 0.0000009, 1).until(6, 6)
 		},
 		"a failed renewal does not extend it": func(r *replica) {
@@ -133,10 +133,10 @@ func TestDeadline(t *testing.T) {
 			r.inner.leave = func(context.Context) error { return errAmbiguous }
 			_ = r.try(0, 0, 0)
 			if r.MayWrite(at(0)) {
-				r.t.Error("it may stamp")
+				r.t.Error("it may renewTime")
 			}
 		},
-		"a wall clock that is stepped back between stamp and send lengthens nothing": func(r *replica) {
+		"a wall clock that is stepped back between renewTime and send lengthens nothing": func(r *replica) {
 			_, _, _ = r.lock.Get(r.t.Context())
 			r.clock.set(lease.Reading{Wall: wall(-100), Boot: boot(1)})
 			if err := r.lock.Create(r.t.Context(), claim("a", 0)); err != nil {
@@ -168,7 +168,7 @@ func TestRelease(t *testing.T) {
 		requests := 0
 		r.inner.arrive = func(context.Context) error {
 			if requests++; requests == 2 && r.MayWrite(at(1)) {
-				t.Error("it may stamp while the release is under way")
+				t.Error("it may renewTime while the release is under way")
 			}
 			return nil
 		}
@@ -177,7 +177,7 @@ func TestRelease(t *testing.T) {
 		}
 		got := r.inner.get()
 		if want := wall(3).Add(time.Microsecond); !got.RenewTime.Time.Equal(want) {
-			t.Errorf("released at %v, want %v: the first instant that a Lease can store after the last stamp", got.RenewTime, want)
+			t.Errorf("released at %v, want %v: the first instant that a Lease can store after the last renewTime", got.RenewTime, want)
 		}
 		if got.HolderIdentity != "" {
 			t.Errorf("the holder is %q", got.HolderIdentity)
@@ -190,7 +190,7 @@ func TestRelease(t *testing.T) {
 			t.Fatal("the release did not fail")
 		}
 		if r.MayWrite(at(1)) {
-			t.Error("it may stamp after the release")
+			t.Error("it may renewTime after the release")
 		}
 	})
 	t.Run("and for good", func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestRelease(t *testing.T) {
 			t.Error("the election was taken back")
 		}
 		if r.MayWrite(at(2)) {
-			t.Error("it may stamp after the release")
+			t.Error("it may renewTime after the release")
 		}
 	})
 	t.Run("never that of another replica, which client-go's elector does not look at", func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("the Lease says %+v", after)
 		}
 		if r.MayWrite(at(1)) {
-			t.Error("it may stamp after the release")
+			t.Error("it may renewTime after the release")
 		}
 	})
 	t.Run("its successor inherits that instant", func(t *testing.T) {
@@ -232,14 +232,14 @@ func TestRelease(t *testing.T) {
 			t.Errorf("inherited %v, want %v", inherited, want)
 		}
 	})
-	t.Run("no earlier than its last stamp, although the wall clock was stepped back since", func(t *testing.T) {
+	t.Run("no earlier than its last renewTime, although the wall clock was stepped back since", func(t *testing.T) {
 		r := newReplica(t, &store{}, "a").wins(-5, -5, -5).wins(0, 0, 0)
 		for _, stamp := range []struct {
 			wall float64
 			may  bool
 		}{{4, true}, {3, true}, {7, false}} {
 			if got := r.MayWrite(lease.Reading{Wall: wall(stamp.wall), Boot: boot(2)}); got != stamp.may {
-				t.Errorf("may stamp %v: %v", stamp.wall, got)
+				t.Errorf("may renewTime %v: %v", stamp.wall, got)
 			}
 		}
 		r.clock.set(at(3))
@@ -277,7 +277,7 @@ func TestRelease(t *testing.T) {
 	}
 	t.Run("but nothing earlier than what the released tenure inherited: another one may not have ended yet", func(t *testing.T) {
 		s := &store{}
-		r := newReplica(t, s, "a").wins(0, 0, 0) // the Lease was missing: another tenure may stamp until 6
+		r := newReplica(t, s, "a").wins(0, 0, 0) // the Lease was missing: another tenure may renewTime until 6
 		r.clock.set(at(3))
 		if err := r.letsGo(3); err != nil {
 			t.Fatal(err)
@@ -291,7 +291,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// Rule 6: until when an earlier tenure can have stamped.
+// Rule 6: until when an earlier tenure can have renewed.
 func TestInherited(t *testing.T) {
 	change := func(r resourcelock.LeaderElectionRecord, changes ...func(*resourcelock.LeaderElectionRecord)) *resourcelock.LeaderElectionRecord {
 		for _, c := range changes {
@@ -325,10 +325,10 @@ func TestInherited(t *testing.T) {
 		"or that says it was in the future": {before: change(claim("a", 5.001)), want: 11},
 		"or was released then":              {before: change(released(5.001)), want: 11},
 		"or lasts for no time":              {before: change(claim("a", -8), lasting(0)), want: 11},
-		"or was made anew and never renewed: the tenure before it may have been renewed since that stamp": {
+		"or was made anew and never renewed: the tenure before it may have been renewed since that renewTime": {
 			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = r.RenewTime }), want: 11,
 		},
-		"or was taken over and never renewed: the tenure before it may have ended after that stamp": {
+		"or was taken over and never renewed: the tenure before it may have ended after that renewTime": {
 			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime, r.LeaderTransitions = r.RenewTime, 1 }), want: 11,
 		},
 		"a renewal of the very instant of the start": {before: change(claim("a", 5)), want: 11},
@@ -393,7 +393,7 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 			t.Errorf("inherited %v, less than the predecessor's deadline", inherited.Sub(zero))
 		}
 	})
-	// A candidate was paused between its stamp and its claim, for so long that its predecessor ended after that stamp
+	// A candidate was paused between its renewTime and its claim, for so long that its predecessor ended after that renewTime
 	// and it has no right to write itself. Its Lease must not hide the predecessor from the next.
 	t.Run("a claim of long ago hides nobody", func(t *testing.T) {
 		s := &store{record: stored(released(8))}
@@ -408,10 +408,10 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stale.MayWrite(at(9)) {
-			t.Error("it may stamp")
+			t.Error("it may renewTime")
 		}
 		if _, inherited := newReplica(t, s, "c").wins(10, 10, 10).Started(); inherited.Before(wall(8)) {
-			t.Errorf("inherited %v, but there were stamps until 8 s", inherited.Sub(zero))
+			t.Errorf("inherited %v, but there were renewTimes until 8 s", inherited.Sub(zero))
 		}
 	})
 	t.Run("what the elector's record says later changes nothing", func(t *testing.T) {
@@ -427,15 +427,15 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 	})
 }
 
-// Rule 6: a stamp that is later than what was inherited shows that the Lease told an untruth.
+// Rule 6: a renewTime that is later than what was inherited shows that the Lease told an untruth.
 func TestDoubt(t *testing.T) {
 	for name, test := range map[string]struct {
 		before resourcelock.LeaderElectionRecord
 		stamps []float64
 		want   float64
 	}{
-		"a stamp within what was inherited":     {before: claim("a", -8), stamps: []float64{-2}, want: -2},
-		"a stamp after it":                      {before: claim("a", -8), stamps: []float64{-1.999}, want: 11},
+		"a renewTime within what was inherited": {before: claim("a", -8), stamps: []float64{-2}, want: -2},
+		"a renewTime after it":                  {before: claim("a", -8), stamps: []float64{-1.999}, want: 11},
 		"one before does not take it back":      {before: claim("a", -8), stamps: []float64{-1.999, -50}, want: 11},
 		"more than h after the start is no use": {before: claim("a", -8), stamps: []float64{500}, want: 11},
 		"what was inherited is never shortened": {before: claim("a", 5-0.001), stamps: []float64{10.9995}, want: 11},
@@ -457,7 +457,7 @@ func TestDoubt(t *testing.T) {
 			t.Errorf("inherited %v", inherited)
 		}
 	})
-	t.Run("an earlier tenure of a longer election can have stamped for as long", func(t *testing.T) {
+	t.Run("an earlier tenure of a longer election can have renewed for as long", func(t *testing.T) {
 		before := claim("a", -1)
 		before.LeaseDurationSeconds = 60
 		r := newReplica(t, &store{record: stored(before)}, "b").wins(2, 3, 5)

@@ -10,7 +10,7 @@ import (
 )
 
 // A tenure is one unbroken right to write. client-go's elector goes on trying when it could not renew, and so takes
-// the election back from a replica that had it in between; what that one promised is in no ledger of this process.
+// the election back from a replica that had it in between; what that one promised is in no promises of this process.
 func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 	t.Run("renewed after its deadline by the wall clock", func(t *testing.T) {
 		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
@@ -21,7 +21,7 @@ func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 	t.Run("renewed just before it", func(t *testing.T) {
 		newReplica(t, &store{}, "a").wins(0, 0, 0).wins(5.999, 5.999, 5.999).until(11.999, 11.999)
 	})
-	t.Run("stamped in time, but sent after its deadline by the boot clock", func(t *testing.T) {
+	t.Run("renewed in time, but sent after its deadline by the boot clock", func(t *testing.T) {
 		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
 		if r.try(5, 6, 6) == nil {
 			t.Error("it goes on")
@@ -44,12 +44,12 @@ func TestATenureThatHasLapsedNeverGoesOn(t *testing.T) {
 			t.Errorf("the election is held by %q", got.HolderIdentity)
 		}
 	})
-	t.Run("with a stamp from which a successor would count less than it inherited", func(t *testing.T) {
+	t.Run("with a renewTime from which a successor would count less than it inherited", func(t *testing.T) {
 		s := &store{record: stored(released(4))}
-		newReplica(t, s, "a").wins(0, 4, 4).until(6, 6) // 6 s after the stamp covers the release
+		newReplica(t, s, "a").wins(0, 4, 4).until(6, 6) // 6 s after the renewTime covers the release
 		s = &store{record: stored(func() resourcelock.LeaderElectionRecord {
 			r := claim("b", -1)
-			r.LeaseDurationSeconds = 10 // its stamps may come until 9 s
+			r.LeaseDurationSeconds = 10 // its renewTimes may come until 9 s
 			return r
 		}())}
 		r := newReplica(t, s, "a").wins(0, 4, 4)

@@ -21,7 +21,7 @@ import (
 
 func someRegistration() lease.Registration {
 	return lease.Registration{
-		Identity: "pod-1_6f1c", Namespaces: []string{"ledger", "shop"}, Confirmed: noon.Add(123456 * time.Microsecond),
+		Identity: "pod-1_6f1c", Namespaces: []string{"promises", "shop"}, Confirmed: noon.Add(123456 * time.Microsecond),
 		Duration: 15 * time.Second, Released: map[string]int64{"shop": 600_000, "old": 7},
 		Account: "system:serviceaccount:shops:controller",
 	}
@@ -105,7 +105,7 @@ func TestWhereEachFactOfARegistrationIsStored(t *testing.T) {
 			Namespace: "shops", Name: "leasecast-reader-x",
 			Labels: map[string]string{"reader.leasecast.dev/registration": "true"},
 			Annotations: map[string]string{
-				"reader.leasecast.dev/namespaces": "ledger,shop",
+				"reader.leasecast.dev/namespaces": "promises,shop",
 				"reader.leasecast.dev/released":   `{"old":7,"shop":600000}`,
 				"reader.leasecast.dev/account":    "system:serviceaccount:shops:controller",
 			},
@@ -121,7 +121,7 @@ func TestWhereEachFactOfARegistrationIsStored(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", l, want)
 	}
 	if wire.MadeByHub(l) {
-		t.Error("a registration counts as a copy of a hub")
+		t.Error("a registration counts as a Lease of a hub")
 	}
 	l.Finalizers = append(l.Finalizers, "example.com/other")
 	if wire.FreeRegistration(l); !slices.Equal(l.Finalizers, []string{"example.com/other"}) {
@@ -142,7 +142,7 @@ func TestARegistrationThatCannotBeStoredIsRefusedAndNothingIsWritten(t *testing.
 		"half a second more":       func(r *lease.Registration) { r.Duration = 1500 * time.Millisecond },
 		"more than an hour":        func(r *lease.Registration) { r.Duration = time.Hour + time.Second },
 		"more than fits":           func(r *lease.Registration) { r.Duration = (math.MaxInt32 + 1) * time.Second },
-		"namespaces out of order":  func(r *lease.Registration) { r.Namespaces = []string{"shop", "ledger"} },
+		"namespaces out of order":  func(r *lease.Registration) { r.Namespaces = []string{"shop", "promises"} },
 		"a namespace that is none": func(r *lease.Registration) { r.Namespaces = []string{"a,b"} },
 		"all as one":               func(r *lease.Registration) { r.Namespaces = []string{"*"} },
 		"too many namespaces":      func(r *lease.Registration) { r.Namespaces = slices.Sorted(maps.Keys(tooMany())) },
@@ -196,8 +196,8 @@ func TestARegistrationThatSaysAnythingOddIsRefused(t *testing.T) {
 		"no account":                 remove("account"),
 		"no namespaces":              remove("namespaces"),
 		"empty namespaces":           annotate("namespaces", ""),
-		"an empty namespace":         annotate("namespaces", "ledger,,shop"),
-		"a space":                    annotate("namespaces", "ledger, shop"),
+		"an empty namespace":         annotate("namespaces", "promises,,shop"),
+		"a space":                    annotate("namespaces", "promises, shop"),
 		"a namespace twice":          annotate("namespaces", "shop,shop"),
 		"all and one":                annotate("namespaces", "*,shop"),
 		"no releases":                remove("released"),
@@ -243,8 +243,8 @@ func FuzzReadRegistration(f *testing.F) {
 	}
 	f.Add(text)
 	for _, changed := range []struct{ old, by string }{
-		{`"ledger,shop"`, `"*"`},
-		{`"ledger,shop"`, `"shop,,"`},
+		{`"promises,shop"`, `"*"`},
+		{`"promises,shop"`, `"shop,,"`},
 		{`{\"old\":7,\"shop\":600000}`, `{}`},
 		{`{\"old\":7,\"shop\":600000}`, `{\"old\":7,\"old\":8}`},
 		{`{\"old\":7,\"shop\":600000}`, `{\"old\":[[[[`},

@@ -54,20 +54,20 @@ func same(a, b lease.Content) bool {
 
 func TestWhatIsWrittenIsReadAndSealed(t *testing.T) {
 	tests := map[string]func(*lease.Content){
-		"a follower's copy":          func(*lease.Content) {},
-		"the leader's copy":          func(c *lease.Content) { c.Holder = c.Cluster },
-		"nobody leads":               func(c *lease.Content) { c.Holder = "" },
-		"the first epoch":            func(c *lease.Content) { c.Epoch = 0 },
-		"the last epoch that fits":   func(c *lease.Content) { c.Epoch = math.MaxInt32 },
-		"an allowance for clocks":    func(c *lease.Content) { c.Skew = 250 * time.Millisecond },
-		"a second":                   func(c *lease.Content) { c.Duration = time.Second },
-		"the longest that fits":      func(c *lease.Content) { c.Duration = math.MaxInt32 * time.Second },
-		"a stamp in another zone":    func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", -7*3600)) },
-		"a stamp on a whole second":  func(c *lease.Content) { c.RenewTime = noon },
-		"a start long ago":           func(c *lease.Content) { c.AcquireTime = time.Unix(0, 0) },
-		"a term that never began":    func(c *lease.Content) { c.AcquireTime = time.Time{} },
-		"names with odd characters":  func(c *lease.Content) { c.Hub = `"\u00e9<>&` },
-		"the last microsecond there": func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - time.Microsecond) },
+		"a follower's Lease":            func(*lease.Content) {},
+		"the leader's Lease":            func(c *lease.Content) { c.Holder = c.Cluster },
+		"nobody leads":                  func(c *lease.Content) { c.Holder = "" },
+		"the first epoch":               func(c *lease.Content) { c.Epoch = 0 },
+		"the last epoch that fits":      func(c *lease.Content) { c.Epoch = math.MaxInt32 },
+		"an allowance for clocks":       func(c *lease.Content) { c.Skew = 250 * time.Millisecond },
+		"a second":                      func(c *lease.Content) { c.Duration = time.Second },
+		"the longest that fits":         func(c *lease.Content) { c.Duration = math.MaxInt32 * time.Second },
+		"a renewTime in another zone":   func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", -7*3600)) },
+		"a renewTime on a whole second": func(c *lease.Content) { c.RenewTime = noon },
+		"a start long ago":              func(c *lease.Content) { c.AcquireTime = time.Unix(0, 0) },
+		"a term that never began":       func(c *lease.Content) { c.AcquireTime = time.Time{} },
+		"names with odd characters":     func(c *lease.Content) { c.Hub = `"\u00e9<>&` },
+		"the last microsecond there":    func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - time.Microsecond) },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestWhatIsWrittenIsReadAndSealed(t *testing.T) {
 				t.Errorf("read    %+v\nwritten %+v", got, want)
 			}
 			if !lease.Sealed(key, got, seal) {
-				t.Error("the copy is not sealed any more")
+				t.Error("the Lease is not sealed any more")
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 		t.Error("the API server may elect a holder")
 	}
 	if c, seal := wire.Read(l); !lease.Sealed(key, c, seal) {
-		t.Error("the copy is not sealed")
+		t.Error("the Lease is not sealed")
 	}
 }
 
@@ -222,7 +222,7 @@ func TestTheAllowanceForClocksIsAnAnnotation(t *testing.T) {
 func TestAnEmptyLeasePromisesNothing(t *testing.T) {
 	c, seal := wire.Read(&coordinationv1.Lease{})
 	if c != (lease.Content{}) || seal != "" {
-		t.Errorf("seal %q, copy %+v", seal, c)
+		t.Errorf("seal %q, Lease %+v", seal, c)
 	}
 	if c.LeadsHere() || c.Live(noon) || lease.Sealed(key, c, seal) {
 		t.Error("an empty Lease says something")
@@ -244,7 +244,7 @@ func TestALeaseIsOursByAnyOfTheMarksThatOnlyAHubWrites(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  bool
 	}{
-		"a copy":                           {written, true},
+		"a Lease":                          {written, true},
 		"the label":                        {label("leasecast.dev/managed", "true"), true},
 		"the label with another value":     {label("leasecast.dev/managed", "no"), true},
 		"the seal":                         {annotation("leasecast.dev/seal", "v1.x"), true},

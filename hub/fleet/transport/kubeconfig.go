@@ -12,12 +12,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// maxKubeconfig bounds a kubeconfig. Those of real clusters have a few KiB; a bundle of CAs may
-// take some more.
+// maxKubeconfig bounds a kubeconfig. Those of real clusters have a few KiB. A bundle of CAs may add some
+// more.
 const maxKubeconfig = 128 << 10
 
-// Access is all that the fleet takes from a kubeconfig: where the API server is, how it proves
-// that it is the one, and how the hub proves who it is.
+// Access is the part of a kubeconfig that the hub uses: where the API server is, how it proves that it is the
+// one, and how the hub proves its own identity.
 type Access struct {
 	server *url.URL
 	// serverName is the name expected in the server's certificate; that of the URL if empty.
@@ -29,10 +29,10 @@ type Access struct {
 	token     string
 }
 
-// ParseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their
-// reader run programs, read files, use proxies and act as other users; here all that is
-// refused. What counts is the current context; entries that it does not use may hold
-// anything. Errors say what is wrong and repeat nothing of the content.
+// ParseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their reader run
+// programs, read files, use proxies and act as other users. All that is refused here. The current context
+// counts. Entries that it does not use may hold anything. Errors say what is wrong and repeat nothing of the
+// content.
 func ParseKubeconfig(data []byte) (Access, error) {
 	if len(data) == 0 {
 		return Access{}, errors.New("the kubeconfig is empty")
@@ -139,7 +139,7 @@ func parseServer(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// validate checks what a connection would choke on later, with less to say about it.
+// validate finds what a connection would fail on later, with a worse message.
 func (a Access) validate() error {
 	switch {
 	case (a.cert == "") != (a.key == ""):

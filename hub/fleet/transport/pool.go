@@ -11,16 +11,15 @@ import (
 	"github.com/leasecast/leasecast/api/pings"
 )
 
-// How long a member may take for the parts of a request. They are no part of any promise:
-// the deadlines of renewals are those of their contexts.
+// How long a member may take for the parts of a request. No promise depends on them: the contexts of renewals
+// have their own deadlines.
 const (
 	dialTimeout = 3 * time.Second
 	tlsTimeout  = 3 * time.Second
 	// headerTimeout bounds the wait for the first byte of an answer, of watches too.
 	headerTimeout = 5 * time.Second
-	// pingAfter is how long a connection may be silent before it must prove that it lives,
-	// and pingTimeout for how long it may take. Without them a dead connection lingers
-	// for 45 s.
+	// pingAfter is how long a connection may be silent before a ping, and pingTimeout how long the answer may
+	// take. Without pings a dead connection lingers for 45 s.
 	pingAfter   = 2 * time.Second
 	pingTimeout = 1500 * time.Millisecond
 )
@@ -30,8 +29,7 @@ const maxHeader = 64 << 10
 
 var errPoolClosed = errors.New("the connection was replaced")
 
-// pool holds the connections to one API server with one TLS identity: one with HTTP/2, several
-// otherwise.
+// pool holds the connections to one API server with one TLS identity: one with HTTP/2, several otherwise.
 type pool struct {
 	transport *http.Transport
 
@@ -71,7 +69,7 @@ func newPool(a Access) (*pool, error) {
 	return p, nil
 }
 
-// Close ends all connections, with whatever they carry, and lets no new one come up.
+// close ends all connections, with whatever they carry, and admits no new one.
 func (p *pool) close() {
 	p.mu.Lock()
 	conns := p.conns

@@ -17,28 +17,29 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// maxAnswer bounds an answer to identify: a Namespace, or the Status of a refusal.
+// maxAnswer bounds an answer to Identify: a Namespace, or the Status of a refusal.
 const maxAnswer = 256 << 10
 
-// leastSecret is how long a token must be to be worth hiding; a shorter one would tear words apart.
+// leastSecret is how long a token must be to be hidden in messages: hiding a shorter one would tear words
+// apart.
 const leastSecret = 8
 
-// maxMessage bounds what is repeated of a member's own words.
+// maxMessage bounds how much of a member's own words is repeated.
 const maxMessage = 256
 
-// Target is one way to reach one API server: an address, credentials and two connections, one for
-// caches and one for renewals and probes.
+// Target is one way to reach one API server: an address, credentials and two connections, one for caches and
+// one for renewals and probes.
 type Target struct {
 	Access Access
-	// UID is what identify found before the target came into use.
+	// UID is what Identify found before the target came into use.
 	UID            string
 	caches, writer *pool
-	// lastRead is that of a transport: set when the target comes into use.
+	// RequestSent is that of a Swappable. It is set when the target comes into use.
 	RequestSent func() AnswerFunc
 }
 
-// NewTarget makes a target that is not connected yet. If it differs from old in the token only, it
-// shares the connections of old.
+// NewTarget returns a target that is not connected yet. If it differs from old in the token only, it shares
+// the connections of old.
 func NewTarget(a Access, old *Target) (*Target, error) {
 	if old != nil && old.Access.sameConnection(a) {
 		return &Target{Access: a, caches: old.caches, writer: old.writer}, nil
@@ -62,10 +63,13 @@ func (a Access) sameConnection(b Access) bool {
 	return a == b && aServer == bServer
 }
 
+// Equal reports whether both are the same.
 func (a Access) Equal(b Access) bool { return a.token == b.token && a.sameConnection(b) }
 
+// Shares reports whether both use the same connections.
 func (t *Target) Shares(o *Target) bool { return o != nil && t.writer == o.writer }
 
+// Close ends all connections.
 func (t *Target) Close() {
 	t.caches.close()
 	t.writer.close()
@@ -77,7 +81,7 @@ func (t *Target) Retire() {
 	t.writer.transport.CloseIdleConnections()
 }
 
-// ContactError is why a member could not be used, without secrets.
+// ContactError says why a member could not be used, without secrets.
 type ContactError struct {
 	Reason  reason.Reason
 	Message string
@@ -85,7 +89,7 @@ type ContactError struct {
 
 func (e *ContactError) Error() string { return e.Message }
 
-// Identify asks the member who it is: an authenticated read of kube-system, whose UID is the
+// Identify asks the member which cluster it is: an authenticated read of kube-system, whose UID is the
 // cluster's. Errors are *ContactError.
 func (t *Target) Identify(ctx context.Context) (string, error) {
 	u := *t.Access.server
@@ -115,7 +119,7 @@ func (t *Target) Identify(ctx context.Context) (string, error) {
 	return string(ns.UID), nil
 }
 
-// plausibleUID keeps what a member calls itself fit for annotations and messages.
+// plausibleUID reports whether a UID is fit for annotations and messages.
 func plausibleUID(uid string) bool {
 	if uid == "" || len(uid) > 64 {
 		return false
@@ -172,8 +176,8 @@ func (t *Target) Describe(err error) error {
 	}
 }
 
-// Clean makes what a member said fit to be shown: short, in one line, and without the token, which
-// a member could send back.
+// Clean makes a member's words fit to be shown: short, in one line, and without the token, which a member
+// could send back.
 func (t *Target) Clean(s string) string {
 	if len(t.Access.token) >= leastSecret {
 		s = strings.ReplaceAll(s, t.Access.token, "[token]")
@@ -181,6 +185,7 @@ func (t *Target) Clean(s string) string {
 	return Shorten(s)
 }
 
+// Shorten makes a text fit to be shown: short, and in one line.
 func Shorten(s string) string {
 	s = strings.ToValidUTF8(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -1,3 +1,5 @@
+// Package transport holds the connections to the API server of one member: where a kubeconfig leads to, with
+// what credentials, and what the clients above see while that changes.
 package transport
 
 import (
@@ -15,9 +17,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// The largest answers that are read, watches aside, so that a member cannot fill the hub's memory
-// with one. Renewals are small; a list of Leases takes about 1 KiB for each.
 const (
+	// MaxRenewalsBody and MaxCachesBody bound the answers that are read, watches aside, so that a member
+	// cannot fill the hub's memory with one. Renewals are small. A list of Leases takes about 1 KiB for each.
 	MaxRenewalsBody = 16 << 20
 	MaxCachesBody   = 256 << 20
 )
@@ -28,14 +30,14 @@ var (
 	errStranger = errors.New("the request is not for the member: redirects are not followed")
 )
 
-// Swappable is a transport whose address, credentials and connection can be replaced at any time. The
-// clients above it know a placeholder only, and never change.
+// Swappable is a transport whose address, credentials and connection can be replaced at any time. The clients
+// above it know a placeholder only, and never change.
 type Swappable struct {
 	host    string
 	agent   string // of its requests, for the member's audit log
 	maxBody int64
 	route   atomic.Pointer[route]
-	// asked, if not nil, is called before each request, and what it returns with the answer.
+	// RequestSent, if not nil, is called before each request, and what it returns is called with the answer.
 	RequestSent func() AnswerFunc
 }
 
@@ -47,6 +49,8 @@ type route struct {
 
 var _ http.RoundTripper = (*Swappable)(nil)
 
+// NewSwappable returns a transport that leads nowhere yet. name names its member, agent is the user agent of
+// its requests, and maxBody bounds answers.
 func NewSwappable(name, agent string, maxBody int64) *Swappable {
 	// A name that nobody can own: should a request ever miss the transport, it goes nowhere.
 	return &Swappable{host: name + ".invalid", agent: agent, maxBody: maxBody}
@@ -65,8 +69,8 @@ func Lead(t *Target, caches, renewals *Swappable) {
 
 func (l *Swappable) set(t *Target, p *pool) { l.route.Store(&route{target: t, pool: p}) }
 
-// Config is for clients on this transport. It has no rate limit: the publisher bounds what is under
-// way, and caches watch.
+// Config is for clients on this transport. It has no rate limit: the publisher bounds how many requests are
+// under way, and caches watch.
 func (l *Swappable) Config(transport http.RoundTripper) *rest.Config {
 	return &rest.Config{
 		Host:      "https://" + l.host,
@@ -118,7 +122,8 @@ func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// timed sends a request, and tells when it was sent and what was answered.
+// timed sends a request. It calls requestSent before that, and the function that this returns with the
+// answer.
 func timed(asked func() AnswerFunc, transport http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if asked == nil {
 		return transport.RoundTrip(req)
@@ -156,11 +161,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Retry is the transport of a member's informers. A request that is not answered is sent again
-// when the member answers something, and a watch whose connection is lost ends as if the server had
-// ended it. So informers go on from where they were as soon as the member is back; left to
-// themselves they would back off for up to a minute, and list everything again. An
-// informer that shall give up cancels its requests.
+// Retry is the transport of a member's informers. It sends a request that is not answered again when the
+// member answers something. A watch whose connection is lost ends as if the server had ended it. So informers
+// go on from where they were as soon as the member is back. Without this they would back off for up to a
+// minute, and list everything again. To stop an informer, cancel its requests.
 type Retry struct {
 	Next     http.RoundTripper
 	Answered *wake.Signal
@@ -207,5 +211,5 @@ func (b *watchBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// AnswerFunc is to be called with an answer, when it has come.
+// AnswerFunc is called with an answer, when it has come.
 type AnswerFunc func(status int, header http.Header)

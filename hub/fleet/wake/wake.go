@@ -1,3 +1,4 @@
+// Package wake lets goroutines wait for a time, for a wake-up, or for something that happens.
 package wake
 
 import (
@@ -8,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// For returns after d, or earlier when wake can be received from, or with the error of ctx when
-// that ends. A d below zero waits for wake only.
+// For returns after d, or earlier when it receives from wake, or with the error of ctx when that ends. A d
+// below zero waits for wake only.
 func For(ctx context.Context, c clock.Clock, d time.Duration, wake <-chan struct{}) error {
 	var expired <-chan time.Time
 	if d >= 0 {
@@ -27,13 +28,13 @@ func For(ctx context.Context, c clock.Clock, d time.Duration, wake <-chan struct
 	}
 }
 
-// Signal tells any number of waiters that something happened.
+// Signal announces to any number of waiters that something happened.
 type Signal struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// Next is closed at the next fire.
+// Next is closed at the next Fire.
 func (s *Signal) Next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,6 +44,7 @@ func (s *Signal) Next() <-chan struct{} {
 	return s.ch
 }
 
+// Fire announces it.
 func (s *Signal) Fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
