@@ -317,7 +317,7 @@ func TestALeaseThatIsRefusedSaysWhyOnce(t *testing.T) {
 // renewing has the hub renew the term of us every third of its duration, for an hour, and counts promotions.
 func renewing(t *testing.T, ahead time.Duration, f func(r *reader, l *logged, began []time.Duration)) {
 	t.Helper()
-	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+	telling(t, member.Options{}, func(_ *testing.T, r *reader, l *logged) {
 		var mu sync.Mutex
 		var began []time.Duration
 		defer r.Listen(member.Listener{Promoted: func(string, member.Term) {

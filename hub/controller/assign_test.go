@@ -221,18 +221,20 @@ func TestARecordIsWrittenOnlyIfItSaysSomethingNew(t *testing.T) {
 func TestWhenAChangeIsExplained(t *testing.T) {
 	for name, test := range map[string]struct {
 		state election.RecordState
+		why   reason.Reason
 		ready bool
 		after time.Duration // since the record was written
 		wait  time.Duration // 0: it is explained now
 	}{
-		"the new leader has its Lease":        {election.Leading, true, statusWaits, 0},
-		"it has it just now":                  {election.Leading, true, 0, statusWaits},
-		"its Lease is not written yet":        {election.Leading, false, time.Second, changeTakes - time.Second},
-		"its Lease takes long":                {election.Leading, false, changeTakes, 0},
-		"the old leader's term has not ended": {election.Draining, false, 0, changeTakes},
-		"the old leader's term takes long":    {election.Draining, false, changeTakes, 0},
-		"nobody leads":                        {election.Vacant, false, statusWaits, 0},
-		"nobody leads since just now":         {election.Vacant, false, 0, statusWaits},
+		"the new leader has its Lease":        {election.Leading, reason.Elected, true, statusWaits, 0},
+		"it has it just now":                  {election.Leading, reason.Elected, true, 0, statusWaits},
+		"its Lease is not written yet":        {election.Leading, reason.Elected, false, time.Second, changeTakes - time.Second},
+		"its Lease takes long":                {election.Leading, reason.Elected, false, changeTakes, 0},
+		"the old leader's term has not ended": {election.Draining, reason.PriorityChanged, false, 0, changeTakes},
+		"the old leader's term takes long":    {election.Draining, reason.PriorityChanged, false, changeTakes, 0},
+		"nobody leads":                        {election.Vacant, reason.NoCandidate, false, statusWaits, 0},
+		"the old leader is lost":              {election.Draining, reason.Unreachable, false, statusWaits, 0},
+		"nobody leads since just now":         {election.Vacant, reason.NoCandidate, false, 0, statusWaits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)
@@ -242,7 +244,7 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v.object.Spec.State = v1alpha1.RecordState(test.state)
+			v.object.Spec.State, v.object.Spec.Reason = v1alpha1.RecordState(test.state), test.why
 			s := c.namespace(shop)
 			s.written, s.changes = c.Clock.Now().Boot-test.after, []v1alpha1.Change{{Epoch: 21}}
 			status := v1alpha1.NamespaceLeaderStatus{Message: "new"}

@@ -91,7 +91,7 @@ const (
 )
 
 // explain writes the status of a record if it says something new, and otherwise returns how long to wait for that. A
-// change is explained once, when the new leader has its Lease; one that takes longer, also before that.
+// planned change is explained once, when the new leader has its Lease; one that takes longer, also before that.
 //
 // The record of another installation on this management cluster is for that one to explain: two that do so would
 // overwrite each other without end.
@@ -103,7 +103,7 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 		return 0, nil
 	}
 	s, rest := c.recall(v.key), statusWaits
-	if changing(v.object.Spec.State, status) {
+	if changing(&v.object.Spec, status) {
 		rest = changeTakes
 	}
 	if rest += s.written - c.Clock.Now().Boot; s.written > 0 && rest > 0 {
@@ -134,9 +134,10 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	return 0, nil
 }
 
-// changing reports whether a change of the leader has begun and is not done.
-func changing(s v1alpha1.RecordState, status v1alpha1.NamespaceLeaderStatus) bool {
-	return s == v1alpha1.StateDraining || s == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
+// changing reports whether a change of the leader is under way of which its end tells enough: nothing is wrong.
+func changing(s *v1alpha1.NamespaceLeaderSpec, status v1alpha1.NamespaceLeaderStatus) bool {
+	return s.State == v1alpha1.StateDraining && s.Reason == reason.PriorityChanged ||
+		s.State == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
 }
 
 // newRecord is the record of a namespace that had none.
