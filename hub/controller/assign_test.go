@@ -403,7 +403,7 @@ func TestARecordThatSomebodyElseExplains(t *testing.T) {
 			s := c.namespace(shop)
 			s.current = true
 			wait, err := c.explain(t.Context(), v, v1alpha1.NamespaceLeaderStatus{Message: "new"})
-			if (err != nil) != test.fails || wait != 0 || test.answer != errRefused && apierrors.IsConflict(err) != test.fails {
+			if (err != nil) != test.fails || wait != 0 || !errors.Is(test.answer, errRefused) && apierrors.IsConflict(err) != test.fails {
 				t.Errorf("again in %v, %v; an error: %v", wait, err, test.fails)
 			}
 			if !test.fails && s.current {

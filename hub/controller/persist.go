@@ -32,17 +32,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	if !d.Persist && !v.edited && (v.moved || v.found.Hub == c.HubID) && (v.policy == nil || v.found.Policy == v.policy.object.Name) {
 		return nil
 	}
-	object := v.object.DeepCopy()
-	if object == nil {
-		object = c.newRecord(v)
-	}
-	store(d.Record, &object.Spec)
-	if !v.moved {
-		object.Spec.Hub = c.HubID // somebody may have emptied the record
-	}
-	if v.policy != nil {
-		object.Spec.Policy = v.policy.object.Name
-	}
+	object := c.recordFor(v, d)
 	if v.found != nil && equality.Semantic.DeepEqual(v.found, &object.Spec) {
 		return nil
 	}
@@ -59,6 +49,22 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	}
 	c.changed(ctx, v, d, grants)
 	return nil
+}
+
+// recordFor is what the record has to be by a decision.
+func (c *Controller) recordFor(v *view, d election.Decision) *v1alpha1.NamespaceLeader {
+	object := v.object.DeepCopy()
+	if object == nil {
+		object = c.newRecord(v)
+	}
+	store(d.Record, &object.Spec)
+	if !v.moved {
+		object.Spec.Hub = c.HubID // somebody may have emptied the record
+	}
+	if v.policy != nil {
+		object.Spec.Policy = v.policy.object.Name
+	}
+	return object
 }
 
 // write stores a record, and remembers it.
