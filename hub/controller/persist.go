@@ -29,7 +29,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 			return err
 		}
 	}
-	if !d.Persist && !v.edited && (v.moved || v.found.Hub == c.HubID) && (v.policy == nil || v.found.Policy == v.policy.object.Name) {
+	if !d.Persist && c.isStored(v) {
 		return nil
 	}
 	object := c.recordFor(v, d)
@@ -49,6 +49,11 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	}
 	c.changed(ctx, v, d, grants)
 	return nil
+}
+
+// isStored reports whether the record that a decision was based on is stored so.
+func (c *Controller) isStored(v *view) bool {
+	return !v.edited && (v.moved || v.found.Hub == c.HubID) && (v.policy == nil || v.found.Policy == v.policy.object.Name)
 }
 
 // recordFor is what the record has to be by a decision.

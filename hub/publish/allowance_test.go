@@ -20,22 +20,22 @@ func TestACopySaysWhatThePolicyAllowsClocks(t *testing.T) {
 		"a leader's, from the next renewal on": func(r *rig) {
 			r.leads()
 			r.syncer.timings.Skew = second
-			r.at(5).next("update east 20 stamp 5s for 15s promise 20s").answered()
+			r.at(5).next("update east 20 renewTime 5s for 15s promise 20s").answered()
 			says(r, second)
 		},
 		"a follower's, which is written anew when it changes": func(r *rig) {
 			r.follows()
 			r.syncer.timings.Skew = second
-			r.next("update west 20 stamp 0s for 15s").answered().next("wait")
+			r.next("update west 20 renewTime 0s for 15s").answered().next("wait")
 			says(r, second)
 			r.syncer.timings.Skew = second / 4
-			r.next("update west 20 stamp 0s for 15s").answered()
+			r.next("update west 20 renewTime 0s for 15s").answered()
 			says(r, second/4)
 		},
 		"a follower's is left as it is where there is no policy any more": func(r *rig) {
 			r.follows()
 			r.syncer.timings.Skew = second
-			r.next("update west 20 stamp 0s for 15s").answered()
+			r.next("update west 20 renewTime 0s for 15s").answered()
 			r.syncer.timings.Skew = 0
 			r.next("wait")
 			says(r, second)
