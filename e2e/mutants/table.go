@@ -70,7 +70,8 @@ var expiry = []mutant{
 	{"2: a record of a restored hub passes for this tenure's", tests{"./hub/controller", "^TestWhoseWriteAWatchShows$"}, []edit{{"hub/controller/namespace.go", "	v.known = v.known[i:]\n", ""}}},
 	{"2: an answer that is slower than the watch makes a write somebody else's", tests{"./hub/controller", "^TestWhoseWriteAWatchShows$"}, []edit{{"hub/controller/namespace.go", "func(version string) bool { return !v.pass(version) }", "func(string) bool { return true }"}}},
 	{"2: a record that an earlier tenure may still change is not read again", tests{"./hub/controller", "^TestARecordIsKnownForGood"}, []edit{{editsGo, "		s.known, s.current = nil, false\n		return\n	}\n	s.known, s.current = o", "		s.known, s.current = o.DeepCopy(), true\n		return\n	}\n	s.known, s.current = o"}}},
-	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{editsGo, "	if c.Tenure.EarlierEndIn(asked, v.skew) > 0 {", "	if false {"}}},
+	{"2: the word of an earlier tenure counts as an edit", simulation, []edit{{editsGo, "c.fromElsewhere(o) || c.Tenure.EarlierEndIn(asked, v.skew) > 0 {", "c.fromElsewhere(o) {"}}},
+	{"8: another hub's record counts as known once it was explained", tests{"./hub/controller", "^TestARecordOfAnotherHub"}, []edit{{editsGo, "if c.fromElsewhere(o) || c.Tenure", "if c.Tenure"}}},
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},

@@ -91,11 +91,12 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 }
 
 // remember notes a record that was read or written after the reading. It notes nothing while an earlier tenure may
-// still write, because such a write would look like an edit.
+// still write, because such a write would look like an edit. Nor does it note another hub's record, which is that
+// one's to change.
 func (c *Controller) remember(v *view, o *v1alpha1.NamespaceLeader, asked lease.Reading) {
 	s := c.namespace(v.key)
 	s.versions.note(o.ResourceVersion)
-	if c.Tenure.EarlierEndIn(asked, v.skew) > 0 {
+	if c.fromElsewhere(o) || c.Tenure.EarlierEndIn(asked, v.skew) > 0 {
 		s.known, s.current = nil, false
 		return
 	}

@@ -138,3 +138,28 @@ func TestARecordIsStoredAndReadAsItWas(t *testing.T) {
 		t.Errorf("times that are none: %+v", s)
 	}
 }
+
+// A record that another hub changes is read live for every decision, also after this hub has explained it.
+func TestARecordOfAnotherHubIsReadForEveryDecision(t *testing.T) {
+	c, _, api := onScene(t)
+	c.Tenure = succeeding(t, musterStart, 6*time.Second, -time.Hour)
+	later := musterStart
+	later.Boot += time.Hour
+	c.Clock = fixedClock(later)
+	live := &counting{Reader: api}
+	c.live = live
+	restated(t, api, func(o *v1alpha1.NamespaceLeader) { o.Spec.Hub = "another" })
+	for i := range 2 {
+		live.n = 0
+		v, err := c.gather(t.Context(), shop)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !v.moved || live.n != 1 {
+			t.Errorf("look %d: another hub's: %v, live reads: %d", i+1, v.moved, live.n)
+		}
+		if _, err := c.explain(t.Context(), v, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -120,7 +120,7 @@ func ignoringDeadlines(m *member.Member, every time.Duration) leader {
 	m.Listen(member.Listener{
 		Promoted: func(namespace string, t member.Term) { believed.Store(namespace, t.Epoch()) },
 		Demoted: func(namespace string, reason error) {
-			if !strings.HasSuffix(reason.Error(), "it ran out") {
+			if !strings.Contains(reason.Error(), "it ran out") {
 				believed.Delete(namespace)
 			}
 		},
