@@ -28,7 +28,7 @@ var holes = []mutant{
 	{"6: the end of an earlier tenure is judged by the wall clock alone", tenureTests, []edit{{tenureGo, "max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)", "end.Sub(at.Wall)"}}},
 	{"6: the end of an earlier tenure is judged by the boot clock alone", tenureTests, []edit{{tenureGo, "max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)", "t.started.Boot + end.Sub(t.started.Wall) - at.Boot"}}},
 	{"6: an orderly release holds the next tenure up", tenureTests, []edit{{tenureGo, "	if !t.orderly {\n		end", "	if true {\n		end"}}},
-	{"6: a release beside an earlier tenure is orderly", tenureTests, []edit{{tenureGo, "	if t.orderly || now.Boot >= t.started.Boot+t.earlierDuration+t.skew {", "	if true {"}}},
+	{"6: a release beside an earlier tenure is orderly", tenureTests, []edit{{tenureGo, "	if t.orderly || now.Boot >= t.started.Boot+t.earlierLasts(t.skew) {", "	if true {"}}},
 	{"6: a Lease that an old request has made is released in order", tests{"./hub/tenure", "^TestWhatIsReleased$"}, []edit{{tenureGo, "t.lastRecord.HolderIdentity == holder && t.isOwn(*t.lastRecord) &&", "t.lastRecord.HolderIdentity == holder &&"}}},
 	{"6: a Lease from before the last renewal is released in order", tests{"./hub/tenure", "^TestWhatIsReleased$"}, []edit{{tenureGo, " && !asStored(t.lastRecord.RenewTime).Add(t.h).Before(t.wall)\n}", "\n}"}}},
 	{"6: a release by a clock that was set back hides stamps", tenureTests, []edit{{tenureGo, "t.lastWrite.After(latest) {", "false {"}}},

@@ -47,7 +47,7 @@ func succeeding(t *testing.T, start lease.Reading, h time.Duration, said resourc
 // and one is slow. What somebody wrote into that
 // Lease does not hold it up for longer. A write of the earlier one may arrive until it can no longer have been elected.
 func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
-	const h, skew = 6 * time.Second, time.Second
+	const h, skew, drift = 6 * time.Second, time.Second, 600 * time.Millisecond
 	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	for name, tc := range map[string]struct {
 		renewed time.Duration // of the predecessor, from the start of this tenure
@@ -56,17 +56,17 @@ func TestATenureWaitsForTheEndOfEarlierOnes(t *testing.T) {
 		overlap time.Duration
 		settles time.Duration
 	}{
-		"the predecessor's time is over by any clock":  {-h - skew, h, false, 0, h + skew},
-		"it may not be over by its own clock":          {-h, h, false, skew, h + skew},
-		"it was over long ago":                         {-time.Hour, h, false, 0, h + skew},
-		"it has a second left, by its clock":           {-h + time.Second, h, false, time.Second + skew, h + skew},
-		"it was renewed just now":                      {0, h, false, h + skew, h + skew},
-		"its renewTime is ahead of this clock":         {time.Second, h, false, h + skew, h + skew},
-		"somebody gave it a year":                      {-time.Hour, 365 * 24 * time.Hour, false, h + skew, h + skew},
-		"somebody gave it no time, and h is right":     {-2 * time.Second, time.Second, false, h - time.Second, h + skew},
+		"the predecessor's time is over by any clock":  {-h - skew, h, false, 0, h + drift},
+		"it may not be over by its own clock":          {-h, h, false, skew, h + drift},
+		"it was over long ago":                         {-time.Hour, h, false, 0, h + drift},
+		"it has a second left, by its clock":           {-h + time.Second, h, false, time.Second + skew, h + drift},
+		"it was renewed just now":                      {0, h, false, h + drift, h + drift},
+		"its renewTime is ahead of this clock":         {time.Second, h, false, h + drift, h + drift},
+		"somebody gave it a year":                      {-time.Hour, 365 * 24 * time.Hour, false, h + drift, h + drift},
+		"somebody gave it no time, and h is right":     {-2 * time.Second, time.Second, false, h - time.Second, h + drift},
 		"it was of a build with a longer election":     {-time.Second, 20 * time.Second, false, 20 * time.Second, 21 * time.Second},
-		"it ended in order":                            {-time.Millisecond, time.Second, true, 0, h + skew},
-		"it ended in order, by a clock that was ahead": {time.Second, time.Second, true, h + skew, h + skew},
+		"it ended in order":                            {-time.Millisecond, time.Second, true, 0, h + drift},
+		"it ended in order, by a clock that was ahead": {time.Second, time.Second, true, h + drift, h + drift},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := resourcelock.LeaderElectionRecord{

@@ -102,8 +102,7 @@ func (t *Tenure) ObserveEarlierRenewTime(renewTime time.Time) {
 //
 // The earlier tenure can write until the inherited instant, by its clock, so both clocks of this one must
 // have passed it. It cannot have renewed its election after the start of this one, so it ends when its
-// election's duration and skew have passed since. The clocks that count a duration may differ by skew within
-// it, too.
+// election's duration has passed since, with an allowance for the drift of the clocks that count it.
 //
 // The earlier tenure knows nothing of this one, so it does not count what this one promises.
 func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
@@ -115,7 +114,7 @@ func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 	}
 	rest := max(end.Sub(at.Wall), t.started.Boot+end.Sub(t.started.Wall)-at.Boot)
 	t.skew = max(t.skew, skew)
-	return max(0, min(rest, t.started.Boot+t.earlierDuration+skew-at.Boot))
+	return max(0, min(rest, t.started.Boot+t.earlierLasts(skew)-at.Boot))
 }
 
 // EarlierEndIn is how long after a reading all earlier tenures will have ended, even if the election's Lease
@@ -124,7 +123,17 @@ func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 func (t *Tenure) EarlierEndIn(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(0, t.started.Boot+t.earlierDuration+skew-at.Boot)
+	return max(0, t.started.Boot+t.earlierLasts(skew)-at.Boot)
+}
+
+// drift is the share of a duration by which two clocks that count it may differ. It is far more than any machine's.
+const drift = 0.1
+
+// earlierLasts is for how long an earlier tenure may go on after the start of this one, by the clock of this one. In
+// so short a time, clocks whose drift is within bounds do not come to differ by all of a large skew. The caller holds
+// mu.
+func (t *Tenure) earlierLasts(skew time.Duration) time.Duration {
+	return t.earlierDuration + min(skew, time.Duration(drift*float64(t.earlierDuration)))
 }
 
 // lock is a resourcelock.Interface that reports to a Tenure.
@@ -250,7 +259,7 @@ func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	if latest = now.Wall; t.lastWrite.After(latest) {
 		latest = t.lastWrite
 	}
-	if t.orderly || now.Boot >= t.started.Boot+t.earlierDuration+t.skew {
+	if t.orderly || now.Boot >= t.started.Boot+t.earlierLasts(t.skew) {
 		mark = releaseMark
 	}
 	// Rounded up, because a Lease stores microseconds.
