@@ -150,13 +150,13 @@ func value(f *dto.MetricFamily) float64 {
 
 func (w *world) seriesEnd(t *testing.T, h *hub) {
 	w.kubectl("label", "cluster", "east", fleet.PriorityLabel+"-")
-	harness.Eventually(t, patience, "nothing is told of east", func(ctx context.Context) error {
+	harness.Eventually(t, patience, "no metric names east", func(ctx context.Context) error {
 		said, err := w.scrape(ctx, h)
 		if err != nil {
 			return err
 		}
 		if said["leasecast_member_state"] == nil {
-			return errors.New("nothing is told of any member")
+			return errors.New("no metric names any member")
 		}
 		for name, family := range said {
 			for _, m := range family.Metric {

@@ -56,7 +56,7 @@ var clocks = []mutant{
 	{"clocks: the Date of a cache counts", answering, []edit{{answersGo, " || header[\"Age\"] != nil", ""}}},
 	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent", "m.renewals.RequestSent = m.requestSent"}}},
 	{"clocks: the clock of a cluster that is gone stays", answering, []edit{{"hub/fleet/connect.go", "		c.clocks.Reset()\n", ""}}},
-	{"clocks: nobody is told of a verdict", answering, []edit{{answersGo, "			s.clockVerdicts++\n", ""}}},
+	{"clocks: a new verdict asks for no decision", answering, []edit{{answersGo, "			s.clockVerdicts++\n", ""}}},
 
 	// What follows from a verdict.
 	{"clocks: a leader whose clock is off stays", choosing, []edit{{candidatesGo, "	case m.clocks.State == skew.Beyond:\n", "	case m.clocks.State == skew.Beyond && v.policy == nil:\n"}}},

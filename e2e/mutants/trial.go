@@ -178,7 +178,7 @@ func reason(of tests, text string) string {
 	if panicked := byPanic.FindString(text); panicked != "" {
 		return panicked
 	}
-	// A subtest says more than the test that it belongs to, and is told of after it.
+	// A subtest says more than the test that it belongs to, and is printed after it.
 	found := byTest.FindAllStringSubmatch(text, -1)
 	if len(found) == 0 {
 		return "its exit"

@@ -1,5 +1,5 @@
-// Package controller makes every decision of the hub. It gathers what is known of one namespace: the record, the
-// policies, the members and their Leases. It asks election.Next. It persists the answer by compare-and-swap. Only
+// Package controller makes every decision of the hub. It gathers the record, the policies, the members and their
+// Leases for one namespace. It asks election.Next. It persists the answer by compare-and-swap. Only
 // then do the publishers learn what each member's Lease has to say.
 //
 //	gather ──▶ election.Next ──▶ persist ──▶ assign ──▶ explain

@@ -56,7 +56,7 @@ func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bo
 	if err == nil {
 		s, err = c.Seals.Serve(ctx, fleetName, c.HubID, move != fleet.Stays)
 	}
-	if err != nil && !errors.Is(err, seal.ErrServed) { // an event says so when the cache shows it
+	if err != nil && !errors.Is(err, seal.ErrServed) { // an event names it once the cache shows it
 		log.FromContext(ctx).Error(err, "The seal of the fleet cannot be used", "reason", "InvalidSeal", "fleet", fleetName)
 	}
 	return s, err == nil
