@@ -70,7 +70,7 @@ func (r runner) wanted(ctx context.Context, fleet string) bool {
 	})
 }
 
-// clusters are those of a fleet.
+// clusters are those of a fleet, or of all namespaces if it is empty.
 func (r runner) clusters(ctx context.Context, fleet string) []clusterv1.Cluster {
 	var list clusterv1.ClusterList
 	if err := r.mgr.GetLocalManager().GetCache().List(ctx, &list, client.InNamespace(fleet)); err != nil {

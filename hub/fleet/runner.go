@@ -52,14 +52,26 @@ func (r runner) Start(ctx context.Context) error {
 		select {
 		case <-r.synced:
 		default:
-			if r.secrets.AllSettled() {
-				close(r.synced)
-			}
+			r.closeSynced(ctx, &group)
 		}
 		if wake.For(ctx, r.timers, forever, r.work.wake) != nil {
 			return nil
 		}
 	}
+}
+
+// closeSynced closes the channel when every Cluster is known. A fleet's Secrets may have been seen after its Clusters
+// were taken from the queue; therefore all Clusters are looked at once more.
+func (r runner) closeSynced(ctx context.Context, group *sync.WaitGroup) {
+	if !r.secrets.AllSettled() {
+		return
+	}
+	for _, c := range r.clusters(ctx, "") {
+		if k := (Key{Fleet: c.Namespace, Name: c.Name}); r.serves(k.Fleet) {
+			r.sync(ctx, k, group)
+		}
+	}
+	close(r.synced)
 }
 
 // watchHub fills the work queue with the Clusters that change in the hub. It returns when all present ones have been
@@ -97,9 +109,14 @@ func (r runner) enqueue(obj any) {
 
 // ask has a Cluster looked at, if its fleet is served.
 func (r runner) ask(k Key) {
-	if ns := r.options.Namespaces; len(ns) == 0 || slices.Contains(ns, k.Fleet) {
+	if r.serves(k.Fleet) {
 		r.work.add(k)
 	}
+}
+
+// serves reports whether a fleet is among those that the options name, or the options name none.
+func (r runner) serves(fleet string) bool {
+	return len(r.options.Namespaces) == 0 || slices.Contains(r.options.Namespaces, fleet)
 }
 
 // noteMove remembers that a Cluster is moving to another hub. The move annotates and deletes it within
