@@ -173,7 +173,7 @@ func skewed(clocks skew.Verdict, eps time.Duration) string {
 // say why it is not connected, or warn.
 func excludes(r reason.Reason) bool {
 	switch r {
-	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.Deleting, reason.Gone:
+	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.SendsTooMuch, reason.Deleting, reason.Gone:
 		return true
 	default:
 		return false

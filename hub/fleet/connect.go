@@ -107,6 +107,9 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		}
 		return c.untilForgotten(s, now), false
 	}
+	if wait := c.heedBanishment(ctx, s, now); wait > 0 {
+		return wait, false
+	}
 	if !c.useKubeconfig(ctx, s) {
 		return retry, false
 	}
@@ -160,6 +163,10 @@ func (c *connection) untilForgotten(s state, now lease.Reading) time.Duration {
 // right one. It returns false to be called again soon. What is in use stays in use until something better is
 // proved.
 func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
+	if s.spec.refused != "" {
+		c.reject(s, Problem{reason.InvalidKubeconfig, s.spec.refused})
+		return true
+	}
 	if s.spec.kubeconfig == "" {
 		c.reject(s, Problem{reason.NoKubeconfig, s.spec.noKubeconfig})
 		return true

@@ -73,8 +73,13 @@ func (c *connection) connect(ctx context.Context) error {
 			return fmt.Errorf("index field %q: %w", i.field, err)
 		}
 	}
+	h := &held{exceeded: c.sentTooMuch}
 	for _, obj := range []client.Object{&corev1.Namespace{}, &coordinationv1.Lease{}} {
-		if _, err := cl.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+		informer, err := cl.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+		if err == nil {
+			err = h.follow(informer)
+		}
+		if err != nil {
 			return fmt.Errorf("make the informer of %T: %w", obj, err)
 		}
 	}
@@ -128,9 +133,11 @@ func (c *connection) newCluster(refused *refusal) (cluster.Cluster, error) {
 		o.Cache = cache.Options{
 			HTTPClient:                  c.informer,
 			ReaderFailOnMissingInformer: true,
-			DefaultTransform:            cache.TransformStripManagedFields(),
 			DefaultWatchErrorHandler:    refused.handle,
-			ByObject:                    map[client.Object]cache.ByObject{&coordinationv1.Lease{}: {Label: managed}},
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Namespace{}:     {Transform: slimNamespace},
+				&coordinationv1.Lease{}: {Label: managed, Transform: slimLease},
+			},
 		}
 	})
 	if err != nil {

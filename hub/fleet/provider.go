@@ -60,7 +60,7 @@ const (
 type Provider struct {
 	options Options
 	clock   lease.Clock
-	timers  clock.Clock
+	timers  clock.WithDelayedExecution
 	log     logr.Logger
 	mgr     mcmanager.Manager
 

@@ -17,13 +17,11 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/secrets"
 )
 
 const (
-	// kubeconfigSuffix and kubeconfigKey are where Cluster API keeps kubeconfigs: in the Secret
-	// `<cluster>-kubeconfig`, under this key.
-	kubeconfigSuffix = "-kubeconfig"
-	kubeconfigKey    = "value"
+	kubeconfigSuffix = secrets.KubeconfigSuffix
 	// deleteForMove is set by clusterctl move on an object that it is about to delete.
 	deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
 )
@@ -40,9 +38,8 @@ type spec struct {
 
 	deleting, paused, moved, gone bool
 
-	// kubeconfig is the content of the Secret, and noKubeconfig says why there is none.
-	kubeconfig   string
-	noKubeconfig string
+	// kubeconfig is the content of the Secret. noKubeconfig says why there is none, and refused why it was not kept.
+	kubeconfig, noKubeconfig, refused string
 }
 
 // readSpec reads a Cluster and its Secret, which may be nil.
@@ -62,10 +59,12 @@ func readSpec(c *clusterv1.Cluster, secret *corev1.Secret) spec {
 	switch {
 	case secret == nil:
 		s.noKubeconfig = fmt.Sprintf("there is no Secret %s%s", c.Name, kubeconfigSuffix)
-	case len(secret.Data[kubeconfigKey]) == 0:
-		s.noKubeconfig = fmt.Sprintf("Secret %s%s has no key %q", c.Name, kubeconfigSuffix, kubeconfigKey)
+	case secrets.Refused(secret) != "":
+		s.refused = fmt.Sprintf("Secret %s%s: %s", c.Name, kubeconfigSuffix, secrets.Refused(secret))
+	case len(secret.Data[secrets.KubeconfigKey]) == 0:
+		s.noKubeconfig = fmt.Sprintf("Secret %s%s has no key %q", c.Name, kubeconfigSuffix, secrets.KubeconfigKey)
 	default:
-		s.kubeconfig = string(secret.Data[kubeconfigKey])
+		s.kubeconfig = string(secret.Data[secrets.KubeconfigKey])
 	}
 	return s
 }
@@ -76,7 +75,7 @@ func (s spec) equal(o spec) bool {
 	}
 	return s.uid == o.uid && s.created.Equal(o.created) && s.pin == o.pin && s.hint == o.hint &&
 		s.deleting == o.deleting && s.paused == o.paused && s.moved == o.moved && s.gone == o.gone &&
-		s.kubeconfig == o.kubeconfig && s.noKubeconfig == o.noKubeconfig
+		s.kubeconfig == o.kubeconfig && s.noKubeconfig == o.noKubeconfig && s.refused == o.refused
 }
 
 // takesPart reports whether the Cluster is there and labelled.

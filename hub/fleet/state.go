@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/health"
@@ -31,6 +32,10 @@ type member struct {
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
 	direct, informer *http.Client
+
+	// meter counts what the member sends, and retry is what the informers ask through.
+	meter *transport.Meter
+	retry *transport.Retry
 
 	// answered fires whenever the member answers a request well.
 	answered wake.Signal
@@ -64,6 +69,8 @@ type state struct {
 	// contact says why there is no target or cluster. kubeconfig says why the newest kubeconfig is not in
 	// use.
 	contact, kubeconfig Problem
+	// banished says until when nothing is asked of a member that has sent too much, or is nil.
+	banished *banishment
 
 	track health.Track
 	// clockVerdicts counts the changes of verdicts on the clocks.
@@ -78,32 +85,30 @@ func newMember(p *Provider, k Key) (*member, error) {
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 	}
-	m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent
+	m.meter = transport.NewMeter(p.timers, m.sentTooMuch)
+	readers := transport.NewReadersMeter(p.timers)
+	for _, lane := range []*transport.Swappable{m.caches, m.renewals} {
+		lane.RequestSent, lane.Timers = m.requestSent, p.timers
+		lane.Meter, lane.Readers, lane.ReadersSelector = m.meter, readers, v1alpha1.ReaderLabel+"=true"
+	}
 	writerConfig := m.renewals.Config(m.renewals)
 	m.cachesConfig = m.caches.Config(m.caches)
 	writer, err := transport.HTTPClient(writerConfig)
 	if err != nil {
 		return nil, err
 	}
-	if m.writer, err = kubernetes.NewForConfigAndClient(protobuf(writerConfig), writer); err != nil {
+	if m.writer, err = kubernetes.NewForConfigAndClient(writerConfig, writer); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	if m.direct, err = transport.HTTPClient(m.cachesConfig); err != nil {
 		return nil, err
 	}
-	if m.leases, err = coordinationv1client.NewForConfigAndClient(protobuf(m.cachesConfig), m.direct); err != nil {
+	if m.leases, err = coordinationv1client.NewForConfigAndClient(m.cachesConfig, m.direct); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	m.informer, err = transport.HTTPClient(m.caches.Config(&transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}))
+	m.retry = &transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}
+	m.informer, err = transport.HTTPClient(m.caches.Config(m.retry))
 	return m, err
-}
-
-// protobuf is a configuration for clients of the kinds that client-go knows.
-func protobuf(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	return config
 }
 
 // setSpec sets what the hub's objects say now.
@@ -261,7 +266,7 @@ func (m *member) problem(s state, owners map[string]Key) Problem {
 		return Problem{reason.Deleting, "the Cluster is being deleted"}
 	case name != "":
 		return Problem{reason.NameTooLong, name}
-	case s.contact.Reason == reason.WrongCluster:
+	case s.contact.Reason == reason.WrongCluster, s.contact.Reason == reason.SendsTooMuch:
 		return s.contact
 	case owned && owner != m.key:
 		return Problem{reason.DuplicateCluster, fmt.Sprintf("the kubeconfig leads to the same cluster as that of Cluster %s", owner)}

@@ -4,6 +4,8 @@
 // the fleet's members. So each fleet has a watch of its own, which begins when all that the hub
 // needs is granted. A grant that is missing is named, with the command that gives it, and is
 // no concern of the other fleets. One that is taken away later changes nothing about what was seen before.
+//
+// Whoever may write Secrets there must not fill the hub's memory: see slimmer.
 package secrets
 
 import (
@@ -14,7 +16,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -105,7 +106,7 @@ func (s *Store) Missing(name string) string {
 	return ""
 }
 
-// Get returns a Secret as it was seen last, and nil if there is none. Do not change it.
+// Get returns what is kept of a kubeconfig or a seal as it was seen last, and nil if there is none. Do not change it.
 func (s *Store) Get(name, secret string) *corev1.Secret {
 	s.mu.Lock()
 	f, ok := s.fleets[name]
@@ -169,7 +170,8 @@ func (s *Store) settle(f *fleet, missing string, store toolscache.Store) bool {
 func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	informer := informers.NewSecretInformer(s.Client, name, 0, toolscache.Indexers{})
+	slim := &slimmer{sizes: map[string]int{}}
+	informer := toolscache.NewSharedIndexInformer(slim.listerWatcher(s.Client, name), &corev1.Secret{}, 0, toolscache.Indexers{})
 	seen := func(o any) {
 		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = gone.Obj

@@ -8,9 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,13 +17,6 @@ import (
 
 // maxAnswer bounds an answer to Identify: a Namespace, or the Status of a refusal.
 const maxAnswer = 256 << 10
-
-// leastSecret is how long a token must be to be hidden in messages: hiding a shorter one would tear words
-// apart.
-const leastSecret = 8
-
-// maxMessage bounds how much of a member's own words is repeated.
-const maxMessage = 256
 
 // Target is one way to reach one API server: an address, credentials and two connections, one for caches and
 // one for renewals and probes.
@@ -112,11 +103,16 @@ func (t *Target) Identify(ctx context.Context) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", t.refused(resp.StatusCode, body)
 	}
-	var ns corev1.Namespace
-	if err := json.Unmarshal(body, &ns); err != nil || ns.Name != metav1.NamespaceSystem || !plausibleUID(string(ns.UID)) {
+	var ns struct { // no more of it than what is needed: the rest could be a bomb
+		Metadata struct {
+			Name string `json:"name"`
+			UID  string `json:"uid"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &ns); err != nil || ns.Metadata.Name != metav1.NamespaceSystem || !plausibleUID(ns.Metadata.UID) {
 		return "", t.unreachable(errors.New("the answer is no Namespace: this is no Kubernetes API server"))
 	}
-	return string(ns.UID), nil
+	return ns.Metadata.UID, nil
 }
 
 // plausibleUID reports whether a UID is fit for annotations and messages.
@@ -151,7 +147,9 @@ func (t *Target) unreachable(err error) error {
 }
 
 func (t *Target) refused(code int, body []byte) error {
-	var status metav1.Status
+	var status struct {
+		Message string `json:"message"`
+	}
 	_ = json.Unmarshal(body, &status) // what is no Status has no message
 	r := reason.Unreachable
 	if code == http.StatusUnauthorized || code == http.StatusForbidden {
@@ -174,27 +172,4 @@ func (t *Target) Describe(err error) error {
 	default:
 		return t.unreachable(err)
 	}
-}
-
-// Clean makes a member's words fit to be shown: short, in one line, and without the token, which a member
-// could send back.
-func (t *Target) Clean(s string) string {
-	if len(t.Access.token) >= leastSecret {
-		s = strings.ReplaceAll(s, t.Access.token, "[token]")
-	}
-	return Shorten(s)
-}
-
-// Shorten makes a text fit to be shown: short, and in one line.
-func Shorten(s string) string {
-	s = strings.ToValidUTF8(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s), "?")
-	if len(s) <= maxMessage {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxMessage], "") + "…"
 }

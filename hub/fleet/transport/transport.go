@@ -5,16 +5,12 @@ package transport
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-
-	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // The largest answers that are read.
@@ -22,7 +18,7 @@ const (
 	// MaxRenewalsBody and MaxCachesBody bound the answers that are read, watches aside, so that a member
 	// cannot fill the hub's memory with one. Renewals are small. A list of Leases takes about 1 KiB for each.
 	MaxRenewalsBody = 16 << 20
-	MaxCachesBody   = 256 << 20
+	MaxCachesBody   = 32 << 20
 )
 
 var (
@@ -40,6 +36,11 @@ type Swappable struct {
 	route   atomic.Pointer[route]
 	// RequestSent, if not nil, is called before each request, and what it returns is called with the answer.
 	RequestSent func() AnswerFunc
+	// Meter counts what comes, and Readers what comes for requests with ReadersSelector. Nil ones count nothing.
+	Meter, Readers  *Meter
+	ReadersSelector string
+	// Timers bound how long an answer may take. Nil: nothing does.
+	Timers clock.WithDelayedExecution
 }
 
 // route is where a transport leads to.
@@ -78,6 +79,12 @@ func (l *Swappable) Config(transport http.RoundTripper) *rest.Config {
 		Transport: transport,
 		UserAgent: l.agent,
 		QPS:       -1,
+		// Kinds that client-go knows come in protobuf, which is weighed exactly.
+		ContentConfig: rest.ContentConfig{
+			AcceptContentTypes: protobufType + "," + jsonType,
+			ContentType:        protobufType,
+		},
+		WarningHandlerWithContext: rest.NoWarnings{}, // they would be logged
 	}
 }
 
@@ -103,6 +110,11 @@ func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, errNoTarget
 	}
+	meter, watch := l.meterOf(req.URL), isWatch(req.URL)
+	if err := meter.add(0); err != nil {
+		closeBody(req)
+		return nil, err
+	}
 	out := req.Clone(req.Context())
 	out.URL.Scheme, out.URL.Host = r.target.Access.server.Scheme, r.target.Access.server.Host
 	if prefix := r.target.Access.server.Path; prefix != "" {
@@ -114,13 +126,21 @@ func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
 	out.Host = ""
 	r.target.authorize(out)
 	resp, err := timed(l.RequestSent, r.pool.transport, out)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = receipt{maxBody: l.maxBody, meter: meter, clean: r.target.scrub, timers: l.Timers}.check(resp, watch)
 	}
-	if !isWatch(req.URL) {
-		resp.Body = &boundedBody{ReadCloser: resp.Body, left: l.maxBody}
+	if err != nil {
+		return nil, cleanError(err, r.target.scrub)
 	}
 	return resp, nil
+}
+
+// meterOf is the meter for the answer to a request.
+func (l *Swappable) meterOf(u *url.URL) *Meter {
+	if l.Readers != nil && u.Query().Get("labelSelector") == l.ReadersSelector {
+		return l.Readers
+	}
+	return l.Meter
 }
 
 // timed sends a request. It calls requestSent before that, and the function that this returns with the
@@ -146,70 +166,6 @@ func closeBody(req *http.Request) {
 func isWatch(u *url.URL) bool {
 	w := u.Query().Get("watch")
 	return w == "true" || w == "1"
-}
-
-type boundedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooLarge
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
-}
-
-// Retry is the transport of a member's informers. It sends a request that is not answered again when the
-// member answers something. A watch whose connection is lost ends as if the server had ended it. So informers
-// go on from where they were as soon as the member is back. Without this they would back off for up to a
-// minute, and list everything again. To stop an informer, cancel its requests.
-type Retry struct {
-	Next     http.RoundTripper
-	Answered *wake.Signal
-	Clock    clock.Clock
-}
-
-// retryPause is the least time between two tries of one request.
-const retryPause = 250 * time.Millisecond
-
-// RoundTrip sends a request without a body until it is answered or its context ends.
-func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx := req.Context()
-	for {
-		answered := p.Answered.Next()
-		resp, err := p.Next.RoundTrip(req)
-		if err == nil && isWatch(req.URL) {
-			resp.Body = &watchBody{ReadCloser: resp.Body, req: req}
-		}
-		if err == nil || req.Body != nil || ctx.Err() != nil || errors.Is(err, errStranger) {
-			return resp, err
-		}
-		if err := wake.For(ctx, p.Clock, retryPause, nil); err != nil {
-			return nil, err
-		}
-		select {
-		case <-answered:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// watchBody hides from an informer why its watch ended.
-type watchBody struct {
-	io.ReadCloser
-	req *http.Request
-}
-
-func (b *watchBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && b.req.Context().Err() == nil {
-		err = io.EOF
-	}
-	return n, err
 }
 
 // AnswerFunc is called with an answer, when it has come.

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+	"strconv"
+)
+
+// memoryVariable is the environment variable with the memory limit of the container, in bytes.
+const memoryVariable = "MEMORY_LIMIT"
+
+// limitMemory has the garbage collector keep the heap at four fifths of the container's limit. The rest is for what it does
+// not count. GOMEMLIMIT, if it is set, is heeded instead.
+func limitMemory() error {
+	text := os.Getenv(memoryVariable)
+	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 || n == math.MaxInt64 {
+		return fmt.Errorf("%s is %q: set it to the memory limit of the container in bytes, or leave it out", memoryVariable, text)
+	}
+	debug.SetMemoryLimit(n / 5 * 4)
+	return nil
+}

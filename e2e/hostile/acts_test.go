@@ -1,0 +1,202 @@
+package hostile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/hostile/front"
+)
+
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+type marshaler interface{ Marshal() ([]byte, error) }
+
+// enveloped is an object as API servers send it. Plain data always marshals.
+func enveloped(o marshaler) []byte {
+	raw, _ := o.Marshal()
+	unknown := runtime.Unknown{Raw: raw}
+	raw, _ = unknown.Marshal()
+	return append([]byte("k8s\x00"), raw...)
+}
+
+// event is one of a watch, with its length before it.
+func event(kind string, o marshaler) []byte {
+	e := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: enveloped(o)}}
+	data, _ := e.Marshal()
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+}
+
+// endless has the watches of a resource show it without end, under new names or one.
+func endless(resource string, anew bool) front.Act {
+	return func(w http.ResponseWriter, r *http.Request, honest http.Handler) {
+		if !front.IsWatch(r, resource) {
+			honest.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", protobuf+";stream=watch")
+		for n := 1; r.Context().Err() == nil; n++ {
+			meta := metav1.ObjectMeta{Name: "flood", UID: "uid", ResourceVersion: fmt.Sprint(1_000_000 + n)}
+			kind := "MODIFIED"
+			if anew || n == 1 {
+				meta.Name, meta.UID, kind = fmt.Sprintf("flood-%d", n), types.UID(fmt.Sprintf("uid-%d", n)), "ADDED"
+			}
+			var o marshaler = &corev1.Namespace{ObjectMeta: meta}
+			if resource == "leases" {
+				meta.Namespace, meta.Labels = shop, map[string]string{v1alpha1.ManagedLabel: "true"}
+				o = &coordinationv1.Lease{ObjectMeta: meta}
+			}
+			if _, err := w.Write(event(kind, o)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// largeList answers each list of Namespaces with so many bytes, and refuses to stream one.
+func largeList(size int) front.Act {
+	name := strings.Repeat("n", 1<<20)
+	return func(w http.ResponseWriter, r *http.Request, honest http.Handler) {
+		switch {
+		case refuseStreaming(w, r):
+		case front.IsList(r, "namespaces"):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[`)
+			for range size >> 20 {
+				if _, err := fmt.Fprintf(w, `{"metadata":{"name":%q}},`, name); err != nil {
+					return
+				}
+			}
+		default:
+			honest.ServeHTTP(w, r)
+		}
+	}
+}
+
+// bomb answers each list of Namespaces with few bytes that decode to much.
+func bomb(w http.ResponseWriter, r *http.Request, honest http.Handler) {
+	switch {
+	case refuseStreaming(w, r):
+	case front.IsList(r, "namespaces"):
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`)
+		part := bytes.Repeat([]byte(",{}"), 100_000)
+		for range 100 {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+		_, _ = io.WriteString(w, `]}`)
+	default:
+		honest.ServeHTTP(w, r)
+	}
+}
+
+// refuseStreaming has an informer list as it would on an older API server.
+func refuseStreaming(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Query().Get("sendInitialEvents") == "" {
+		return false
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusUnprocessableEntity)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents is forbidden"}`)
+	return true
+}
+
+// announced begins an event of 4 GB, and sends it for as long as anybody reads.
+func announced(w http.ResponseWriter, r *http.Request, honest http.Handler) {
+	if !front.IsWatch(r, "namespaces") {
+		honest.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", protobuf+";stream=watch")
+	_, _ = w.Write([]byte{0xff, 0xff, 0xff, 0xff})
+	for part := make([]byte, 1<<20); ; {
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+}
+
+// onWatches spoils the watches only.
+func onWatches(answer func(http.ResponseWriter, *http.Request)) front.Act {
+	return func(w http.ResponseWriter, r *http.Request, honest http.Handler) {
+		if r.URL.Query().Get("watch") == "" {
+			honest.ServeHTTP(w, r)
+			return
+		}
+		answer(w, r)
+	}
+}
+
+func expired(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old"}}`+"\n")
+}
+
+func silent(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush() // the hub may have hung up
+	<-r.Context().Done()
+}
+
+func later(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	w.Header().Set("Retry-After", "3600")
+	w.WriteHeader(http.StatusTooManyRequests)
+}
+
+// slow answers everything with a byte each 100 ms.
+func slow(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+	w.Header().Set("Content-Type", "application/json")
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := io.WriteString(w, "{"); err != nil {
+			return
+		}
+		_ = http.NewResponseController(w).Flush() // the hub may have hung up
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// echo sends back what the hub sent.
+func echo(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+	said := r.Header.Get("Authorization")
+	w.Header().Set("Warning", `299 - "`+said+`"`)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusForbidden)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"you said \u001b[31m%s"}`, said)
+}
+
+func longError(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	w.WriteHeader(http.StatusInternalServerError)
+	part := bytes.Repeat([]byte("error "), 100_000)
+	for range 17 {
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+}
+
+func longHeader(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+	for n := range 100 {
+		w.Header().Set(fmt.Sprintf("X-%d", n), strings.Repeat("x", 4<<10))
+	}
+	w.WriteHeader(http.StatusOK)
+}

@@ -1,0 +1,10 @@
+// Package hostile plays attacks against the hub: members that lie, flood, stall, echo and bomb, and tenants that write what
+// their rights allow. The hub is two processes, watched for memory and processor time. Two honest members beside the hostile
+// one must not notice.
+//
+// A few short attacks run with the other tests. All of them, and longer, are for
+//
+//	make hostile
+//
+// which writes out/hostile.json.
+package hostile

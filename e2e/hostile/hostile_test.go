@@ -1,0 +1,128 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/hostile/front"
+)
+
+// attack is what the hostile member does, and how the hub shows it.
+type attack struct {
+	act   front.Act
+	short bool          // it is among those that run with the other tests
+	shown reason.Reason // for the hostile member; empty: anything
+}
+
+// attacks by their names, which say what must not happen to the others.
+var attacks = map[string]attack{
+	"a watch shows new namespaces without end":            {act: endless("namespaces", true), short: true, shown: reason.SendsTooMuch},
+	"a watch shows one namespace over and over":           {act: endless("namespaces", false), shown: reason.SendsTooMuch},
+	"a watch shows new Leases without end":                {act: endless("leases", true), shown: reason.SendsTooMuch},
+	"a list of 250 MB":                                    {act: largeList(250 << 20), shown: reason.SendsTooMuch},
+	"a list of ten million empty objects":                 {act: bomb, short: true, shown: reason.SendsTooMuch},
+	"an event of 4 GB is announced":                       {act: announced, shown: reason.SendsTooMuch},
+	"every watch is answered 410":                         {act: onWatches(expired), short: true},
+	"every watch ends at once":                            {act: onWatches(func(http.ResponseWriter, *http.Request) {})},
+	"every request is to be tried again in an hour":       {act: later},
+	"every answer comes byte by byte":                     {act: slow},
+	"every watch stands and says nothing":                 {act: onWatches(silent)},
+	"every request is answered with the hub's own token":  {act: echo},
+	"every answer is an error of 10 MB":                   {act: longError},
+	"every header is as long as it may be, and then more": {act: longHeader},
+}
+
+func TestHonestMembersDoNotNotice(t *testing.T) {
+	for name, a := range attacks {
+		if !a.short && !*full {
+			continue
+		}
+		t.Run(name, func(t *testing.T) { stage.play(t, name, a) })
+	}
+	if *report != "" {
+		harness.Must(t, harness.WriteReport(*report, stage.figures))
+	}
+}
+
+// play plays one attack.
+func (s *scene) play(t *testing.T, name string, a attack) {
+	s.restart(t)
+	leader, err := s.leader(t.Context())
+	harness.Must(t, err)
+	lasts := 12 * time.Second
+	if *full {
+		lasts = 30 * time.Second
+	}
+	v := s.LookFor(t)
+	hubs := s.Hubs()
+	u := watchUsage(t, hubs[len(hubs)-2:])
+	s.front.Play(a.act)
+	shown := a.shown == ""
+	harness.Must(t, s.during(t.Context(), lasts, func(ctx context.Context) {
+		if c, err := s.Candidate(ctx, shop, far); err == nil && c.Reason == a.shown {
+			shown = true
+		}
+	}))
+	if !shown {
+		c, err := s.Candidate(t.Context(), shop, far)
+		t.Errorf("the hostile member is never shown as %s, but at last as %s: %s (%v)", a.shown, c.Reason, c.Message, err)
+	}
+	var f figures
+	p99, lapsed := s.delays(v, leader)
+	f.RenewalDelayP99Seconds, f.Lapsed = p99.Seconds(), lapsed
+	if *full {
+		f.FailoverOverFloorSeconds = s.loseLeader(t, leader).Seconds()
+	}
+	f.PeakRSSMiB, f.CPUCores = u.stop()
+	s.front.Play(nil)
+	s.figures[name] = f
+	t.Logf("%+v, %d requests so far", f, s.front.Requests())
+	if f.PeakRSSMiB > mostMemory || f.Lapsed > 0 || f.PeakRSSMiB == 0 {
+		t.Errorf("a replica took %.0f MiB, at most %d are allowed; %d terms lapsed", f.PeakRSSMiB, mostMemory, f.Lapsed)
+	}
+	if now, err := s.leader(t.Context()); !*full && (err != nil || now != leader) {
+		t.Errorf("the leader was %s and is %q: %v", leader, now, err)
+	}
+}
+
+// during looks at the processes and calls look every now and then.
+func (s *scene) during(ctx context.Context, d time.Duration, look func(context.Context)) error {
+	end := time.Now().Add(d)
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for time.Now().Before(end) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := s.Check(); err != nil {
+			return fmt.Errorf("a replica has ended under the attack: %w", err)
+		}
+		look(ctx)
+	}
+	return nil
+}
+
+// loseLeader cuts the leader off and returns how much later than D + ε another one leads.
+func (s *scene) loseLeader(t *testing.T, leader string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	proxy := s.Fleet.Member(leader).Proxy()
+	proxy.BlackHole()
+	defer proxy.Heal()
+	s.Eventually(t, patience, "another one leads", func(ctx context.Context) error {
+		now, err := s.leader(ctx)
+		if err == nil && now == leader {
+			err = errors.New("the lost one still does")
+		}
+		return err
+	})
+	return max(0, time.Since(began)-s.Timings.Duration-s.Timings.Skew)
+}

@@ -1,0 +1,140 @@
+package hostile
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/hostile/front"
+)
+
+var (
+	full   = flag.Bool("full", false, "play all attacks, each for longer, and lose an honest leader during each")
+	report = flag.String("report", "", "the `file` for the figures; empty: none")
+)
+
+const (
+	// containerLimit is that of config/manager, in bytes.
+	containerLimit = 512 << 20
+	// mostMemory is what a replica may take under every attack, in MiB.
+	mostMemory = 256
+	// patience bounds the wait for something that takes seconds.
+	patience = time.Minute
+	// token is the hub's credential for the hostile member.
+	token = "the-token-of-the-hub-for-the-hostile-member"
+	// far is the hostile member, shop the namespace that is led.
+	far  = "far"
+	shop = "shop"
+)
+
+// stage is the fleet that the attacks share, one after the other. Each leaves it well.
+var stage *scene
+
+type scene struct {
+	*harness.Drill
+	front   *front.Front
+	figures map[string]figures
+}
+
+// figures are what is known of one attack.
+type figures struct {
+	PeakRSSMiB               float64 `json:"peakRssMiB"`
+	CPUCores                 float64 `json:"cpuCores"`
+	RenewalDelayP99Seconds   float64 `json:"renewalDelayP99Seconds"`
+	FailoverOverFloorSeconds float64 `json:"failoverOverFloorSeconds,omitempty"`
+	Lapsed                   int     `json:"lapsed"`
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = os.Setenv("MEMORY_LIMIT", strconv.Itoa(containerLimit)) // as config/manager does; the name is a constant
+	os.Exit(harness.Main(m, harness.Options{
+		Timings: harness.Fast,
+		Members: []harness.Member{
+			{Name: "east", Priority: 100, Namespaces: []string{shop}},
+			{Name: "west", Priority: 50, Namespaces: []string{shop}},
+			{Name: far, Priority: 10, Namespaces: []string{shop}},
+		},
+	}, prepare))
+}
+
+func prepare(ctx context.Context, d *harness.Drill) error {
+	f, err := front.New(d.Fleet.Member(far).AdminConfig())
+	if err != nil {
+		return err
+	}
+	stage = &scene{Drill: d, front: f, figures: map[string]figures{}}
+	kubeconfig, err := f.Kubeconfig(token)
+	if err != nil {
+		return err
+	}
+	if err := d.Fleet.SetKubeconfig(ctx, harness.FleetNamespace, far, kubeconfig); err != nil {
+		return err
+	}
+	_, err = d.StartHub()
+	return err
+}
+
+// restart replaces both replicas, so that no attack finds the memory of another one.
+func (s *scene) restart(t *testing.T) {
+	t.Helper()
+	s.front.Play(nil)
+	for _, p := range s.Hubs() {
+		harness.Must(t, p.Stop())
+	}
+	for range 2 {
+		_, err := s.StartHub()
+		harness.Must(t, err)
+	}
+	s.Eventually(t, patience, "all members may lead, and one of the honest does", func(ctx context.Context) error {
+		for _, m := range []string{"east", "west", far} {
+			if err := s.Eligible(ctx, shop, m); err != nil {
+				return err
+			}
+		}
+		_, err := s.leader(ctx)
+		return err
+	})
+}
+
+// leader is the honest member that leads.
+func (s *scene) leader(ctx context.Context) (string, error) {
+	for _, m := range []string{"east", "west"} {
+		if _, err := s.Leading(ctx, m, shop, m); err == nil {
+			return m, nil
+		}
+	}
+	return "", fmt.Errorf("no honest member leads")
+}
+
+// replicas are the hub processes that live.
+func (s *scene) delays(v *harness.View, leader string) (p99 time.Duration, lapsed int) {
+	var delays []time.Duration
+	for place, seen := range v.Terms() {
+		if place.Namespace != shop || place.Cluster != leader+"."+harness.FleetNamespace {
+			continue
+		}
+		for i, led := range seen[1:] {
+			was := seen[i]
+			if led.Epoch != was.Epoch {
+				lapsed++
+				continue
+			}
+			delays = append(delays, max(0, led.RenewTime.Sub(was.RenewTime)-s.Timings.Renew))
+			if !led.At.Wall.Before(was.RenewTime.Add(was.Duration)) {
+				lapsed++
+			}
+		}
+	}
+	if len(delays) == 0 {
+		return time.Hour, lapsed
+	}
+	slices.Sort(delays)
+	return delays[len(delays)*99/100], lapsed
+}

@@ -1,0 +1,156 @@
+package secrets
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+const (
+	// KubeconfigSuffix and KubeconfigKey are where Cluster API keeps kubeconfigs: in the Secret
+	// `<cluster>-kubeconfig`, under this key.
+	KubeconfigSuffix = "-kubeconfig"
+	KubeconfigKey    = "value"
+	// MaxKubeconfig bounds a kubeconfig that is kept, in bytes. Those of real clusters have a few KiB.
+	MaxKubeconfig = 128 << 10
+	// maxFleet bounds those of a fleet together.
+	maxFleet = 32 << 20
+	// pageSize is how many Secrets are listed at once. Each may have a megabyte.
+	pageSize = 20
+	// refused is the annotation that says why the content of a Secret was not kept. No other annotation is, but that of
+	// the seal.
+	refused = "leasecast.dev/refused"
+)
+
+// Refused says why the kubeconfig in a Secret is not kept; empty if it is.
+func Refused(s *corev1.Secret) string { return s.Annotations[refused] }
+
+// slimmer shows the Secrets of a fleet's namespace without what the hub has no use for. Other programs keep theirs in the
+// same namespace, and people may put anything there.
+type slimmer struct {
+	mu    sync.Mutex
+	sizes map[string]int // of the kubeconfigs that are kept, by name
+	sum   int
+}
+
+// listerWatcher lists in pages and slims each at once, so that not all of them are in memory together.
+func (s *slimmer) listerWatcher(client kubernetes.Interface, namespace string) toolscache.ListerWatcher {
+	secrets := client.CoreV1().Secrets(namespace)
+	lw := &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			all := &corev1.SecretList{}
+			s.begin()
+			o.ResourceVersion, o.ResourceVersionMatch = "", "" // an API server's cache ignores the limit
+			for o.Limit, o.Continue = pageSize, ""; ; {
+				page, err := secrets.List(ctx, o)
+				if err != nil {
+					return nil, err
+				}
+				for i := range page.Items {
+					if slim := s.slim(&page.Items[i]); slim != nil {
+						all.Items = append(all.Items, *slim)
+					}
+				}
+				all.ListMeta = metav1.ListMeta{ResourceVersion: page.ResourceVersion}
+				if o.Continue = page.Continue; o.Continue == "" {
+					return all, nil
+				}
+			}
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				s.begin()
+			}
+			w, err := secrets.Watch(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return watch.Filter(w, s.filter), nil
+		},
+	}
+	return toolscache.ToListWatcherWithWatchListSemantics(lw, client)
+}
+
+// filter slims the Secret of an event. Events about Secrets that are of no use are dropped.
+func (s *slimmer) filter(e watch.Event) (watch.Event, bool) {
+	secret, ok := e.Object.(*corev1.Secret)
+	if !ok || e.Type == watch.Bookmark {
+		return e, true
+	}
+	slim := s.slim(secret)
+	if e.Type == watch.Deleted {
+		s.forget(secret.Name)
+	}
+	if slim == nil {
+		return e, false
+	}
+	e.Object = slim
+	return e, true
+}
+
+// slim returns what is kept of a Secret: of a kubeconfig the one key that Cluster API gives it, of the seal the mark, and
+// of others nothing.
+func (s *slimmer) slim(full *corev1.Secret) *corev1.Secret {
+	slim := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: full.Namespace, Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
+	}}
+	switch {
+	case full.Name == seal.SecretName:
+		if mark := seal.MarkOf(full); mark != "" {
+			slim.Annotations = map[string]string{v1alpha1.HubAnnotation: mark}
+		}
+	case strings.HasSuffix(full.Name, KubeconfigSuffix):
+		value := full.Data[KubeconfigKey]
+		if why := s.refuse(full.Name, len(value)); why != "" {
+			slim.Annotations = map[string]string{refused: why}
+		} else if value != nil {
+			slim.Data = map[string][]byte{KubeconfigKey: value}
+		}
+	default:
+		return nil
+	}
+	return slim
+}
+
+// refuse counts a kubeconfig, or says why it is not kept.
+func (s *slimmer) refuse(name string, size int) (why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum -= s.sizes[name]
+	delete(s.sizes, name)
+	switch {
+	case size > MaxKubeconfig:
+		return fmt.Sprintf("its key %q has %d bytes: at most %d are read", KubeconfigKey, size, MaxKubeconfig)
+	case s.sum+size > maxFleet:
+		return fmt.Sprintf("the kubeconfigs in its namespace have more than %d MiB together: delete those that no Cluster needs, and write this one again", maxFleet>>20)
+	}
+	s.sizes[name] = size
+	s.sum += size
+	return ""
+}
+
+// forget stops counting a kubeconfig.
+func (s *slimmer) forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum -= s.sizes[name]
+	delete(s.sizes, name)
+}
+
+// begin begins to count anew, because all Secrets are about to be shown.
+func (s *slimmer) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sizes, s.sum = map[string]int{}, 0
+}

@@ -1,0 +1,194 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+)
+
+// Retry is the transport of a member's informers. It sends a request that is not answered again when the
+// member answers something. A watch whose connection is lost ends as if the server had ended it. So informers
+// go on from where they were as soon as the member is back. Without this they would back off for up to a
+// minute, and list everything again. To stop an informer, cancel its requests.
+//
+// What fails again and again is asked for after pauses that grow, whether it was answered or not: informers themselves
+// ask at once for a watch that the server ends.
+type Retry struct {
+	Next     http.RoundTripper
+	Answered *wake.Signal
+	Clock    clock.Clock
+
+	mu    sync.Mutex
+	paths map[string]*path // by URL path: a list and the watch after it are one
+}
+
+// path is how the requests for one kind of object go.
+type path struct {
+	failures  int
+	notBefore time.Time
+	watches   int // that stand
+	since     time.Time
+}
+
+const (
+	// retryPause is the least time between two tries of one request.
+	retryPause = 250 * time.Millisecond
+	// longestSilence and longestRefusal bound the pause after a failure. One that was not answered is tried again only
+	// when the member answers something, so its pause need not grow long.
+	longestSilence = time.Second
+	longestRefusal = 10 * time.Second
+	// shortWatch is how long a watch lasts that has not failed. API servers end one after minutes.
+	shortWatch = 5 * time.Second
+)
+
+// RoundTrip sends a request without a body until it is answered or its context ends.
+func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	req = inPages(req)
+	for {
+		if pause := p.pause(req.URL.Path); pause > 0 {
+			if err := wake.For(ctx, p.Clock, pause, nil); err != nil {
+				return nil, err
+			}
+		}
+		answered := p.Answered.Next()
+		resp, err := p.Next.RoundTrip(req)
+		switch {
+		case ctx.Err() != nil:
+			return resp, err
+		case err != nil:
+			p.failed(req.URL.Path, longestSilence)
+		case resp.StatusCode >= http.StatusBadRequest:
+			p.failed(req.URL.Path, longestRefusal)
+		case isWatch(req.URL):
+			resp.Body = p.watch(resp.Body, req)
+		}
+		if err == nil || req.Body != nil || final(err) {
+			return resp, err
+		}
+		if err := wake.For(ctx, p.Clock, retryPause, nil); err != nil {
+			return nil, err
+		}
+		select {
+		case <-answered:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// inPages is a request for a list that the API server does not answer from its cache: it would ignore the limit, and send
+// all of it at once.
+func inPages(req *http.Request) *http.Request {
+	query := req.URL.Query()
+	if isWatch(req.URL) || query.Get("resourceVersion") != "0" || query.Get("limit") == "" {
+		return req
+	}
+	query.Del("resourceVersion")
+	query.Del("resourceVersionMatch")
+	req = req.Clone(req.Context())
+	req.URL.RawQuery = query.Encode()
+	return req
+}
+
+// final reports whether an error is no silence, so that waiting for an answer does not help.
+func final(err error) bool {
+	for _, of := range []error{errStranger, errTooMuch, errTooLarge} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// pause is how long to wait before the next request for a path.
+func (p *Retry) pause(of string) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at(of).notBefore.Sub(p.Clock.Now())
+}
+
+// at is the path of that name. The caller holds mu.
+func (p *Retry) at(of string) *path {
+	if p.paths == nil {
+		p.paths = map[string]*path{}
+	}
+	if p.paths[of] == nil {
+		p.paths[of] = &path{since: p.Clock.Now()}
+	}
+	return p.paths[of]
+}
+
+// failed notes that a request for a path has failed.
+func (p *Retry) failed(of string, longest time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.at(of)
+	pause := min(retryPause<<min(at.failures, 8), longest)
+	at.failures++
+	at.notBefore = p.Clock.Now().Add(wait.Jitter(pause/2, 1))
+}
+
+// Unwatched is for how long a watch of the informers has not stood; zero if all stand.
+func (p *Retry) Unwatched() (longest time.Duration) {
+	now := p.Clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.paths {
+		if at.watches == 0 {
+			longest = max(longest, now.Sub(at.since))
+		}
+	}
+	return longest
+}
+
+// watch notes that a watch was answered, and how it ends.
+func (p *Retry) watch(body io.ReadCloser, req *http.Request) io.ReadCloser {
+	began := p.Clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at(req.URL.Path).watches++
+	return &watchBody{ReadCloser: body, req: req, ended: sync.OnceFunc(func() {
+		now := p.Clock.Now()
+		p.mu.Lock()
+		at := p.at(req.URL.Path)
+		at.watches--
+		if now.Sub(began) >= shortWatch {
+			at.failures, at.since = 0, now
+		}
+		p.mu.Unlock()
+		if now.Sub(began) < shortWatch && req.Context().Err() == nil {
+			p.failed(req.URL.Path, longestRefusal)
+		}
+	})}
+}
+
+// watchBody hides from an informer why its watch ended.
+type watchBody struct {
+	io.ReadCloser
+	req   *http.Request
+	ended func()
+}
+
+func (b *watchBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.ended()
+		if b.req.Context().Err() == nil {
+			err = io.EOF
+		}
+	}
+	return n, err
+}
+
+func (b *watchBody) Close() error {
+	b.ended()
+	return b.ReadCloser.Close()
+}
