@@ -101,6 +101,8 @@ const (
 const (
 	// OlderState: a cluster shows an older state than before, as after a restore of its etcd.
 	OlderState Reason = "OlderState"
+	// TooManyReaders: a cluster has more registrations of readers than are kept, so its terms must run out.
+	TooManyReaders Reason = "TooManyReaders"
 	// Conflict: an older policy selects the same namespace.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.

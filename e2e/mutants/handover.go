@@ -44,11 +44,11 @@ var handover = []mutant{
 
 	// Who is asked.
 	{"ack: list before revoke", asking, []edit{{acksGo, "q.number <= asked && q.waiting == nil", "q.waiting == nil"}}},
-	{"ack: list from cache", asking, []edit{{acksListGo, "LabelSelector: ReaderSelector().String()}", "LabelSelector: ReaderSelector().String(), ResourceVersion: \"0\"}"}}},
-	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{acksGo, "!e.missing && sameContent(e.lease, obj) {", "!e.missing {"}}},
+	{"ack: list from cache", asking, []edit{{acksListGo, "Limit: readersPage}", "Limit: readersPage, ResourceVersion: \"0\"}"}}},
+	{"ack: a version that a restored etcd gives again is no news", asking, []edit{{acksGo, "!e.missing && e.content == content {", "!e.missing {"}}},
 	{"ack: a version that was given twice shows no restore", asking, []edit{{acksListGo, " || p.acks.contradicts(list.Items))", ")"}}},
-	{"ack: an empty list counts as released", asking, []edit{{acksGo, "q.unanswerable = len(q.waiting) == 0", "q.unanswerable = false"}}},
-	{"ack: a registration that cannot be read is nobody's", asking, []edit{{acksGo, "if e.unreadable || e.reader.Follows(namespace) {", "if !e.unreadable && e.reader.Follows(namespace) {"}}},
+	{"ack: an empty list counts as released", asking, []edit{{acksGo, "q.unanswerable = len(q.waiting) == 0 || r.full", "q.unanswerable = r.full"}}},
+	{"ack: a registration that cannot be read is nobody's", asking, []edit{{acksGo, "if e.reader.Follows(namespace) {", "if !e.unreadable && e.reader.Follows(namespace) {"}}},
 	{"ack: who is missing from the list has gone", asking, []edit{{acksGo, "			e.missing, e.since = true, now\n", "			r.gone(uid)\n"}}},
 	{"ack: release of another epoch counted", simulation, []edit{{acksGo, "e.reader.HasReleased(namespace, q.epoch)", "e.reader.HasReleased(namespace, 0)"}}},
 	{"ack: one release is enough", simulation, []edit{{acksGo, "		if len(q.waiting) == 0 {\n			delete(r.questions", "		if len(q.waiting) < 2 {\n			delete(r.questions"}}},

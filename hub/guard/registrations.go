@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -21,10 +23,40 @@ const (
 		", the finalizer " + v1alpha1.ReaderFinalizer + ", no owner, spec.holderIdentity, spec.renewTime and spec.leaseDurationSeconds greater than 0"
 )
 
+// What a registration may hold. The hub keeps all of them in its memory, and a tenant may write as many as it likes.
+const (
+	maxLabels      = 16
+	maxAnnotations = 8
+	maxFinalizers  = 2
+	// maxText bounds identity, account and the annotations of others, in characters.
+	maxText = 1024
+	// maxList bounds the annotations that grow with the number of namespaces, in characters, and maxClaims how many
+	// namespaces a registration may name.
+	maxList   = 96 << 10
+	maxClaims = 1000
+	// maxAsked is how many namespaces the authorizer is asked about, one by one: each question costs a part of what an
+	// API server lets a policy compute. perExpression is how many of them one expression may ask.
+	maxAsked      = 16
+	perExpression = 2
+	// maxSeconds is the longest duration: lease.MaxRegistration.
+	maxSeconds = 3600
+)
+
+var (
+	oversized = fmt.Sprintf("a registration of a reader has at most %d labels, %d annotations of %d characters, %d finalizers, %d namespaces, "+
+		"no owner, no spec.strategy, no spec.preferredHolder, an identity and an account of at most %d characters, and a duration of at most %d seconds",
+		maxLabels, maxAnnotations, maxText, maxFinalizers, maxClaims, maxText, maxSeconds)
+	notWatching = fmt.Sprintf("a registration may only name namespaces in which its writer may watch Leases (coordination.k8s.io); "+
+		"one for all namespaces, or for more than %d, needs that right in the whole cluster: bind the ClusterRole leasecast-reader", maxAsked)
+)
+
 // Names of variables in the policy for registrations.
 const (
-	was = "was" // the Lease before the request is a registration
-	is  = "is"  // the Lease that the request leaves behind is one
+	was        = "was"        // the Lease before the request is a registration
+	is         = "is"         // the Lease that the request leaves behind is one
+	claims     = "claims"     // the namespaces that it names
+	everywhere = "everywhere" // its writer may watch Leases in all namespaces
+	hub        = "hub"        // the hub writes
 )
 
 // provokedRegistration is the index of the validation that Verify provokes.
@@ -47,6 +79,10 @@ func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 			{Name: cleanup, Expression: namespaceCleanup},
 			{Name: was, Expression: "oldObject != null && " + registers("oldObject")},
 			{Name: is, Expression: "object != null && " + registers("object")},
+			{Name: hub, Expression: mayPublish},
+			{Name: claims, Expression: "object == null || " + annotation("object", v1alpha1.ReaderNamespacesAnnotation) + " == '' ? [] : " +
+				annotation("object", v1alpha1.ReaderNamespacesAnnotation) + ".split(',')"},
+			{Name: everywhere, Expression: watchLeases + ".check('watch').allowed()"},
 		},
 		Validations: []admissionv1.Validation{
 			{
@@ -62,7 +98,7 @@ func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 			{
 				// Creating one in another's name is not even for the hub.
 				Expression: "request.operation == 'CREATE' ? " + annotation("object", v1alpha1.ReaderAccountAnnotation) + " == request.userInfo.username : " +
-					"(" + annotation("oldObject", v1alpha1.ReaderAccountAnnotation) + " == request.userInfo.username || variables." + cleanup + " || " + mayPublish + ")",
+					"(" + annotation("oldObject", v1alpha1.ReaderAccountAnnotation) + " == request.userInfo.username || variables." + cleanup + " || variables." + hub + ")",
 				Message: notTheReader,
 				Reason:  ptr.To(metav1.StatusReasonForbidden),
 			},
@@ -76,11 +112,53 @@ func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 				Message: identified,
 				Reason:  ptr.To(metav1.StatusReasonInvalid),
 			},
+			{
+				// The hub takes the finalizer off one that was stored before this policy was there.
+				Expression: "object == null || (request.operation == 'UPDATE' && variables." + hub + ") || " + bounded,
+				Message:    oversized,
+				Reason:     ptr.To(metav1.StatusReasonInvalid),
+			},
 		},
 	}
+	spec.Validations = append(spec.Validations, mayWatch()...)
 	signMessage(&spec, provokedRegistration)
 	return spec
 }
+
+// watchLeases is a CEL expression: what to ask the authorizer about.
+const watchLeases = "authorizer.group('coordination.k8s.io').resource('leases')"
+
+// mayWatch asks the authorizer whether the writer of a registration may watch Leases in the namespaces that it names. Who
+// may not cannot act there, and must not have the hub wait. The hub itself only takes the finalizer off.
+func mayWatch() (vs []admissionv1.Validation) {
+	exempt := "object == null || (request.operation == 'UPDATE' && variables." + hub + ") || "
+	add := func(expression string) {
+		vs = append(vs, admissionv1.Validation{Expression: exempt + expression, Message: notWatching, Reason: ptr.To(metav1.StatusReasonForbidden)})
+	}
+	add("(variables." + claims + ".size() <= " + strconv.Itoa(maxAsked) + " && !variables." + claims + ".exists(n, n == '*')) || variables." + everywhere)
+	for first := 0; first < maxAsked; first += perExpression {
+		var each []string
+		for n := first; n < first+perExpression; n++ {
+			each = append(each, fmt.Sprintf("(variables.%s.size() <= %d || %s.namespace(variables.%s[%d]).check('watch').allowed())", claims, n, watchLeases, claims, n))
+		}
+		add("variables." + claims + ".size() > " + strconv.Itoa(maxAsked) + " || (" + strings.Join(each, " && ") + ") || variables." + everywhere)
+	}
+	return vs
+}
+
+// bounded is a CEL expression: the registration is as small as the hub needs it to be.
+var bounded = "(" + strings.Join([]string{
+	fmt.Sprintf("(!has(object.metadata.labels) || object.metadata.labels.size() <= %d)", maxLabels),
+	fmt.Sprintf("(!has(object.metadata.annotations) || (object.metadata.annotations.size() <= %d && "+
+		"object.metadata.annotations.all(k, object.metadata.annotations[k].size() <= (k in ['%s', '%s'] ? %d : %d))))",
+		maxAnnotations, v1alpha1.ReaderNamespacesAnnotation, v1alpha1.ReaderReleasedAnnotation, maxList, maxText),
+	fmt.Sprintf("(!has(object.metadata.finalizers) || object.metadata.finalizers.size() <= %d)", maxFinalizers),
+	"(!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.size() == 0)",
+	fmt.Sprintf("variables.%s.size() <= %d", claims, maxClaims),
+	fmt.Sprintf("%s.size() <= %d", holder("object"), maxText),
+	"!has(object.spec.strategy) && !has(object.spec.preferredHolder)",
+	fmt.Sprintf("(!has(object.spec.leaseDurationSeconds) || object.spec.leaseDurationSeconds <= %d)", maxSeconds),
+}, " && ") + ")"
 
 var completeRegistration = "(" + strings.Join([]string{
 	"object.metadata.labels['" + v1alpha1.ReaderLabel + "'] == 'true'",

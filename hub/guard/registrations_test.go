@@ -195,7 +195,7 @@ func TestARegistrationIsItsReadersAlone(t *testing.T) {
 		return r.hub
 	}
 	callers := map[string]caller{
-		"the reader":                     {account(t, "reader", onLeases("get", "create", "update", "delete")), func(r registering) string { return r.reader }},
+		"the reader":                     {account(t, "reader", onLeases("get", "watch", "create", "update", "delete")), func(r registering) string { return r.reader }},
 		"the hub's ServiceAccount":       {serviceAccount(t, "leasecast-hub", nothing), func(r registering) string { return r.hub }},
 		"an administrator":               {admin, administrators},
 		"another reader":                 {account(t, "other-reader", onLeases("*")), others},

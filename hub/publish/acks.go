@@ -3,12 +3,12 @@ package publish
 import (
 	"maps"
 	"slices"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
 // acks knows the registered readers of a member, and which of them has not released a revoked term yet. It is
@@ -20,13 +20,22 @@ type acks struct {
 	registrations map[types.UID]*registration
 	questions     map[string]*question // by namespace
 	asked         int                  // how many questions were asked so far
+	skew          time.Duration        // ε
+	used          map[string]usage     // by account; all of them by the empty name
+	// full says which bound the registrations of the member exceed, or is empty. Some are not known then, so no answer
+	// of readers counts.
+	full string
 }
 
 // registration is that of one reader, as it was seen last.
 type registration struct {
-	lease      *coordinationv1.Lease
+	lease      *coordinationv1.Lease // its name, version and times
+	content    digest                // of the rest
 	reader     lease.Registration
+	account    string
+	bytes      int
 	unreadable bool // it is invalid: such a reader never released anything
+	future     bool // it was confirmed in the future: that time is not believed
 	// missing says that a list did not show it, and no watch showed its end: the process may live.
 	missing bool
 	// since is when this version was first seen, or first missed.
@@ -44,7 +53,7 @@ type question struct {
 }
 
 func newAcks() acks {
-	return acks{registrations: map[types.UID]*registration{}, questions: map[string]*question{}}
+	return acks{registrations: map[types.UID]*registration{}, questions: map[string]*question{}, used: map[string]usage{}, skew: unknownSkew}
 }
 
 // ask begins to ask whether the readers have released the term that a Lease named.
@@ -95,23 +104,23 @@ func (r *acks) observe(obj *coordinationv1.Lease, now lease.Reading) {
 func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
 		e := r.registrations[obj.UID]
-		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !sameContent(e.lease, &obj)
+		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion && e.content != digestOf(&obj)
 	})
 }
 
 // put notes a version of a registration as the present one.
 func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
-	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && sameContent(e.lease, obj) {
+	content := digestOf(obj)
+	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && e.content == content {
 		return
 	}
-	reader, err := wire.ReadRegistration(obj)
-	r.registrations[obj.UID] = &registration{lease: obj, reader: reader, unreadable: err != nil, since: now}
+	r.store(newRegistration(obj, content, now, r.skew))
 }
 
 // gone notes the end of a registration. Its finalizer was taken off, by a reader that had stopped, or because
 // it must have stopped.
 func (r *acks) gone(uid types.UID) {
-	delete(r.registrations, uid)
+	r.drop(uid)
 	for _, q := range r.questions {
 		delete(q.waiting, uid)
 	}
@@ -120,6 +129,7 @@ func (r *acks) gone(uid types.UID) {
 // observeList notes a consistent list of all registrations, with its version. asked is how many questions had
 // been asked when the list was begun. What is newer than the list came by a watch.
 func (r *acks) observeList(items []coordinationv1.Lease, version string, asked int, now lease.Reading) {
+	r.full = ""
 	shown := map[types.UID]bool{}
 	for i := range items {
 		obj := &items[i]
@@ -136,16 +146,24 @@ func (r *acks) observeList(items []coordinationv1.Lease, version string, asked i
 	for namespace, q := range r.questions {
 		if q.number <= asked && q.waiting == nil {
 			q.waiting = r.readersOf(namespace)
-			q.unanswerable = len(q.waiting) == 0 // an empty list decides nothing
+			q.unanswerable = len(q.waiting) == 0 || r.full != "" // an empty list decides nothing, nor does one that is cut
 		}
 	}
+}
+
+// observePart notes some of the registrations of a member that has more than are kept. Nothing is known of the others.
+func (r *acks) observePart(items []coordinationv1.Lease, now lease.Reading) {
+	for i := range items {
+		r.observe(&items[i], now)
+	}
+	r.full = tooMany
 }
 
 // readersOf are the readers that may act in a namespace.
 func (r *acks) readersOf(namespace string) map[types.UID]bool {
 	f := map[types.UID]bool{}
 	for uid, e := range r.registrations {
-		if e.unreadable || e.reader.Follows(namespace) {
+		if e.reader.Follows(namespace) {
 			f[uid] = true
 		}
 	}
@@ -156,7 +174,7 @@ func (r *acks) readersOf(namespace string) map[types.UID]bool {
 func (r *acks) answered() (done []*question) {
 	for _, namespace := range slices.Sorted(maps.Keys(r.questions)) {
 		q := r.questions[namespace]
-		if q.unanswerable || q.waiting == nil {
+		if q.unanswerable = q.unanswerable || r.full != ""; q.unanswerable || q.waiting == nil {
 			continue
 		}
 		for uid := range q.waiting {

@@ -82,10 +82,10 @@ func (r *acks) longestDuration() (d time.Duration) {
 func (r *acks) expired(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
 	for uid, e := range r.registrations {
 		d, until := e.reader.Duration, e.reader.Until()
-		if e.unreadable {
-			d = lease.MaxRegistration // its own duration is not believed
+		if e.unreadable || e.future {
+			d = lease.MaxRegistration // what it says itself is not believed
 		}
-		if e.unreadable || e.missing {
+		if e.unreadable || e.future || e.missing {
 			until = e.since.Wall.Add(d) // it may have been confirmed once more until then
 		}
 		switch {

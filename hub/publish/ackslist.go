@@ -39,10 +39,11 @@ func ReaderSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{v1alpha1.ReaderLabel: "true"})
 }
 
-// ObserveReader notes a registration that a watch shows. The publisher keeps the object.
+// ObserveReader notes a registration that a watch shows.
 func (p *Publisher) ObserveReader(obj *coordinationv1.Lease) {
 	p.mu.Lock()
 	p.history.observe(obj.ResourceVersion)
+	p.acks.skew = p.slack()
 	p.acks.observe(obj, p.Clock.Now())
 	done := p.noteReleases()
 	p.mu.Unlock()
@@ -74,7 +75,7 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, readersTimeout)
 	defer cancel()
 	sent := p.Clock.Now()
-	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{LabelSelector: ReaderSelector().String()})
+	list, whole, err := p.pagesOfReaders(bounded)
 	if ctx.Err() != nil {
 		return
 	}
@@ -85,21 +86,66 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	}
 	p.mu.Lock()
 	olderState := err == nil && (older(list.ResourceVersion, newest) || p.acks.contradicts(list.Items))
+	was := p.acks.full
 	if err == nil {
 		if olderState {
 			p.distrustAcks(list.ResourceVersion)
 		}
 		p.history.observe(list.ResourceVersion)
-		p.acks.observeList(list.Items, list.ResourceVersion, asked, p.Clock.Now())
+		p.acks.skew = p.slack()
+		if whole {
+			p.acks.observeList(list.Items, list.ResourceVersion, asked, p.Clock.Now())
+		} else {
+			p.acks.observePart(list.Items, p.Clock.Now())
+		}
 		if len(p.acks.expired(p.Clock.Now(), p.slack())) > 0 {
 			p.Queue.Add(removeExpiredKey)
 		}
 	}
 	done := p.noteReleases()
 	p.listReadersLater()
+	full := p.acks.full
 	p.mu.Unlock()
 	p.notify(done)
 	p.logOlderState(olderState)
+	if full != was {
+		p.Log.Info("The bound on registrations of readers was passed, so that planned changes wait until terms have run out, or is kept again",
+			"reason", reason.TooManyReaders, "kept", full == "", "why", full)
+	}
+}
+
+// readersPage is how many registrations are listed at once.
+const readersPage = 500
+
+// pagesOfReaders lists the registrations of readers, all in one state of the member. It stops when there are more than are
+// kept.
+func (p *Publisher) pagesOfReaders(ctx context.Context) (all *coordinationv1.LeaseList, whole bool, err error) {
+	o := metav1.ListOptions{LabelSelector: ReaderSelector().String(), Limit: readersPage}
+	for {
+		page, err := p.Client.Leases(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return nil, false, err
+		}
+		if all == nil {
+			all = page
+		} else {
+			all.Items = append(all.Items, page.Items...)
+		}
+		if o.Continue = page.Continue; o.Continue == "" {
+			return all, true, nil
+		}
+		if len(all.Items) > MaxRegistrations {
+			return all, false, nil
+		}
+	}
+}
+
+// TooManyReaders says which bound the registrations of the member exceed, so that planned changes wait until terms have
+// run out. It is empty if they exceed none.
+func (p *Publisher) TooManyReaders() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.acks.full
 }
 
 // listReadersLater has the readers listed again after a pause. The caller holds mu.

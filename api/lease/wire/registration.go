@@ -125,6 +125,16 @@ func readRegistration(l *coordinationv1.Lease) (r lease.Registration, err error)
 	return r, nil
 }
 
+// ReadClaims returns the namespaces that a registration names, also if the rest of it cannot be read: nil, which means all,
+// if they cannot be read either.
+func ReadClaims(l *coordinationv1.Lease) []string {
+	names, err := readNamespaces(l.Annotations[v1alpha1.ReaderNamespacesAnnotation])
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
 func readNamespaces(text string) ([]string, error) {
 	if len(text) > maxList {
 		return nil, fmt.Errorf("has %d bytes, want at most %d", len(text), maxList)

@@ -1,0 +1,116 @@
+package publish
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// How many registrations are kept of a member, and of one account in it, and how much memory they may take. Tenants write
+// them. Where there are more, no answer of readers counts, and terms are waited for until they have run out.
+const (
+	MaxRegistrations      = 2000
+	maxRegistrationsBytes = 8 << 20
+	maxOfAccount          = 500
+	maxBytesOfAccount     = 4 << 20
+	// registrationOverhead is what one takes beside its texts.
+	registrationOverhead = 512
+)
+
+// tooMany says that a member has more than is kept.
+var tooMany = fmt.Sprintf("the cluster has more than %d registrations of readers, or more than %d MiB of them", MaxRegistrations, maxRegistrationsBytes>>20)
+
+// all is the account under which all registrations are counted.
+const all = ""
+
+// usage is what registrations take.
+type usage struct{ registrations, bytes int }
+
+// digest is what tells one content of a registration from another.
+type digest [sha256.Size]byte
+
+func digestOf(l *coordinationv1.Lease) digest {
+	content, err := json.Marshal(struct {
+		Spec                coordinationv1.LeaseSpec
+		Labels, Annotations map[string]string
+	}{l.Spec, l.Labels, l.Annotations})
+	if err != nil {
+		return digest{} // plain data always marshals
+	}
+	return sha256.Sum256(content)
+}
+
+// newRegistration keeps of a Lease what counts.
+func newRegistration(l *coordinationv1.Lease, content digest, now lease.Reading, skew time.Duration) *registration {
+	reader, err := wire.ReadRegistration(l)
+	if err != nil {
+		reader = lease.Registration{Namespaces: wire.ReadClaims(l)}
+	}
+	e := &registration{
+		lease: &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: l.Namespace, Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion, DeletionTimestamp: l.DeletionTimestamp,
+			},
+			Spec: coordinationv1.LeaseSpec{RenewTime: l.Spec.RenewTime},
+		},
+		content:    content,
+		reader:     reader,
+		account:    "account " + l.Annotations[v1alpha1.ReaderAccountAnnotation],
+		unreadable: err != nil,
+		future:     err == nil && reader.Confirmed.After(now.Wall.Add(skew)),
+		since:      now,
+	}
+	e.bytes = registrationOverhead + len(e.account) + len(reader.Identity) + len(reader.Account)
+	for _, name := range reader.Namespaces {
+		e.bytes += len(name) + 16
+	}
+	for name := range reader.Released {
+		e.bytes += len(name) + 48
+	}
+	return e
+}
+
+// store keeps a registration, unless that exceeds a bound.
+func (r *acks) store(e *registration) {
+	r.drop(e.lease.UID)
+	together, account := r.used[all], r.used[e.account]
+	switch {
+	case together.registrations >= MaxRegistrations, together.bytes+e.bytes > maxRegistrationsBytes:
+		r.full = tooMany
+	case account.registrations >= maxOfAccount, account.bytes+e.bytes > maxBytesOfAccount:
+		r.full = fmt.Sprintf("%.100q has more than %d registrations of readers in the cluster, or more than %d MiB of them", e.account, maxOfAccount, maxBytesOfAccount>>20)
+	default:
+		r.registrations[e.lease.UID] = e
+		r.count(e, 1)
+	}
+}
+
+// drop forgets a registration.
+func (r *acks) drop(uid types.UID) {
+	if e := r.registrations[uid]; e != nil {
+		r.count(e, -1)
+		delete(r.registrations, uid)
+	}
+}
+
+// count counts a registration in or out.
+func (r *acks) count(e *registration, sign int) {
+	for _, of := range []string{all, e.account} {
+		u := r.used[of]
+		u.registrations += sign
+		u.bytes += sign * e.bytes
+		if r.used[of] = u; u.registrations == 0 {
+			delete(r.used, of)
+		}
+	}
+}
