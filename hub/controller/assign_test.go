@@ -140,11 +140,15 @@ func TestWhatPeopleAreToldOfAChange(t *testing.T) {
 			v := shopView(test.was)
 			v.object = &v1alpha1.NamespaceLeader{}
 			s.c.changed(t.Context(), v, election.Decision{Record: test.now}, false)
+			if s.c.tell(v); len(told.events) > 1 {
+				t.Errorf("told more than once: %q", told.events)
+			}
+			s.c.tell(v)
 			if got := strings.TrimPrefix(strings.Join(told.events, "|"), "*v1alpha1.NamespaceLeader "); got != test.want {
 				t.Errorf("told %q, want %q", got, test.want)
 			}
-			if len(s.c.namespaces) > 0 {
-				t.Errorf("a grant is noted: %+v", s.c.recall(shop))
+			if s := s.c.recall(shop); s.granted+s.adopted > 0 {
+				t.Errorf("a grant is noted: %+v", s)
 			}
 		})
 	}
@@ -251,7 +255,10 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 			}
 			v.object.Spec.State, v.object.Spec.Reason = v1alpha1.RecordState(test.state), test.why
 			s := c.namespace(shop)
+			told := &said{}
+			c.events = told
 			s.written, s.changes = c.Clock.Now().Boot-test.after, []v1alpha1.Change{{Epoch: 21}}
+			s.untold = []pendingEvent{{corev1.EventTypeNormal, reason.Elected, "east leads"}}
 			c.written = c.Clock.Now().Boot - cmp.Or(test.other, test.after)
 			status := v1alpha1.NamespaceLeaderStatus{Message: "new"}
 			if test.ready {
@@ -263,6 +270,9 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 			}
 			if told := len(s.changes) == 0; told != (test.wait == 0) {
 				t.Errorf("changes that the status does not tell of: %v", s.changes)
+			}
+			if (len(told.events) == 1) != (test.wait == 0) {
+				t.Errorf("events: %q", told.events)
 			}
 		})
 	}

@@ -106,8 +106,8 @@ const (
 	statusLatest = 10 * time.Second
 )
 
-// explain writes the status of a record if it says something new, and otherwise returns how long to wait for that. A
-// planned change is explained once, when the new leader has its Lease; one that takes longer, also before that.
+// explain records the events of a record and writes its status if that says something new, or returns how long to wait for
+// that. A planned change is explained once, when the new leader has its Lease; one that takes longer, also before that.
 //
 // The record of another installation on this management cluster is for that one to explain: two that do so would
 // overwrite each other without end.
@@ -122,6 +122,7 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	if rest := c.explainAt(s, changing(&v.object.Spec, status)) - c.Clock.Now().Boot; s.written > 0 && rest > 0 {
 		return rest, nil
 	}
+	c.tell(v)
 	status.ObservedGeneration = v.object.Generation
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = v.object.Generation
