@@ -40,7 +40,7 @@ var author = []mutant{
 	{"author: a registration without CapWrites", capped, []edit{{memberGo, "	if o.Registration != nil && !capsWrites(cfg) {", "	if false {"}}},
 	{"author: any wrapper passes for CapWrites", capped, []edit{{capGo, "		if !ok {\n			return false\n", "		if !ok {\n			return cfg.WrapTransport != nil\n"}}},
 	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(r.all, uid)\n", ""}}},
-	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.broken || r", "return !r.broken && r"}}},
+	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.reader.Follows(namespace)", "return !r.broken && r.reader.Follows(namespace)"}}},
 	{"author: the status does not count readers", countingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
 
 	// Package gate.

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/leasecast/leasecast/hub/publish"
@@ -26,6 +28,37 @@ func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, n rea
 		return func() {}
 	}
 	leases := client.CoordinationV1().Leases(metav1.NamespaceAll)
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		// A watch that shows more than is kept holds it all in its cache. So it ends for a while.
+		for {
+			bounded, end := context.WithCancel(ctx)
+			readersInformer(leases, p, n, func() {
+				if p.TooManyReaders() != "" {
+					end()
+				}
+			}).RunWithContext(bounded)
+			end()
+			rest, rested := context.WithTimeout(ctx, readersPause)
+			<-rest.Done()
+			rested()
+			if ctx.Err() != nil {
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// readersPause is for how long a watch of the registrations rests that has shown more than is kept.
+const readersPause = time.Minute
+
+// readersInformer watches the registrations in a member. It calls noted after each that the publisher has noted.
+func readersInformer(leases coordinationclient.LeaseInterface, p *publish.Publisher, n readerNews, noted func()) toolscache.Controller {
 	selector := publish.ReaderSelector().String()
 	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: &toolscache.ListWatch{
@@ -39,17 +72,20 @@ func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, n rea
 			},
 		},
 		ObjectType: &coordinationv1.Lease{},
+		Transform:  publish.SlimRegistration,
 		Handler: toolscache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(o any, initial bool) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					p.ObserveReader(l)
 					n.came(l, initial)
+					noted()
 				}
 			},
 			UpdateFunc: func(_, o any) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					p.ObserveReader(l)
 					n.came(l, false)
+					noted()
 				}
 			},
 			DeleteFunc: func(o any) {
@@ -66,11 +102,5 @@ func watchReaders(ctx context.Context, e engagement, p *publish.Publisher, n rea
 			},
 		},
 	})
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { informer.RunWithContext(ctx) })
-	return func() {
-		cancel()
-		wg.Wait()
-	}
+	return informer
 }

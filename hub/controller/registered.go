@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
 )
 
 // registeredReaders are the readers whose registrations a member shows. They are for people: who has to release a term
@@ -26,17 +27,17 @@ type registeredReaders struct {
 type registeredReader struct {
 	name   string
 	reader lease.Registration
-	broken bool // it cannot be read, so it counts everywhere
+	broken bool // it cannot be read: it counts where it says, and everywhere if that cannot be read either
 }
 
 func (r registeredReader) follows(namespace string) bool {
-	return r.broken || r.reader.Follows(namespace)
+	return r.reader.Follows(namespace)
 }
 
 // scope says in words which namespaces the reader follows.
 func (r registeredReader) scope() string {
 	switch {
-	case r.broken:
+	case r.broken && len(r.reader.Namespaces) == 0:
 		return "namespaces that cannot be read"
 	case len(r.reader.Namespaces) == 0:
 		return "all namespaces"
@@ -47,6 +48,9 @@ func (r registeredReader) scope() string {
 // see takes in a registration, and reports whether it is new.
 func (r *registeredReaders) see(l *coordinationv1.Lease) (of registeredReader, came bool) {
 	reader, err := wire.ReadRegistration(l)
+	if err != nil {
+		reader = lease.Registration{Namespaces: wire.ReadClaims(l)}
+	}
 	of = registeredReader{name: l.Namespace + "/" + l.Name, reader: reader, broken: err != nil}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,6 +58,9 @@ func (r *registeredReaders) see(l *coordinationv1.Lease) (of registeredReader, c
 		r.all = map[types.UID]registeredReader{}
 	}
 	_, known := r.all[l.UID]
+	if !known && len(r.all) >= publish.MaxRegistrations {
+		return of, false
+	}
 	r.all[l.UID] = of
 	return of, !known
 }
@@ -132,7 +139,7 @@ func (c *Controller) readerWent(key fleet.Key, r *registeredReaders, uid types.U
 
 // readersChanged asks for decisions where a reader counts, because they write the status.
 func (c *Controller) readersChanged(key fleet.Key, of registeredReader) {
-	if of.broken || len(of.reader.Namespaces) == 0 {
+	if len(of.reader.Namespaces) == 0 {
 		c.leaseChanged(key, "")
 		return
 	}

@@ -128,7 +128,7 @@ func (c *connection) newCluster(refused *refusal) (cluster.Cluster, error) {
 	cl, err := cluster.New(c.cachesConfig, func(o *cluster.Options) {
 		o.Scheme = memberScheme
 		o.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return memberMapper, nil }
-		o.HTTPClient = c.direct
+		o.HTTPClient = c.readers // for what others watch there
 		o.Logger = c.p.log
 		o.Cache = cache.Options{
 			HTTPClient:                  c.informer,

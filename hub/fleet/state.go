@@ -32,6 +32,8 @@ type member struct {
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
 	direct, informer *http.Client
+	// readers is for the watch of registrations.
+	readers *http.Client
 
 	// meter counts what the member sends, and retry is what the informers ask through.
 	meter *transport.Meter
@@ -107,7 +109,10 @@ func newMember(p *Provider, k Key) (*member, error) {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	m.retry = &transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}
-	m.informer, err = transport.HTTPClient(m.caches.Config(m.retry))
+	if m.informer, err = transport.HTTPClient(m.caches.Config(m.retry)); err != nil {
+		return nil, err
+	}
+	m.readers, err = transport.HTTPClient(m.caches.Config(&transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}))
 	return m, err
 }
 

@@ -36,14 +36,48 @@ const all = ""
 // usage is what registrations take.
 type usage struct{ registrations, bytes int }
 
+// longestText is how much is kept of one text of a registration. None that can be read has a longer one.
+const longestText = 128 << 10
+
+// SlimRegistration drops from a registration what nobody asks it for. It is a transform of caches.
+func SlimRegistration(o any) (any, error) {
+	if slim, ok := slimmed(o); ok {
+		return slim, nil
+	}
+	return o, nil
+}
+
+func slimmed(o any) (slim *coordinationv1.Lease, ok bool) {
+	l, ok := o.(*coordinationv1.Lease)
+	if !ok {
+		return nil, false
+	}
+	slim = &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: l.Namespace, Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion, DeletionTimestamp: l.DeletionTimestamp,
+			Labels: l.Labels, Annotations: map[string]string{},
+		},
+		Spec: l.Spec,
+	}
+	for key, text := range l.Annotations {
+		slim.Annotations[key] = text[:min(len(text), longestText)]
+	}
+	if p := l.Spec.HolderIdentity; p != nil && len(*p) > longestText {
+		cut := (*p)[:longestText]
+		slim.Spec.HolderIdentity = &cut
+	}
+	return slim, true
+}
+
 // digest is what tells one content of a registration from another.
 type digest [sha256.Size]byte
 
 func digestOf(l *coordinationv1.Lease) digest {
+	slim, _ := slimmed(l) // a watch shows no more of it
 	content, err := json.Marshal(struct {
 		Spec                coordinationv1.LeaseSpec
 		Labels, Annotations map[string]string
-	}{l.Spec, l.Labels, l.Annotations})
+	}{slim.Spec, slim.Labels, slim.Annotations})
 	if err != nil {
 		return digest{} // plain data always marshals
 	}

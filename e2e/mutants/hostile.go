@@ -1,0 +1,75 @@
+package main
+
+const (
+	answersGo       = "hub/fleet/transport/answers.go"
+	cleanGo         = "hub/fleet/transport/clean.go"
+	meterGo         = "hub/fleet/transport/meter.go"
+	retryGo         = "hub/fleet/transport/retry.go"
+	transportGo     = "hub/fleet/transport/transport.go"
+	weighGo         = "hub/fleet/transport/weigh.go"
+	slimGo          = "hub/fleet/secrets/slim.go"
+	acksBoundsGo    = "hub/publish/acksbounds.go"
+	registrationsGo = "hub/guard/registrations.go"
+)
+
+// What must notice the mutants of the bounds on what comes from outside.
+var (
+	weighed   = tests{"./hub/fleet/transport", "^(TestAnAnswerThat|TestHonestAnswers|TestAnEndlessWatch|TestAMeterDrains|TestTooManyRegistrations)"}
+	cleaned   = tests{"./hub/fleet/transport", "^(TestWhatAMemberSays|TestAnErrorOf|TestNoHeader)"}
+	paced     = tests{"./hub/fleet/transport", "^TestWhatFailsAgain"}
+	slimmed   = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestTheKubeconfigs|TestSecretsOfOthers)"}
+	readers   = tests{"./hub/publish", "^(TestAboveABound|TestAPartOf|TestWhatIsGone|TestARegistrationThat|TestAConfirmation|TestOfARegistration)"}
+	guardOfRg = tests{"./hub/guard", "^(TestEverythingInARegistration|TestARegistrationNames|TestAReaderThatLoses)"}
+)
+
+// hostile are the mutants of the bounds on what members, their tenants and Secrets may cost the hub.
+var hostile = []mutant{
+	// Every byte that a member sends is counted, and weighed before it is decoded.
+	{"hostile: answers are not weighed", weighed, []edit{{answersGo, "if weight > maxAnswerWeight {", "if false {"}}},
+	{"hostile: answers have no bound", weighed, []edit{{answersGo, "	case !whole:", "	case false:"}}},
+	{"hostile: events are not weighed", weighed, []edit{{answersGo, "	if weight > maxEventWeight {\n		e.left = nil", "	if false {\n		e.left = nil"}}},
+	{"hostile: an event may announce any length", weighed, []edit{{answersGo, "if length > maxEvent {", "if false {"}}},
+	{"hostile: an event may have no end", weighed, []edit{{answersGo, "case len(e.event) > maxEvent:", "case false:"}}},
+	{"hostile: watches are not counted", weighed, []edit{{answersGo, "over := e.meter.add(weight)", "over := e.meter.add(0)"}}},
+	{"hostile: a meter never drains", weighed, []edit{{meterGo, "max(0, m.level-drained)", "m.level"}}},
+	{"hostile: a meter is never full", weighed, []edit{{meterGo, "full := m.level > m.burst", "full := false"}}},
+	{"hostile: too many registrations disconnect a member", weighed, []edit{{transportGo, "		return l.Readers\n", "		return l.Meter\n"}}},
+	{"hostile: items of a list weigh nothing", weighed, []edit{{weighGo, "w += objectWeight + weighObject(content)", "w += weighFields(nil)"}}},
+	{"hostile: owners of an object weigh nothing", weighed, []edit{{weighGo, "		case n <= lastObjectField:\n			w += weighFields(content)", "		case n < metadataField:\n			w += weighFields(content)"}}},
+	{"hostile: JSON objects weigh nothing", weighed, []edit{{weighGo, "w += braceWeight * int64(", "w += 0 * int64("}}},
+
+	// What a member says is clean, and makes the hub wait for seconds at most.
+	{"hostile: errors are handed on as they came", cleaned, []edit{{answersGo, "	case failed: // what", "	case failed && len(body) < 0: // what"}}},
+	{"hostile: a token is shown", cleaned, []edit{{cleanGo, "len(t.Access.token) >= leastSecret", "false"}}},
+	{"hostile: control characters are shown", cleaned, []edit{{cleanGo, "case unicode.IsGraphic(r):", "case true:"}}},
+	{"hostile: an event that ends a watch is not cleaned", cleaned, []edit{{answersGo, "if kind == eventError {", "if false {"}}},
+	{"hostile: nor one in JSON", cleaned, []edit{{answersGo, "e.event = cleanJSONEvent(e.event, e.clean)", "_ = cleanJSONEvent(nil, e.clean)"}}},
+	{"hostile: a member makes the hub wait an hour", cleaned, []edit{{answersGo, "shorterWait(wait))", "wait)"}}},
+	{"hostile: by the details of a Status", cleaned, []edit{{cleanGo, "min(max(d.RetryAfterSeconds, 0), longestRetryAfter)", "max(d.RetryAfterSeconds, 0)"}}},
+	{"hostile: warnings are logged", cleaned, []edit{{answersGo, "	resp.Header.Del(\"Warning\") // client-go would log it\n", ""}}},
+	{"hostile: a watch that ends at once is no failure", paced, []edit{{retryGo, "if now.Sub(began) < shortWatch && req.Context().Err() == nil {", "if false {"}}},
+	{"hostile: a watch that is refused is asked for at once", paced, []edit{{retryGo, "		case resp.StatusCode >= http.StatusBadRequest:\n			p.failed(req.URL.Path, longestRefusal)\n", ""}}},
+
+	// Secrets.
+	{"hostile: large kubeconfigs are kept", slimmed, []edit{{slimGo, "case size > MaxKubeconfig:", "case false:"}}},
+	{"hostile: any number of kubeconfigs is kept", slimmed, []edit{{slimGo, "case s.sum+size > maxFleet:", "case false:"}}},
+	{"hostile: the Secrets of others are kept", slimmed, []edit{{slimGo, "	default:\n		return nil\n", ""}}},
+	{"hostile: a Secret may say that it was refused", slimmed, []edit{{slimGo, "			slim.Data = map[string][]byte{KubeconfigKey: value}\n", "			slim.Data, slim.Annotations = map[string][]byte{KubeconfigKey: value}, full.Annotations\n"}}},
+
+	// Registrations in the hub.
+	{"hostile: a member may have any number of registrations", readers, []edit{{acksBoundsGo, "together.registrations >= MaxRegistrations", "false"}}},
+	{"hostile: an account may have any number of registrations", readers, []edit{{acksBoundsGo, "account.registrations >= maxOfAccount", "false"}}},
+	{"hostile: an account's registrations may be of any size", readers, []edit{{acksBoundsGo, "account.bytes+e.bytes > maxBytesOfAccount", "false"}}},
+	{"hostile: who is not kept is not waited for", readers, []edit{
+		{acksGo, " || r.full != \"\" // an empty", " // an empty"}, {acksGo, "q.unanswerable || r.full != \"\"; q", "q.unanswerable; q"}}},
+	{"hostile: nonsense holds up every namespace", readers, []edit{{acksBoundsGo, "lease.Registration{Namespaces: wire.ReadClaims(l)}", "lease.Registration{}"}}},
+	{"hostile: a confirmation in the future is believed", readers, []edit{{acksBoundsGo, "err == nil && reader.Confirmed.After(now.Wall.Add(skew))", "false"}}},
+
+	// Registrations in the member.
+	{"hostile: the policy bounds no labels", guardOfRg, []edit{{registrationsGo, "maxLabels      = 16", "maxLabels      = 1600"}}},
+	{"hostile: the policy bounds no annotations", guardOfRg, []edit{{registrationsGo, "maxAnnotations = 8", "maxAnnotations = 800"}}},
+	{"hostile: the policy bounds no finalizers", guardOfRg, []edit{{registrationsGo, "maxFinalizers  = 2", "maxFinalizers  = 200"}}},
+	{"hostile: the policy lets a reader name what it may not watch", guardOfRg, []edit{{registrationsGo, ".check('watch').allowed())\", claims, n", ".check('get').allowed() || true)\", claims, n"}}},
+	{"hostile: the policy lets a reader name all namespaces", guardOfRg, []edit{{registrationsGo, "!variables.\" + claims + \".exists(n, n == '*')", "true"}}},
+	{"hostile: the last namespaces are not asked about", guardOfRg, []edit{{registrationsGo, "for first := 0; first < maxAsked; first", "for first := 0; first < maxAsked-perExpression; first"}}},
+}
