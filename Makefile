@@ -130,10 +130,10 @@ fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
 ##@ Test it
 
 # The quick checks go first, so that most mistakes are known within a minute.
-TEST_STEPS := verify lint sim unit integration
+TEST_STEPS := verify lint sim unit fuzz integration
 
 .PHONY: test
-test: ## Run verify, lint, sim, unit and integration: the one command before a commit
+test: ## Run verify, lint, sim, unit, fuzz and integration: the one command before a commit
 	@all=$$(date +%s); for step in $(TEST_STEPS); do \
 		echo "==> $$step"; began=$$(date +%s); \
 		$(MAKE) $$step || { echo "==> $$step FAILED after $$(($$(date +%s) - began)) s" >&2; exit 1; }; \
@@ -200,6 +200,19 @@ ASLEEP := 60s
 pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a replica ASLEEP, every step of a handover
 	@rm -f out/pair.json
 	go test -v -count=1 -timeout 2h ./e2e/hubfailover -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
+
+.PHONY: hostile
+hostile: k8s build $(KUSTOMIZE) ## Play hostile members against two replicas of the hub; writes out/hostile.json
+	@mkdir -p out && rm -f out/hostile.json
+	go test -v -count=1 -timeout 2h ./e2e/hostile -args -full -report=$(CURDIR)/out/hostile.json
+
+# How long each target is fuzzed.
+FUZZ := 5s
+
+.PHONY: fuzz
+fuzz: ## Fuzz what is read from members and Secrets, each target for FUZZ
+	@grep -ro '^func Fuzz[A-Za-z]*' --include=*_test.go api hub member | sed 's|/[^/]*_test.go:func | |' | sort | while read -r dir target; do \
+		echo "$$dir $$target"; go test ./$$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) || exit 1; done
 
 N := 10
 

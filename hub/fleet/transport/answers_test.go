@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
@@ -57,9 +58,12 @@ type told struct {
 	errs []error
 }
 
-func newTold() *told {
+// newTold is a meter that does not drain, however slow the machine is.
+func newTold() *told { return newToldBy(clocktesting.NewFakePassiveClock(time.Time{})) }
+
+func newToldBy(c clock.PassiveClock) *told {
 	r := &told{}
-	r.Meter = NewMeter(clock.RealClock{}, func(err error) { r.errs = append(r.errs, err) })
+	r.Meter = NewMeter(c, func(err error) { r.errs = append(r.errs, err) })
 	return r
 }
 
@@ -167,7 +171,7 @@ func TestAnEndlessWatchIsEndedByItsWeight(t *testing.T) {
 
 func TestAMeterDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newTold()
+		m := newToldBy(clock.RealClock{})
 		if err := m.add(meterBurst); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +200,7 @@ func TestTooManyRegistrationsEndOnlyRequestsForThem(t *testing.T) {
 		_, _ = w.Write(repeated("{},", 100_000))
 	})
 	l := NewSwappable("east.prod", "", MaxCachesBody)
-	l.Meter, l.Readers, l.ReadersSelector = main.Meter, NewReadersMeter(clock.RealClock{}), "reader=true"
+	l.Meter, l.Readers, l.ReadersSelector = main.Meter, NewReadersMeter(clocktesting.NewFakePassiveClock(time.Time{})), "reader=true"
 	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
 	l.set(tg, tg.caches)
 	get := func(query string) error {
