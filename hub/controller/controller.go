@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,6 +78,7 @@ type Controller struct {
 	namespaces      map[types.NamespacedName]*namespaceState
 	members         map[fleet.Key]*memberState
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
+	written         time.Duration                          // when any record was written last, by the boot clock
 }
 
 // claim says which policies speak of a namespace: the first one owns it.
