@@ -81,7 +81,7 @@ func TestAMemberKeepsTheWrappersOfItsConfiguration(t *testing.T) {
 		}
 		r.Member = m
 		defer r.start(t)()
-		r.put(r.cluster.copyOf(ns, us, 1))
+		r.put(r.cluster.leaseOf(ns, us, 1))
 		if !r.leads(ns) || w.seen.Load() == 0 {
 			t.Errorf("leads = %v after %d requests through the wrapper: %s", r.leads(ns), w.seen.Load(), r.State(ns).Why)
 		}
@@ -100,7 +100,7 @@ func TestTwoMembersInOneProcess(t *testing.T) {
 		b.Member = m
 		stop := a.start(t)
 		defer b.start(t)()
-		a.put(a.cluster.copyOf(ns, us, 1))
+		a.put(a.cluster.leaseOf(ns, us, 1))
 		if !a.leads(ns) || !b.leads(ns) {
 			t.Errorf("leads: %v and %v", a.leads(ns), b.leads(ns))
 		}

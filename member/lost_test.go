@@ -227,7 +227,7 @@ func TestANewRegistrationIsInNoHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slowly = never/4 - time.Second // a list may take a quarter
 		r := newReaderWith(t, member.Options{StaleAfter: never, Registration: &member.Registration{Namespace: home}})
-		r.put(r.cluster.copyOf(ns, us, 7))
+		r.put(r.cluster.leaseOf(ns, us, 7))
 		defer r.start(t)()
 		if !r.leads(ns) {
 			t.Fatal("does not lead")
@@ -247,7 +247,7 @@ func TestANewRegistrationIsInNoHurry(t *testing.T) {
 	})
 }
 
-// An edit that would not have ended the term must not begin one when the copy that did is no longer there.
+// An edit that would not have ended the term must not begin one when the Lease that did is no longer there.
 func TestACopyThatIsNotBelievedBringsNoTermBack(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
 		namespaces := []string{ns, "ledger", "mail"}
@@ -264,7 +264,7 @@ func TestACopyThatIsNotBelievedBringsNoTermBack(t *testing.T) {
 		pass(confirm + time.Second)
 		for _, name := range namespaces {
 			if r.leads(name) || r.registered()[0].Name == old {
-				t.Error("leads by a copy that was there before its registration, and is gone")
+				t.Error("leads by a Lease that was there before its registration, and is gone")
 			}
 		}
 	})
@@ -280,7 +280,7 @@ func TestWhatALostRegistrationHasSeenTheNextOneDoesNotRelease(t *testing.T) {
 		r.remove(home, r.registered()[0].Name)
 		pass(2 * confirm)
 		if r.released(t) {
-			t.Error("released before the copies were seen anew")
+			t.Error("released before the Leases were seen anew")
 		}
 	})
 }

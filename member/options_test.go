@@ -87,7 +87,7 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 		r.Member = m
 		stop := r.start(t)
 		pass(10 * time.Minute)
-		r.put(r.cluster.copyOf(ns, us, 7))
+		r.put(r.cluster.leaseOf(ns, us, 7))
 		if !r.leads(ns) || r.asks() < 10 {
 			t.Errorf("leads = %v after %d lists, want one a minute", r.leads(ns), r.asks())
 		}

@@ -26,7 +26,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// Registration has a Member register: the process says in a Lease of its own that it follows the copies,
+// Registration has a Member register: the process says in a Lease of its own that it follows the Leases,
 // and when it has stopped acting in a term that the hub takes back. In a policy with
 // handover: Acknowledged the hub then need not wait until the term has run out, so
 // a planned change takes a moment instead of seconds.
@@ -115,8 +115,8 @@ func newRegistrar(
 }
 
 // run has follow called while there is a registration, until ctx ends: first the registration, then the
-// copies. So either the hub lists the registration after it has revoked a term, or
-// the copies are listed after that. With a lost registration everything starts over.
+// Leases. So either the hub lists the registration after it has revoked a term, or
+// the Leases are listed after that. With a lost registration everything starts over.
 func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 	for r.register(ctx) {
 		following, cancel := context.WithCancel(ctx)

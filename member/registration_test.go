@@ -26,7 +26,7 @@ const (
 	confirm = lasts / 3
 )
 
-// newRegistered is a Member that registers. Copies last an hour, so that its registration is what bounds a term.
+// newRegistered is a Member that registers. Leases last an hour, so that its registration is what bounds a term.
 func newRegistered(t *testing.T, namespaces ...string) *reader {
 	t.Helper()
 	r := &reader{server: newServer(), cluster: newCluster(t)}
@@ -42,9 +42,9 @@ func newRegistered(t *testing.T, namespaces ...string) *reader {
 	return r
 }
 
-// say has the hub write a copy that lasts an hour.
+// say has the hub write a Lease that lasts an hour.
 func (r *reader) say(namespace, holder string, epoch int64) {
-	l := r.cluster.copyOf(namespace, holder, epoch)
+	l := r.cluster.leaseOf(namespace, holder, epoch)
 	*l.Spec.LeaseDurationSeconds = 3600
 	r.put(l)
 }
@@ -135,7 +135,7 @@ func TestNothingIsTrustedBeforeTheRegistration(t *testing.T) {
 					}
 				}
 				if asked := r.listed(); asked > 0 {
-					t.Errorf("copies were listed %d times, and must be after the registration", asked)
+					t.Errorf("Leases were listed %d times, and must be after the registration", asked)
 				}
 				r.meet(stored)
 				pass(5 * time.Second)
@@ -150,7 +150,7 @@ func TestNothingIsTrustedBeforeTheRegistration(t *testing.T) {
 	}
 }
 
-// listed is how often copies were asked for.
+// listed is how often Leases were asked for.
 func (r *reader) listed() (times int) {
 	for _, path := range r.requests() {
 		if strings.Contains(path, "?leasecast.dev/managed") {
@@ -166,14 +166,14 @@ func TestARevocationBeforeTheRegistrationIsSeenAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistered(t)
 		r.say(ns, us, 7)
-		behind := r.cluster.copyOf(ns, us, 7)
+		behind := r.cluster.leaseOf(ns, us, 7)
 		r.behind = &coordinationv1.LeaseList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
 			ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []coordinationv1.Lease{*behind},
 		}
 		r.after = func(w write) {
 			if w.method == http.MethodPost { // the last moment at which a list of the hub does not find it
-				r.put(r.cluster.copyOf(ns, none, 8))
+				r.put(r.cluster.leaseOf(ns, none, 8))
 			}
 		}
 		told := 0
@@ -357,7 +357,7 @@ func TestARegistrationThatIsDeletedBeforeItIsKnownIsNotKept(t *testing.T) {
 			t.Errorf("leads = %v with %d registrations, want another one beside that which is being deleted", r.leads(ns), len(all))
 		}
 		if got := r.listed(); got != 2 { // a list and a watch
-			t.Errorf("copies were asked for %d times, want only after the one that stands", got)
+			t.Errorf("Leases were asked for %d times, want only after the one that stands", got)
 		}
 	})
 }

@@ -58,7 +58,7 @@ func (t *Terms) state(namespace string) State {
 	n := t.lookup(namespace)
 	if n != nil {
 		s.Cluster, s.Epoch = n.seen.Cluster, n.seen.Epoch
-		if len(n.copies) > 0 {
+		if len(n.leases) > 0 {
 			s.Leader = n.seen.Holder
 		}
 		if tm := n.term.Load(); tm != nil && tm.holds() {
@@ -75,11 +75,11 @@ func (t *Terms) state(namespace string) State {
 // why says why a namespace is not led here, by what was seen of it.
 func (t *Terms) why(n *nsState) string {
 	switch now := t.clock.Now(); {
-	case n == nil, len(n.copies) == 0 && n.seen.Name == "":
+	case n == nil, len(n.leases) == 0 && n.seen.Name == "":
 		return noLease
 	case n.doubt != "" && !n.seen.LeadsHere():
 		return n.doubt
-	case len(n.copies) == 0:
+	case len(n.leases) == 0:
 		return goneLease
 	case !n.seen.LeadsHere():
 		return describe(n.seen)
@@ -126,7 +126,7 @@ func (t *Terms) absent(namespace string) string {
 	return ""
 }
 
-// sees takes in a copy that was received just now, before the reader's rule is applied.
+// sees takes in a Lease that was received just now, before the reader's rule is applied.
 func (n *nsState) sees(c lease.Content, now lease.Reading) {
 	n.saysAllowance(c)
 	if n.doubted = n.reader.Doubt(c, now); n.doubted != lease.Believed {
@@ -140,7 +140,7 @@ func (n *nsState) sees(c lease.Content, now lease.Reading) {
 	n.seen = c
 }
 
-// doubts says why a copy is not believed.
+// doubts says why a Lease is not believed.
 func (n *nsState) doubts(c lease.Content, now lease.Reading) string {
 	name := fmt.Sprintf("Lease %s/%s in epoch %d", c.Namespace, c.Name, c.Epoch)
 	switch n.doubted {
@@ -154,7 +154,7 @@ func (n *nsState) doubts(c lease.Content, now lease.Reading) string {
 	}
 }
 
-// arrival is how old a copy that names its own cluster was when it was first seen, by the wall clock, and how long after
+// arrival is how old a Lease that names its own cluster was when it was first seen, by the wall clock, and how long after
 // its stamp it lasts.
 type arrival struct{ age, lasts time.Duration }
 

@@ -159,7 +159,7 @@ func (t *Terms) sight(namespace string) (State, sight) {
 		switch {
 		case n.doubt != "":
 			l.doubt, l.what = n.doubt, fmt.Sprint("doubt ", n.doubted)
-		case len(n.copies) > 0 && n.seen.LeadsHere() && n.arrived.late():
+		case len(n.leases) > 0 && n.seen.LeadsHere() && n.arrived.late():
 			l.what = "late"
 			l.doubt = fmt.Sprintf("A Lease was %s old on arrival, and lasts %s: this machine's clock is ahead of the hub's, or the hub does not renew it",
 				seconds(n.arrived.age), exactly(n.arrived.lasts))
@@ -279,7 +279,7 @@ func (t *Terms) leadsIn(namespace string) bool {
 	return false
 }
 
-// saysAllowance takes in what a copy says of the policy's allowance for clocks, whether or not it is believed.
+// saysAllowance takes in what a Lease says of the policy's allowance for clocks, whether or not it is believed.
 func (n *nsState) saysAllowance(c lease.Content) {
 	if c.Skew > 0 {
 		n.allowed = c.Skew

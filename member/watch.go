@@ -25,7 +25,7 @@ import (
 
 const allNamespaces = metav1.NamespaceAll
 
-// managed selects the copies of the hub.
+// managed selects the Leases of the hub.
 var managed = labels.Set{v1alpha1.ManagedLabel: "true"}.String()
 
 // backoff is how long to wait after a failure. It stays short: a leader that cannot

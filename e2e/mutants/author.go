@@ -33,7 +33,7 @@ var author = []mutant{
 	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
 	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "	if !t.watches(namespace) {", "	if false {"}}},
-	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.copies) > 0 {\n", "		if true {\n"}}},
+	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.leases) > 0 {\n", "		if true {\n"}}},
 	{"author: never listed is called stale", told, []edit{{memberGo, "		case w.unlisted() != \"\":", "		case false:"}}},
 
 	// Registration.
