@@ -81,7 +81,7 @@ func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Le
 	t.Helper()
 	l := &coordinationv1.Lease{}
 	if err := wire.Write(testKey, lease.Content{
-		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
+		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: skew,
 	}, l); err != nil {
 		t.Fatal(err)
 	}

@@ -136,26 +136,16 @@ func TestAFailureToLookAtARegistrationIsNoLoss(t *testing.T) {
 	})
 }
 
-func TestNothingIsRegisteredThatDoesNotSayAll(t *testing.T) {
-	for name, tc := range map[string]struct {
-		namespaces []string
-		f          fate
-	}{
-		"whose it is":             {f: unnamed},
-		"what its reader follows": {namespaces: []string{"one,another"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRegistered(t, tc.namespaces...)
-				r.meet(tc.f)
-				defer r.start(t)()
-				pass(lasts)
-				if wrote := r.written(); wrote > 0 {
-					t.Errorf("%d writes", wrote)
-				}
-			})
-		})
-	}
+func TestNothingIsRegisteredThatDoesNotSayWhoseItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		r.meet(unnamed)
+		defer r.start(t)()
+		pass(lasts)
+		if wrote := r.written(); wrote > 0 {
+			t.Errorf("%d writes", wrote)
+		}
+	})
 }
 
 // Everything ends with the last confirmation, so the next try must not be far.
@@ -226,7 +216,7 @@ func TestARegistrationThatRanOutIsNotConfirmedAnyMore(t *testing.T) {
 func TestANewRegistrationIsInNoHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slowly = never/4 - time.Second // a list may take a quarter
-		r := newReaderWith(t, member.Options{StaleAfter: never, Registration: &member.Registration{Namespace: home}})
+		r := newReaderWith(t, member.Options{StaleAfter: never, Registration: registration(t)})
 		r.put(r.cluster.leaseOf(ns, us, 7))
 		defer r.start(t)()
 		if !r.leads(ns) {
@@ -338,7 +328,7 @@ func TestNothingIsLeftOfARequestThatWasAnswered(t *testing.T) {
 func TestARegistrationThatCannotBeLookedAtIsLeftToTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := told(leavesIt)
-		r := newReaderWith(t, member.Options{Registration: &member.Registration{Namespace: home}, Logger: log})
+		r := newReaderWith(t, member.Options{Registration: registration(t), Logger: log})
 		stop := r.start(t)
 		synctest.Wait()
 		r.meet(dropped)

@@ -55,7 +55,7 @@ func TestARegistrationIsKeptInTheNamespaceOfThePod(t *testing.T) {
 	}
 	defer member.SetNamespaceFile(file)()
 	synctest.Test(t, func(t *testing.T) {
-		asked := &member.Registration{}
+		asked := &member.Registration{Client: client(t, member.CapWrites)}
 		r := newReaderWith(t, member.Options{Registration: asked})
 		defer r.start(t)()
 		synctest.Wait()
@@ -136,7 +136,7 @@ func TestATroubleIsToldOnceUntilItIsOver(t *testing.T) {
 		of, want     []string
 	}{
 		"of the leases":       {nil, []string{cannotFollow, follows}, []string{cannotFollow, follows, cannotFollow, follows}},
-		"of the registration": {&member.Registration{Namespace: home}, []string{cannotRegister}, []string{cannotRegister, cannotRegister}},
+		"of the registration": {registration(t), []string{cannotRegister}, []string{cannotRegister, cannotRegister}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

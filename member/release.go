@@ -186,7 +186,7 @@ func (t *Terms) settle(tm *term) {
 }
 
 // beginWrite takes in that a write is being sent, and returns what remains of the term for it.
-// If that is less than a millisecond the write must not be sent. Otherwise settled is to be called when it is
+// If that is less than a millisecond the write must not be sent, and the term is over. Otherwise settled is to be called when it is
 // clear that it was, or was not, carried out; or that nobody knows.
 func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 	t.terms.mu.Lock()
@@ -194,6 +194,7 @@ func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 	p := t.permit.Load()
 	left = t.remaining().Truncate(time.Millisecond)
 	if left <= 0 {
+		t.permit.CompareAndSwap(p, nil) // so that nobody finds it standing who was told that it is over
 		return 0, nil
 	}
 	t.writes++

@@ -45,9 +45,10 @@ type Terms struct {
 	clock lease.Clock
 	skew  time.Duration
 
-	// Of a Member: the namespaces that it watches, if not all, and what says why it has no news of one, under mu.
-	only    []string
-	unheard func(namespace string) string
+	// Of a Member: the namespaces that it watches, if not all, and what tells of one why nothing is known, and why no news
+	// come. Both are empty if they do. It is called under mu.
+	only []string
+	news func(namespace string) (unknown, trouble string)
 
 	// namespaces holds a *nsState under each name. Term reads it without a lock.
 	namespaces sync.Map
@@ -66,6 +67,7 @@ type Terms struct {
 	due       time.Duration   // when it fires, on the clock that Reading.Boot shows
 	listeners []*listening    // in the order in which they were added
 	stopped   bool
+	ended     chan struct{}     // closed when stopped is set
 	releases  *releases         // nil: nobody waits for any
 	alarms    map[string]*alarm // by the namespace that each rings for, allNamespaces for one for all
 }
@@ -82,16 +84,16 @@ type nsState struct {
 	lapsed  int64                    // the epoch of the last term that ran out
 	seen    lease.Content            // the last Lease that was believed
 	arrived arrival                  // of that
-	doubted lease.Doubt              // about the Lease that was seen last
-	allowed time.Duration            // by the policy, as the last Lease says; 0: none has said
-	doubt   string                   // why the Lease that was seen last is not believed; empty: it is
+	doubted doubt                    // about the Lease that was seen last
+	allowed time.Duration            // by the policy, as the last Lease says; 0: it does not
+	unsaid  string                   // what stands there instead of an allowance; empty: one does
 	past    map[*term]struct{}       // terms that are over while something of them goes on, or may
 }
 
 // NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
 // what terms are judged by; skew is ε, how far in the future a renewTime may lie.
 func NewTerms(clock lease.Clock, skew time.Duration) *Terms {
-	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}}
+	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}, ended: make(chan struct{})}
 	t.idle.L = &t.mu
 	t.limit.Store(&limit{none: true})
 	return t
@@ -140,8 +142,9 @@ func (t *Terms) Observe(l *coordinationv1.Lease) {
 	}
 	n := t.know(c.Namespace)
 	n.leases[c.Name] = c
-	n.sees(c, now)
-	t.apply(n, n.reader.Observe(c, now), now, "")
+	n.allowed, n.unsaid = c.Skew, unsaid(c, l)
+	p := n.takes(c, now)
+	t.apply(n, p, now, n.doubted.impossible)
 }
 
 // Delete takes in that a Lease does not exist. A missing Lease means no.
@@ -212,10 +215,9 @@ func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
 	delete(n.leases, name)
 	n.reader.Gone()
 	p := lease.Permit{}
-	n.doubt = ""
+	n.doubted = doubt{}
 	for _, c := range n.leases {
-		n.sees(c, now)
-		p = n.reader.Observe(c, now)
+		p = n.takes(c, now)
 	}
 	t.apply(n, p, now, goneLease)
 }
@@ -236,7 +238,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		case leads:
 			why = fmt.Sprintf("the next one has begun in epoch %d", p.Epoch)
 		case why == "" && n.seen.LeadsHere():
-			why = n.arrived.ranOut()
+			why = t.ranOut(n, n.arrived)
 		case why == "":
 			why = describe(n.seen)
 		}
@@ -260,7 +262,22 @@ func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
 		return unconfirmed
 	}
 	n.lapsed = tm.epoch
-	return tm.arrived.ranOut()
+	return t.ranOut(n, tm.arrived)
+}
+
+// ranOut says why a term ran out, and why it was not renewed if that is known.
+func (t *Terms) ranOut(n *nsState, last arrival) string {
+	why := last.ranOut()
+	if n.doubted.text != "" {
+		why += "; since then " + n.doubted.text
+	}
+	if t.news == nil {
+		return why
+	}
+	if unknown, trouble := t.news(n.name); unknown == "" && trouble != "" {
+		why += noNews + trouble
+	}
+	return why
 }
 
 // describe says who leads by a Lease that does not name its own cluster.
@@ -328,10 +345,21 @@ func (t *Terms) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
+	close(t.ended)
 	for n, tm := range t.led {
 		t.end(n, tm, "the reader has stopped")
 	}
 	for t.calls > 0 {
 		t.idle.Wait()
+	}
+}
+
+// over reports whether all terms have ended for good.
+func (t *Terms) over() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
 	}
 }
