@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -303,6 +304,8 @@ func advice(err error, role string) string {
 		return "this program does not trust who answers, check the address and the CA of the API server"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the API server does not answer, check the way to it"
+	case utilnet.IsHTTP2ConnectionLost(err):
+		return "the connection to the API server was lost, check the way to it"
 	case errors.As(err, &network):
 		return "the API server cannot be reached, " + checkTheWay
 	}
