@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,6 +82,7 @@ type Controller struct {
 	namespaces      map[types.NamespacedName]*namespaceState
 	problems        map[fleet.Key]fleet.Problem            // of each Cluster, the one of the last event
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
+	written         time.Duration                          // when any record was written last, by the boot clock
 }
 
 // engagement is a member that the manager has engaged.
