@@ -34,7 +34,7 @@ var author = []mutant{
 	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
 	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "	if !t.watches(namespace) {", "	if false {"}}},
-	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.copies) > 0 {\n", "		if true {\n"}}},
+	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.leases) > 0 {\n", "		if true {\n"}}},
 	{"author: never listed is called stale", told, []edit{{memberGo, "		case w.unlisted() != \"\":", "		case false:"}}},
 
 	// Registration.
@@ -48,8 +48,7 @@ var author = []mutant{
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},
 	{"author: CapClient forgets subresources", gated, []edit{{memberCap, "	return begin(ctx, verb+", "	return begin(context.Background(), verb+"}}},
 	{"author: Resync ignores predicates", gated, []edit{{resyncGo, "		if !s.passes(object) {", "		if false {"}}},
-	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "options := append(s.lists[:len(s.lists):len(s.lists)], client.InNamespace(namespace), client.UnsafeDisableDeepCopy)",
-		"options := append([]client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}, s.lists...)"}}},
+	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "		client.InNamespace(namespace), client.Limit(0),", "		client.Limit(0),"}}},
 	{"author: Resync tries namespaces outside of the cache for ever", gated, []edit{{resyncGo, "		case outsideOfCache(err):", "		case err == nil && outsideOfCache(err):"}}},
 	{"author: Gate is silent about namespaces that nobody watches", gated, []edit{{"member/gate/gate.go", "	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing\n		return reconcile.Result{}, reconcile.TerminalError(err)",
 		"	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing\n		return reconcile.Result{}, nil"}}},
