@@ -1,15 +1,14 @@
 package main
 
 const (
-	answersGo       = "hub/fleet/transport/answers.go"
-	cleanGo         = "hub/fleet/transport/clean.go"
-	meterGo         = "hub/fleet/transport/meter.go"
-	retryGo         = "hub/fleet/transport/retry.go"
-	transportGo     = "hub/fleet/transport/transport.go"
-	weighGo         = "hub/fleet/transport/weigh.go"
-	slimGo          = "hub/fleet/secrets/slim.go"
-	acksBoundsGo    = "hub/publish/acksbounds.go"
-	registrationsGo = "hub/guard/registrations.go"
+	hostileAnswersGo = "hub/fleet/transport/answers.go"
+	cleanGo          = "hub/fleet/transport/clean.go"
+	meterGo          = "hub/fleet/transport/meter.go"
+	retryGo          = "hub/fleet/transport/retry.go"
+	transportGo      = "hub/fleet/transport/transport.go"
+	weighGo          = "hub/fleet/transport/weigh.go"
+	slimGo           = "hub/fleet/secrets/slim.go"
+	acksBoundsGo     = "hub/publish/acksbounds.go"
 )
 
 // What must notice the mutants of the bounds on what comes from outside.
@@ -25,12 +24,12 @@ var (
 // hostile are the mutants of the bounds on what members, their tenants and Secrets may cost the hub.
 var hostile = []mutant{
 	// Every byte that a member sends is counted, and weighed before it is decoded.
-	{"hostile: answers are not weighed", weighed, []edit{{answersGo, "if weight > maxAnswerWeight {", "if false {"}}},
-	{"hostile: answers have no bound", weighed, []edit{{answersGo, "	case !whole:", "	case false:"}}},
-	{"hostile: events are not weighed", weighed, []edit{{answersGo, "	if weight > maxEventWeight {\n		e.left = nil", "	if false {\n		e.left = nil"}}},
-	{"hostile: an event may announce any length", weighed, []edit{{answersGo, "if length > maxEvent {", "if false {"}}},
-	{"hostile: an event may have no end", weighed, []edit{{answersGo, "case len(e.event) > maxEvent:", "case false:"}}},
-	{"hostile: watches are not counted", weighed, []edit{{answersGo, "over := e.meter.add(weight)", "over := e.meter.add(0)"}}},
+	{"hostile: answers are not weighed", weighed, []edit{{hostileAnswersGo, "if weight > maxAnswerWeight {", "if false {"}}},
+	{"hostile: answers have no bound", weighed, []edit{{hostileAnswersGo, "	case !whole:", "	case false:"}}},
+	{"hostile: events are not weighed", weighed, []edit{{hostileAnswersGo, "	if weight > maxEventWeight {\n		e.left = nil", "	if false {\n		e.left = nil"}}},
+	{"hostile: an event may announce any length", weighed, []edit{{hostileAnswersGo, "if length > maxEvent {", "if false {"}}},
+	{"hostile: an event may have no end", weighed, []edit{{hostileAnswersGo, "case len(e.event) > maxEvent:", "case false:"}}},
+	{"hostile: watches are not counted", weighed, []edit{{hostileAnswersGo, "over := e.meter.add(weight)", "over := e.meter.add(0)"}}},
 	{"hostile: a meter never drains", weighed, []edit{{meterGo, "max(0, m.level-drained)", "m.level"}}},
 	{"hostile: a meter is never full", weighed, []edit{{meterGo, "full := m.level > m.burst", "full := false"}}},
 	{"hostile: too many registrations disconnect a member", weighed, []edit{{transportGo, "		return l.Readers\n", "		return l.Meter\n"}}},
@@ -39,14 +38,14 @@ var hostile = []mutant{
 	{"hostile: JSON objects weigh nothing", weighed, []edit{{weighGo, "w += braceWeight * int64(", "w += 0 * int64("}}},
 
 	// What a member says is clean, and makes the hub wait for seconds at most.
-	{"hostile: errors are handed on as they came", cleaned, []edit{{answersGo, "	case failed: // what", "	case failed && len(body) < 0: // what"}}},
+	{"hostile: errors are handed on as they came", cleaned, []edit{{hostileAnswersGo, "	case failed: // what", "	case failed && len(body) < 0: // what"}}},
 	{"hostile: a token is shown", cleaned, []edit{{cleanGo, "len(t.Access.token) >= leastSecret", "false"}}},
 	{"hostile: control characters are shown", cleaned, []edit{{cleanGo, "case unicode.IsGraphic(r):", "case true:"}}},
-	{"hostile: an event that ends a watch is not cleaned", cleaned, []edit{{answersGo, "if kind == eventError {", "if false {"}}},
-	{"hostile: nor one in JSON", cleaned, []edit{{answersGo, "e.event = cleanJSONEvent(e.event, e.clean)", "_ = cleanJSONEvent(nil, e.clean)"}}},
-	{"hostile: a member makes the hub wait an hour", cleaned, []edit{{answersGo, "shorterWait(wait))", "wait)"}}},
+	{"hostile: an event that ends a watch is not cleaned", cleaned, []edit{{hostileAnswersGo, "if kind == eventError {", "if false {"}}},
+	{"hostile: nor one in JSON", cleaned, []edit{{hostileAnswersGo, "e.event = cleanJSONEvent(e.event, e.clean)", "_ = cleanJSONEvent(nil, e.clean)"}}},
+	{"hostile: a member makes the hub wait an hour", cleaned, []edit{{hostileAnswersGo, "shorterWait(wait))", "wait)"}}},
 	{"hostile: by the details of a Status", cleaned, []edit{{cleanGo, "min(max(d.RetryAfterSeconds, 0), longestRetryAfter)", "max(d.RetryAfterSeconds, 0)"}}},
-	{"hostile: warnings are logged", cleaned, []edit{{answersGo, "	resp.Header.Del(\"Warning\") // client-go would log it\n", ""}}},
+	{"hostile: warnings are logged", cleaned, []edit{{hostileAnswersGo, "	resp.Header.Del(\"Warning\") // client-go would log it\n", ""}}},
 	{"hostile: a watch that ends at once is no failure", paced, []edit{{retryGo, "if now.Sub(began) < shortWatch && req.Context().Err() == nil {", "if false {"}}},
 	{"hostile: a watch that is refused is asked for at once", paced, []edit{{retryGo, "		case resp.StatusCode >= http.StatusBadRequest:\n			p.failed(req.URL.Path, longestRefusal)\n", ""}}},
 
