@@ -2,7 +2,7 @@
 // their rights allow. The hub is two processes, watched for memory and processor time. Two honest members beside the hostile
 // one must not notice.
 //
-// A few short attacks run with the other tests. All of them, and longer, are for
+// They are for
 //
 //	make hostile
 //
