@@ -10,7 +10,7 @@ const (
 	gateGo    = "member/gate/gate.go"
 	memberCap = "member/gate/cap.go"
 	resyncGo  = "member/gate/resync.go"
-	countedGo = "hub/controller/registered.go"
+	countedGo = "hub/worker/readers.go"
 )
 
 // What has to notice the mutants of what a controller's author meets.
@@ -18,7 +18,8 @@ var (
 	told            = tests{"./member", "^Test(AReader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
 	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|AList|ALimit)"}
-	countingReaders = tests{"./hub/controller", "^Test(RegisteredReaders|TheStatusShows|WhatANewList)"}
+	countingReaders = tests{"./hub/worker", "^Test(RegisteredReaders|WhatANewList)"}
+	showingReaders  = tests{"./hub/controller", "^TestTheStatusShows"}
 )
 
 // author are the mutants of what keeps a controller's author from failing in silence.
@@ -44,9 +45,9 @@ var author = []mutant{
 	// Registration.
 	{"author: a registration without CapWrites", capped, []edit{{registrationGo, "	if r.Client == nil || !capsWrites(r.Client) {", "	if r.Client == nil {"}}},
 	{"author: any wrapper passes for CapWrites", capped, []edit{{capGo, "		if !ok {\n			return false\n", "		if !ok {\n			return rt != client.Transport\n"}}},
-	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(r.all, uid)\n", ""}}},
+	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(w.readers.all, uid)\n", ""}}},
 	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.broken || r", "return !r.broken && r"}}},
-	{"author: the status does not count readers", countingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
+	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
 
 	// Package gate.
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},
