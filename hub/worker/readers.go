@@ -27,7 +27,7 @@ type registrations struct {
 }
 
 type registration struct {
-	name   string
+	name   types.NamespacedName
 	reader lease.Registration
 	broken bool // it cannot be read, so it counts everywhere
 }
@@ -122,7 +122,7 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 // unless it had registered before this hub looked.
 func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
 	reader, err := wire.ReadRegistration(l)
-	r := registration{name: l.Namespace + "/" + l.Name, reader: reader, broken: err != nil}
+	r := registration{name: types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, reader: reader, broken: err != nil}
 	w.readers.mu.Lock()
 	if w.readers.all == nil {
 		w.readers.all = map[types.UID]registration{}
@@ -136,7 +136,7 @@ func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
 	}
 	w.readersChanged(r)
 	if !before {
-		w.recordReader("ReaderRegistered", fmt.Sprintf("%s has registered for %s", r.name, r.scope()), n)
+		w.recordReader(r.name, "ReaderRegistered", fmt.Sprintf("%s has registered for %s", r.name, r.scope()), n)
 	}
 }
 
@@ -149,7 +149,7 @@ func (w *Worker) readerGone(uid types.UID) {
 	w.readers.mu.Unlock()
 	if known {
 		w.readersChanged(r)
-		w.recordReader("ReaderGone", r.name+" is not registered any more", n)
+		w.recordReader(r.name, "ReaderGone", r.name.String()+" is not registered any more", n)
 	}
 }
 
@@ -165,6 +165,6 @@ func (w *Worker) readersChanged(r registration) {
 }
 
 // recordReader tells the owner of the Cluster who registers there: planned changes wait for all of them.
-func (w *Worker) recordReader(why, what string, n int) {
-	w.Hub.RecordReader(w.Member.Key, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
+func (w *Worker) recordReader(name types.NamespacedName, why, what string, n int) {
+	w.Hub.RecordReader(w.Member.Key, name, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
 }
