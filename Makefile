@@ -165,7 +165,8 @@ integration: k8s capi build $(KUSTOMIZE) $(HELM) ## Run the tests of the whole a
 	go build -race ./e2e/...
 	go test -race -count=1 -timeout 15m -p 3 ./e2e/integration ./e2e/...
 
-# The race detector makes seeds ten times as dear: step unit runs a few hundred with it, this one the many.
+# The race detector makes seeds ten times as dear: step unit runs a few hundred with it, this one the many, and all
+# worlds that are made for one rule.
 SEEDS := 10000
 FROM := 1
 SEED :=
@@ -173,7 +174,7 @@ SEED :=
 .PHONY: sim
 sim: ## Simulate the hub's real code: SEEDS runs from seed FROM on, writes out/sim.json; or replay one SEED with its trace
 	@mkdir -p out && rm -f out/sim.json
-	go test -count=1 -timeout 12h ./hub/controller -run '^TestSimulation$$' -v -args \
+	go test -count=1 -timeout 12h ./hub/controller -run '^Test(Simulation$(if $(SEED),,|NarrowWorlds|SpecialWorlds|Stories))$$' -v -args \
 		$(if $(SEED),-sim.seed=$(SEED),-sim.seeds=$(SEEDS) -sim.from=$(FROM) -sim.out=$(CURDIR)/out/sim.json)
 
 .PHONY: soak

@@ -151,11 +151,12 @@ func TestStories(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var crew crew
 			defer crew.end()
 			const shortest = time.Second // of the hub's election, so that it does not hide what a grant forgets
-			played := 0
-			for seed := uint64(1); played < 50; seed++ {
+			played := uint64(0)
+			for seed := uint64(1); played < worlds(50); seed++ {
 				w := newWorld(seed, nil, &crew)
 				if w.h != shortest || !w.usual() {
 					w.end()
