@@ -70,13 +70,11 @@ bench: k8s build $(KUSTOMIZE) ## Measure failovers and costs, beside client-go's
 
 KIND_VERSION := v0.33.0
 CONTAINERD_VERSION := v2.4.2
-CRI_TOOLS_VERSION := v1.36.0
-COREDNS_VERSION := v1.14.2
 export K8S_VERSION KIND_VERSION
 export NODE_ASSETS := $(CACHE)/node/$(K8S_VERSION)
 export KIND := $(TOOLS)/kind-$(KIND_VERSION)
 # An image that is made here is named by what it is made from.
-NODE_SOURCES := e2e/kind/node/image.sh e2e/kind/node/cni.template e2e/kind/node/default-cni.yaml e2e/kind/node/go.sum
+NODE_SOURCES := e2e/kind/node/image.sh e2e/kind/node/cni.template e2e/kind/node/default-cni.yaml e2e/kind/node/go.sum e2e/kind/node/coredns/go.sum
 export NODE_IMAGE := leasecast.dev/kind-node:$(K8S_VERSION)-$(shell cat $(NODE_SOURCES) | cksum | cut -d' ' -f1)
 export HUB_IMAGE = $(IMAGE)
 export HUB_ARCHIVE = dist/leasecast-hub-$(ARCH).tar
@@ -95,8 +93,9 @@ kind-down: $(KIND) ## Delete the clusters of kind-up, and no others
 	$(RUN) ./e2e/kind down
 
 .PHONY: kind-node-image
-kind-node-image: node-programs ## Make a node image from Go modules and Debian packages, where kindest/node cannot be pulled
-	e2e/kind/node/image.sh $(NODE_IMAGE) $(CACHE)/node
+kind-node-image: $(KIND) $(KUSTOMIZE) ## Make a node image from Go modules and Debian packages, where kindest/node cannot be used
+	@if $(RUN) ./e2e/kind stock; then echo "kind's own node image can be used here: nothing to make"; \
+	else $(MAKE) node-programs && e2e/kind/node/image.sh $(NODE_IMAGE) $(CACHE)/node; fi
 
 .PHONY: node-programs
 node-programs: k8s
@@ -110,9 +109,9 @@ node-programs: k8s
 	@LDFLAGS="-s -w" GOFLAGS=-tags=no_btrfs,no_zfs,no_devmapper $(BUILD_ONCE) $(NODE_ASSETS) - \
 		containerd=github.com/containerd/containerd/v2/cmd/containerd@$(CONTAINERD_VERSION) \
 		containerd-shim-runc-v2=github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@$(CONTAINERD_VERSION) \
-		ctr=github.com/containerd/containerd/v2/cmd/ctr@$(CONTAINERD_VERSION) \
-		crictl=sigs.k8s.io/cri-tools/cmd/crictl@$(CRI_TOOLS_VERSION) \
-		coredns=github.com/coredns/coredns@$(COREDNS_VERSION)
+		ctr=github.com/containerd/containerd/v2/cmd/ctr@$(CONTAINERD_VERSION)
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(NODE_ASSETS) e2e/kind/node/coredns \
+		coredns=github.com/leasecast/leasecast/e2e/kind/node/coredns
 
 ##@ Install it (config/README.md)
 

@@ -42,6 +42,12 @@ func (c cluster) inKind() string { return "leasecast-" + c.name }
 // node is the container of its only node.
 func (c cluster) node() string { return c.inKind() + "-control-plane" }
 
+// On cgroup v1 systemd does not manage the groups of Pods, and the kubelet starts only if it is told to.
+const (
+	kubeletOnCgroupV1    = "kind: KubeletConfiguration\nfailCgroupV1: false\ncgroupDriver: cgroupfs\ncgroupRoot: /\n"
+	containerdOnCgroupV1 = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup = false\n"
+)
+
 // config is the file in kind-configs with what this machine needs besides: a folder for act logs in members, and a kubelet
 // that accepts cgroup v1 where the machine has that.
 func config(raw []byte, acts string, cgroupV1 bool) ([]byte, error) {
@@ -62,8 +68,10 @@ func config(raw []byte, acts string, cgroupV1 bool) ([]byte, error) {
 		node["extraMounts"] = append(mounts, map[string]any{"hostPath": acts, "containerPath": actsInNode})
 	}
 	if cgroupV1 {
-		patches, _ := object["kubeadmConfigPatches"].([]any)
-		object["kubeadmConfigPatches"] = append(patches, "kind: KubeletConfiguration\nfailCgroupV1: false\n")
+		for key, patch := range map[string]string{"kubeadmConfigPatches": kubeletOnCgroupV1, "containerdConfigPatches": containerdOnCgroupV1} {
+			patches, _ := object[key].([]any)
+			object[key] = append(patches, patch)
+		}
 	}
 	return yaml.Marshal(object)
 }

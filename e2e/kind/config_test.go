@@ -11,9 +11,10 @@ import (
 
 // kindConfig is what the tests look at.
 type kindConfig struct {
-	Name                 string   `json:"name"`
-	KubeadmConfigPatches []string `json:"kubeadmConfigPatches"`
-	Networking           struct {
+	Name                    string   `json:"name"`
+	KubeadmConfigPatches    []string `json:"kubeadmConfigPatches"`
+	ContainerdConfigPatches []string `json:"containerdConfigPatches"`
+	Networking              struct {
 		PodSubnet     string `json:"podSubnet"`
 		ServiceSubnet string `json:"serviceSubnet"`
 	} `json:"networking"`
@@ -74,9 +75,13 @@ func TestAMemberHasAFolderForActLogs(t *testing.T) {
 }
 
 func TestAKubeletOnCgroupV1IsToldToAcceptIt(t *testing.T) {
-	patches := read(t, members[0], "", true).KubeadmConfigPatches
-	if len(patches) != 1 || !strings.Contains(patches[0], "failCgroupV1: false") {
-		t.Errorf("patches %q", patches)
+	k := read(t, members[0], "", true)
+	kubelet, containerd := k.KubeadmConfigPatches, k.ContainerdConfigPatches
+	if len(kubelet) != 1 || !strings.Contains(kubelet[0], "failCgroupV1: false") {
+		t.Errorf("patches of the kubelet %q", kubelet)
+	}
+	if len(containerd) != 1 || !strings.Contains(containerd[0], "SystemdCgroup = false") {
+		t.Errorf("patches of containerd %q", containerd)
 	}
 }
 

@@ -131,7 +131,7 @@ func killHubPod(ctx context.Context, s *site, _ cluster) (func(context.Context) 
 			continue
 		}
 		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-		_, err := hub.on(ctx, `kill -KILL "$(crictl inspect --output go-template --template '{{.info.pid}}' `+id+`)"`)
+		_, err := hub.on(ctx, `kill -KILL "$(ctr --namespace k8s.io task list | awk '$1 == "`+id+`" { print $2 }')"`)
 		return nothing, err
 	}
 	return nothing, errors.New("no Pod of the hub holds its election")

@@ -4,6 +4,7 @@
 //	go run ./e2e/kind up                  clusters, hub, guestbooks; reuses what runs
 //	go run ./e2e/kind -rounds 20 drill    breaks them; writes out/kind-drill.json
 //	go run ./e2e/kind down                deletes the clusters that up has made
+//	go run ./e2e/kind stock               succeeds if kind's own node image can be used on this machine
 //
 // The drill exits with 1 if two clusters ever acted at once, or if something does not come back.
 package main
@@ -26,7 +27,7 @@ func main() {
 
 func run(ctx context.Context, rounds int, args []string) error {
 	if len(args) != 1 || rounds < 1 {
-		return fmt.Errorf("want one of up, drill, down, and at least one round; got %q, %d", args, rounds)
+		return fmt.Errorf("want one of up, drill, down, stock, and at least one round; got %q, %d", args, rounds)
 	}
 	p, err := newPlace()
 	if err != nil {
@@ -39,8 +40,10 @@ func run(ctx context.Context, rounds int, args []string) error {
 		return drill(ctx, p, rounds)
 	case "down":
 		return down(ctx, p)
+	case "stock":
+		return stock(ctx, p)
 	default:
-		return fmt.Errorf("unknown argument %q: want up, drill or down", args[0])
+		return fmt.Errorf("unknown argument %q: want up, drill, down or stock", args[0])
 	}
 }
 

@@ -72,8 +72,8 @@ func noEngine(err error) error {
 	return fmt.Errorf("no Docker engine answers: install and start Docker; on a Debian without systemd e2e/kind/engine.sh start does: %w", err)
 }
 
-// preflight looks at the machine, and names everything that is missing at once.
-func preflight(ctx context.Context, p *place) (machine, error) {
+// engine asks the Docker engine what it is.
+func engine(ctx context.Context) (machine, error) {
 	m := machine{os: runtime.GOOS}
 	raw, err := docker(ctx, "info", "--format", "{{json .}}")
 	if err != nil {
@@ -91,6 +91,29 @@ func preflight(ctx context.Context, p *place) (machine, error) {
 		return m, noEngine(errors.New(strings.Join(info.ServerErrors, "; ")))
 	}
 	m.cgroupVersion, m.securityOptions = info.CgroupVersion, info.SecurityOptions
+	return m, nil
+}
+
+// stock returns nil if kind's own node image can be used here.
+func stock(ctx context.Context, p *place) error {
+	m, err := engine(ctx)
+	switch {
+	case err != nil:
+		return err
+	case m.cgroupVersion == "1":
+		return errors.New("kind's own node image does not start on cgroup v1")
+	case !p.pullable(ctx):
+		return errors.New("kind's own node image cannot be pulled")
+	}
+	return nil
+}
+
+// preflight looks at the machine, and names everything that is missing at once.
+func preflight(ctx context.Context, p *place) (machine, error) {
+	m, err := engine(ctx)
+	if err != nil {
+		return m, err
+	}
 	m.inotifyInstances = number("/proc/sys/fs/inotify/max_user_instances")
 	m.freeMiB = available()
 	for _, c := range all {

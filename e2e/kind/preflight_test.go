@@ -73,6 +73,7 @@ func TestWithoutDockerTheFixIsNamed(t *testing.T) {
 		"up":    func() error { return up(ctx, &place{}) },
 		"drill": func() error { return drill(ctx, &place{}, 1) },
 		"down":  func() error { return down(ctx, &place{}) },
+		"stock": func() error { return stock(ctx, &place{}) },
 	} {
 		t.Chdir(t.TempDir())
 		if err := command(); err == nil || !strings.Contains(err.Error(), "install and start Docker") {

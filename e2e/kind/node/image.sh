@@ -75,7 +75,7 @@ chmod 755 "$root/usr/local/bin/entrypoint" "$root"/kind/bin/*.sh
 for program in kubeadm kubelet kubectl; do
 	cp "$(ls "$NODE_ASSETS/$program" "$KUBEBUILDER_ASSETS/$program" 2>/dev/null | head -n 1)" "$root/usr/bin/"
 done
-for program in containerd containerd-shim-runc-v2 ctr crictl; do
+for program in containerd containerd-shim-runc-v2 ctr; do
 	cp "$NODE_ASSETS/$program" "$root/usr/local/bin/"
 done
 mkdir -p "$root/opt/cni" "$root/kind/manifests" "$root/etc/kubernetes/manifests" "$root/etc/cni/net.d"
