@@ -109,6 +109,7 @@ func (p *place) ensureCluster(ctx context.Context, c cluster, image string, cgro
 		p.say("%s runs already", c.inKind())
 		return nil
 	case reason != missing:
+		reason, _, _ = strings.Cut(reason, "\n")
 		p.say("%s is half-made (%s): deleting it", c.inKind(), reason)
 		if _, err := execute(ctx, nil, p.kind, "delete", "cluster", "--name", c.inKind()); err != nil {
 			return err

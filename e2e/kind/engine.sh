@@ -18,9 +18,9 @@ answers() { docker version >/dev/null 2>&1; }
 
 install() {
 	[ -f /etc/debian_version ] || die "dockerd is not there, and this is not Debian: install Docker, and start it"
-	say "installing Debian's docker.io"
+	say "installing Debian's docker.io, and debootstrap for make kind-node-image"
 	apt-get update -qq >/dev/null || die "apt-get update failed: run it by hand and see"
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io iptables >"$state/install.log" 2>&1 ||
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io iptables debootstrap >"$state/install.log" 2>&1 ||
 		die "docker.io could not be installed: see $state/install.log"
 }
 
@@ -29,15 +29,21 @@ install() {
 runtime() {
 	cat >"$state/runc" <<'EOF'
 #!/bin/sh
-bundle=.
+# What a container is made from is in config.json of its bundle, what is executed in it in the file after --process.
+last= bundle=.
 for word in "$@"; do
-	[ "$last" != --bundle ] || bundle=$word
+	case $last in
+	--bundle | -b) bundle=$word ;;
+	--process | -p) asked=$word ;;
+	esac
 	last=$word
 done
-case " $* " in *" create "* | *" run "*) sed -i 's/"CAP_SYS_RESOURCE",//g; s/,"CAP_SYS_RESOURCE"//g' "$bundle/config.json" ;; esac
+case " $* " in
+*" create "* | *" run "*) asked=$bundle/config.json ;;
+esac
+[ -z "${asked:-}" ] || sed -i 's/"CAP_SYS_RESOURCE",//g; s/,"CAP_SYS_RESOURCE"//g' "$asked"
 exec runc "$@"
 EOF
-	sed -i 's/^bundle=\.$/bundle=. last=/' "$state/runc"
 	chmod 755 "$state/runc"
 }
 
