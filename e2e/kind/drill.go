@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// failoverLimit is the longest that a failover may take: what is promised for the default timings, 16 s, and the
-	// write, the event and the machine's business besides.
+	// failoverLimit is the longest that a failover or a handover may take, counted from when the fault is complete: what
+	// is promised for the default timings, 16 s, and the write, the event and the machine's business besides.
 	failoverLimit = 20 * time.Second
-	// handoverLimit: a handover does not wait for anything that a failover does not wait for.
-	handoverLimit = failoverLimit
+	// patience is how long one is waited for that is late.
+	patience = 2 * time.Minute
 	// watched is how long a leader is looked at that must go on: longer than a term that is not renewed.
 	watched = 17 * time.Second
 	// silence is how long a leader's guestbook may pause between two acts, of which it makes four a second.
@@ -57,11 +57,11 @@ func drill(ctx context.Context, p *place, rounds int) (err error) {
 	for i := range rounds {
 		r, broken := st.round(ctx, faults[i%len(faults)])
 		done = append(done, r)
+		p.say("round %d of %d: %s", i+1, rounds, r)
 		if broken != nil {
 			err = fmt.Errorf("round %d, %s: %w", i+1, r.Fault, broken)
 			break
 		}
-		p.say("round %d of %d: %s", i+1, rounds, r)
 	}
 	acts, read := st.logs.acts()
 	result := report(done, harness.Judge(acts))
@@ -98,7 +98,8 @@ func (st *stage) begin(ctx context.Context) error {
 	return nil
 }
 
-// round makes one fault when all is well, waits for what must follow, and puts things right.
+// round makes one fault when all is well, waits for what must follow, and puts things right. It is an error if that fails;
+// what did not follow as it must is in the round.
 func (st *stage) round(ctx context.Context, f fault) (r round, err error) {
 	r = round{Fault: f.name, Expected: f.expect}
 	name, err := st.awaitSettled(ctx, recoverLimit)
@@ -116,12 +117,14 @@ func (st *stage) round(ctx context.Context, f fault) (r round, err error) {
 	r.Leader = leader.name
 	at := harness.Now().Boot
 	undo, err := f.make(ctx, st.site, leader)
-	if err == nil {
-		err = st.follow(ctx, f.expect, leader, at, undo, &r)
-	} else {
-		err = errors.Join(err, undo(context.WithoutCancel(ctx)))
-	}
 	if err != nil {
+		return r, errors.Join(err, undo(context.WithoutCancel(ctx)))
+	}
+	undo = once(undo)
+	if err := st.follow(ctx, f.expect, leader, at, undo, &r); err != nil {
+		r.Wrong = err.Error()
+	}
+	if err := undo(context.WithoutCancel(ctx)); err != nil { // also when the drill is interrupted
 		return r, err
 	}
 	if r.Next, err = st.awaitSettled(ctx, recoverLimit); err != nil {
@@ -140,29 +143,36 @@ func find(name string) (cluster, error) {
 	return members[i], nil
 }
 
-// follow waits for what must follow a fault, and undoes it at the right moment, in any case.
-func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration, undo func(context.Context) error, r *round) (err error) {
-	undone := false
-	heal := func() error {
-		if undone {
+// once has something done no more than once.
+func once(undo func(context.Context) error) func(context.Context) error {
+	done := false
+	return func(ctx context.Context) error {
+		if done {
 			return nil
 		}
-		undone = true
-		return undo(context.WithoutCancel(ctx)) // also when the drill is interrupted
+		done = true
+		return undo(ctx)
 	}
-	defer func() { err = errors.Join(err, heal()) }()
-	after := func(a harness.Act) bool { return a.Begin > at }
+}
+
+// follow waits for what must follow a fault that was begun at an instant and is complete now.
+func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration, undo func(context.Context) error, r *round) error {
+	complete := harness.Now().Boot
 	switch expect {
 	case failover, handover:
-		limit := failoverLimit
-		if expect == handover {
-			limit = handoverLimit
-		}
-		first, err := st.awaitAct(ctx, limit, "another cluster than "+leader.name+" acts", func(a harness.Act) bool {
-			return after(a) && a.Cluster != leader.name
+		first, err := st.awaitAct(ctx, patience, "another cluster than "+leader.name+" acts", func(a harness.Act) bool {
+			return a.Begin > at && a.Cluster != leader.name
 		})
-		r.Seconds = (first.Begin - at).Seconds()
-		return err
+		if err != nil {
+			return err
+		}
+		if took := first.Begin - complete; took > 0 {
+			r.Seconds = took.Seconds()
+		}
+		if r.Seconds > failoverLimit.Seconds() {
+			return fmt.Errorf("that is more than %v", failoverLimit)
+		}
+		return nil
 	case unmoved:
 		return st.goesOn(ctx, leader, at)
 	case outage:
@@ -172,11 +182,13 @@ func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at 
 			return err
 		}
 		back := harness.Now().Boot
-		if err := heal(); err != nil {
+		if err := undo(ctx); err != nil {
 			return err
 		}
 		first, err := st.awaitAct(ctx, recoverLimit, "somebody acts again", func(a harness.Act) bool { return a.Begin > back })
-		r.Seconds = (first.Begin - back).Seconds()
+		if err == nil {
+			r.Seconds = (first.Begin - back).Seconds()
+		}
 		return err
 	}
 	return fmt.Errorf("unknown outcome %q", expect)

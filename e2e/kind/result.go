@@ -18,11 +18,13 @@ type round struct {
 	// Leader led before the fault, Next after all was well again.
 	Leader string `json:"leader"`
 	Next   string `json:"next"`
-	// Seconds is the time from the fault to the next leader's first act; in an outage, from the start of the hub's node. In
-	// between, nothing may happen when nothing is to be moved: then it is zero.
+	// Seconds is the time from when the fault was complete to the next leader's first act; in an outage, from when the hub's
+	// node was started again. It is zero if nothing was to move.
 	Seconds float64 `json:"seconds"`
 	// Gap is the longest time in which nobody acted.
 	Gap float64 `json:"gapSeconds"`
+	// Wrong is what did not follow as it must.
+	Wrong string `json:"wrong,omitempty"`
 }
 
 // String tells the round to a person.
@@ -34,12 +36,16 @@ func (r round) String() string {
 	if r.Seconds > 0 {
 		who += fmt.Sprintf(" after %.1f s", r.Seconds)
 	}
-	return fmt.Sprintf("%s: %s; nobody acted for %.1f s", r.Fault, who, r.Gap)
+	said := fmt.Sprintf("%s: %s; nobody acted for %.1f s", r.Fault, who, r.Gap)
+	if r.Wrong != "" {
+		said += "; WRONG: " + r.Wrong
+	}
+	return said
 }
 
 // result is out/kind-drill.json.
 type result struct {
-	// Rounds counts the faults after which all was well again, Failovers those of them that cost a leader its lead.
+	// Rounds counts the faults that were followed by what must follow, Failovers those of them that cost a leader its lead.
 	Rounds    int `json:"rounds"`
 	Failovers int `json:"failovers"`
 	// Overlaps counts all that harness.Judge finds wrong.
@@ -68,13 +74,15 @@ func report(rounds []round, verdicts []harness.Verdict) result {
 		if d.Next == "" {
 			continue
 		}
-		r.Rounds++
+		if d.Wrong == "" {
+			r.Rounds++
+		}
 		if d.Expected == outage {
 			r.WorstOutage = max(r.WorstOutage, d.Gap)
 			continue
 		}
 		r.WorstGap = max(r.WorstGap, d.Gap)
-		if d.Expected == failover {
+		if d.Expected == failover && d.Seconds > 0 {
 			r.Failovers++
 			if r.WorstFailover = max(r.WorstFailover, d.Seconds); r.LeastFailover == 0 || d.Seconds < r.LeastFailover {
 				r.LeastFailover = d.Seconds
@@ -91,6 +99,11 @@ func (r result) flaws() error {
 	var errs []error
 	for _, b := range r.breaches {
 		errs = append(errs, errors.New(b.String()))
+	}
+	for _, d := range r.History {
+		if d.Wrong != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", d.Fault, d.Wrong))
+		}
 	}
 	if r.Acts == 0 {
 		errs = append(errs, errors.New("nobody has acted: nothing was seen"))

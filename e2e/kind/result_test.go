@@ -45,6 +45,13 @@ func TestWhatMakesADrillFail(t *testing.T) {
 	}
 }
 
+func TestARoundThatWentWrongMakesADrillFail(t *testing.T) {
+	r := report([]round{{Fault: "x", Expected: unmoved, Leader: "east", Next: "west", Wrong: "west acted"}}, []harness.Verdict{{Acts: 1}})
+	if err := r.flaws(); r.Rounds != 0 || err == nil || !strings.Contains(err.Error(), "x: west acted") {
+		t.Errorf("%d rounds, %v", r.Rounds, err)
+	}
+}
+
 func TestTheLongestTimeInWhichNobodyActed(t *testing.T) {
 	for name, c := range map[string]struct {
 		acts []harness.Act
