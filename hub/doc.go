@@ -10,6 +10,7 @@
 //   - skew: how far a member's clocks are from the hub's, by what the member says anyway;
 //   - election: the rules by their numbers, as pure functions; start reading there;
 //   - controller: gathers, asks the election, persists, and assigns Leases;
+//   - worker: the work in one member, from its engagement to its end;
 //   - publish: writes the Leases of one member and renews the leader's;
 //   - guard: the admission policies that protect the Leases in each member;
 //   - tenure: until when this replica has the right to write;

@@ -47,7 +47,7 @@ func (t *Terms) alert(n *nsState, tm *term, now lease.Reading, left time.Duratio
 
 // duration is how long a term of this epoch lasts after a renewal.
 func (n *nsState) duration(epoch int64) (d time.Duration) {
-	for _, c := range n.copies {
+	for _, c := range n.leases {
 		if c.Epoch == epoch && c.LeadsHere() {
 			d = max(d, c.Duration)
 		}

@@ -26,13 +26,13 @@ func (c *handClock) pass(d time.Duration) {
 	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
 }
 
-// copyOf is a copy in the cluster "us" that was stamped just now.
-func (c *handClock) copyOf(t *testing.T, namespace, holder string, epoch int64, lasts time.Duration) *coordinationv1.Lease {
+// leaseOf is a Lease in the cluster "us" of now.
+func (c *handClock) leaseOf(t *testing.T, namespace, holder string, epoch int64, lasts time.Duration) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
 	err := wire.Write(lease.Key("key"), lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: c.now.Wall, RenewTime: c.now.Wall, Duration: lasts},
-		Namespace: namespace, Name: "copy", Cluster: "us", ClusterUID: "uid", Hub: "hub",
+		Namespace: namespace, Name: "lease", Cluster: "us", ClusterUID: "uid", Hub: "hub",
 	}, l)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestNewsAreMissingWhenLessThanAThirdIsLeftOfATermThatGoesOn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clock := newHandClock()
 				terms := NewTerms(clock, time.Second)
-				terms.Observe(clock.copyOf(t, "shop", "us", 7, lasts))
+				terms.Observe(clock.leaseOf(t, "shop", "us", 7, lasts))
 				clock.pass(tc.after)
 				if tc.looked {
 					terms.Term("shop")
@@ -82,7 +82,7 @@ func TestOfManyTermsTheOneThatEndsFirstCounts(t *testing.T) {
 		terms := NewTerms(clock, time.Second)
 		const many = 100
 		for i := range many {
-			terms.Observe(clock.copyOf(t, fmt.Sprint("team-", i), "us", 7, time.Duration(many+i)*time.Second))
+			terms.Observe(clock.leaseOf(t, fmt.Sprint("team-", i), "us", 7, time.Duration(many+i)*time.Second))
 		}
 		clock.pass((many - 1) * time.Second)
 		if left, duration, found := terms.scarce(allNamespaces); left != time.Second || duration != many*time.Second || !found {
@@ -91,17 +91,17 @@ func TestOfManyTermsTheOneThatEndsFirstCounts(t *testing.T) {
 	})
 }
 
-func TestATermLastsAsLongAsTheCopiesThatItRestsOn(t *testing.T) {
+func TestATermLastsAsLongAsTheLeasesThatItRestsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := newHandClock()
 		terms := NewTerms(clock, time.Second)
 		const longest = 100
 		for seconds := range longest {
-			l := clock.copyOf(t, "shop", "us", 7, time.Duration(seconds+1)*time.Second)
-			l.Name = fmt.Sprint("copy-", seconds)
+			l := clock.leaseOf(t, "shop", "us", 7, time.Duration(seconds+1)*time.Second)
+			l.Name = fmt.Sprint("lease-", seconds)
 			terms.Observe(l)
 		}
-		past, others := clock.copyOf(t, "shop", "us", 6, time.Hour), clock.copyOf(t, "shop", "them", 7, time.Hour)
+		past, others := clock.leaseOf(t, "shop", "us", 6, time.Hour), clock.leaseOf(t, "shop", "them", 7, time.Hour)
 		past.Name, others.Name = "past", "others"
 		terms.Observe(past)
 		terms.Observe(others)
@@ -134,7 +134,7 @@ func TestAnAlarmRingsOnceForEachRenewalThatIsMissing(t *testing.T) {
 					}
 				}
 				for range 2 {
-					terms.Observe(clock.copyOf(t, "shop", "us", 7, 15*time.Second))
+					terms.Observe(clock.leaseOf(t, "shop", "us", 7, 15*time.Second))
 					clock.pass(10 * time.Second)
 					terms.Check()
 					rang(0, "a third is left")

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/rest"
 )
 
 // CapWrites caps every write to Kubernetes by what remains of its term. Put it on
@@ -30,10 +29,19 @@ import (
 // long, although the caller gets the error of its context at once.
 func CapWrites(next http.RoundTripper) http.RoundTripper { return &capped{next} }
 
+// errNoTransport is what a request says that has nowhere to go.
+var errNoTransport = fmt.Errorf("%w: CapWrites was given no transport to wrap", ErrMisused)
+
 type capped struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
+	if c.next == nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper must, also on errors
+		}
+		return nil, errNoTransport
+	}
 	t, ok := req.Context().Value(termKey{}).(Term)
 	if !ok || !writes(req.Method) {
 		return c.next.RoundTrip(req)
@@ -116,16 +124,11 @@ func (e *ending) Close() error {
 // WrappedRoundTripper lets client-go find the transport below.
 func (c *capped) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// capsWrites reports whether clients of this configuration go through CapWrites. Wrappers are seen through if they have
-// the method WrappedRoundTripper, as those of client-go do.
-func capsWrites(cfg *rest.Config) bool {
-	rt := cfg.Transport
-	if rt == nil {
-		rt = http.DefaultTransport // only to have something to wrap
-	}
-	if cfg.WrapTransport != nil {
-		rt = cfg.WrapTransport(rt)
-	}
+// capsWrites reports whether all requests of a client go through CapWrites, by what they really go through: a
+// configuration can be wrapped when its clients are made already. Wrappers are seen through if they have the method
+// WrappedRoundTripper, as those of client-go do.
+func capsWrites(client *http.Client) bool {
+	rt := client.Transport
 	for {
 		if _, ok := rt.(*capped); ok {
 			return true

@@ -35,34 +35,35 @@ func closing(next http.RoundTripper) http.RoundTripper { return &wrapper{next: n
 func opening(next http.RoundTripper) http.RoundTripper { return open{&wrapper{next: next}} }
 
 func TestARegistrationIsRefusedWithoutCapWrites(t *testing.T) {
+	late := &rest.Config{Host: "http://member", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	made, err := rest.HTTPClientFor(late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late.Wrap(member.CapWrites) // its clients are made already
 	for name, tc := range map[string]struct {
-		transport http.RoundTripper
-		wrap      []func(http.RoundTripper) http.RoundTripper
-		taken     bool
+		client *http.Client
+		taken  bool
 	}{
-		"nothing":                              {},
-		"CapWrites":                            {wrap: []func(http.RoundTripper) http.RoundTripper{member.CapWrites}, taken: true},
-		"another wrapper alone":                {wrap: []func(http.RoundTripper) http.RoundTripper{opening}},
-		"CapWrites on another wrapper":         {wrap: []func(http.RoundTripper) http.RoundTripper{closing, member.CapWrites}, taken: true},
-		"below a wrapper that is seen through": {wrap: []func(http.RoundTripper) http.RoundTripper{member.CapWrites, opening, opening}, taken: true},
-		"below one that is not":                {wrap: []func(http.RoundTripper) http.RoundTripper{member.CapWrites, closing}},
-		"in a transport of one's own":          {transport: member.CapWrites(http.DefaultTransport), taken: true},
-		"a transport without":                  {transport: http.DefaultTransport},
+		"no client":                            {},
+		"one without wrappers":                 {client: client(t)},
+		"CapWrites":                            {client: client(t, member.CapWrites), taken: true},
+		"another wrapper alone":                {client: client(t, opening)},
+		"CapWrites on another wrapper":         {client: client(t, closing, member.CapWrites), taken: true},
+		"below a wrapper that is seen through": {client: client(t, member.CapWrites, opening, opening), taken: true},
+		"below one that is not":                {client: client(t, member.CapWrites, closing)},
+		"in a transport of one's own":          {client: &http.Client{Transport: member.CapWrites(http.DefaultTransport)}, taken: true},
+		"a transport without":                  {client: &http.Client{Transport: http.DefaultTransport}},
+		"no transport":                         {client: &http.Client{}},
+		"put on when the client was made":      {client: made},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := &rest.Config{Transport: tc.transport}
-			for _, wrap := range tc.wrap {
-				cfg.Wrap(wrap)
-			}
-			_, err := member.New(cfg, member.Options{Registration: &member.Registration{Namespace: home}})
+			_, err := member.New(late, member.Options{Registration: &member.Registration{Namespace: home, Client: tc.client}})
 			switch {
 			case tc.taken && err != nil:
 				t.Error(err)
-			case !tc.taken && (err == nil || !strings.Contains(err.Error(), "call cfg.Wrap(member.CapWrites) before the manager or any client is made")):
+			case !tc.taken && (!errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "call cfg.Wrap(member.CapWrites) before the manager or any client is made")):
 				t.Errorf("err = %v, want one that says what to do", err)
-			}
-			if _, err := member.New(cfg, member.Options{}); err != nil {
-				t.Errorf("without a registration: %v", err)
 			}
 		})
 	}
@@ -81,7 +82,7 @@ func TestAMemberKeepsTheWrappersOfItsConfiguration(t *testing.T) {
 		}
 		r.Member = m
 		defer r.start(t)()
-		r.put(r.cluster.copyOf(ns, us, 1))
+		r.put(r.cluster.leaseOf(ns, us, 1))
 		if !r.leads(ns) || w.seen.Load() == 0 {
 			t.Errorf("leads = %v after %d requests through the wrapper: %s", r.leads(ns), w.seen.Load(), r.State(ns).Why)
 		}
@@ -100,7 +101,7 @@ func TestTwoMembersInOneProcess(t *testing.T) {
 		b.Member = m
 		stop := a.start(t)
 		defer b.start(t)()
-		a.put(a.cluster.copyOf(ns, us, 1))
+		a.put(a.cluster.leaseOf(ns, us, 1))
 		if !a.leads(ns) || !b.leads(ns) {
 			t.Errorf("leads: %v and %v", a.leads(ns), b.leads(ns))
 		}
@@ -128,9 +129,7 @@ func TestTwoRegisteredMembersInOneProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRegistered(t)
 		b := &reader{server: a.server, cluster: a.cluster}
-		cfg := a.config()
-		cfg.Wrap(member.CapWrites)
-		m, err := member.New(cfg, member.Options{Clock: a.cluster.clock, Registration: &member.Registration{Namespace: home}})
+		m, err := member.New(a.config(), member.Options{Clock: a.cluster.clock, Registration: registration(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

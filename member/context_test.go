@@ -30,8 +30,8 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 		"another cluster is chosen":     {happens: func(c *cluster) { c.write(ns, them, 8) }},
 		"the term is revoked":           {happens: func(c *cluster) { c.write(ns, none, 8) }},
 		"this cluster begins a new one": {happens: func(c *cluster) { c.write(ns, us, 8) }},
-		"the copy is deleted":           {happens: func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }},
-		"a list lacks the copy":         {happens: func(c *cluster) { c.Replace("", nil) }},
+		"the Lease is deleted":          {happens: func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }},
+		"a list lacks the Lease":        {happens: func(c *cluster) { c.Replace("", nil) }},
 		"the deadline is reached":       {happens: func(*cluster) { pass(duration) }},
 		"a moment before the deadline":  {happens: func(*cluster) { pass(duration - time.Microsecond) }, lives: true},
 		"a renewal comes in time": {happens: func(c *cluster) {
@@ -52,7 +52,7 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 			pass(duration)
 		}},
 		"a deadline is taken back to one that has passed": {happens: func(c *cluster) {
-			earlier := c.copyOf(ns, us, 7)
+			earlier := c.leaseOf(ns, us, 7)
 			pass(duration / 2)
 			c.write(ns, us, 7)
 			pass(duration/2 + 37*time.Millisecond) // out of step with what is looked at every 100 ms
@@ -87,7 +87,7 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 func TestContextOfALateCopyEndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		late := c.copyOf(ns, us, 7)
+		late := c.leaseOf(ns, us, 7)
 		pass(duration - 37*time.Millisecond)
 		c.write("other", us, 7) // has the clock looked at later than that
 		c.Observe(late)
@@ -107,13 +107,13 @@ func TestATermThatBeginsPutsTheEndOfNoOtherOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
-				first := c.copyOf(ns, us, 7)
+				first := c.leaseOf(ns, us, 7)
 				pass(duration - soon)
 				c.Observe(first)
 				ctx, cancel := c.context(ns)
 				defer cancel()
 				pass(soon - sooner)
-				next := c.copyOf("other", us, 7)
+				next := c.leaseOf("other", us, 7)
 				next.Spec.RenewTime.Time = next.Spec.RenewTime.Add(left - duration)
 				c.Observe(next)
 				pass(sooner)
@@ -193,7 +193,7 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
 		"ran out":         {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
 		"ran out, renewed late": {func(c *cluster) {
-			late := c.copyOf(ns, us, 7)
+			late := c.leaseOf(ns, us, 7)
 			pass(8400 * time.Millisecond)
 			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(time.Second)
 			c.Observe(late)
@@ -201,7 +201,7 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 7.4 s old on arrival, and lasts 15 s"},
 		"ran out, and the clock was ahead": {func(c *cluster) {
 			c.clock.step(10 * time.Second)
-			late := c.copyOf(ns, us, 7)
+			late := c.leaseOf(ns, us, 7)
 			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(-9 * time.Second)
 			c.Observe(late)
 			pass(duration)

@@ -31,17 +31,23 @@
 // # What it says
 //
 // A Member is never silent; [Options.Logger] gets, at Info, who leads a namespace and every change of that, and why a
-// term ended. What is wrong is told at once, with what to do: Leases that cannot be listed, every minute while it lasts;
-// a Lease that is not believed, and why; a clock that is off; a namespace without a Lease; options that contradict the
-// policy; a Member that nobody has started. [Member.State] tells the same of one namespace, and so does the
-// [NotLeaderError] of [Member.Context]. For a namespace that is not watched that returns [ErrNotWatched].
+// term ended. What is wrong is told at once, with what to do: Leases that cannot be listed, every minute while it lasts,
+// in one line for all namespaces that fail alike; a registration that cannot be confirmed, likewise; a Lease that is not
+// believed, and why; a clock that is off; a namespace without a Lease; options that contradict the
+// policy; a Member that nobody has started. What comes and goes is told five times a minute at most.
+// [Member.State] tells the same of one namespace, and so does the
+// [NotLeaderError] of [Member.Context]. For a namespace that is not watched that returns [ErrNotWatched], for a Member that
+// has stopped [ErrStopped]. What a program does wrong is [ErrMisused].
 //
 // # Clocks
 //
-// The policy's maxClockSkewMilliseconds travels in every Lease, sealed by the hub, and a Member refuses a Lease that is
-// stamped further ahead of its clock. [Options.MaxClockSkew] can make it stricter, not more lenient. A Member knows no
-// seal: an edit can only make it stricter too, and the hub puts it right. A Lease of an older hub does not say, and
-// then the option counts alone.
+// The policy's maxClockSkewMilliseconds travels in every Lease, sealed by the hub, and a Member refuses a Lease whose
+// renewTime is further ahead of its clock than that, or than [Options.MaxClockSkew], whichever is less. A Member knows no
+// seal. So an edit of what the Lease says can make it stricter, or as lenient as the option, and no more than that, until
+// the hub puts it right. A Lease that does not say, because it is of an older hub or somebody has edited it, leaves the
+// option alone, and the Member says so.
+//
+// A Lease that no hub can have written, without a renewTime or with a duration that no policy allows, permits nothing.
 //
 // A clock that is ahead makes Leases arrive old. Where they arrive so old that a term runs out before it is renewed,
 // the next one begins no earlier than a duration after that one began: it leads now and then instead of flapping with
@@ -64,7 +70,7 @@
 // connection that dies costs no term, as long as a new one can be made. Where nothing is led, pings notice it
 // within a third of the shortest duration seen and a second. The connections are the Member's own, unless the
 // configuration has a Transport: then another connection and the pings are up to that. [Member.Healthz] fails when
-// a term ran out because nothing was heard.
+// a term ran out because nothing was heard, and within the duration of a term where nothing is led.
 //
 // # Handover without a gap
 //
@@ -73,7 +79,11 @@
 // a Member says so:
 //
 //	cfg.Wrap(member.CapWrites) // before any client is made
-//	m, err := member.New(cfg, member.Options{Registration: &member.Registration{}})
+//	client, err := rest.HTTPClientFor(cfg)
+//	...
+//	clients, err := kubernetes.NewForConfigAndClient(cfg, client)
+//	...
+//	m, err := member.New(cfg, member.Options{Registration: &member.Registration{Client: client}})
 //
 // It keeps a Lease of its own in the Pod's namespace, one for each start of the process. When a
 // term is revoked it cancels the contexts, waits until all work of the term has

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Each event comes in a watch from version 10 on, in which this cluster leads by a copy of version 10.
+// Each event comes in a watch from version 10 on, in which this cluster leads by a Lease of version 10.
 func TestWhatAWatchSays(t *testing.T) {
 	lease := func(version, holder string) func(*testing.T, *handClock) runtime.Object {
 		return func(t *testing.T, c *handClock) runtime.Object { return versioned(t, c, version, holder, 8) }
@@ -27,9 +27,9 @@ func TestWhatAWatchSays(t *testing.T) {
 		trouble bool // the watch is over
 	}{
 		"another cluster leads":             {watch.Modified, lease("11", "them"), false, 11, false},
-		"another leads, in a new copy":      {watch.Added, lease("11", "them"), false, 11, false},
+		"another leads, in a new Lease":     {watch.Added, lease("11", "them"), false, 11, false},
 		"this one leads on":                 {watch.Modified, lease("11", "us"), true, 11, false},
-		"the copy is gone":                  {watch.Deleted, lease("11", "us"), false, 11, false},
+		"the Lease is gone":                 {watch.Deleted, lease("11", "us"), false, 11, false},
 		"far later":                         {watch.Deleted, lease("1000", "us"), false, 1000, false},
 		"what the list shows":               {watch.Modified, lease("10", "them"), true, 10, false},
 		"what was before it":                {watch.Deleted, lease("9", "them"), true, 10, false},
@@ -76,7 +76,7 @@ func TestATermShorterThanAnyBeforeHasTheNextTurnComeAtOnce(t *testing.T) {
 				if err := w.turn(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				l := c.copyOf(t, "shop", "us", 7, tc.lasts+time.Second)
+				l := c.leaseOf(t, "shop", "us", 7, tc.lasts+time.Second)
 				*l.Spec.LeaseDurationSeconds = int32(tc.lasts / time.Second)
 				if tc.none {
 					l.Spec.LeaseDurationSeconds = nil

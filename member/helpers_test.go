@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	us   = "east.fleet" // the cluster that the copies of these tests live in
+	us   = "east.fleet" // the cluster that the Leases of these tests live in
 	them = "west.fleet"
 	none = ""
 
@@ -55,16 +55,16 @@ func newCluster(t testing.TB) *cluster {
 	return &cluster{Terms: member.NewTerms(c, skew), t: t, clock: c}
 }
 
-// write has the cluster observe a copy stamped now.
+// write has the cluster observe a Lease of now.
 func (c *cluster) write(namespace, holder string, epoch int64) *coordinationv1.Lease {
 	c.t.Helper()
-	l := c.copyOf(namespace, holder, epoch)
+	l := c.leaseOf(namespace, holder, epoch)
 	c.Observe(l)
 	return l
 }
 
-// copyOf returns a copy stamped now.
-func (c *cluster) copyOf(namespace, holder string, epoch int64) *coordinationv1.Lease {
+// leaseOf returns a Lease of now.
+func (c *cluster) leaseOf(namespace, holder string, epoch int64) *coordinationv1.Lease {
 	c.t.Helper()
 	now := c.clock.Now().Wall
 	return leaseIn(c.t, namespace, lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: duration})
@@ -76,19 +76,19 @@ func (c *cluster) leads() bool {
 	return ok
 }
 
-// leaseIn returns a copy that lives in our cluster.
+// leaseIn returns a Lease that lives in our cluster.
 func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
 	if err := wire.Write(testKey, lease.Content{
-		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
+		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: skew,
 	}, l); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-// renamed returns the copy under another name, as after a change of the policy.
+// renamed returns the Lease under another name, as after a change of the policy.
 func renamed(l *coordinationv1.Lease) *coordinationv1.Lease {
 	l = l.DeepCopy()
 	l.Name = "new"

@@ -12,7 +12,7 @@ func hurried(t *testing.T, left, staleAfter time.Duration, h hurry) (*watched, *
 	t.Helper()
 	clock := newHandClock()
 	m := &Member{terms: NewTerms(clock, time.Second), clock: clock, stale: staleAfter}
-	m.terms.Observe(clock.copyOf(t, "shop", "us", 7, 15*time.Second))
+	m.terms.Observe(clock.leaseOf(t, "shop", "us", 7, 15*time.Second))
 	clock.pass(15*time.Second - left)
 	return &watched{member: m, alarm: m.terms.alarm(allNamespaces), hurry: h}, clock
 }

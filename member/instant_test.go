@@ -30,11 +30,11 @@ func TestARenewalInTheInstantInWhichATermIsAskedForCounts(t *testing.T) {
 		const lasts = 15 * time.Second
 		clock := &slowClock{handClock: newHandClock()}
 		terms := NewTerms(clock, time.Second)
-		terms.Observe(clock.copyOf(t, "shop", "us", 7, lasts))
+		terms.Observe(clock.leaseOf(t, "shop", "us", 7, lasts))
 		term, _ := terms.Term("shop")
 		clock.pass(lasts / 2)
 		clock.meanwhile = func() {
-			terms.Observe(clock.copyOf(t, "shop", "us", 7, lasts))
+			terms.Observe(clock.leaseOf(t, "shop", "us", 7, lasts))
 			clock.pass(lasts / 2)
 		}
 		if !term.Holds() || term.Remaining() != lasts/2 {
@@ -46,8 +46,10 @@ func TestARenewalInTheInstantInWhichATermIsAskedForCounts(t *testing.T) {
 // What is seen without a registration may be the past by the time there is one.
 func TestWithoutARegistrationNothingThatIsSeenIsRemembered(t *testing.T) {
 	for name, seen := range map[string]func(t *testing.T, c *handClock) *coordinationv1.Lease{
-		"it leads":     func(t *testing.T, c *handClock) *coordinationv1.Lease { return c.copyOf(t, "shop", "us", 7, time.Hour) },
-		"nobody leads": func(t *testing.T, c *handClock) *coordinationv1.Lease { return c.copyOf(t, "shop", "", 8, time.Hour) },
+		"it leads": func(t *testing.T, c *handClock) *coordinationv1.Lease {
+			return c.leaseOf(t, "shop", "us", 7, time.Hour)
+		},
+		"nobody leads": func(t *testing.T, c *handClock) *coordinationv1.Lease { return c.leaseOf(t, "shop", "", 8, time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,7 +62,7 @@ func TestWithoutARegistrationNothingThatIsSeenIsRemembered(t *testing.T) {
 				if released := terms.releasable(); len(released) > 0 {
 					t.Errorf("released %v", released)
 				}
-				terms.Observe(clock.copyOf(t, "shop", "", 6, time.Hour)) // a copy that is older, but the first
+				terms.Observe(clock.leaseOf(t, "shop", "", 6, time.Hour)) // a Lease that is older, but the first
 				if _, leads := terms.Term("shop"); leads {
 					t.Error("leads")
 				}

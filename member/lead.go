@@ -11,14 +11,18 @@ import (
 //
 // For a namespace that is not watched it returns an error that wraps ErrNotWatched, at
 // once. Otherwise it returns when f does so of its own accord, in a term that still stands, with
-// the error of f; or when ctx ends, with context.Cause(ctx). In either case f is no
+// the error of f; when ctx ends, with context.Cause(ctx); or when the Member has stopped, with an error that
+// wraps ErrStopped. In any case f is no
 // longer running. What f returns after its context has ended is dropped: it was
 // told to stop.
 func (t *Terms) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
-	if !t.watches(namespace) {
+	no := func() error {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		return t.notLeader(namespace)
+	}
+	if !t.watches(namespace) {
+		return no()
 	}
 	promoted := make(chan struct{}, 1)
 	remove := t.listen(namespace, Listener{Promoted: func(string, Term) {
@@ -29,14 +33,18 @@ func (t *Terms) Lead(ctx context.Context, namespace string, f func(ctx context.C
 	}})
 	defer remove()
 	for {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case t.over():
+			return no()
 		}
 		if ended, err := t.leadOnce(ctx, namespace, f); !ended {
 			return err
 		}
 		select {
 		case <-promoted:
+		case <-t.ended:
 		case <-ctx.Done():
 		}
 	}

@@ -71,7 +71,7 @@ func TestLeadReturnsWhatItsFunctionReturns(t *testing.T) {
 func TestAMemberLeadsAsItsTermsDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReader(t)
-		r.put(r.cluster.copyOf(ns, us, 7))
+		r.put(r.cluster.leaseOf(ns, us, 7))
 		defer r.start(t)()
 		broken := errors.New("broken")
 		if err := r.Lead(t.Context(), ns, func(context.Context) error { return broken }); !errors.Is(err, broken) {

@@ -136,26 +136,16 @@ func TestAFailureToLookAtARegistrationIsNoLoss(t *testing.T) {
 	})
 }
 
-func TestNothingIsRegisteredThatDoesNotSayAll(t *testing.T) {
-	for name, tc := range map[string]struct {
-		namespaces []string
-		f          fate
-	}{
-		"whose it is":             {f: unnamed},
-		"what its reader follows": {namespaces: []string{"one,another"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRegistered(t, tc.namespaces...)
-				r.meet(tc.f)
-				defer r.start(t)()
-				pass(lasts)
-				if wrote := r.written(); wrote > 0 {
-					t.Errorf("%d writes", wrote)
-				}
-			})
-		})
-	}
+func TestNothingIsRegisteredThatDoesNotSayWhoseItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		r.meet(unnamed)
+		defer r.start(t)()
+		pass(lasts)
+		if wrote := r.written(); wrote > 0 {
+			t.Errorf("%d writes", wrote)
+		}
+	})
 }
 
 // Everything ends with the last confirmation, so the next try must not be far.
@@ -226,8 +216,8 @@ func TestARegistrationThatRanOutIsNotConfirmedAnyMore(t *testing.T) {
 func TestANewRegistrationIsInNoHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slowly = never/4 - time.Second // a list may take a quarter
-		r := newReaderWith(t, member.Options{StaleAfter: never, Registration: &member.Registration{Namespace: home}})
-		r.put(r.cluster.copyOf(ns, us, 7))
+		r := newReaderWith(t, member.Options{StaleAfter: never, Registration: registration(t)})
+		r.put(r.cluster.leaseOf(ns, us, 7))
 		defer r.start(t)()
 		if !r.leads(ns) {
 			t.Fatal("does not lead")
@@ -247,7 +237,7 @@ func TestANewRegistrationIsInNoHurry(t *testing.T) {
 	})
 }
 
-// An edit that would not have ended the term must not begin one when the copy that did is no longer there.
+// An edit that would not have ended the term must not begin one when the Lease that did is no longer there.
 func TestACopyThatIsNotBelievedBringsNoTermBack(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
 		namespaces := []string{ns, "ledger", "mail"}
@@ -264,7 +254,7 @@ func TestACopyThatIsNotBelievedBringsNoTermBack(t *testing.T) {
 		pass(confirm + time.Second)
 		for _, name := range namespaces {
 			if r.leads(name) || r.registered()[0].Name == old {
-				t.Error("leads by a copy that was there before its registration, and is gone")
+				t.Error("leads by a Lease that was there before its registration, and is gone")
 			}
 		}
 	})
@@ -280,7 +270,7 @@ func TestWhatALostRegistrationHasSeenTheNextOneDoesNotRelease(t *testing.T) {
 		r.remove(home, r.registered()[0].Name)
 		pass(2 * confirm)
 		if r.released(t) {
-			t.Error("released before the copies were seen anew")
+			t.Error("released before the Leases were seen anew")
 		}
 	})
 }
@@ -338,7 +328,7 @@ func TestNothingIsLeftOfARequestThatWasAnswered(t *testing.T) {
 func TestARegistrationThatCannotBeLookedAtIsLeftToTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, all := told(leavesIt)
-		r := newReaderWith(t, member.Options{Registration: &member.Registration{Namespace: home}, Logger: log})
+		r := newReaderWith(t, member.Options{Registration: registration(t), Logger: log})
 		stop := r.start(t)
 		synctest.Wait()
 		r.meet(dropped)

@@ -55,7 +55,7 @@ func TestARegistrationIsKeptInTheNamespaceOfThePod(t *testing.T) {
 	}
 	defer member.SetNamespaceFile(file)()
 	synctest.Test(t, func(t *testing.T) {
-		asked := &member.Registration{}
+		asked := &member.Registration{Client: client(t, member.CapWrites)}
 		r := newReaderWith(t, member.Options{Registration: asked})
 		defer r.start(t)()
 		synctest.Wait()
@@ -87,7 +87,7 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 		r.Member = m
 		stop := r.start(t)
 		pass(10 * time.Minute)
-		r.put(r.cluster.copyOf(ns, us, 7))
+		r.put(r.cluster.leaseOf(ns, us, 7))
 		if !r.leads(ns) || r.asks() < 10 {
 			t.Errorf("leads = %v after %d lists, want one a minute", r.leads(ns), r.asks())
 		}
@@ -136,7 +136,7 @@ func TestATroubleIsToldOnceUntilItIsOver(t *testing.T) {
 		of, want     []string
 	}{
 		"of the leases":       {nil, []string{cannotFollow, follows}, []string{cannotFollow, follows, cannotFollow, follows}},
-		"of the registration": {&member.Registration{Namespace: home}, []string{cannotRegister}, []string{cannotRegister, cannotRegister}},
+		"of the registration": {registration(t), []string{cannotRegister}, []string{cannotRegister, cannotRegister}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 )
 
 // Who is told that it leads may act at once. So nobody is told while there is no registration that stands: not before the
-// first one, and not when it has run out, however fresh the copies are that come in meanwhile.
+// first one, and not when it has run out, however fresh the Leases are that come in meanwhile.
 func TestNobodyIsPromotedWithoutARegistration(t *testing.T) {
 	const (
 		tick  = recheck / 2

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// Registration has a Member register: the process says in a Lease of its own that it follows the copies,
+// Registration has a Member register: the process says in a Lease of its own that it follows the Leases,
 // and when it has stopped acting in a term that the hub takes back. In a policy with
 // handover: Acknowledged the hub then need not wait until the term has run out, so
 // a planned change takes a moment instead of seconds.
@@ -34,13 +35,17 @@ import (
 // It rests on the program saying when its work has finished: every CancelFunc of
 // Member.Context is called then and not before (Lead and a gated reconciler do so by themselves), a
 // listener returns from Demoted when it has stopped what it began in Promoted, and writes to
-// Kubernetes go through CapWrites: New refuses a configuration that is not wrapped by it. Whoever
+// Kubernetes go through CapWrites: New refuses a Client that does not. Whoever
 // only asks Member.Term, and acts, must not register.
 //
 // While its registration is not confirmed, by a write every few seconds, a Member does not lead: it
 // fails closed. Its service account needs get, create, update and delete on
 // leases (coordination.k8s.io) in the namespace.
 type Registration struct {
+	// Client is what the clients that act send their requests with, so that New can see that CapWrites is there: it is not
+	// if the configuration was wrapped after they were made. Under controller-runtime it is mgr.GetHTTPClient(). With
+	// client-go it is what rest.HTTPClientFor returned and kubernetes.NewForConfigAndClient was given. It is not used.
+	Client *http.Client
 	// Namespace is where the registration is kept: that of the program's own Pod. Default:
 	// the one in the files of the Pod's service account.
 	Namespace string
@@ -53,6 +58,8 @@ const (
 	confirmEvery = registrationDuration / 3
 	// registrationTimeout bounds each request for the registration.
 	registrationTimeout = registrationDuration / 5
+	// maxDeleted is how many registrations a Member remembers that somebody has deleted. The hub removes them too.
+	maxDeleted = 10
 	// leaveTimeout bounds what happens after the end of Start's context: waiting for
 	// work to finish, and taking the registration back.
 	leaveTimeout = 5 * time.Second
@@ -64,16 +71,25 @@ var namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // confirmBackoff is how long to wait after a confirmation failed: not long, for all terms end with it.
 var confirmBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 3, Cap: time.Second}
 
+// errUncapped refuses a registration that would promise too much.
+var errUncapped = fmt.Errorf("%w: a registration needs CapWrites, which knows what writes are still on their way when a term is to be "+
+	"released, and it is not in the transport of Registration.Client: call cfg.Wrap(member.CapWrites) before the manager or any client is "+
+	"made, and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with; "+
+	"a wrapper that is put on after that needs the method WrappedRoundTripper, so that it can be seen through", ErrMisused)
+
 func (r *Registration) complete() error {
+	if r.Client == nil || !capsWrites(r.Client) {
+		return errUncapped
+	}
 	if r.Namespace != "" {
-		return nil
+		return validNamespace("Registration.Namespace is", r.Namespace)
 	}
 	content, err := os.ReadFile(namespaceFile)
 	if err != nil {
-		return fmt.Errorf("member: Registration.Namespace is empty, and this is no Pod that knows its own: name the namespace in which this program may write leases: %w", err)
+		return fmt.Errorf("%w: Registration.Namespace is empty, and this is no Pod that knows its own: name the namespace in which this program may write leases: %w", ErrMisused, err)
 	}
 	r.Namespace = strings.TrimSpace(string(content))
-	return nil
+	return validNamespace("Registration.Namespace in "+namespaceFile+" is", r.Namespace)
 }
 
 var (
@@ -96,7 +112,10 @@ type registrar struct {
 	stored    *coordinationv1.Lease   // the API server's answer to that; nil: there is no registration
 	unsettled []*coordinationv1.Lease // what updates without an answer may have stored instead
 	trouble   trouble                 // that was told last
+	deleted   []*coordinationv1.Lease // registrations that somebody has deleted, and whose finalizer may keep them
 	confirmed atomic.Int64            // when says was, as in Reading.Boot; at first, when New was called
+	made      atomic.Bool             // it was confirmed once
+	failure   atomic.Pointer[string]  // why the last request failed; nil: none has since it was confirmed
 }
 
 func newRegistrar(
@@ -115,8 +134,8 @@ func newRegistrar(
 }
 
 // run has follow called while there is a registration, until ctx ends: first the registration, then the
-// copies. So either the hub lists the registration after it has revoked a term, or
-// the copies are listed after that. With a lost registration everything starts over.
+// Leases. So either the hub lists the registration after it has revoked a term, or
+// the Leases are listed after that. With a lost registration everything starts over.
 func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 	for r.register(ctx) {
 		following, cancel := context.WithCancel(ctx)
@@ -129,6 +148,9 @@ func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 		if lost != nil {
 			r.member.terms.distrust(lost.Error())
 			r.member.log.Error(lost, "Registers anew, and does not lead until then", "registration", klog.KObj(r.stored))
+			if errors.Is(lost, errLost) {
+				r.deleted = append(r.deleted[max(0, len(r.deleted)+1-maxDeleted):], r.stored)
+			}
 			r.stored = nil
 		}
 		cancel()
@@ -154,7 +176,7 @@ func (r *registrar) register(ctx context.Context) bool {
 			l = r.fresh()
 		}
 		if ctx.Err() == nil {
-			r.failed(err)
+			r.failed("Cannot register", err)
 		}
 		pause(ctx, delay())
 	}
@@ -217,6 +239,8 @@ func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, 
 	r.member.terms.confirmed(says.Permit(sent))
 	r.says, r.stored, r.unsettled = says, stored, nil
 	r.confirmed.Store(int64(sent.Boot))
+	r.made.Store(true)
+	r.failure.Store(nil)
 	return nil
 }
 
@@ -236,12 +260,15 @@ func (r *registrar) keep(ctx context.Context) (lost error) {
 		}
 		switch err := r.confirm(ctx, released); {
 		case err == nil:
-			delay = confirmBackoff.DelayFunc()
+			if r.trouble.told {
+				r.member.log.Info("Confirms the registration again", "registration", klog.KObj(r.stored))
+			}
+			delay, r.trouble = confirmBackoff.DelayFunc(), trouble{}
 		case ctx.Err() != nil:
 		case errors.Is(err, errLost):
 			return err
 		default:
-			r.member.log.V(1).Info("Could not confirm the registration, will try again", "registration", klog.KObj(r.stored), "reason", err.Error())
+			r.failed("Cannot confirm the registration", err)
 			pause(ctx, delay())
 		}
 	}
@@ -342,25 +369,59 @@ func same(a, b *coordinationv1.Lease) bool {
 }
 
 // leave takes the registration back after all terms have ended for good, once all work has
-// finished. If that takes too long, or fails, the registration is left to the hub.
+// finished, and with it those that somebody has deleted. If that takes too long, or fails, they are left to the hub.
 func (r *registrar) leave(ctx context.Context) {
-	if r.stored == nil {
+	if r.stored == nil && len(r.deleted) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
-	if err := r.takeBack(ctx); err != nil {
-		r.member.log.Error(err, "Leaves its registration to the hub", "registration", klog.KObj(r.stored))
+	if r.stored != nil {
+		if err := r.takeBack(ctx); err != nil {
+			r.member.log.Error(err, "Leaves its registration to the hub", "registration", klog.KObj(r.stored))
+		}
+	}
+	for _, l := range r.deleted {
+		if err := r.free(ctx, l); err != nil {
+			r.member.log.Error(err, "Leaves a registration that was deleted to the hub", "registration", klog.KObj(l))
+		}
 	}
 }
 
-func (r *registrar) takeBack(ctx context.Context) error {
-	released, finished := r.member.terms.left()
-	for !finished {
-		r.await(ctx, recheck) // writes that may still take effect end without a word
-		if released, finished = r.member.terms.left(); ctx.Err() != nil {
-			return errors.New("work goes on after its term")
+// finish returns when all work has finished, with what that releases.
+func (r *registrar) finish(ctx context.Context) (map[string]int64, error) {
+	for {
+		released, finished := r.member.terms.left()
+		switch {
+		case finished:
+			return released, nil
+		case ctx.Err() != nil:
+			return nil, errors.New("work goes on after its term")
 		}
+		r.await(ctx, recheck) // writes that may still take effect end without a word
+	}
+}
+
+// free lets go of a registration that somebody has deleted: its finalizer alone keeps it.
+func (r *registrar) free(ctx context.Context, l *coordinationv1.Lease) error {
+	if _, err := r.finish(ctx); err != nil {
+		return err
+	}
+	stored, err := r.leases.Get(ctx, l.Name, metav1.GetOptions{})
+	if err == nil && stored.UID == l.UID && stored.DeletionTimestamp != nil {
+		wire.FreeRegistration(stored)
+		_, err = r.leases.Update(ctx, stored, metav1.UpdateOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (r *registrar) takeBack(ctx context.Context) error {
+	released, err := r.finish(ctx)
+	if err != nil {
+		return err
 	}
 	if err := r.settle(ctx); err != nil {
 		return err
@@ -380,8 +441,25 @@ func (r *registrar) takeBack(ctx context.Context) error {
 
 // stale returns an error if the registration was last confirmed more than after ago.
 func (r *registrar) stale(now, after time.Duration) error {
-	if age := now - time.Duration(r.confirmed.Load()); age > after {
-		return fmt.Errorf("member: the registration is stale: last confirmed %v ago, want at most %v", age.Round(time.Millisecond), after)
+	age := now - time.Duration(r.confirmed.Load())
+	if age <= after {
+		return nil
 	}
-	return nil
+	cure := checkTheWay
+	if failure := r.failure.Load(); failure != nil {
+		cure = *failure
+	}
+	if !r.made.Load() {
+		return fmt.Errorf("member: the registration in namespace %s was never made, for %v by now; %s", r.namespace, age.Round(time.Millisecond), cure)
+	}
+	return fmt.Errorf("member: the registration in namespace %s is stale: last confirmed %v ago, want at most %v; %s",
+		r.namespace, age.Round(time.Millisecond), after, cure)
+}
+
+// unconfirmed says why the registration does not stand.
+func (r *registrar) unconfirmed() string {
+	if r.made.Load() {
+		return "its registration in namespace " + r.namespace + " was not confirmed in time"
+	}
+	return "its registration in namespace " + r.namespace + " has not been made yet"
 }

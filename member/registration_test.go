@@ -26,14 +26,12 @@ const (
 	confirm = lasts / 3
 )
 
-// newRegistered is a Member that registers. Copies last an hour, so that its registration is what bounds a term.
+// newRegistered is a Member that registers. Leases last an hour, so that its registration is what bounds a term.
 func newRegistered(t *testing.T, namespaces ...string) *reader {
 	t.Helper()
 	r := &reader{server: newServer(), cluster: newCluster(t)}
-	cfg := r.config()
-	cfg.Wrap(member.CapWrites)
-	m, err := member.New(cfg, member.Options{
-		Namespaces: namespaces, Clock: r.cluster.clock, StaleAfter: staleAfter, Registration: &member.Registration{Namespace: home},
+	m, err := member.New(r.config(), member.Options{
+		Namespaces: namespaces, Clock: r.cluster.clock, StaleAfter: staleAfter, Registration: registration(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +40,29 @@ func newRegistered(t *testing.T, namespaces ...string) *reader {
 	return r
 }
 
-// say has the hub write a copy that lasts an hour.
+// registration is one in home, of clients that CapWrites caps.
+func registration(t *testing.T) *member.Registration {
+	t.Helper()
+	return &member.Registration{Namespace: home, Client: client(t, member.CapWrites)}
+}
+
+// client is that of a configuration with these wrappers.
+func client(t *testing.T, wrap ...func(http.RoundTripper) http.RoundTripper) *http.Client {
+	t.Helper()
+	cfg := &rest.Config{Host: "http://member", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	for _, w := range wrap {
+		cfg.Wrap(w)
+	}
+	c, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// say has the hub write a Lease that lasts an hour.
 func (r *reader) say(namespace, holder string, epoch int64) {
-	l := r.cluster.copyOf(namespace, holder, epoch)
+	l := r.cluster.leaseOf(namespace, holder, epoch)
 	*l.Spec.LeaseDurationSeconds = 3600
 	r.put(l)
 }
@@ -135,7 +153,7 @@ func TestNothingIsTrustedBeforeTheRegistration(t *testing.T) {
 					}
 				}
 				if asked := r.listed(); asked > 0 {
-					t.Errorf("copies were listed %d times, and must be after the registration", asked)
+					t.Errorf("Leases were listed %d times, and must be after the registration", asked)
 				}
 				r.meet(stored)
 				pass(5 * time.Second)
@@ -150,7 +168,7 @@ func TestNothingIsTrustedBeforeTheRegistration(t *testing.T) {
 	}
 }
 
-// listed is how often copies were asked for.
+// listed is how often Leases were asked for.
 func (r *reader) listed() (times int) {
 	for _, path := range r.requests() {
 		if strings.Contains(path, "?leasecast.dev/managed") {
@@ -166,14 +184,14 @@ func TestARevocationBeforeTheRegistrationIsSeenAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistered(t)
 		r.say(ns, us, 7)
-		behind := r.cluster.copyOf(ns, us, 7)
+		behind := r.cluster.leaseOf(ns, us, 7)
 		r.behind = &coordinationv1.LeaseList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
 			ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []coordinationv1.Lease{*behind},
 		}
 		r.after = func(w write) {
 			if w.method == http.MethodPost { // the last moment at which a list of the hub does not find it
-				r.put(r.cluster.copyOf(ns, none, 8))
+				r.put(r.cluster.leaseOf(ns, none, 8))
 			}
 		}
 		told := 0
@@ -357,7 +375,7 @@ func TestARegistrationThatIsDeletedBeforeItIsKnownIsNotKept(t *testing.T) {
 			t.Errorf("leads = %v with %d registrations, want another one beside that which is being deleted", r.leads(ns), len(all))
 		}
 		if got := r.listed(); got != 2 { // a list and a watch
-			t.Errorf("copies were asked for %d times, want only after the one that stands", got)
+			t.Errorf("Leases were asked for %d times, want only after the one that stands", got)
 		}
 	})
 }
@@ -405,20 +423,31 @@ func TestHealthzTellsOfARegistrationThatIsNotConfirmed(t *testing.T) {
 			t.Errorf("Healthz = %v", r.Healthz(nil))
 		}
 		pass(time.Second)
-		const want = "member: the registration is stale: last confirmed 41s ago, want at most 40s"
-		if err := r.Healthz(nil); err == nil || err.Error() != want {
-			t.Errorf("Healthz = %v, want %s", err, want)
+		const hint = "bind leasecast-registration (config/reader) to the account of this program"
+		expect := func(want string) {
+			t.Helper()
+			if err := r.Healthz(nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("Healthz = %v, want %s", err, want)
+			}
 		}
+		expect("member: the registration in namespace home was never made, for 41s by now; " + hint)
 		r.meet(stored)
 		if pass(5 * time.Second); r.Healthz(nil) != nil {
 			t.Errorf("Healthz = %v after it was registered", r.Healthz(nil))
 		}
+		r.meet(forbidden)
+		pass(staleAfter + confirm)
+		expect("member: the registration in namespace home is stale: last confirmed 4")
+		if err := r.Healthz(nil); err == nil || !strings.Contains(err.Error(), "want at most 40s; "+hint) {
+			t.Errorf("Healthz = %v, want one that says what to do", err)
+		}
+		r.meet(stored)
 	})
 }
 
 func TestAMemberWithoutANamespaceForItsRegistrationSaysSo(t *testing.T) {
 	defer member.SetNamespaceFile(filepath.Join(t.TempDir(), "namespace"))()
-	_, err := member.New(&rest.Config{}, member.Options{Registration: &member.Registration{}})
+	_, err := member.New(&rest.Config{}, member.Options{Registration: &member.Registration{Client: client(t, member.CapWrites)}})
 	if err == nil || !strings.Contains(err.Error(), "Registration.Namespace is empty") {
 		t.Errorf("err = %v", err)
 	}
@@ -441,7 +470,7 @@ func TestAMemberTakesItsRegistrationBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log, all := told(leavesIt)
-				r := newReaderWith(t, member.Options{Registration: &member.Registration{Namespace: home}, Logger: log})
+				r := newReaderWith(t, member.Options{Registration: registration(t), Logger: log})
 				r.say(ns, us, 7)
 				r.say("other", them, 8) // it has never led there, and has nothing to release
 				stop := r.start(t)

@@ -31,12 +31,12 @@ const maxReleases = 1000
 // releases says which terms are over, nothing of them being under way any more. Guarded by
 // Terms.mu. A nil *releases is that of Terms that need no registration.
 type releases struct {
-	open    bool                  // there is a registration, so copies may be believed
-	vacant  map[*nsState]struct{} // where nobody leads, by the last copy that was believed
+	open    bool                  // there is a registration, so Leases may be believed
+	vacant  map[*nsState]struct{} // where nobody leads, by the last Lease that was believed
 	changed chan struct{}         // holds a word when something may have changed
 }
 
-// register makes all terms depend on a registration from now on: no copy is believed before
+// register makes all terms depend on a registration from now on: no Lease is believed before
 // the first confirmation. It returns a channel that holds a word whenever there may be
 // something new to release.
 func (t *Terms) register() <-chan struct{} {
@@ -50,10 +50,10 @@ func (t *Terms) register() <-chan struct{} {
 // waited reports whether somebody waits for releases.
 func (t *Terms) waited() bool { return !t.limit.Load().none }
 
-// closed reports whether no copy may be believed yet.
+// closed reports whether no Lease may be believed yet.
 func (r *releases) closed() bool { return r != nil && !r.open }
 
-// note takes in what the last copy of a namespace says.
+// note takes in what the last Lease of a namespace says.
 func (r *releases) note(n *nsState) {
 	if r == nil {
 		return
@@ -91,7 +91,7 @@ func (t *Terms) confirmed(p lease.Permit) {
 // registered reports whether the last confirmation stands.
 func (t *Terms) registered() bool { return t.limit.Load().Holds(t.clock.Now()) }
 
-// distrust ends all terms and forgets all copies, because the registration is lost. Nothing is
+// distrust ends all terms and forgets all Leases, because the registration is lost. Nothing is
 // believed until another one is confirmed, and every Lease is then to be observed anew.
 func (t *Terms) distrust(why string) {
 	t.mu.Lock()
@@ -103,7 +103,7 @@ func (t *Terms) distrust(why string) {
 	}
 	t.namespaces.Range(func(_, v any) bool {
 		n := v.(*nsState)
-		clear(n.copies)
+		clear(n.leases)
 		n.reader.Gone()
 		return true
 	})
@@ -186,7 +186,7 @@ func (t *Terms) settle(tm *term) {
 }
 
 // beginWrite takes in that a write is being sent, and returns what remains of the term for it.
-// If that is less than a millisecond the write must not be sent. Otherwise settled is to be called when it is
+// If that is less than a millisecond the write must not be sent, and the term is over. Otherwise settled is to be called when it is
 // clear that it was, or was not, carried out; or that nobody knows.
 func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 	t.terms.mu.Lock()
@@ -194,6 +194,7 @@ func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 	p := t.permit.Load()
 	left = t.remaining().Truncate(time.Millisecond)
 	if left <= 0 {
+		t.permit.CompareAndSwap(p, nil) // so that nobody finds it standing who was told that it is over
 		return 0, nil
 	}
 	t.writes++

@@ -148,7 +148,7 @@ func TestWhatIsReleasedAndWhatIsNot(t *testing.T) {
 		"another cluster leads":  {func(r *reader) { r.say(ns, them, 8) }, false}, // nobody waits any more
 		"after nobody did":       {func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, them, 9); pass(confirm) }, false},
 		"this one leads anew":    {func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, us, 9); pass(confirm) }, false},
-		"the term has run out":   {func(r *reader) { l := r.cluster.copyOf(ns, us, 7); r.put(l); pass(2 * time.Hour) }, false},
+		"the term has run out":   {func(r *reader) { l := r.cluster.leaseOf(ns, us, 7); r.put(l); pass(2 * time.Hour) }, false},
 		"a Lease says nothing":   {func(r *reader) { r.put(blank(ns)); pass(confirm) }, false},
 		"nobody, and it is gone": {func(r *reader) { r.say(ns, none, 8); r.remove(ns, v1alpha1.DefaultLeaseName) }, true},
 	} {
@@ -163,7 +163,7 @@ func TestWhatIsReleasedAndWhatIsNot(t *testing.T) {
 	}
 }
 
-// blank is a Lease with the label of a copy and nothing else, as an editor may leave it.
+// blank is a Lease with the label of the hub's and nothing else, as an editor may leave it.
 func blank(namespace string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Labels: map[string]string{v1alpha1.ManagedLabel: "true"},
@@ -173,7 +173,7 @@ func blank(namespace string) *coordinationv1.Lease {
 // Nobody has led before the first epoch.
 func TestWhereNobodyEverLedNothingIsReleased(t *testing.T) {
 	for name, l := range map[string]func(r *reader) *coordinationv1.Lease{
-		"the first epoch":      func(r *reader) *coordinationv1.Lease { return r.cluster.copyOf("other", none, 1) },
+		"the first epoch":      func(r *reader) *coordinationv1.Lease { return r.cluster.leaseOf("other", none, 1) },
 		"a Lease says nothing": func(*reader) *coordinationv1.Lease { return blank("other") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,6 +31,7 @@ type server struct {
 	asked   []string      // path and selector of each request
 	lists   int           // how many of these were lists
 	lag     time.Duration // how old a list is when it arrives
+	forbids string        // a namespace to which it answers 403; empty: none
 
 	// Of the requests for single objects, see registry_test.go.
 	fate   fate
@@ -45,13 +46,16 @@ type server struct {
 type mode int
 
 const (
-	answers mode = iota
-	hangs        // accepts requests and never answers
-	refuses      // 403 to everything
-	lists        // lists, but refuses to watch
-	deaf         // lets watches begin, but they say nothing and never end
-	hasty        // ends watches at once
-	clings       // never answers, and lets go of a request a second after it was given up
+	answers   mode = iota
+	hangs          // accepts requests and never answers
+	refuses        // 403 to everything
+	lists          // lists, but refuses to watch
+	deaf           // lets watches begin, but they say nothing and never end
+	hasty          // ends watches at once
+	clings         // never answers, and lets go of a request a second after it was given up
+	broken         // nobody listens
+	missing        // 404 to everything, as from another kind of server
+	strangers      // 401 to everything
 )
 
 // change is one event, in the form in which it is sent.
@@ -105,6 +109,23 @@ func (s *server) fail() {
 	for st := range s.streams {
 		st.events <- event("ERROR", status(http.StatusGone, metav1.StatusReasonExpired))
 	}
+}
+
+// hangUp ends every watch under way, as a connection does that is found dead.
+func (s *server) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		close(st.events)
+		delete(s.streams, st)
+	}
+}
+
+// keepFrom has everything in one namespace refused.
+func (s *server) keepFrom(namespace string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forbids = namespace
 }
 
 func (s *server) record(kind string, l *coordinationv1.Lease) {
@@ -180,6 +201,7 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, req.URL.Path+"?"+query.Get("labelSelector"))
 	m, lag, watches := s.mode, s.lag, query.Get("watch") != ""
+	forbids, kept := s.forbids, s.forbids != ""
 	if !watches {
 		s.lists++
 		s.begun = append(s.begun, req.Context())
@@ -193,7 +215,13 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()
 		pass(time.Second)
 		return nil, req.Context().Err()
-	case m == refuses, m == lists && watches:
+	case m == broken:
+		return nil, errBroken
+	case m == missing:
+		return answer(http.StatusNotFound, status(http.StatusNotFound, metav1.StatusReasonNotFound)), nil
+	case m == strangers:
+		return answer(http.StatusUnauthorized, status(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)), nil
+	case m == refuses, m == lists && watches, kept && namespaceIn(req.URL.Path) == forbids:
 		return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
 	case !strings.HasSuffix(req.URL.Path, "/leases") || req.Method != http.MethodGet:
 		return s.object(req)
@@ -248,7 +276,10 @@ func (s *server) stream(req *http.Request, m mode, w *io.PipeWriter) {
 	defer s.close(st)
 	for {
 		select {
-		case next := <-st.events:
+		case next, open := <-st.events:
+			if !open {
+				return
+			}
 			if _, err := w.Write(next); err != nil {
 				return
 			}

@@ -23,12 +23,19 @@ type State struct {
 	Leader string
 	// Epoch is the epoch of that Lease; 0: none was believed yet.
 	Epoch int64
-	// Why says why this cluster does not lead; empty if it does.
+	// Why says why this cluster does not lead; empty if it does. It contains the Trouble.
 	Why string
+	// Trouble says why the Leases of the namespace cannot be followed, and what to do; empty: they can. What is led goes on
+	// in trouble until its term runs out.
+	Trouble string
 }
 
-// NotLeaderError says that this cluster does not lead a namespace, who does, and why not this one. It wraps ErrNotLeader.
-type NotLeaderError struct{ State }
+// NotLeaderError says that this cluster does not lead a namespace, who does, and why not this one. It wraps ErrNotLeader,
+// and ErrStopped if that is why.
+type NotLeaderError struct {
+	State
+	stopped bool
+}
 
 // Error implements error.
 func (e *NotLeaderError) Error() string {
@@ -37,6 +44,13 @@ func (e *NotLeaderError) Error() string {
 
 // Unwrap returns ErrNotLeader.
 func (e *NotLeaderError) Unwrap() error { return ErrNotLeader }
+
+// Is reports whether the error is ErrStopped too.
+func (e *NotLeaderError) Is(target error) bool { return e.stopped && target == ErrStopped }
+
+// ErrStopped says that the Member has stopped, because the context of its Start has ended. It will never lead again, and
+// what it knows of others grows old. Whatever waits for it returns at once.
+var ErrStopped = errors.New("the Member has stopped")
 
 // ErrNotWatched says that a Member was asked about a namespace that is not among its Options.Namespaces: it will never
 // lead there.
@@ -52,45 +66,66 @@ func (t *Terms) State(namespace string) State {
 	return t.state(namespace)
 }
 
+// noNews comes before what keeps them from coming.
+const noNews = "; its Leases cannot be followed: "
+
 // state is State under mu.
 func (t *Terms) state(namespace string) State {
 	s := State{Namespace: namespace}
 	n := t.lookup(namespace)
 	if n != nil {
 		s.Cluster, s.Epoch = n.seen.Cluster, n.seen.Epoch
-		if len(n.copies) > 0 {
+		if len(n.leases) > 0 {
 			s.Leader = n.seen.Holder
 		}
+	}
+	unknown := ""
+	if t.news != nil && !t.stopped && t.watches(namespace) {
+		unknown, s.Trouble = t.news(namespace)
+	}
+	if n != nil {
 		if tm := n.term.Load(); tm != nil && tm.holds() {
 			s.Leads, s.Leader, s.Cluster, s.Epoch = true, tm.cluster, tm.cluster, tm.epoch
 			return s
 		}
 	}
-	if s.Why = t.absent(namespace); s.Why == "" {
-		s.Why = t.why(n)
+	switch {
+	case !t.watches(namespace):
+		s.Why = ErrNotWatched.Error()
+	case t.stopped:
+		s.Why = ErrStopped.Error()
+	case unknown != "" && s.Trouble != "":
+		s.Why = unknown + ": " + s.Trouble
+	case unknown != "":
+		s.Why = unknown
+	default:
+		s.Why = t.why(n, s.Trouble)
 	}
 	return s
 }
 
-// why says why a namespace is not led here, by what was seen of it.
-func (t *Terms) why(n *nsState) string {
+// why says why a namespace is not led here, by what was seen of it and by what keeps news from coming.
+func (t *Terms) why(n *nsState, trouble string) string {
+	if trouble != "" {
+		trouble = noNews + trouble
+	}
 	switch now := t.clock.Now(); {
-	case n == nil, len(n.copies) == 0 && n.seen.Name == "":
-		return noLease
-	case n.doubt != "" && !n.seen.LeadsHere():
-		return n.doubt
-	case len(n.copies) == 0:
-		return goneLease
+	case n == nil, len(n.leases) == 0 && n.seen.Name == "":
+		return noLease + trouble
+	case n.doubted.text != "" && (n.doubted.impossible != "" || !n.seen.LeadsHere()):
+		return n.doubted.text + trouble
+	case len(n.leases) == 0:
+		return goneLease + trouble
 	case !n.seen.LeadsHere():
-		return describe(n.seen)
+		return describe(n.seen) + trouble
 	case !t.limit.Load().Holds(now):
-		return unconfirmed
+		return unconfirmed + trouble
 	case n.waits(n.reader.Current(), now):
 		return n.arrived.ranOut() + "; the next term begins " + exactly(n.duration(n.seen.Epoch)) + " after this one began, so that it does not flap"
-	case n.doubt != "":
-		return n.doubt
+	case n.doubted.text != "":
+		return n.doubted.text + trouble
 	}
-	return n.arrived.ranOut()
+	return t.ranOut(n, n.arrived)
 }
 
 // notLeader is why there is no context for work in a namespace. Called under mu.
@@ -99,7 +134,7 @@ func (t *Terms) notLeader(namespace string) error {
 		return fmt.Errorf("%w: namespace %s: the Options.Namespaces of this Member are %s",
 			ErrNotWatched, namespace, strings.Join(t.only, ", "))
 	}
-	return &NotLeaderError{t.state(namespace)}
+	return &NotLeaderError{t.state(namespace), t.stopped}
 }
 
 // watches reports whether Leases of the namespace are fed to the Terms.
@@ -115,47 +150,8 @@ func (t *Terms) watches(namespace string) bool {
 	return false
 }
 
-// absent says why there is no news of the namespace at all; empty if there is.
-func (t *Terms) absent(namespace string) string {
-	switch {
-	case !t.watches(namespace):
-		return ErrNotWatched.Error()
-	case t.unheard != nil:
-		return t.unheard(namespace)
-	}
-	return ""
-}
-
-// sees takes in a copy that was received just now, before the reader's rule is applied.
-func (n *nsState) sees(c lease.Content, now lease.Reading) {
-	n.saysAllowance(c)
-	if n.doubted = n.reader.Doubt(c, now); n.doubted != lease.Believed {
-		n.doubt = n.doubts(c, now)
-		return
-	}
-	n.doubt = ""
-	if !c.SameTerm(n.seen.Term) || !c.RenewTime.Equal(n.seen.RenewTime) {
-		n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration}
-	}
-	n.seen = c
-}
-
-// doubts says why a copy is not believed.
-func (n *nsState) doubts(c lease.Content, now lease.Reading) string {
-	name := fmt.Sprintf("Lease %s/%s in epoch %d", c.Namespace, c.Name, c.Epoch)
-	switch n.doubted {
-	case lease.FallenEpoch:
-		return fmt.Sprintf("%s comes after one in epoch %d: not believed", name, n.reader.Highest())
-	case lease.AbsurdEpoch:
-		return name + ": no hub can have given that epoch by this clock: not believed"
-	default:
-		return fmt.Sprintf("%s is stamped %s ahead of this clock, allowed %s: not believed",
-			name, seconds(c.RenewTime.Sub(now.Wall)), exactly(n.reader.Allowed(c)))
-	}
-}
-
-// arrival is how old a copy that names its own cluster was when it was first seen, by the wall clock, and how long after
-// its stamp it lasts.
+// arrival is how old a Lease that names its own cluster was when it was first seen, by the wall clock, and how long after
+// its renewTime it lasts.
 type arrival struct{ age, lasts time.Duration }
 
 // late reports whether more than half of the time had passed. Where clocks agree that is rare: the hub renews every
@@ -164,7 +160,7 @@ func (a arrival) late() bool { return a.age > a.lasts/2 }
 
 // ranOut says why a term ended that was not renewed in time.
 func (a arrival) ranOut() string {
-	text := fmt.Sprintf("it ran out: the last Lease was %s old on arrival, and lasts %s", seconds(a.age), exactly(a.lasts))
+	text := fmt.Sprintf("it ran out: the last Lease was %s old on arrival, and lasts %s", seconds(max(a.age, 0)), exactly(a.lasts))
 	if a.late() {
 		text += "; this machine's clock is ahead of the hub's, or Leases are late"
 	}

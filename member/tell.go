@@ -2,14 +2,17 @@ package member
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 const (
@@ -22,48 +25,62 @@ const (
 // teller tells people what a Member finds. It tells of changes, and of a trouble that goes on once a minute at most.
 type teller struct {
 	*Member
-	own     time.Duration // the allowance for clocks that this reader has
-	chosen  bool          // somebody has chosen it
-	mu      sync.Mutex
-	about   map[string]*about // by namespace
-	allowed time.Duration     // what a Lease said last of the policy's allowance
+	own    time.Duration // the allowance for clocks that this reader has
+	chosen bool          // somebody has chosen it
+	mu     sync.Mutex
+	about  map[string]*about // by namespace
 }
 
 func newTeller(m *Member, own time.Duration, chosen bool) *teller {
 	return &teller{Member: m, own: own, chosen: chosen, about: map[string]*about{}}
 }
 
-// about is what was told of one namespace.
+// about is what people know of one namespace.
 type about struct {
 	leads   string // who leads, or why nobody does; empty: nothing yet
 	epoch   int64
 	trouble trouble
+	clocks  trouble // that the policy and this Member differ about clocks
 }
 
-// trouble is what was told last of something that is wrong.
+// trouble is something that is wrong, as far as people know of it.
 type trouble struct {
-	what string        // empty: nothing was told yet
-	at   time.Duration // when it was told, as in Reading.Boot
-	on   bool          // it was told once, and has gone on since
+	what  string        // that goes on; empty: nothing does
+	told  bool          // people know of it
+	at    time.Duration // when they were told last, as in Reading.Boot
+	since time.Duration // the minute that counts tellings began, as in Reading.Boot
+	times int           // they were told since then
 }
 
-// due reports whether this is to be told now, and takes it that it will be: at once, and every minute.
-func (t *trouble) due(what string, now time.Duration) bool {
-	if t.what == what && now < t.at+tellEvery {
-		return false
-	}
-	t.what, t.at = what, now
-	return true
-}
+// mostTellings is how often a trouble is told within a minute that comes and goes, or changes.
+const mostTellings = 5
 
-// begins is like due, but a trouble that goes on is told once. The empty one is none.
+// begins reports whether this is to be told now, and takes it that it will be: when it begins, and when it changes. The
+// empty one is none.
 func (t *trouble) begins(what string, now time.Duration) bool {
-	if what == "" || t.on && what == t.what {
-		t.on = what != ""
+	if what != t.what {
+		t.what, t.told = what, false
+	}
+	return what != "" && !t.told && t.tell(now)
+}
+
+// due is like begins, but a trouble that goes on is told every minute.
+func (t *trouble) due(what string, now time.Duration) bool {
+	if t.begins(what, now) {
+		return true
+	}
+	return t.told && now >= t.at+tellEvery && t.tell(now)
+}
+
+func (t *trouble) tell(now time.Duration) bool {
+	if now >= t.since+tellEvery {
+		t.since, t.times = now, 0
+	}
+	if t.times == mostTellings {
 		return false
 	}
-	t.on = t.due(what, now)
-	return t.on
+	t.told, t.at, t.times = true, now, t.times+1
+	return true
 }
 
 // looks has people told what is new about a namespace whose Lease was seen, or seen to be gone.
@@ -77,10 +94,13 @@ func (t *teller) looks(namespace string) {
 		t.about[namespace] = a
 	}
 	log := t.log.WithValues("namespace", namespace)
-	if a.trouble.begins(l.what, t.clock.Now().Boot) {
+	now := t.clock.Now().Boot
+	if a.trouble.begins(l.what, now) {
 		log.Info(l.doubt)
 	}
-	t.allows(namespace, l.skew)
+	if what, text := t.differ(l); l.seen && a.clocks.begins(what, now) {
+		log.Info(text, "allowed", t.own.String(), "policy", l.policy())
+	}
 	leads := s.Leader
 	if leads == "" {
 		leads = s.Why
@@ -125,41 +145,51 @@ func (t *teller) asked(namespace string) {
 	}
 }
 
-// allows tells where the policy and the options of this Member differ about clocks. Called under mu.
-func (t *teller) allows(namespace string, policy time.Duration) {
-	if policy == 0 || policy == t.allowed {
-		return
-	}
-	t.allowed = policy
+// differ says in a word and in words how the policy and this Member differ about clocks; empty: they do not.
+func (t *teller) differ(l sight) (what, text string) {
 	switch {
-	case policy == t.own, policy < t.own && !t.chosen:
-	case policy < t.own:
-		t.log.Info("Options.MaxClockSkew is more than the policy's maxClockSkewMilliseconds: the policy's counts",
-			"namespace", namespace, "option", t.own.String(), "policy", policy.String())
-	default:
-		t.log.Info("Options.MaxClockSkew is less than the policy's maxClockSkewMilliseconds: this reader refuses Leases "+
-			"that the policy allows; set it to the policy's",
-			"namespace", namespace, "option", t.own.String(), "policy", policy.String())
+	case l.unsaid != "":
+		what, text = l.unsaid, "A Lease does not say how far clocks may differ by the policy, so this reader's own allowance counts: "+
+			"its hub is an older one, or somebody has edited its annotation "+v1alpha1.MaxClockSkewAnnotation
+	case l.allowed < t.own && t.chosen:
+		what, text = l.allowed.String(), "Options.MaxClockSkew is more than the policy's maxClockSkewMilliseconds: the policy's counts"
+	case l.allowed > t.own && t.chosen:
+		what, text = l.allowed.String(), "Options.MaxClockSkew is less than the policy's maxClockSkewMilliseconds: this reader refuses Leases "+
+			"that the policy allows; set it to the policy's"
+	case l.allowed > t.own:
+		what, text = l.allowed.String(), "The policy's maxClockSkewMilliseconds is more than a reader allows by default: this one refuses Leases "+
+			"that the policy allows; set Options.MaxClockSkew to the policy's"
 	}
+	return what, text
 }
 
 // sight is what looks needs besides a State.
 type sight struct {
-	doubt string        // what is wrong with the Lease, in words
-	what  string        // the same in a word
-	skew  time.Duration // of the policy
+	doubt   string        // what is wrong with the Lease, in words
+	what    string        // the same in a word
+	seen    bool          // there is a Lease
+	allowed time.Duration // by the policy, as the Lease says
+	unsaid  string        // what it says instead; empty: it does
+}
+
+// policy is what the Lease says of the policy's allowance.
+func (l sight) policy() string {
+	if l.unsaid != "" {
+		return l.unsaid
+	}
+	return l.allowed.String()
 }
 
 func (t *Terms) sight(namespace string) (State, sight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s, l := t.state(namespace), sight{}
-	if n := t.lookup(namespace); n != nil {
-		l.skew = n.allowed
+	if n := t.lookup(namespace); n != nil && len(n.leases) > 0 {
+		l.seen, l.allowed, l.unsaid = true, n.allowed, n.unsaid
 		switch {
-		case n.doubt != "":
-			l.doubt, l.what = n.doubt, fmt.Sprint("doubt ", n.doubted)
-		case len(n.copies) > 0 && n.seen.LeadsHere() && n.arrived.late():
+		case n.doubted.text != "":
+			l.doubt, l.what = n.doubted.text, n.doubted.kind
+		case n.seen.LeadsHere() && n.arrived.late():
 			l.what = "late"
 			l.doubt = fmt.Sprintf("A Lease was %s old on arrival, and lasts %s: this machine's clock is ahead of the hub's, or the hub does not renew it",
 				seconds(n.arrived.age), exactly(n.arrived.lasts))
@@ -177,31 +207,37 @@ func (m *Member) unstarted() {
 
 const howToStart = "add it to the manager by mgr.Add, or call Start"
 
-// unheard says why there is no news of a namespace; empty if there is.
-func (m *Member) unheard(namespace string) string {
-	if !m.started.Load() {
-		return "the Member is not started: " + howToStart
-	}
+// news says of a namespace why nothing is known, and why no news come; empty: they do.
+func (m *Member) news(namespace string) (unknown, trouble string) {
 	for _, w := range m.watches {
-		if w.namespace == allNamespaces || w.namespace == namespace {
-			return w.unlisted()
+		if w.namespace != allNamespaces && w.namespace != namespace {
+			continue
+		}
+		if failure := w.failure.Load(); failure != nil {
+			trouble = *failure
+		}
+		switch {
+		case !m.started.Load():
+			return "the Member is not started: " + howToStart, ""
+		case m.registrar != nil && !m.terms.registered():
+			if failure := m.registrar.failure.Load(); failure != nil {
+				trouble = *failure
+			}
+			return m.registrar.unconfirmed(), trouble
+		case !w.known.Load():
+			return "the Leases of " + w.String() + " have not been listed yet", trouble
 		}
 	}
-	return ""
+	return "", trouble
 }
 
-// unlisted says that the Leases were never listed, and why; empty if they were.
-func (w *watched) unlisted() string {
-	select {
-	case <-w.synced:
-		return ""
-	default:
+// unknown says why nothing is known of what a watch follows.
+func (m *Member) unknown(w *watched) string {
+	unknown, trouble := m.news(w.namespace)
+	if trouble != "" {
+		return unknown + ": " + trouble
 	}
-	text := "the Leases of " + w.String() + " have not been listed yet"
-	if failure := w.failure.Load(); failure != nil {
-		text += ": " + *failure
-	}
-	return text
+	return unknown
 }
 
 // cure says what to do about a watch that has no news, by what its last request failed with; otherwise says it where
@@ -213,42 +249,36 @@ func (w *watched) cure(otherwise string) string {
 	return otherwise
 }
 
-// failed tells that the Leases cannot be followed, at once and every minute.
+// failed takes in that the Leases cannot be followed, and has it told.
 func (w *watched) failed(err error) {
-	text := err.Error()
-	switch hint := advice(err, readerRole); {
-	case hint != "":
-		text = hint + ": " + text
-	case errors.Is(err, context.DeadlineExceeded):
-		text = "the API server does not answer, check the way to it: " + text
-	}
+	text := explained(err, readerRole)
 	w.failure.Store(&text)
-	kind := string(apierrors.ReasonForError(err))
-	if !w.trouble.due("failed "+kind, w.now()) {
-		return
-	}
 	what := "Cannot follow leases"
 	if hint := advice(err, readerRole); hint != "" {
 		what = "Cannot " + w.doing + " leases: " + hint
 	}
-	if w.member.terms.leadsIn(w.namespace) {
-		what += "; what is led ends when its term runs out"
-	} else {
-		what += "; nothing is led"
-	}
-	w.member.log.Error(err, what, "scope", w.String())
+	w.member.outages.fails(w, what, err)
 }
 
-// failed tells that the Member cannot register, at once and every minute.
-func (r *registrar) failed(err error) {
-	if !r.trouble.due("failed "+string(apierrors.ReasonForError(err)), r.member.clock.Now().Boot) {
+// failed takes in that the Member cannot register, or confirm it, and tells it at once and every minute.
+func (r *registrar) failed(what string, err error) {
+	text := explained(err, registrationRole)
+	if apierrors.IsForbidden(err) {
+		text += " (in namespace " + r.namespace + ")"
+	}
+	r.failure.Store(&text)
+	if !r.trouble.due(what+string(apierrors.ReasonForError(err)), r.member.clock.Now().Boot) {
 		return
 	}
-	what := "Cannot register"
 	if hint := advice(err, registrationRole); hint != "" {
 		what += ": " + hint + " in namespace " + r.namespace
 	}
-	r.member.log.Error(err, what+"; nothing is led")
+	if r.member.terms.leadsIn(allNamespaces) {
+		what += "; what is led ends when its registration runs out"
+	} else {
+		what += "; nothing is led"
+	}
+	r.member.log.Error(err, what)
 }
 
 const (
@@ -256,15 +286,38 @@ const (
 	registrationRole = "leasecast-registration"
 )
 
-// advice says what to do about an answer of the API server; empty: nothing is known.
+// advice says what to do about a failure; empty: nothing is known.
 func advice(err error, role string) string {
+	var (
+		authority x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		network   net.Error
+	)
 	switch {
 	case apierrors.IsForbidden(err):
 		return "bind " + role + " (config/reader) to the account of this program"
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept the credentials of this program"
+	case apierrors.IsNotFound(err) && role == readerRole:
+		return "what answers at this address has no Leases, check the address of the API server"
+	case errors.As(err, &authority), errors.As(err, &hostname):
+		return "this program does not trust who answers, check the address and the CA of the API server"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the API server does not answer, check the way to it"
+	case utilnet.IsHTTP2ConnectionLost(err):
+		return "the connection to the API server was lost, check the way to it"
+	case errors.As(err, &network):
+		return "the API server cannot be reached, " + checkTheWay
 	}
 	return ""
+}
+
+// explained is an error with what to do about it.
+func explained(err error, role string) string {
+	if hint := advice(err, role); hint != "" {
+		return hint + ": " + err.Error()
+	}
+	return err.Error()
 }
 
 // leadsIn reports whether anything is led in the namespace, or in all.
@@ -277,11 +330,4 @@ func (t *Terms) leadsIn(namespace string) bool {
 		}
 	}
 	return false
-}
-
-// saysAllowance takes in what a copy says of the policy's allowance for clocks, whether or not it is believed.
-func (n *nsState) saysAllowance(c lease.Content) {
-	if c.Skew > 0 {
-		n.allowed = c.Skew
-	}
 }

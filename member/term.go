@@ -76,7 +76,7 @@ type term struct {
 	permit atomic.Pointer[lease.Permit]
 
 	// Guarded by Terms.mu.
-	arrived arrival                   // of the copy that renewed it last
+	arrived arrival                   // of the Lease that renewed it last
 	alerted bool                      // it was told that news of the next renewal are missing
 	cause   error                     // why the term is over, nil while it is not
 	open    map[*openContext]struct{} // contexts to cancel at its end

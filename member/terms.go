@@ -45,9 +45,10 @@ type Terms struct {
 	clock lease.Clock
 	skew  time.Duration
 
-	// Of a Member: the namespaces that it watches, if not all, and what says why it has no news of one, under mu.
-	only    []string
-	unheard func(namespace string) string
+	// Of a Member: the namespaces that it watches, if not all, and what tells of one why nothing is known, and why no news
+	// come. Both are empty if they do. It is called under mu.
+	only []string
+	news func(namespace string) (unknown, trouble string)
 
 	// namespaces holds a *nsState under each name. Term reads it without a lock.
 	namespaces sync.Map
@@ -66,6 +67,7 @@ type Terms struct {
 	due       time.Duration   // when it fires, on the clock that Reading.Boot shows
 	listeners []*listening    // in the order in which they were added
 	stopped   bool
+	ended     chan struct{}     // closed when stopped is set
 	releases  *releases         // nil: nobody waits for any
 	alarms    map[string]*alarm // by the namespace that each rings for, allNamespaces for one for all
 }
@@ -76,22 +78,22 @@ type nsState struct {
 	name    string
 	term    atomic.Pointer[term] // nil when this cluster does not lead
 	reader  lease.Reader
-	copies  map[string]lease.Content // by the name of the Lease
+	leases  map[string]lease.Content // by the name of the Lease
 	last    int64                    // the epoch of the last term that began here
 	began   time.Duration            // when it did, as in Reading.Boot
 	lapsed  int64                    // the epoch of the last term that ran out
-	seen    lease.Content            // the last copy that was believed
+	seen    lease.Content            // the last Lease that was believed
 	arrived arrival                  // of that
-	doubted lease.Doubt              // about the copy that was seen last
-	allowed time.Duration            // by the policy, as the last copy says; 0: none has said
-	doubt   string                   // why the copy that was seen last is not believed; empty: it is
+	doubted doubt                    // about the Lease that was seen last
+	allowed time.Duration            // by the policy, as the last Lease says; 0: it does not
+	unsaid  string                   // what stands there instead of an allowance; empty: one does
 	past    map[*term]struct{}       // terms that are over while something of them goes on, or may
 }
 
 // NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
-// what terms are judged by; skew is ε, how far in the future a stamp may lie.
+// what terms are judged by; skew is ε, how far in the future a renewTime may lie.
 func NewTerms(clock lease.Clock, skew time.Duration) *Terms {
-	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}}
+	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}, ended: make(chan struct{})}
 	t.idle.L = &t.mu
 	t.limit.Store(&limit{none: true})
 	return t
@@ -121,10 +123,10 @@ func (t *Terms) lookup(name string) *nsState {
 }
 
 // Observe takes in a Lease that was received just now. Observing the same Lease
-// again changes nothing. A Lease without the label of the hub's copies counts as
+// again changes nothing. A Lease without the label of the hub counts as
 // deleted, which is what a watch for that label says when it is removed.
 //
-// If one namespace has several copies, because the policy's leaseName was changed,
+// If one namespace has several Leases, because the policy's leaseName was changed,
 // the highest epoch decides.
 func (t *Terms) Observe(l *coordinationv1.Lease) {
 	if l.Labels[v1alpha1.ManagedLabel] != "true" {
@@ -139,9 +141,10 @@ func (t *Terms) Observe(l *coordinationv1.Lease) {
 		return
 	}
 	n := t.know(c.Namespace)
-	n.copies[c.Name] = c
-	n.sees(c, now)
-	t.apply(n, n.reader.Observe(c, now), now, "")
+	n.leases[c.Name] = c
+	n.allowed, n.unsaid = c.Skew, unsaid(c, l)
+	p := n.takes(c, now)
+	t.apply(n, p, now, n.doubted.impossible)
 }
 
 // Delete takes in that a Lease does not exist. A missing Lease means no.
@@ -177,7 +180,7 @@ func (t *Terms) Replace(namespace string, all []coordinationv1.Lease) {
 		if namespace != "" && namespace != n.name {
 			return true
 		}
-		for name := range n.copies {
+		for name := range n.leases {
 			if !listed[n.name][name] {
 				t.forget(n, name, now)
 			}
@@ -197,31 +200,30 @@ func (t *Terms) know(name string) *nsState {
 	if n := t.lookup(name); n != nil {
 		return n
 	}
-	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, copies: map[string]lease.Content{}, past: map[*term]struct{}{}}
+	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, leases: map[string]lease.Content{}, past: map[*term]struct{}{}}
 	t.namespaces.Store(name, n)
 	return n
 }
 
-// forget drops one copy. The others of the namespace, if any, are observed again:
+// forget drops one Lease. The others of the namespace, if any, are observed again:
 // that permits what they permitted before and no more, because only a later
 // deadline is news to a lease.Reader.
 func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
-	if _, ok := n.copies[name]; !ok {
+	if _, ok := n.leases[name]; !ok {
 		return
 	}
-	delete(n.copies, name)
+	delete(n.leases, name)
 	n.reader.Gone()
 	p := lease.Permit{}
-	n.doubt = ""
-	for _, c := range n.copies {
-		n.sees(c, now)
-		p = n.reader.Observe(c, now)
+	n.doubted = doubt{}
+	for _, c := range n.leases {
+		p = n.takes(c, now)
 	}
 	t.apply(n, p, now, goneLease)
 }
 
 // apply makes the namespace's term follow from what is permitted since now. why
-// says what was seen, for the one whose term it ends; empty: the last copy says it.
+// says what was seen, for the one whose term it ends; empty: the last Lease says it.
 func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
 	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {
@@ -236,7 +238,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		case leads:
 			why = fmt.Sprintf("the next one has begun in epoch %d", p.Epoch)
 		case why == "" && n.seen.LeadsHere():
-			why = n.arrived.ranOut()
+			why = t.ranOut(n, n.arrived)
 		case why == "":
 			why = describe(n.seen)
 		}
@@ -254,16 +256,31 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 	t.releases.note(n)
 }
 
-// expired takes in that a term is over that neither a copy nor a deletion ended, and says why it is.
+// expired takes in that a term is over that neither a Lease nor a deletion ended, and says why it is.
 func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	if !t.limit.Load().Holds(now) {
 		return unconfirmed
 	}
 	n.lapsed = tm.epoch
-	return tm.arrived.ranOut()
+	return t.ranOut(n, tm.arrived)
 }
 
-// describe says who leads by a copy that does not name its own cluster.
+// ranOut says why a term ran out, and why it was not renewed if that is known.
+func (t *Terms) ranOut(n *nsState, last arrival) string {
+	why := last.ranOut()
+	if n.doubted.text != "" {
+		why += "; since then " + n.doubted.text
+	}
+	if t.news == nil {
+		return why
+	}
+	if unknown, trouble := t.news(n.name); unknown == "" && trouble != "" {
+		why += noNews + trouble
+	}
+	return why
+}
+
+// describe says who leads by a Lease that does not name its own cluster.
 func describe(c lease.Content) string {
 	if c.Holder == "" {
 		return fmt.Sprintf("nobody leads in epoch %d", c.Epoch)
@@ -328,10 +345,21 @@ func (t *Terms) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
+	close(t.ended)
 	for n, tm := range t.led {
 		t.end(n, tm, "the reader has stopped")
 	}
 	for t.calls > 0 {
 		t.idle.Wait()
+	}
+}
+
+// over reports whether all terms have ended for good.
+func (t *Terms) over() bool {
+	select {
+	case <-t.ended:
+		return true
+	default:
+		return false
 	}
 }

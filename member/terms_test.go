@@ -22,32 +22,32 @@ func TestWhoLeads(t *testing.T) {
 		happens func(c *cluster)
 		leads   bool
 	}{
-		"a copy that names this cluster lets it lead": {
+		"a Lease that names this cluster lets it lead": {
 			func(c *cluster) { c.write(ns, us, 7) }, true},
-		"a copy that names another cluster does not": {
+		"a Lease that names another cluster does not": {
 			func(c *cluster) { c.write(ns, them, 7) }, false},
-		"a copy that names nobody does not": {
+		"a Lease that names nobody does not": {
 			func(c *cluster) { c.write(ns, none, 7) }, false},
-		"no copy means no": {
+		"no Lease means no": {
 			func(*cluster) {}, false},
-		"the copy of another namespace means nothing here": {
+		"the Lease of another namespace means nothing here": {
 			func(c *cluster) { c.write("other", us, 7) }, false},
-		"a deleted copy means no": {
+		"a deleted Lease means no": {
 			func(c *cluster) { c.write(ns, us, 7); c.Delete(ns, v1alpha1.DefaultLeaseName) }, false},
 		"deleting some other Lease means nothing": {
 			func(c *cluster) { c.write(ns, us, 7); c.Delete(ns, "other") }, true},
 		"not even after an edit that was not believed": {
 			func(c *cluster) { c.write(ns, us, 7); c.write(ns, them, 6); c.Delete(ns, "other") }, true},
-		"a copy that lost its label counts as deleted": {
+		"a Lease that lost its label counts as deleted": {
 			func(c *cluster) { l := c.write(ns, us, 7); delete(l.Labels, v1alpha1.ManagedLabel); c.Observe(l) }, false},
-		"a copy without a cluster annotation names nobody": {
+		"a Lease without a cluster annotation names nobody": {
 			func(c *cluster) {
-				l := c.copyOf(ns, us, 7)
+				l := c.leaseOf(ns, us, 7)
 				delete(l.Annotations, v1alpha1.ClusterAnnotation)
 				c.Observe(l)
 			}, false},
-		"a copy without a spec permits nothing": {
-			func(c *cluster) { l := c.copyOf(ns, us, 7); l.Spec = coordinationv1.LeaseSpec{}; c.Observe(l) }, false},
+		"a Lease without a spec permits nothing": {
+			func(c *cluster) { l := c.leaseOf(ns, us, 7); l.Spec = coordinationv1.LeaseSpec{}; c.Observe(l) }, false},
 		"a revocation ends the term": {
 			func(c *cluster) { c.write(ns, us, 7); c.write(ns, none, 8) }, false},
 		"the term stands until its deadline": {
@@ -61,22 +61,22 @@ func TestWhoLeads(t *testing.T) {
 				c.write(ns, us, 7)
 				pass(duration - time.Microsecond)
 			}, true},
-		"a copy seen late lasts no longer for it": {
+		"a Lease seen late lasts no longer for it": {
 			func(c *cluster) {
-				l := c.copyOf(ns, us, 7)
+				l := c.leaseOf(ns, us, 7)
 				pass(duration - time.Microsecond)
 				c.Observe(l)
 				pass(time.Microsecond)
 			}, false},
-		"a copy seen after its deadline permits nothing": {
-			func(c *cluster) { l := c.copyOf(ns, us, 7); pass(duration); c.Observe(l) }, false},
+		"a Lease seen after its deadline permits nothing": {
+			func(c *cluster) { l := c.leaseOf(ns, us, 7); pass(duration); c.Observe(l) }, false},
 
-		"a stamp as far in the future as clocks may differ is believed": {
-			func(c *cluster) { c.clock.step(skew); l := c.copyOf(ns, us, 7); c.clock.step(-skew); c.Observe(l) }, true},
-		"a stamp further in the future is not": {
+		"a renewTime as far in the future as clocks may differ is believed": {
+			func(c *cluster) { c.clock.step(skew); l := c.leaseOf(ns, us, 7); c.clock.step(-skew); c.Observe(l) }, true},
+		"a renewTime further in the future is not": {
 			func(c *cluster) {
 				c.clock.step(skew + 1000)
-				l := c.copyOf(ns, us, 7)
+				l := c.leaseOf(ns, us, 7)
 				c.clock.step(-skew - 1000)
 				c.Observe(l)
 			}, false},
@@ -84,7 +84,7 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { c.write(ns, them, 7); c.write(ns, us, 6) }, false},
 		"nor does it end a term": {
 			func(c *cluster) { c.write(ns, us, 7); c.write(ns, them, 6) }, true},
-		"the epoch survives the copy": {
+		"the epoch survives the Lease": {
 			func(c *cluster) { c.write(ns, them, 7); c.Delete(ns, v1alpha1.DefaultLeaseName); c.write(ns, us, 6) }, false},
 		"an absurd epoch is not believed": {
 			func(c *cluster) { c.write(ns, us, 1<<30) }, false},
@@ -93,7 +93,7 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { c.write(ns, us, 7); c.clock.step(duration) }, false},
 		"a wall clock that is stepped back extends nothing": {
 			func(c *cluster) { c.write(ns, us, 7); c.clock.step(-time.Hour); pass(duration) }, false},
-		"nor does the same copy delivered again after the step": {
+		"nor does the same Lease delivered again after the step": {
 			func(c *cluster) {
 				l := c.write(ns, us, 7)
 				c.clock.step(-time.Hour)
@@ -120,11 +120,11 @@ func TestWhoLeads(t *testing.T) {
 		"also if the wall clock slept through it": {
 			func(c *cluster) { c.write(ns, us, 7); c.clock.suspend(duration); c.clock.step(-duration) }, false},
 
-		"a list that holds the copy leaves the term": {
+		"a list that holds the Lease leaves the term": {
 			func(c *cluster) { l := c.write(ns, us, 7); c.Replace("", []coordinationv1.Lease{*l}) }, true},
-		"a list that lacks the copy ends the term": {
+		"a list that lacks the Lease ends the term": {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace("", nil) }, false},
-		"also beside the copies of many namespaces": {
+		"also beside the Leases of many namespaces": {
 			func(c *cluster) { c.writeMany(); c.write(ns, us, 7); c.Replace("", nil) }, false},
 		"also a list of its namespace beside many": {
 			func(c *cluster) { c.writeMany(); c.write(ns, us, 7); c.Replace(ns, nil) }, false},
@@ -133,26 +133,26 @@ func TestWhoLeads(t *testing.T) {
 		"but not a list of another namespace": {
 			func(c *cluster) { c.write(ns, us, 7); c.Replace("other", nil) }, true},
 
-		"of two copies the higher epoch decides, seen last": {
-			func(c *cluster) { c.write(ns, us, 7); c.Observe(renamed(c.copyOf(ns, them, 8))) }, false},
-		"of two copies the higher epoch decides, seen first": {
-			func(c *cluster) { c.Observe(renamed(c.copyOf(ns, them, 8))); c.write(ns, us, 7) }, false},
-		"deleting the copy of the old name leaves the term of the new": {
+		"of two Leases the higher epoch decides, seen last": {
+			func(c *cluster) { c.write(ns, us, 7); c.Observe(renamed(c.leaseOf(ns, them, 8))) }, false},
+		"of two Leases the higher epoch decides, seen first": {
+			func(c *cluster) { c.Observe(renamed(c.leaseOf(ns, them, 8))); c.write(ns, us, 7) }, false},
+		"deleting the Lease of the old name leaves the term of the new": {
 			func(c *cluster) {
 				c.write(ns, us, 7)
-				c.Observe(renamed(c.copyOf(ns, us, 7)))
+				c.Observe(renamed(c.leaseOf(ns, us, 7)))
 				c.Delete(ns, v1alpha1.DefaultLeaseName)
 			}, true},
-		"deleting the copy that leads does not fall back to an older one": {
+		"deleting the Lease that leads does not fall back to an older one": {
 			func(c *cluster) {
 				c.write(ns, us, 7)
-				c.Observe(renamed(c.copyOf(ns, us, 8)))
+				c.Observe(renamed(c.leaseOf(ns, us, 8)))
 				c.Delete(ns, "new")
 			}, false},
-		"deleting one copy and stepping the clock back extends nothing": {
+		"deleting one Lease and stepping the clock back extends nothing": {
 			func(c *cluster) {
 				c.write(ns, us, 7)
-				c.Observe(renamed(c.copyOf(ns, us, 7)))
+				c.Observe(renamed(c.leaseOf(ns, us, 7)))
 				c.clock.step(-time.Hour)
 				c.Delete(ns, "new")
 				pass(duration)
@@ -211,7 +211,7 @@ func TestTermThatRanOutIsNotRevived(t *testing.T) {
 		"by a late renewal after somebody saw it":  func(c *cluster) { pass(duration); c.leads() },
 		"when the wall clock goes back and forth":  func(c *cluster) { c.clock.step(duration); c.leads(); c.clock.step(-duration) },
 		"when it is renewed in the same instant":   func(c *cluster) { c.clock.suspend(duration) },
-		"when the copy was away":                   func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) },
+		"when the Lease was away":                  func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) },
 		"when a context was refused because of it": func(c *cluster) { c.clock.step(duration); c.noContext(); c.clock.step(-duration) },
 	}
 	for name, happens := range cases {
@@ -236,7 +236,7 @@ func TestTermThatRanOutIsNotRevived(t *testing.T) {
 func (c *cluster) renewAfterStep(step time.Duration) {
 	c.write(ns, us, 7)
 	pass(duration / 2)
-	l := c.copyOf(ns, us, 7)
+	l := c.leaseOf(ns, us, 7)
 	c.clock.step(step)
 	c.Observe(l)
 }
@@ -264,20 +264,20 @@ func FuzzObserve(f *testing.F) {
 	f.Add(us, them, int32(7), int32(15), int64(0), int64(0), "true")
 	f.Add(us, us, int32(-1), int32(-15), int64(time.Hour), int64(-time.Hour), "true")
 	f.Add("", "", int32(1<<30), int32(1<<30), int64(-time.Hour), int64(time.Hour), "")
-	f.Fuzz(func(t *testing.T, cluster, holder string, epoch, seconds int32, stampedAgo, stepped int64, label string) {
+	f.Fuzz(func(t *testing.T, cluster, holder string, epoch, seconds int32, renewedAgo, stepped int64, label string) {
 		c := newCluster(t)
-		l := c.copyOf(ns, holder, 1)
+		l := c.leaseOf(ns, holder, 1)
 		l.Labels[v1alpha1.ManagedLabel] = label
 		l.Annotations[v1alpha1.ClusterAnnotation] = cluster
 		l.Spec.LeaseTransitions, l.Spec.LeaseDurationSeconds = &epoch, &seconds
-		l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(-time.Duration(stampedAgo))
+		l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(-time.Duration(renewedAgo))
 		for range 2 {
 			c.Observe(l)
 			now := c.clock.Now().Wall
 			says, _ := wire.Read(l)
 			naive := holder != "" && holder == cluster && now.Before(says.Deadline())
 			if term, ok := c.Term(ns); ok && (!naive || term.Remaining() > says.Deadline().Sub(now) || !lease.PlausibleEpoch(now, term.Epoch())) {
-				t.Fatalf("leads in epoch %d for %v where the copy says %+v at %v", term.Epoch(), term.Remaining(), says, now)
+				t.Fatalf("leads in epoch %d for %v where the Lease says %+v at %v", term.Epoch(), term.Remaining(), says, now)
 			}
 			c.clock.step(time.Duration(stepped))
 		}

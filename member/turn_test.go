@@ -49,10 +49,10 @@ func listed(version string, items ...*coordinationv1.Lease) *coordinationv1.Leas
 	return l
 }
 
-// versioned is a copy of this version.
+// versioned is a Lease of this version.
 func versioned(t *testing.T, c *handClock, version, holder string, epoch int64) *coordinationv1.Lease {
 	t.Helper()
-	l := c.copyOf(t, "shop", holder, epoch, time.Hour)
+	l := c.leaseOf(t, "shop", holder, epoch, time.Hour)
 	l.ResourceVersion = version
 	return l
 }
@@ -100,7 +100,7 @@ func TestATurnFailsWithAnyOfItsSteps(t *testing.T) {
 		},
 		"it shows shorter terms, and no connection can be made for them": func(t *testing.T, w *watched, s *scripted, c *handClock) {
 			s.list = func(context.Context) (*coordinationv1.LeaseList, error) {
-				return listed("10", c.copyOf(t, "shop", "us", 7, time.Second)), nil
+				return listed("10", c.leaseOf(t, "shop", "us", 7, time.Second)), nil
 			}
 			w.member.link.cut(t)
 		},
@@ -182,7 +182,7 @@ func TestAWatchThatIsAnsweredInTheLastMomentIsKept(t *testing.T) {
 func TestAWatchTakesTheConnectionThatSuitsTheShortestTermOfItsList(t *testing.T) {
 	turning(t, func(t *testing.T, w *watched, s *scripted, c *handClock) {
 		s.list = func(context.Context) (*coordinationv1.LeaseList, error) {
-			return listed("10", c.copyOf(t, "shop", "us", 7, time.Hour), c.copyOf(t, "mail", "us", 7, 3*time.Second), c.copyOf(t, "ledger", "us", 7, time.Minute)), nil
+			return listed("10", c.leaseOf(t, "shop", "us", 7, time.Hour), c.leaseOf(t, "mail", "us", 7, 3*time.Second), c.leaseOf(t, "ledger", "us", 7, time.Minute)), nil
 		}
 		if err := w.turn(t.Context()); err != nil {
 			t.Fatal(err)

@@ -25,7 +25,7 @@ import (
 
 const allNamespaces = metav1.NamespaceAll
 
-// managed selects the copies of the hub.
+// managed selects the Leases of the hub.
 var managed = labels.Set{v1alpha1.ManagedLabel: "true"}.String()
 
 // backoff is how long to wait after a failure. It stays short: a leader that cannot
@@ -52,8 +52,10 @@ type watched struct {
 	alarm     *alarm
 	synced    chan struct{} // closed by the first list
 	syncOnce  sync.Once
-	failure   atomic.Pointer[string] // why the last request failed; nil: none has yet
+	failure   atomic.Pointer[string] // why the last request failed; nil: the last list was answered, or none was asked for
 	listed    atomic.Int64           // when that last worked, as in Reading.Boot; at first, when New was called
+	known     atomic.Bool            // what was listed since run began has been taken in
+	asked     atomic.Int64           // since when there is no watch and the API server has not answered, as in Reading.Boot; 0: it has
 
 	// What follows belongs to run.
 	stream  *stream       // nil: nothing is watched
@@ -62,7 +64,6 @@ type watched struct {
 	since   []watch.Event // what was taken in since it was asked for
 	line    *line         // that the last turn took
 	doing   string        // list or watch
-	trouble trouble       // that was told last
 	empty   trouble       // that there is no Lease anywhere
 	hurry   hurry
 }
@@ -96,30 +97,41 @@ func (w *watched) now() time.Duration { return w.member.clock.Now().Boot }
 // fresh takes in that a list was answered just now.
 func (w *watched) fresh() {
 	w.failure.Store(nil)
+	w.asked.Store(0)
 	now := w.now()
 	w.listed.Store(int64(now))
 	w.alarm.hear(now)
 }
 
+// everListed reports whether the Leases were listed at all.
+func (w *watched) everListed() bool {
+	select {
+	case <-w.synced:
+		return true
+	default:
+		return false
+	}
+}
+
 // run follows the Leases until ctx ends. It begins without the hurry of an earlier run.
 func (w *watched) run(ctx context.Context) {
 	defer w.drop()
+	defer w.known.Store(false)
 	w.hurry = hurry{}
-	delay, failed := backoff.DelayFunc(), false
+	delay := backoff.DelayFunc()
 	for ctx.Err() == nil {
 		err := w.turn(ctx)
 		if err == nil {
+			err = w.lasts(ctx, tooShort)
+		}
+		if err == nil {
+			w.member.outages.works(w)
+			delay = backoff.DelayFunc()
 			err = w.follow(ctx)
 		}
 		switch {
-		case ctx.Err() != nil, errors.Is(err, errDue):
-		case err == nil:
-			if failed {
-				w.member.log.Info("Follows leases again", "scope", w.String())
-			}
-			delay, failed, w.trouble = backoff.DelayFunc(), false, trouble{}
+		case ctx.Err() != nil, err == nil, errors.Is(err, errDue):
 		default:
-			failed = true
 			w.failed(err)
 			w.hurry.failures++
 			w.pause(ctx, delay())
@@ -154,12 +166,18 @@ func (w *watched) turn(ctx context.Context) error {
 func (w *watched) list(ctx context.Context) error {
 	before := w.version
 	w.doing = "list"
+	if w.stream == nil {
+		w.asked.CompareAndSwap(0, int64(w.now()))
+	}
 	w.since, w.listing = nil, true
 	defer func() { w.since, w.listing = nil, false }()
 	list, err := meanwhile(ctx, w, func(ctx context.Context) (*coordinationv1.LeaseList, error) {
 		return w.client.List(ctx, metav1.ListOptions{LabelSelector: managed})
 	})
 	if err != nil {
+		if errors.As(err, new(apierrors.APIStatus)) {
+			w.asked.Store(0) // it has answered
+		}
 		return fmt.Errorf("list leases: %w", err)
 	}
 	w.fresh()
@@ -174,6 +192,7 @@ func (w *watched) list(ctx context.Context) error {
 	w.version = max(w.version, version)
 	items := with(list.Items, version, w.since)
 	w.member.terms.Replace(w.namespace, items)
+	w.known.Store(true)
 	w.syncOnce.Do(func() { close(w.synced) })
 	w.tell(items)
 	for i := range items {
@@ -268,7 +287,12 @@ func (w *watched) drop() {
 // follow takes in what happens until the next turn is due: after a quarter to half of StaleAfter, or earlier.
 func (w *watched) follow(ctx context.Context) error {
 	quarter := w.member.stale / 4
-	ctx, cancel := context.WithTimeout(ctx, quarter+rand.N(quarter))
+	return w.lasts(ctx, quarter+rand.N(quarter)-tooShort)
+}
+
+// lasts takes in what happens for some time, and returns an error when a turn is due before.
+func (w *watched) lasts(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return w.heed(ctx.Done())
 }

@@ -33,7 +33,7 @@ func leading(t *testing.T, namespaces int, staleAfter time.Duration) *reader {
 // renew renews the term in each of the namespaces.
 func (r *reader) renew(namespaces int) {
 	for i := range namespaces {
-		r.put(r.cluster.copyOf(name(i), us, 7))
+		r.put(r.cluster.leaseOf(name(i), us, 7))
 	}
 }
 
@@ -98,7 +98,7 @@ func TestAFreshListComesOnlyWhenLessThanAThirdOfATermIsLeft(t *testing.T) {
 func TestACopyThatIsSeenTwiceIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
-		l := r.cluster.copyOf(name(0), us, 7)
+		l := r.cluster.leaseOf(name(0), us, 7)
 		for range 2 {
 			r.put(l)
 			synctest.Wait()
@@ -124,11 +124,11 @@ func TestALeaseWithoutADurationHoldsNothingUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReader(t)
-				l := r.cluster.copyOf("other", us, 7)
+				l := r.cluster.leaseOf("other", us, 7)
 				l.Spec.LeaseDurationSeconds = nil
 				defer tc(t, r, l)()
 				synctest.Wait()
-				r.put(r.cluster.copyOf(ns, us, 7))
+				r.put(r.cluster.leaseOf(ns, us, 7))
 				if !r.leads(ns) || r.leads("other") {
 					t.Errorf("leads = %v, and by a Lease without a duration = %v", r.leads(ns), r.leads("other"))
 				}
@@ -149,7 +149,7 @@ func TestASilentHubIsNoStormOfLists(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := leading(t, 0, never)
 				for i := range 500 {
-					r.put(r.cluster.copyOf(fmt.Sprint("team-", i), us, 7))
+					r.put(r.cluster.leaseOf(fmt.Sprint("team-", i), us, 7))
 					pass(tc.apart)
 				}
 				synctest.Wait()
@@ -235,7 +235,7 @@ func TestRenewalsThatAreAlwaysLateAreAskedForEverLessOften(t *testing.T) {
 			before := r.asks()
 			for range renewals {
 				pass(3 * time.Second) // and less than a third has been left for a moment
-				l := r.cluster.copyOf(name(0), us, 7)
+				l := r.cluster.leaseOf(name(0), us, 7)
 				*l.Spec.LeaseDurationSeconds = 4
 				r.put(l)
 			}
@@ -291,8 +291,8 @@ func TestNothingIsMissedBetweenTwoWatches(t *testing.T) {
 		leads   []bool
 	}{
 		"a Lease is deleted":             {func(r *reader) { r.remove(name(0), v1alpha1.DefaultLeaseName) }, []bool{false, true, false}},
-		"one is made":                    {func(r *reader) { r.put(r.cluster.copyOf(name(2), us, 7)) }, []bool{true, true, true}},
-		"another cluster is chosen":      {func(r *reader) { r.put(r.cluster.copyOf(name(0), them, 8)) }, []bool{false, true, false}},
+		"one is made":                    {func(r *reader) { r.put(r.cluster.leaseOf(name(2), us, 7)) }, []bool{true, true, true}},
+		"another cluster is chosen":      {func(r *reader) { r.put(r.cluster.leaseOf(name(0), them, 8)) }, []bool{false, true, false}},
 		"one is deleted and comes again": {func(r *reader) { r.remove(name(0), v1alpha1.DefaultLeaseName); r.renew(1) }, []bool{true, true, false}},
 	}
 	for name, tc := range cases {
@@ -321,7 +321,7 @@ func TestATermShorterThanAnyBeforeHasAnotherConnectionMadeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
 		before, line := r.asks(), r.Line()
-		l := r.cluster.copyOf(name(1), us, 7)
+		l := r.cluster.leaseOf(name(1), us, 7)
 		*l.Spec.LeaseDurationSeconds = 3
 		r.put(l)
 		synctest.Wait()
@@ -335,8 +335,8 @@ func TestAServerThatWasRestoredIsBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 2, never)
 		past := r.snapshot()
-		r.put(r.cluster.copyOf(name(1), them, 8))
-		r.put(r.cluster.copyOf(name(2), us, 7))
+		r.put(r.cluster.leaseOf(name(1), them, 8))
+		r.put(r.cluster.leaseOf(name(2), us, 7))
 		synctest.Wait()
 		r.restore(past)
 		r.fail()
@@ -344,7 +344,7 @@ func TestAServerThatWasRestoredIsBelieved(t *testing.T) {
 		if r.leads(name(2)) {
 			t.Error("leads by a Lease that does not exist any more")
 		}
-		r.put(r.cluster.copyOf(name(3), us, 7))
+		r.put(r.cluster.leaseOf(name(3), us, 7))
 		synctest.Wait()
 		if !r.leads(name(3)) {
 			t.Error("what happens after the restore is taken for old")

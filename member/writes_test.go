@@ -57,7 +57,7 @@ func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRegistered(t)
-				r.put(r.cluster.copyOf(ns, us, 7)) // lasts 15 s
+				r.put(r.cluster.leaseOf(ns, us, 7)) // lasts 15 s
 				defer r.start(t)()
 				synctest.Wait()
 				pass(duration - leaves - time.Second)
@@ -72,7 +72,7 @@ func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
 					returned <- time.Now()
 				}()
 				pass(time.Second)
-				r.put(r.cluster.copyOf(ns, none, 8))
+				r.put(r.cluster.leaseOf(ns, none, 8))
 				revoked := time.Now()
 				synctest.Wait()
 				select {

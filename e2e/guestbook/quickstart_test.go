@@ -26,8 +26,8 @@ import (
 // mostLines is how many lines of their own people write at most before their cluster acts.
 const mostLines = 30
 
-// What people copy out of the README is a program: in a module of its own, with the rights of config/reader and those to
-// its own objects, it acts where its cluster leads and nowhere else.
+// What people copy out of the README is a program: in a module of its own, and with the rights that the member library's
+// README gives it, it acts where its cluster leads and nowhere else.
 func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	harness.Must(t, err)
@@ -49,7 +49,7 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 		harness.Must(t, admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "book"}}))
 	}
 	start := time.Now()
-	asReader(t, root, "shops")
+	asReader(t, root)
 	write(t, ns, them, 1, 10*time.Minute)
 	write(t, other, them, 1, 10*time.Minute)
 	p, err := process.Start("quick start", filepath.Join(t.TempDir(), "log"), shops)
@@ -76,6 +76,9 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	await(t, "what was resynced is told", says(`"controller":"configmap"`, `"type":"ConfigMap"`, `Resynced after a promotion`, `"namespace":"`+ns+`"`))
 	if says(`"msg":"east.fleet acts"`, `"namespace":"`+other+`"`)(t.Context()) == nil {
 		t.Error("it acts in a namespace that another cluster leads")
+	}
+	if log, err := os.ReadFile(p.Log()); err != nil || strings.Contains(string(log), "orbidden") {
+		t.Errorf("it lacks a right (%v):\n%s", err, p.Tail())
 	}
 	await(t, "it is healthy", healthy("http://"+address+"/healthz/leases"))
 	harness.Must(t, p.Stop())
@@ -163,25 +166,41 @@ func buildAlone(t *testing.T, root, code string) (program string) {
 	return filepath.Join(dir, "shops")
 }
 
-// asReader has programs that the test starts be a user with the rights of config/reader, who may read ConfigMaps
-// besides.
-func asReader(t *testing.T, root, user string) {
+// asReader has programs that the test starts be the service account of the member library's README, with the rights that
+// its commands give, and no others.
+func asReader(t *testing.T, root string) {
 	t.Helper()
 	dir := t.TempDir()
 	operator := kubeconfig(t, dir, "admin", "system:masters")
-	for _, args := range [][]string{
-		{"apply", "-k", filepath.Join(root, "config/reader")},
-		{"create", "clusterrolebinding", user, "--clusterrole=leasecast-reader", "--user=" + user},
-		{"create", "clusterrole", user, "--verb=get,list,watch", "--resource=configmaps"},
-		{"create", "clusterrolebinding", user + "-own", "--clusterrole=" + user, "--user=" + user},
-	} {
+	for _, command := range commands(t, filepath.Join(root, "member/README.md")) {
+		args := strings.Fields(command)
+		if args[0] != "kubectl" {
+			t.Fatalf("%s is no command of kubectl", command)
+		}
 		cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl"),
-			append([]string{"--kubeconfig", operator}, args...)...)
+			append([]string{"--kubeconfig", operator}, args[1:]...)...)
+		cmd.Dir = root
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+			t.Fatalf("%s: %v\n%s", command, err, out)
 		}
 	}
-	t.Setenv("KUBECONFIG", kubeconfig(t, dir, user))
+	t.Setenv("KUBECONFIG", kubeconfig(t, dir, "system:serviceaccount:shop:shops", "system:serviceaccounts", "system:serviceaccounts:shop"))
+}
+
+// commands are the lines of the first snippet without a language in a file of Markdown.
+func commands(t *testing.T, file string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	harness.Must(t, err)
+	found := regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s has no commands", file)
+	}
+	for line := range strings.Lines(string(found[1])) {
+		line, _, _ = strings.Cut(line, "#")
+		all = append(all, strings.TrimSpace(line))
+	}
+	return all
 }
 
 // kubeconfig writes a file for a user and returns its path.
@@ -191,7 +210,7 @@ func kubeconfig(t *testing.T, dir, user string, groups ...string) string {
 	harness.Must(t, err)
 	text, err := fleet.Kubeconfig(user, cfg)
 	harness.Must(t, err)
-	file := filepath.Join(dir, user+".kubeconfig")
+	file := filepath.Join(dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
 	harness.Must(t, os.WriteFile(file, text, 0o600))
 	return file
 }

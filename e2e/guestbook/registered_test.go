@@ -42,6 +42,14 @@ func registering(t *testing.T, ns string) *rest.Config {
 	return cfg
 }
 
+// registrationOf is one for clients of this configuration.
+func registrationOf(t *testing.T, cfg *rest.Config, ns string) *member.Registration {
+	t.Helper()
+	c, err := rest.HTTPClientFor(cfg)
+	harness.Must(t, err)
+	return &member.Registration{Namespace: ns, Client: c}
+}
+
 // registrations lists them as the hub does.
 func registrations(ctx context.Context, ns string) ([]coordinationv1.Lease, error) {
 	var list coordinationv1.LeaseList
@@ -75,7 +83,8 @@ func hasReleased(ns string, epoch int64) func(context.Context) error {
 func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Hour)
-	m := newMember(t, registering(t, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
+	cfg := registering(t, ns)
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
 	await(t, "this cluster leads", leads(m, ns, true))
 	r, err := registration(t.Context(), ns)
 	harness.Must(t, err)
@@ -109,7 +118,8 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 // How long does it take until the hub can know?
 func TestAReleaseTakesAMoment(t *testing.T) {
 	ns := namespace(t)
-	m := newMember(t, registering(t, ns), member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
+	cfg := registering(t, ns)
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
 	var worst time.Duration
 	for epoch := int64(1); epoch < 40; epoch += 2 {
 		write(t, ns, us, epoch, time.Hour)
@@ -169,7 +179,7 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 		write(t, ns, us, epoch, time.Hour)
 		promoted := make(chan member.Term, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: ns}})
+		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
 		harness.Must(t, err)
 		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
 		revoked := make(chan error, 1)
@@ -264,7 +274,7 @@ func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	write(t, ns, us, 1, time.Hour)
 	cfg := user(t, ns, ns)
 	cfg.Wrap(member.CapWrites)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: &member.Registration{Namespace: "default"}})
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, "default")})
 	if err := harness.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
 		t.Error(err)
 	}

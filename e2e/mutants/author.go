@@ -5,7 +5,7 @@ const (
 	tellGo    = "member/tell.go"
 	memberCap = "member/gate/cap.go"
 	resyncGo  = "member/gate/resync.go"
-	countedGo = "hub/controller/registered.go"
+	countedGo = "hub/worker/readers.go"
 )
 
 // What has to notice the mutants of what a controller's author meets.
@@ -13,7 +13,8 @@ var (
 	told            = tests{"./member", "^Test(AReader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
 	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate)"}
-	countingReaders = tests{"./hub/controller", "^Test(RegisteredReaders|TheStatusShows|WhatANewList)"}
+	countingReaders = tests{"./hub/worker", "^Test(RegisteredReaders|WhatANewList)"}
+	showingReaders  = tests{"./hub/controller", "^TestTheStatusShows"}
 )
 
 // author are the mutants of what keeps a controller's author from failing in silence.
@@ -33,22 +34,21 @@ var author = []mutant{
 	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
 	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "	if !t.watches(namespace) {", "	if false {"}}},
-	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.copies) > 0 {\n", "		if true {\n"}}},
+	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.leases) > 0 {\n", "		if true {\n"}}},
 	{"author: never listed is called stale", told, []edit{{memberGo, "		case w.unlisted() != \"\":", "		case false:"}}},
 
 	// Registration.
 	{"author: a registration without CapWrites", capped, []edit{{memberGo, "	if o.Registration != nil && !capsWrites(cfg) {", "	if false {"}}},
 	{"author: any wrapper passes for CapWrites", capped, []edit{{capGo, "		if !ok {\n			return false\n", "		if !ok {\n			return cfg.WrapTransport != nil\n"}}},
-	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(r.all, uid)\n", ""}}},
+	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(w.readers.all, uid)\n", ""}}},
 	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.broken || r", "return !r.broken && r"}}},
-	{"author: the status does not count readers", countingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
+	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
 
 	// Package gate.
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},
 	{"author: CapClient forgets subresources", gated, []edit{{memberCap, "	return begin(ctx, verb+", "	return begin(context.Background(), verb+"}}},
 	{"author: Resync ignores predicates", gated, []edit{{resyncGo, "		if !s.passes(object) {", "		if false {"}}},
-	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "options := append(s.lists[:len(s.lists):len(s.lists)], client.InNamespace(namespace), client.UnsafeDisableDeepCopy)",
-		"options := append([]client.ListOption{client.InNamespace(namespace), client.UnsafeDisableDeepCopy}, s.lists...)"}}},
+	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "		client.InNamespace(namespace), client.Limit(0),", "		client.Limit(0),"}}},
 	{"author: Resync tries namespaces outside of the cache for ever", gated, []edit{{resyncGo, "		case outsideOfCache(err):", "		case err == nil && outsideOfCache(err):"}}},
 	{"author: Gate is silent about namespaces that nobody watches", gated, []edit{{"member/gate/gate.go", "	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing\n		return reconcile.Result{}, reconcile.TerminalError(err)",
 		"	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing\n		return reconcile.Result{}, nil"}}},

@@ -5,13 +5,15 @@ const (
 	othersGo   = "hub/skew/others.go"
 	trackGo    = "hub/skew/track.go"
 	answersGo  = "hub/fleet/clocks.go"
+	sampleGo   = "hub/skew/sample/sample.go"
 )
 
 var (
 	measuring = tests{"./hub/skew", "."}
 	deciding  = tests{"./hub/election", "^TestALeaderWhoseClockIsOff$"}
 	choosing  = tests{"./hub/controller", "^(TestClocksDecideWhoMayLead|TestTheBoundWaitsForTheLeadersClockOnly)$"}
-	answering = tests{"./hub/fleet", "^(TestWhoseDateAnAnswerCarries|TestAnswersMeasureTheClock|TestWhenARenewalWasAdmitted|TestProbesAim)$"}
+	answering = tests{"./hub/fleet", "^(TestAnswersMeasureTheClock|TestProbesAim)$"}
+	sampling  = tests{"./hub/skew/sample", "."}
 )
 
 // clocks are the mutants of what measures the members' clocks, and of what follows from it.
@@ -49,11 +51,11 @@ var clocks = []mutant{
 	{"clocks: hosts are never forgotten", measuring, []edit{{othersGo, "if boot-o.seen > forget {", "if boot-o.seen > 1000*forget {"}}},
 	{"clocks: API servers all have one clock", measuring, []edit{{trackGo, "if t.several {", "if false {"}}},
 	{"clocks: an API server's renewal takes no time", measuring, []edit{{othersGo, "*before-Lag", "*before"}}},
-	{"clocks: whatever was written last tells when a renewal was admitted", answering, []edit{{answersGo, "f.FieldsV1.GetRawString(), `\"f:renewTime\"`", "f.FieldsV1.GetRawString(), ``"}}},
+	{"clocks: whatever was written last tells when a renewal was admitted", sampling, []edit{{sampleGo, "f.FieldsV1.GetRawString(), `\"f:renewTime\"`", "f.FieldsV1.GetRawString(), ``"}}},
 
 	// Whose Date it is.
-	{"clocks: the Date of a gateway counts", answering, []edit{{answersGo, " || status >= http.StatusInternalServerError", ""}}},
-	{"clocks: the Date of a cache counts", answering, []edit{{answersGo, " || header[\"Age\"] != nil", ""}}},
+	{"clocks: the Date of a gateway counts", sampling, []edit{{sampleGo, " || status >= http.StatusInternalServerError", ""}}},
+	{"clocks: the Date of a cache counts", sampling, []edit{{sampleGo, " || header[\"Age\"] != nil", ""}}},
 	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent", "m.renewals.RequestSent = m.requestSent"}}},
 	{"clocks: the clock of a cluster that is gone stays", answering, []edit{{"hub/fleet/connect.go", "		c.clocks.Reset()\n", ""}}},
 	{"clocks: a new verdict asks for no decision", answering, []edit{{answersGo, "			s.clockVerdicts++\n", ""}}},

@@ -28,6 +28,7 @@ var generatedIn = []struct {
 	{"hub/seal", true},
 	{"hub/publish", true},
 	{"hub/controller", true},
+	{"hub/worker", false},
 	{"member", false},
 	{"hub/guard", false},
 }

@@ -22,7 +22,7 @@ var registered = []mutant{
 	{"registered: trust before registering", reader, []edit{
 		{releaseGo, "	t.limit.Store(&limit{})\n	t.releases = &releases{", "	t.limit.Store(&limit{none: true})\n	t.releases = &releases{open: true, "},
 		{memberGo, "			m.registrar.run(ctx, m.follow)\n", "			all.Go(func() { m.follow(ctx) })\n			m.registrar.run(ctx, m.follow)\n"}}},
-	{"registered: copies are listed before registering", reader, []edit{{memberGo,
+	{"registered: Leases are listed before registering", reader, []edit{{memberGo,
 		"			m.registrar.run(ctx, m.follow)\n", "			all.Go(func() { m.follow(ctx) })\n			m.registrar.run(ctx, func(ctx context.Context) { <-ctx.Done() })\n"}}},
 	{"registered: no consistent read after registering", reader, []edit{{watchGo,
 		"metav1.ListOptions{LabelSelector: managed})", "metav1.ListOptions{LabelSelector: managed, ResourceVersion: \"0\"})"}}},

@@ -1,8 +1,9 @@
 package main
 
 const (
-	attachGo       = "hub/controller/memberworker.go"
-	watchReadersGo = "hub/controller/readers.go"
+	membersGo      = "hub/controller/members.go"
+	guardKeeperGo  = "hub/worker/guard.go"
+	watchReadersGo = "hub/worker/readers.go"
 )
 
 // What must notice the breakages that all tests and thousands of seeds had let live.
@@ -11,9 +12,9 @@ var (
 	restored    = tests{"./hub/publish", "^(TestASingleSignOfARestoreIsEnough|TestARestoreTakesBackWhatReadersHaveReleased)$"}
 	enduring    = tests{"./hub/publish", "^TestADeadReadersRegistrationStaysForTheLargestEpsilon$"}
 	remembering = tests{"./hub/publish", "^TestAcks"}
-	attaching   = tests{"./hub/controller", "^TestANewAttachmentWaitsForTheEndOfTheOldOne$"}
-	guarding    = tests{"./hub/controller", "^TestSilenceSaysNothingOfAGuard$"}
-	relisting   = tests{"./hub/controller", "^TestWhatANewListOfReadersLacksIsNoEnd$"}
+	succeeding  = tests{"./hub/controller", "^TestANewWorkerWaitsForTheEndOfTheOldOne$"}
+	guarding    = tests{"./hub/worker", "^TestSilenceSaysNothingOfAGuard$"}
+	relisting   = tests{"./hub/worker", "^TestWhatANewListOfReadersLacksIsNoEnd$"}
 	beginning   = tests{"./hub/controller", "^TestWhoWritesTheFirstCopyOfATerm$"}
 	believing   = tests{"./hub/controller", "^TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed$"}
 	sealing     = tests{"./hub/controller", "^TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal$"}
@@ -46,9 +47,9 @@ var survivors = []mutant{
 	{"survivor: an older event of a registration replaces a newer one", remembering, []edit{{acksGo, "e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion)", "e != nil && e.lease == nil"}}},
 
 	// The work in a member.
-	{"survivor: a new publisher does not wait for the old one of its member", attaching, []edit{{attachGo, "			<-before\n", "			_ = before\n"}}},
-	{"survivor: the end of an old engagement forgets the new one", attaching, []edit{{attachGo, "if c.engaged[key].ctx == e.ctx {", "if e.ctx.Err() != nil {"}}},
-	{"survivor: silence takes the guard away", guarding, []edit{{attachGo, "		return false\n	}\n	return c.noteGuard(a, err)", "		c.noteGuard(a, err)\n	}\n	return c.noteGuard(a, err)"}}},
+	{"survivor: a new worker does not wait for the old one of its member", succeeding, []edit{{membersGo, "			<-before\n", "			_ = before\n"}}},
+	{"survivor: the end of an old engagement forgets the new one", succeeding, []edit{{membersGo, "s.engaged.ctx == e.ctx {", "e.ctx.Err() != nil {"}}},
+	{"survivor: silence takes the guard away", guarding, []edit{{guardKeeperGo, "		return false\n	}\n	return w.noteGuard(err)", "		w.noteGuard(err)\n	}\n	return w.noteGuard(err)"}}},
 	{"survivor: a registration that a new list lacks counts as released", relisting, []edit{{watchReadersGo,
 		"				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone",
 		"				if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {\n					o = t.Obj\n				}\n				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone"}}},

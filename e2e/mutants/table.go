@@ -42,7 +42,8 @@ var expiry = []mutant{
 		"c.Epoch != r.frozen.Epoch || deadline.After(r.frozen.wall)", "deadline.After(time.Time{})"}}},
 	{"reader: by observation alone, as client-go's elector does", simulation, []edit{
 		{readerGo, "wall:  deadline,", "wall:  now.Wall.Add(c.Duration),"},
-		{readerGo, "boot:  now.Boot + deadline.Sub(now.Wall),", "boot:  now.Boot + c.Duration,"}}},
+		{readerGo, "boot:  now.Boot + deadline.Sub(now.Wall),", "boot:  now.Boot + c.Duration,"},
+		{readerGo, "r.current = r.frozen.until(c.Deadline(), now)", "r.current = r.frozen"}}},
 	{"reader: any holder is this cluster", simulation, []edit{{termGo, "return c.Holder != \"\" && c.Holder == c.Cluster", "return c.Holder != \"\""}}},
 
 	// Rule 1.
@@ -137,7 +138,7 @@ var expiry = []mutant{
 	// Rule 7.
 	{"7: epochs do not start from the seconds", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
 	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
-	{"7: copies do not raise the epoch", simulation, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		_ = s\n"}}},
+	{"7: copies do not raise the epoch", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		_ = s\n"}}},
 	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestACopyRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		if m.takesPart {\n			s.Highest = max(s.Highest, cp.Epoch)\n		}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(known.granted, s.Record.Epoch)", "known.granted"}}},
 	{"7: what was found at the start makes a record again", stories, []edit{{inmemberGo, "	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })\n", ""}}},

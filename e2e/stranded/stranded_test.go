@@ -115,6 +115,37 @@ func TestASilentlyDeadConnectionOfAFollowerDelaysItsPromotionLittle(t *testing.T
 	}
 }
 
+// What watches the readers must know of a dead link before their terms could have run out.
+func TestHealthzOfAFollowerIsTrueWithinDOfTheDeathOfItsLink(t *testing.T) {
+	for name, d := range map[string]time.Duration{"D = 3 s": 3 * time.Second, "D = 15 s": 15 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, d)
+			w.holder(us)
+			m := w.read(false)
+			w.await(m, true)
+			w.holder(them)
+			w.await(m, false)
+			harness.Must(t, m.Healthz(nil))
+			w.proxy.BlackHole()
+			began := time.Now()
+			var err error
+			harness.Must(t, harness.Await(t.Context(), patience, "Healthz fails", func(context.Context) error {
+				if err = m.Healthz(nil); err == nil {
+					return errors.New("healthy")
+				}
+				return nil
+			}))
+			t.Logf("after %v, of %v allowed: %v", time.Since(began), d, err)
+			if took := time.Since(began); took > d || !strings.Contains(err.Error(), "is dead: its connection is gone") {
+				t.Errorf("Healthz failed after %v, want at most %v: %v", took, d, err)
+			}
+			w.proxy.Heal()
+			harness.Must(t, harness.Await(t.Context(), patience, "Healthz is content again", func(context.Context) error { return m.Healthz(nil) }))
+		})
+	}
+}
+
 // world is a namespace whose Lease is renewed as a hub does it, and a network of its own.
 type world struct {
 	t         *testing.T
@@ -193,7 +224,9 @@ func (w *world) read(registered bool) *member.Member {
 	o := member.Options{Namespaces: []string{w.namespace}}
 	if registered {
 		cfg.Wrap(member.CapWrites)
-		o.Registration = &member.Registration{Namespace: w.namespace}
+		capped, err := rest.HTTPClientFor(cfg)
+		harness.Must(w.t, err)
+		o.Registration = &member.Registration{Namespace: w.namespace, Client: capped}
 	}
 	m, err := member.New(cfg, o)
 	harness.Must(w.t, err)

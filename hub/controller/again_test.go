@@ -85,7 +85,7 @@ func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.State, o.Spec.Reason, o.Spec.Leader = v1alpha1.StateRetired, "PolicyGone", ""
 		})
-		c.attached = map[fleet.Key]*attachment{}
+		c.members = map[fleet.Key]*memberState{}
 		if refused {
 			c.client = undeleted{api}
 		}

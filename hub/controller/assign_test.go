@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -139,11 +140,15 @@ func TestWhatPeopleAreToldOfAChange(t *testing.T) {
 			v := shopView(test.was)
 			v.object = &v1alpha1.NamespaceLeader{}
 			s.c.changed(t.Context(), v, election.Decision{Record: test.now}, false)
+			if s.c.tell(v); len(told.events) > 1 {
+				t.Errorf("told more than once: %q", told.events)
+			}
+			s.c.tell(v)
 			if got := strings.TrimPrefix(strings.Join(told.events, "|"), "*v1alpha1.NamespaceLeader "); got != test.want {
 				t.Errorf("told %q, want %q", got, test.want)
 			}
-			if len(s.c.namespaces) > 0 {
-				t.Errorf("a grant is noted: %+v", s.c.recall(shop))
+			if s := s.c.recall(shop); s.granted+s.adopted > 0 {
+				t.Errorf("a grant is noted: %+v", s)
 			}
 		})
 	}
@@ -224,17 +229,21 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 		why   reason.Reason
 		ready bool
 		after time.Duration // since the record was written
+		other time.Duration // since any record was written; 0: as after
 		wait  time.Duration // 0: it is explained now
 	}{
-		"the new leader has its Lease":        {election.Leading, reason.Elected, true, statusWaits, 0},
-		"it has it just now":                  {election.Leading, reason.Elected, true, 0, statusWaits},
-		"its Lease is not written yet":        {election.Leading, reason.Elected, false, time.Second, changeTakes - time.Second},
-		"its Lease takes long":                {election.Leading, reason.Elected, false, changeTakes, 0},
-		"the old leader's term has not ended": {election.Draining, reason.PriorityChanged, false, 0, changeTakes},
-		"the old leader's term takes long":    {election.Draining, reason.PriorityChanged, false, changeTakes, 0},
-		"nobody leads":                        {election.Vacant, reason.NoCandidate, false, statusWaits, 0},
-		"the old leader is lost":              {election.Draining, reason.Unreachable, false, statusWaits, 0},
-		"nobody leads since just now":         {election.Vacant, reason.NoCandidate, false, 0, statusWaits},
+		"the new leader has its Lease":        {election.Leading, reason.Elected, true, statusWaits, 0, 0},
+		"it has it just now":                  {election.Leading, reason.Elected, true, 0, 0, statusWaits},
+		"its Lease is not written yet":        {election.Leading, reason.Elected, false, time.Second, 0, changeTakes - time.Second},
+		"its Lease takes long":                {election.Leading, reason.Elected, false, changeTakes, 0, 0},
+		"the old leader's term has not ended": {election.Draining, reason.PriorityChanged, false, 0, 0, changeTakes},
+		"the old leader's term takes long":    {election.Draining, reason.PriorityChanged, false, changeTakes, 0, 0},
+		"nobody leads":                        {election.Vacant, reason.NoCandidate, false, statusWaits, 0, 0},
+		"the old leader is lost":              {election.Draining, reason.Unreachable, false, statusWaits, 0, 0},
+		"nobody leads since just now":         {election.Vacant, reason.NoCandidate, false, 0, 0, statusWaits},
+		"other records are being written":     {election.Leading, reason.Elected, true, 2 * statusWaits, 1, statusWaits - 1},
+		"others are being written for long":   {election.Leading, reason.Elected, true, statusLatest - 1, 1, 1},
+		"and it has waited long enough":       {election.Leading, reason.Elected, true, statusLatest, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)
@@ -246,7 +255,11 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 			}
 			v.object.Spec.State, v.object.Spec.Reason = v1alpha1.RecordState(test.state), test.why
 			s := c.namespace(shop)
+			told := &said{}
+			c.events = told
 			s.written, s.changes = c.Clock.Now().Boot-test.after, []v1alpha1.Change{{Epoch: 21}}
+			s.untold = []pendingEvent{{corev1.EventTypeNormal, reason.Elected, "east leads"}}
+			c.written = c.Clock.Now().Boot - cmp.Or(test.other, test.after)
 			status := v1alpha1.NamespaceLeaderStatus{Message: "new"}
 			if test.ready {
 				status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Elected"}}
@@ -257,6 +270,9 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 			}
 			if told := len(s.changes) == 0; told != (test.wait == 0) {
 				t.Errorf("changes that the status does not tell of: %v", s.changes)
+			}
+			if (len(told.events) == 1) != (test.wait == 0) {
+				t.Errorf("events: %q", told.events)
 			}
 		})
 	}

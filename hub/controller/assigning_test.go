@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -88,11 +87,5 @@ func TestACopyGoesAlsoWhereTheNamespaceIsMissing(t *testing.T) {
 		v.members[0].takesPart, v.members[0].namespace = false, nil
 	}); is {
 		t.Error("it stays")
-	}
-}
-
-func TestWhatIsNotAttachedIsNotGuarded(t *testing.T) {
-	if p, err := New(Options{}).attachmentOf(eastKey); p != nil || !errors.Is(err, errUnchecked) {
-		t.Errorf("%v, %v", p, err)
 	}
 }

@@ -121,7 +121,7 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 	case m.Paused:
 		return election.RetainOnly, reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
 	case v.failing(m):
-		return election.Unfit, f.Failing, "the last copy could not be written: " + f.Failure
+		return election.Unfit, f.Failing, "the last Lease could not be written: " + f.Failure
 	}
 	return election.Fit, reason.Eligible, ""
 }
@@ -246,9 +246,9 @@ func describe(d election.Decision) string {
 	}
 	switch waiting {
 	case reason.OtherHub:
-		return "another hub writes the copies, so this one decides nothing; see the condition LeasesInPlace"
+		return "another hub writes the Leases, so this one decides nothing; see the condition LeasesInPlace"
 	case reason.Moved:
-		return "the record came from another hub; nobody is chosen before the copies in all clusters are this hub's"
+		return "the record came from another hub; nobody is chosen before the Leases in all clusters are this hub's"
 	}
 	switch r.Reason {
 	case reason.WaitingForExpiry:

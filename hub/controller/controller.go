@@ -2,9 +2,9 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,8 +35,8 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// workers is how many namespaces are decided on at once.
-const workers = 16
+// decisionsAtOnce is how many namespaces are decided on at once.
+const decisionsAtOnce = 16
 
 // Options configure a Controller. All fields but Measure are required.
 type Options struct {
@@ -52,7 +52,7 @@ type Options struct {
 	// OwnNamespace is where the hub itself runs: a member namespace of that name is
 	// never managed.
 	OwnNamespace string
-	// Measure sees every request for a copy in a member, if it is set. It hands on the client that it is given.
+	// Measure sees every request for a Lease in a member, if it is set. It hands on the client that it is given.
 	Measure func(fleet.Key, coordinationclient.LeasesGetter) coordinationclient.LeasesGetter
 }
 
@@ -75,18 +75,10 @@ type Controller struct {
 	mu              sync.Mutex // guards what follows; never held across I/O
 	running         context.Context
 	wg              sync.WaitGroup
-	engaged         map[fleet.Key]engagement
-	attached        map[fleet.Key]*attachment
-	ends            map[fleet.Key]chan struct{} // closed when the latest attachment has ended
 	namespaces      map[types.NamespacedName]*namespaceState
-	problems        map[fleet.Key]fleet.Problem            // of each Cluster, the one of the last event
+	members         map[fleet.Key]*memberState
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
-}
-
-// engagement is a member that the manager has engaged.
-type engagement struct {
-	ctx     context.Context
-	cluster cluster.Cluster
+	written         time.Duration                          // when any record was written last, by the boot clock
 }
 
 // claim says which policies speak of a namespace: the first one owns it.
@@ -102,11 +94,8 @@ func New(o Options) *Controller {
 		promises:        publish.NewPromises(),
 		source:          fleetSource{o.Fleet},
 		writer:          fleet.Member.Writer,
-		engaged:         map[fleet.Key]engagement{},
-		attached:        map[fleet.Key]*attachment{},
-		ends:            map[fleet.Key]chan struct{}{},
 		namespaces:      map[types.NamespacedName]*namespaceState{},
-		problems:        map[fleet.Key]fleet.Problem{},
+		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
 	}
 }
@@ -144,7 +133,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	c.events = local.GetEventRecorder("leasecast-hub")
 	c.Tenure.RefuseIf(c.contradicted)
 
-	records, err := mccontroller.New("namespaceleader", mgr, controllerOptions(local, c.reconcileNamespace, workers))
+	records, err := mccontroller.New("namespaceleader", mgr, controllerOptions(local, c.reconcileNamespace, decisionsAtOnce))
 	if err != nil {
 		return err
 	}
@@ -199,32 +188,18 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	c.running = ctx
-	for key, e := range c.engaged {
-		c.attach(key, e)
+	for key, s := range c.members {
+		if s.engaged.ctx != nil {
+			c.begin(key)
+		}
 	}
 	c.mu.Unlock()
 	c.recordProblems()
 	<-ctx.Done()
 	c.mu.Lock()
-	c.running = nil // nobody is attached any more
+	c.running = nil // no worker begins any more
 	c.mu.Unlock()
 	c.wg.Wait()
-	return nil
-}
-
-// Engage implements multicluster.Aware.
-func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
-	key, err := fleet.ParseKey(name)
-	if err != nil {
-		return fmt.Errorf("engage: %w", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := engagement{ctx: ctx, cluster: cl}
-	c.engaged[key] = e
-	if c.running != nil {
-		c.attach(key, e)
-	}
 	return nil
 }
 

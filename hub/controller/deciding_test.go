@@ -19,14 +19,14 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// leads is a stage on which east leads, by a publisher that is attached.
+// leads is a stage on which east leads, by a publisher that is at work.
 func leads(t *testing.T) (*stage, *publish.Publisher) {
 	t.Helper()
 	s := newStage(t)
 	s.c.events = silent{}
 	p := s.publisher()
 	s.decided(p, s.leading(reason.Elected), true)
-	s.c.attached[eastKey] = &attachment{publisher: p}
+	s.c.members[eastKey] = atWork(p)
 	if s.stamp().IsZero() {
 		t.Fatal("nothing was stamped")
 	}
@@ -138,7 +138,7 @@ func TestADecisionIsBounded(t *testing.T) {
 func TestNothingIsLeftOfANamespaceThatIsDropped(t *testing.T) {
 	s, _ := leads(t)
 	p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
-	s.c.attached[eastKey], s.c.namespace(shop).known = &attachment{publisher: p}, ofSpec(said20())
+	s.c.members[eastKey], s.c.namespace(shop).known = atWork(p), ofSpec(said20())
 	s.c.drop(shop)
 	if promise := s.c.promises.Get(shop); promise.Epoch != 0 {
 		t.Errorf("promised: %+v", promise)

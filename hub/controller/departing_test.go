@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -30,32 +29,9 @@ func TestARecordThatCannotBeLetGoOfIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMuster(t, &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}})
 		m.client = unpatched{m.api}
-		if err := m.dropMarks(t.Context(), "fleet"); err == nil {
+		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err == nil {
 			t.Error("no error")
 		}
-	})
-}
-
-// A Cluster that clusterctl deletes for a move is paused, but who looks need not have seen that.
-func TestAClusterThatIsDeletedForAMoveDepartsPausedOrNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, pinned("east"))
-		m.changes("east", func(c *clusterv1.Cluster) { c.Annotations[moveAnnotation] = "" })
-		if east := m.member("east"); east.Paused || !m.departing(east) {
-			t.Errorf("it departs: %v", m.departing(east))
-		}
-	})
-}
-
-func TestAMovedClusterIsKnownUntilItsCopiesAreLetGoOf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, pinned("east"))
-		p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
-		m.changes("east", moves)
-		m.loses("east")
-		m.depart(t.Context(), m.member("east"), p)
-		synctest.Wait()
-		m.member("east")
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -28,7 +27,9 @@ const warmTimeout = 2 * time.Second
 // Cluster.
 func (c *Controller) memberChanged(key fleet.Key) {
 	c.fleetChanged(key.Fleet)
-	c.wake(key.Fleet)
+	for _, w := range c.workers(key.Fleet) {
+		w.Wake()
+	}
 	c.recordProblem(key)
 	c.warmSeal(key.Fleet)
 }
@@ -50,32 +51,25 @@ func (c *Controller) warmSeal(fleetName string) {
 // without the right to write only notes that there is a Cluster.
 func (c *Controller) recordProblem(key fleet.Key) {
 	m, ok := c.Fleet.Member(key)
-	var p fleet.Problem
-	if ok && c.Tenure.Holds() && !c.standsBack(key.Fleet) {
-		p = problemOf(m)
+	var is fleet.Problem
+	if ok && c.Serves(key.Fleet) {
+		is = problemOf(m)
 	}
 	c.mu.Lock()
-	told := c.problems[key]
-	if c.problems[key] = p; !ok {
-		delete(c.problems, key)
-	}
+	s := c.member(key)
+	was := s.problem
+	s.known, s.problem = ok, is
+	c.release(key)
 	c.mu.Unlock()
-	if p.Reason == "" || p.Reason == told.Reason {
-		return
+	if is.Reason != "" && is.Reason != was.Reason {
+		c.recordOnCluster(key, corev1.EventTypeWarning, string(is.Reason), "Join", is.Message)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
-	defer cancel()
-	cl := &clusterv1.Cluster{}
-	if err := c.client.Get(ctx, types.NamespacedName{Namespace: key.Fleet, Name: key.Name}, cl); err != nil {
-		return // it is gone, and nobody looks for its events any more
-	}
-	c.events.Eventf(cl, nil, corev1.EventTypeWarning, string(p.Reason), "Join", "%s", p.Message)
 }
 
 // recordProblems records what was found out about Clusters before this tenure began.
 func (c *Controller) recordProblems() {
 	c.mu.Lock()
-	keys := slices.Collect(maps.Keys(c.problems))
+	keys := slices.Collect(maps.Keys(c.members))
 	c.mu.Unlock()
 	for _, key := range keys {
 		c.recordProblem(key)

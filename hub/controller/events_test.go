@@ -74,12 +74,12 @@ func TestNobodyIsToldOfAClusterThatIsNotThereAnyMore(t *testing.T) {
 		if len(m.events.events) > 0 {
 			t.Errorf("told: %q", m.events.events)
 		}
-		if _, noted := m.problems[eastKey]; !noted {
+		if _, noted := m.members[eastKey]; !noted {
 			t.Error("a member is forgotten that there is")
 		}
 		m.recordProblem(fleet.Key{Fleet: "fleet", Name: "north"})
-		if len(m.problems) != 1 {
-			t.Errorf("noted: %v, want the one member that there is", m.problems)
+		if len(m.members) != 1 {
+			t.Errorf("noted: %v, want the one member that there is", m.members)
 		}
 	})
 }
@@ -128,10 +128,10 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 			Namespace: "left", Name: "leasecast", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this",
 			Term: lease.Term{Epoch: 20, AcquireTime: musterStart.Wall, RenewTime: musterStart.Wall, Duration: 15 * time.Second},
 		})
-		a := &attachment{publisher: east, wake: make(chan struct{}, 1)}
-		b := &attachment{publisher: east, wake: make(chan struct{}, 1)}
-		m.attached[eastKey], m.attached[fleet.Key{Fleet: "fleet2", Name: "west"}] = a, b
-		m.attached[fleet.Key{Fleet: "fleet", Name: "south"}] = &attachment{wake: make(chan struct{}, 1)}
+		a, b := &laborer{publisher: east}, &laborer{publisher: east}
+		m.members[eastKey], m.members[fleet.Key{Fleet: "fleet2", Name: "west"}] = &memberState{worker: a}, &memberState{worker: b}
+		m.members[fleet.Key{Fleet: "fleet", Name: "south"}] = atWork(nil)
+		m.members[fleet.Key{Fleet: "fleet", Name: "north"}] = &memberState{}
 		asked(&m.records)
 		expects := func(what string, records, policies []string) {
 			t.Helper()
@@ -145,14 +145,12 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 		all, shops := []string{"fleet/left", "fleet/shop", "fleet/till"}, []string{"fleet/shops"}
 		m.memberChanged(eastKey)
 		expects("a member changed", all, shops)
-		if len(a.wake) != 1 || len(b.wake) != 0 {
-			t.Errorf("woken: %d in the fleet, %d elsewhere", len(a.wake), len(b.wake))
+		if a.woken != 1 || b.woken != 0 {
+			t.Errorf("woken: %d in the fleet, %d elsewhere", a.woken, b.woken)
 		}
 		if len(m.events.events) != 1 {
 			t.Errorf("told: %q", m.events.events)
 		}
-		m.memberChanged(eastKey) // a second one that finds the work awake already is not held up
-		expects("it changed again", all, shops)
 		m.leaseChanged(eastKey, "shop")
 		expects("a copy changed", []string{"fleet/shop"}, nil)
 		m.leaseChanged(eastKey, "")

@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/skew"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // view is all that is known of one namespace when it is decided on.
@@ -86,7 +87,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	members := c.source.members(key.Namespace)
 	v.members = make([]memberView, 0, len(members))
 	for _, m := range members {
-		mv, err := c.member(ctx, m, key.Name)
+		mv, err := c.lookAt(ctx, m, key.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -107,11 +108,12 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	return v, nil
 }
 
-// member looks at one member for one namespace.
-func (c *Controller) member(ctx context.Context, m fleet.Member, namespace string) (memberView, error) {
-	mv := memberView{Member: m}
-	mv.publisher, mv.unguarded = c.attachmentOf(m.Key)
-	mv.readers = c.readersIn(m.Key, namespace)
+// lookAt looks at one member for one namespace.
+func (c *Controller) lookAt(ctx context.Context, m fleet.Member, namespace string) (memberView, error) {
+	mv := memberView{Member: m, unguarded: worker.ErrUnchecked}
+	if w := c.worker(m.Key); w != nil {
+		mv.publisher, mv.unguarded, mv.readers = w.Publisher(), w.Unguarded(), w.Readers(namespace)
+	}
 	if mv.publisher != nil {
 		mv.initial = mv.publisher.Initial()
 		mv.isRead = mv.initial.Read

@@ -16,7 +16,9 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
@@ -48,6 +50,24 @@ func (s *scene) namespace(context.Context, fleet.Member, string) (*corev1.Namesp
 	return s.space, s.refuses
 }
 
+// laborer is a worker as decisions see it.
+type laborer struct {
+	publisher *publish.Publisher
+	unguarded error
+	readers   int
+	woken     int
+}
+
+// atWork is a guarded member in which a publisher is at work.
+func atWork(p *publish.Publisher) *memberState {
+	return &memberState{worker: &laborer{publisher: p}}
+}
+
+func (l *laborer) Publisher() *publish.Publisher { return l.publisher }
+func (l *laborer) Unguarded() error              { return l.unguarded }
+func (l *laborer) Readers(string) int            { return l.readers }
+func (l *laborer) Wake()                         { l.woken++ }
+
 // onScene is a controller whose tenure is past all earlier ones, with a record of shop and cluster east.
 func onScene(t *testing.T) (*Controller, *scene, client.Client) {
 	t.Helper()
@@ -57,7 +77,7 @@ func onScene(t *testing.T) (*Controller, *scene, client.Client) {
 	c.source = s
 	old := eastCopy(20) // that lapsed long before this tenure
 	old.AcquireTime, old.RenewTime = old.AcquireTime.Add(-2*time.Hour), old.RenewTime.Add(-2*time.Hour)
-	c.attached[eastKey] = &attachment{publisher: publisherThatRead(t, musterStart.Wall, testKey, old)}
+	c.members[eastKey] = atWork(publisherThatRead(t, musterStart.Wall, testKey, old))
 	return c, s, api
 }
 
@@ -170,15 +190,16 @@ func TestWhatIsKnownOfAMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
 			c.source = &test.scene
-			if c.attached[eastKey].guard = errUnchecked; !test.published {
-				c.attached[eastKey].publisher = nil
+			l := c.members[eastKey].worker.(*laborer)
+			if l.unguarded, l.readers = guard.ErrNotEnforced, 3; !test.published {
+				l.publisher = nil
 			}
-			m, err := c.member(t.Context(), fleet.Member{Key: eastKey, Connected: test.connected}, "shop")
+			m, err := c.lookAt(t.Context(), fleet.Member{Key: eastKey, Connected: test.connected}, "shop")
 			if err != nil || m.Connected != test.isConnected || m.isRead != test.isRead || (m.namespace != nil) != test.namespace {
 				t.Errorf("connected %v, read %v, namespace %v, %v", m.Connected, m.isRead, m.namespace != nil, err)
 			}
-			if (m.publisher != nil) != test.published || !errors.Is(m.unguarded, errUnchecked) {
-				t.Errorf("publisher %v, guard %v", m.publisher, m.unguarded)
+			if (m.publisher != nil) != test.published || !errors.Is(m.unguarded, guard.ErrNotEnforced) || m.readers != 3 {
+				t.Errorf("publisher %v, guard %v, readers %d", m.publisher, m.unguarded, m.readers)
 			}
 		})
 	}

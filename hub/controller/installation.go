@@ -37,8 +37,10 @@ func (c *Controller) standsBack(fleetName string) bool {
 	return other
 }
 
-// served reports whether this installation serves a fleet, as far as a cache shows it.
-func (c *Controller) served(fleetName string) bool { return c.source.servedBy(fleetName) == c.HubID }
+// Serves reports whether this replica decides for a fleet now.
+func (c *Controller) Serves(fleetName string) bool {
+	return c.Tenure.Holds() && !c.standsBack(fleetName)
+}
 
 // mayWrite is that of the tenure, but false for fleets that are another installation's.
 func (c *Controller) mayWrite(fleetName string, now lease.Reading) bool {
@@ -48,7 +50,7 @@ func (c *Controller) mayWrite(fleetName string, now lease.Reading) bool {
 // serve claims a fleet for this installation, and returns its seal. It is false where another installation was faster,
 // or where the seal cannot be had.
 func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bool) {
-	if c.standsBack(fleetName) || !c.Tenure.Holds() {
+	if !c.Serves(fleetName) {
 		return seal.Seal{}, false
 	}
 	move, err := c.source.move(ctx, fleetName)

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -16,7 +15,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/publish"
 )
 
 // fromElsewhere reports whether the record was made by another hub: it came by a move, or
@@ -140,47 +138,4 @@ func (v *view) isOurs(m *memberView) bool {
 		return len(m.publisher.LeasesIn(v.key.Name)) == 0
 	}
 	return m.facts.Marked && m.facts.InPlace
-}
-
-// departing reports whether a member moves to another hub. The Clusters of a fleet move together, and
-// with the first that is deleted all others are let go of: until the last one is gone,
-// its terms may have lapsed.
-func (c *Controller) departing(m fleet.Member) bool {
-	return m.DeleteForMove || m.Paused && slices.ContainsFunc(c.Fleet.Members(m.Fleet), func(m fleet.Member) bool { return m.DeleteForMove })
-}
-
-// depart lets go of a member that has moved to another hub. The fleet's records come first: should this hub ever find
-// one again, it is not its own any more. The Leases stay as they are.
-//
-// As long as a Cluster of the fleet is left, those that are gone show that all of them move.
-func (c *Controller) depart(ctx context.Context, m fleet.Member, p *publish.Publisher) {
-	if err := c.dropMarks(ctx, m.Fleet); err != nil {
-		log.FromContext(ctx).V(1).Info("Records not let go of yet", "fleet", m.Fleet, "err", err.Error())
-		return
-	}
-	stays := func(m fleet.Member) bool { return !m.Gone }
-	if p.Relinquish() && !slices.ContainsFunc(c.Fleet.Members(m.Fleet), stays) {
-		c.Fleet.Forget(m.Key)
-	}
-}
-
-// dropMarks takes the mark of this hub off all records of a fleet.
-func (c *Controller) dropMarks(ctx context.Context, fleetName string) error {
-	var list v1alpha1.NamespaceLeaderList
-	if err := c.client.List(ctx, &list, client.InNamespace(fleetName)); err != nil {
-		return err
-	}
-	for i := range list.Items {
-		o := &list.Items[i]
-		if c.fromElsewhere(o) {
-			continue
-		}
-		changed := o.DeepCopy()
-		changed.Spec.Hub = v1alpha1.NoHub
-		patch := client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})
-		if err := c.client.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
-			return err
-		}
-	}
-	return nil
 }

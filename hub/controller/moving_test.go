@@ -3,13 +3,11 @@ package controller
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -181,11 +179,11 @@ func TestTheRecordsOfAFleetAreLetGoOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.client = failing{Client: m.api, list: errRefused}
-		if err := m.dropMarks(t.Context(), "fleet"); err == nil {
+		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err == nil {
 			t.Error("that they could not be listed is not told")
 		}
 		m.client = m.api
-		if err := m.dropMarks(t.Context(), "fleet"); err != nil {
+		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []struct {
@@ -198,81 +196,6 @@ func TestTheRecordsOfAFleetAreLetGoOf(t *testing.T) {
 			if o.Spec.Hub != want.mark {
 				t.Errorf("%s is marked %q, want %q", want.name, o.Spec.Hub, want.mark)
 			}
-		}
-	})
-}
-
-const moveAnnotation = "clusterctl.cluster.x-k8s.io/delete-for-move"
-
-func moves(c *clusterv1.Cluster) {
-	c.Annotations = map[string]string{moveAnnotation: "", clusterv1.PausedAnnotation: "", v1alpha1.ClusterUIDAnnotation: "uid"}
-}
-
-func pauses(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }
-
-// The Clusters of a fleet move together: with the first that is deleted all that are paused are let go of.
-func TestWhichClustersDepart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, clusterOf("fleet", "east", "5"), clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"), clusterOf("fleet2", "south", "5"))
-		departing := func() (names []string) {
-			for _, fleetName := range []string{"fleet", "fleet2"} {
-				for _, mm := range m.Fleet.Members(fleetName) {
-					if m.departing(mm) {
-						names = append(names, mm.Name)
-					}
-				}
-			}
-			return names
-		}
-		m.changes("west", pauses)
-		if got := departing(); len(got) > 0 {
-			t.Errorf("a pause alone: %q", got)
-		}
-		m.changes("east", moves)
-		if got := departing(); !slices.Equal(got, []string{"east", "west"}) {
-			t.Errorf("%q", got)
-		}
-		for name, want := range map[string]bool{"east": true, "west": true, "north": false, "unknown": true} {
-			if got := m.leaving(fleet.Key{Fleet: "fleet", Name: name}); got != want {
-				t.Errorf("%s leaves: %v", name, got)
-			}
-		}
-		m.changes("north", func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
-		m.loses("west")
-		for _, name := range []string{"north", "west"} {
-			if !m.leaving(fleet.Key{Fleet: "fleet", Name: name}) {
-				t.Errorf("%s does not leave", name)
-			}
-		}
-		if m.leaving(fleet.Key{Fleet: "fleet2", Name: "south"}) {
-			t.Error("one of another fleet leaves")
-		}
-	})
-}
-
-// As long as a Cluster of the fleet is left, those that are gone tell that they all move.
-func TestAMovedClusterIsForgottenWithTheLastOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "5"))
-		old := eastCopy(20)
-		old.Hub = "another"
-		p := publisherThatRead(t, musterStart.Wall, testKey, old)
-		m.changes("east", moves)
-		m.changes("west", moves)
-		m.loses("east")
-		m.depart(t.Context(), m.member("east"), p)
-		synctest.Wait()
-		m.member("east")
-		m.loses("west")
-		m.client = failing{Client: m.api, list: errRefused}
-		m.depart(t.Context(), m.member("east"), p)
-		synctest.Wait()
-		m.member("east")
-		m.client = m.api
-		m.depart(t.Context(), m.member("east"), p)
-		synctest.Wait()
-		if _, ok := m.Fleet.Member(eastKey); ok {
-			t.Error("it is still known when all have gone")
 		}
 	})
 }

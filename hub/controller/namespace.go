@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -29,10 +30,18 @@ type namespaceState struct {
 	// was written, newest first.
 	written time.Duration
 	changes []v1alpha1.Change
+	untold  []pendingEvent // what happened since then
 
 	claim claim
 	// moved is when the record was last seen to be another hub's.
 	moved time.Time
+}
+
+// pendingEvent is an event about a record that is not recorded yet.
+type pendingEvent struct {
+	kind    string // Normal or Warning
+	reason  reason.Reason
+	message string
 }
 
 // namespace returns the state of a namespace, and makes it where there is none.

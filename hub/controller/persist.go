@@ -89,6 +89,9 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 	c.cameTrue(v.key)
 	s := c.namespace(v.key)
 	s.written, s.changes = sent.Boot, history(recordOf(spec), s.changes)
+	c.mu.Lock()
+	c.written = max(c.written, sent.Boot)
+	c.mu.Unlock()
 	c.remember(v, object, sent)
 	return nil
 }
@@ -96,13 +99,15 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 const (
 	// changeTakes is for how long a change may be under way before the status tells of it.
 	changeTakes = 4 * time.Second
-	// statusWaits is for how long the status of a record waits that was written just now. When many namespaces change
+	// statusWaits is for how long a status waits after this replica has written any record. When many namespaces change
 	// their leader at once, what they lead by comes first.
 	statusWaits = time.Second
+	// statusLatest is for how long after its own record a status waits at most for those of others.
+	statusLatest = 10 * time.Second
 )
 
-// explain writes the status of a record if it says something new, and otherwise returns how long to wait for that. A
-// planned change is explained once, when the new leader has its Lease; one that takes longer, also before that.
+// explain records the events of a record and writes its status if that says something new, or returns how long to wait for
+// that. A planned change is explained once, when the new leader has its Lease; one that takes longer, also before that.
 //
 // The record of another installation on this management cluster is for that one to explain: two that do so would
 // overwrite each other without end.
@@ -113,13 +118,11 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	if _, neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours {
 		return 0, nil
 	}
-	s, rest := c.recall(v.key), statusWaits
-	if changing(&v.object.Spec, status) {
-		rest = changeTakes
-	}
-	if rest += s.written - c.Clock.Now().Boot; s.written > 0 && rest > 0 {
+	s := c.recall(v.key)
+	if rest := c.explainAt(s, changing(&v.object.Spec, status)) - c.Clock.Now().Boot; s.written > 0 && rest > 0 {
 		return rest, nil
 	}
+	c.tell(v)
 	status.ObservedGeneration = v.object.Generation
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = v.object.Generation
@@ -143,6 +146,18 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	v.object, s.changes = object, nil
 	c.remember(v, object, sent)
 	return 0, nil
+}
+
+// explainAt is when to write the status of a record that this tenure has written, by the boot clock.
+func (c *Controller) explainAt(s *namespaceState, changing bool) time.Duration {
+	c.mu.Lock()
+	last := c.written
+	c.mu.Unlock()
+	wait := statusWaits
+	if changing {
+		wait = changeTakes
+	}
+	return max(s.written+wait, min(last+statusWaits, s.written+statusLatest))
 }
 
 // changing reports whether a change of the leader is under way of which its end tells enough: nothing is wrong.

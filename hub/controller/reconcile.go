@@ -90,6 +90,7 @@ func (c *Controller) carryOut(ctx context.Context, v *view, d election.Decision,
 		return 0, err
 	}
 	if d.Gone {
+		c.tell(v)
 		return 0, c.finish(ctx, v)
 	}
 	return c.explain(ctx, v, status)
@@ -134,7 +135,7 @@ func (c *Controller) now() lease.Reading {
 	return now
 }
 
-// changed notes a grant of this tenure, and records an event and a line of the log about a change.
+// changed notes a grant of this tenure, writes a line of the log about a change, and notes the event that tells of it.
 func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
 	was, is := v.state.Record, d.Record
 	if grants {
@@ -156,7 +157,17 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 	if is.State == election.Vacant || is.State == election.Draining {
 		kind = corev1.EventTypeWarning
 	}
-	c.events.Eventf(v.object, nil, kind, string(is.Reason), "Decide", "%s", describe(d))
+	s := c.namespace(v.key)
+	s.untold = append(s.untold, pendingEvent{kind, is.Reason, describe(d)})
+}
+
+// tell records the events of a record that are still to be told.
+func (c *Controller) tell(v *view) {
+	s := c.recall(v.key)
+	for _, e := range s.untold {
+		c.events.Eventf(v.object, nil, e.kind, string(e.reason), "Decide", "%s", e.message)
+	}
+	s.untold = nil
 }
 
 // assign has every publisher of the fleet write what the record, as it is now persisted, asks for.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -73,61 +72,9 @@ func TestANamespaceThatAMemberShowsIsDecidedOn(t *testing.T) {
 
 func TestWhatIsNoMemberIsNotEngaged(t *testing.T) {
 	c := New(Options{Fleet: fleet.New(fleet.Options{})})
-	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.engaged) > 0 {
-		t.Errorf("%v, engaged %v", err, c.engaged)
+	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.members) > 0 {
+		t.Errorf("%v, engaged %v", err, c.members)
 	}
-}
-
-// What was engaged before this replica is elected is worked on from then on, and until the end.
-func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
-	kubeconfig := reached(t, "east")
-	synctest.Test(t, func(t *testing.T) {
-		w := newWarden(t, kubeconfig)
-		w.Tenure, w.events.events = succeeding(t, musterStart, 6*time.Second, -time.Hour), nil
-		w.by = ""
-		engaged, disengage := context.WithCancel(t.Context())
-		defer disengage()
-		if err := w.Engage(engaged, eastKey.ClusterName(), w.east); err != nil {
-			t.Fatal(err)
-		}
-		w.problems[eastKey] = fleet.Problem{}
-		pass(time.Second)
-		if w.published() != nil {
-			t.Error("it is worked on before the election")
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- w.Start(ctx) }()
-		pass(time.Second)
-		p := w.published()
-		if p == nil {
-			t.Fatal("it is not worked on")
-		}
-		if len(w.events.events) == 0 {
-			t.Error("nobody is told of what was found out before")
-		}
-		last := make(chan struct{})
-		w.wg.Go(func() { <-last })
-		stop()
-		synctest.Wait()
-		if len(ended) > 0 {
-			t.Error("Start returned before all work had ended")
-		}
-		close(last)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if !p.Queue.ShuttingDown() || w.published() != nil {
-			t.Error("it had not ended when Start returned")
-		}
-		begun := w.ends[eastKey]
-		if err := w.Engage(engaged, eastKey.ClusterName(), w.east); err != nil {
-			t.Fatal(err)
-		}
-		if w.ends[eastKey] != begun {
-			t.Error("it is worked on after the end")
-		}
-	})
 }
 
 // A replica that is stopped before all Clusters are known does nothing.

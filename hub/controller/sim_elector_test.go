@@ -69,7 +69,8 @@ func (e *elector) try() bool {
 	if err != nil {
 		return false
 	}
-	if !bytes.Equal(e.raw, raw) {
+	// client-go compares whole seconds only, by which an election of one second would change hands among healthy replicas.
+	if !bytes.Equal(e.raw, raw) || e.r.w.h == time.Second && !old.RenewTime.Equal(&e.observed.RenewTime) {
 		e.note(*old)
 		e.raw = raw
 	}

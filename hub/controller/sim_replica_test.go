@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/skew"
 	"github.com/leasecast/leasecast/hub/tenure"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // replica is one process of the hub.
@@ -320,7 +321,7 @@ func (ct *contact) attach() {
 			key = s.Key
 			break
 		}
-		if !r.sleep(guardRetry) {
+		if !r.sleep(worker.ServeRetry) {
 			return
 		}
 	}
@@ -334,7 +335,7 @@ func (ct *contact) attach() {
 		Clock: r.proc, Promises: r.controller.promises, MayWrite: func(now lease.Reading) bool { return r.controller.mayWrite(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
-				report(ct.observe, write, sent, err)
+				worker.Report(ct.observe, write, sent, err)
 			}
 		},
 		Changed: func(namespace string) {
@@ -352,7 +353,7 @@ func (ct *contact) attach() {
 	if w.acknowledged {
 		q.watches = append(q.watches, ct.m.watchReaders(r.proc, w.lateWatch, p.ObserveReader, p.ObserveReaderGone))
 	}
-	r.controller.attached[ct.key()] = &attachment{publisher: p}
+	r.controller.members[ct.key()] = &memberState{worker: &laborer{publisher: p}}
 	for !p.ReadAll(untimed{ctx}) {
 		if ctx.Err() != nil || !r.sleep(time.Second) {
 			break
@@ -366,7 +367,7 @@ func (ct *contact) attach() {
 
 func (ct *contact) key() fleet.Key { return fleet.Key{Fleet: simFleet, Name: ct.m.name} }
 
-// reattach ends the publisher of the member and starts another one, which waits for its end as [Controller.attach]
+// reattach ends the publisher of the member and starts another one, which waits for its end as [Controller.begin]
 // does. Requests that are under way may still be carried out.
 func (ct *contact) reattach() {
 	r, q := ct.r, ct.queue
@@ -384,7 +385,7 @@ func (ct *contact) reattach() {
 			r.after(time.Millisecond, again)
 			return
 		}
-		delete(r.controller.attached, ct.key())
+		delete(r.controller.members, ct.key())
 		r.after(r.w.between(0, r.w.timings.Duration/2), func() { r.spawn(ct.attach) })
 	}
 	again()

@@ -100,9 +100,7 @@ func newWorldOf(of *special, seed uint64, trace io.Writer, crew *crew) *world {
 			w.kinds = append(w.kinds, f)
 		}
 	}
-	// client-go's elector compares what an election says by whole seconds: without that, one of a second would change
-	// hands among healthy replicas.
-	w.prompt = w.chance(0.7) || w.h == time.Second
+	w.prompt = w.chance(0.7)
 	if w.acknowledged = w.chance(0.4); w.acknowledged {
 		w.drawRegistered()
 	}

@@ -223,3 +223,9 @@ func TestWhichCopiesAreNotInPlace(t *testing.T) {
 		t.Errorf("one that cannot be reached is told of elsewhere: %+v", got)
 	}
 }
+func TestTheStatusShowsHowManyReadersAreRegistered(t *testing.T) {
+	c := candidate{Candidate: election.Candidate{Name: "east"}, readers: 3}
+	if got := shown(c, nil); got.Readers != 3 {
+		t.Errorf("%d readers are shown, want 3", got.Readers)
+	}
+}

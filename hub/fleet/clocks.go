@@ -6,19 +6,15 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/skew"
+	"github.com/leasecast/leasecast/hub/skew/sample"
 )
 
 const (
@@ -27,10 +23,6 @@ const (
 	// those of 5000 every five minutes.
 	sampleEvery        = 30 * time.Second
 	samplePausePerHost = 60 * time.Millisecond
-	// sampleTimeout bounds each of the two lists.
-	sampleTimeout = 10 * time.Second
-	// apiServers selects the Leases in kube-system that API servers renew for themselves.
-	apiServers = "apiserver.kubernetes.io/identity=kube-apiserver"
 )
 
 // SetSkews sets the ε under which the clocks of members are judged: those of all policies. There is no
@@ -83,20 +75,10 @@ func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.p.clock.Now()
 	return func(status int, header http.Header) {
 		now := m.p.clock.Now()
-		if date, ok := dateOf(status, header); ok {
+		if date, ok := sample.Date(status, header); ok {
 			m.changeClocks(func() { m.clocks.Answer(skew.Dated(sent, now, date), now) })
 		}
 	}
-}
-
-// dateOf is when the API server wrote an answer, by its clock. An answer from a cache says nothing of now,
-// and an error of a gateway says nothing of the API server.
-func dateOf(status int, header http.Header) (time.Time, bool) {
-	dates := header["Date"]
-	if len(dates) != 1 || header["Age"] != nil || status >= http.StatusInternalServerError {
-		return time.Time{}, false
-	}
-	return skew.ParseDate(dates[0])
 }
 
 // sampleLeases lists what hosts and API servers renew until ctx ends, while this replica has the right to
@@ -121,17 +103,16 @@ type leaseSampler struct {
 
 // sample lists the Leases of API servers and hosts, and returns how long to wait before it does so again.
 func (c *leaseSampler) sample(ctx context.Context, t *transport.Target) time.Duration {
-	servers, sent, answered, err := c.list(ctx, metav1.NamespaceSystem, metav1.ListOptions{LabelSelector: apiServers})
+	servers, err := sample.Servers(ctx, c.leases, c.p.clock)
 	if err == nil {
-		c.changeClocks(func() { c.clocks.Servers(servers, sent, answered) })
+		c.changeClocks(func() { c.clocks.Servers(servers.Renewals, servers.Sent, servers.Answered) })
 	}
-	// From the cache of an API server, because there are many.
-	hosts, _, answered, hostsErr := c.list(ctx, corev1.NamespaceNodeLease, metav1.ListOptions{ResourceVersion: "0"})
+	hosts, hostsErr := sample.Hosts(ctx, c.leases, c.p.clock)
 	if hostsErr == nil {
-		c.changeClocks(func() { c.clocks.Hosts(hosts, answered) })
+		c.changeClocks(func() { c.clocks.Hosts(hosts.Renewals, hosts.Answered) })
 	}
 	c.logFailure(errors.Join(err, hostsErr), t)
-	return max(sampleEvery, time.Duration(len(hosts))*samplePausePerHost)
+	return max(sampleEvery, time.Duration(len(hosts.Renewals))*samplePausePerHost)
 }
 
 // logFailure logs once that the lists fail. The hub then does without what they would measure.
@@ -141,35 +122,6 @@ func (c *leaseSampler) logFailure(err error, t *transport.Target) {
 			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", t.Clean(err.Error()))
 	}
 	c.failed = err != nil
-}
-
-func (c *leaseSampler) list(ctx context.Context, namespace string, o metav1.ListOptions) (rs []skew.Renewal, sent, answered lease.Reading, err error) {
-	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
-	defer cancel()
-	sent = c.p.clock.Now()
-	list, err := c.leases.Leases(namespace).List(ctx, o)
-	answered = c.p.clock.Now()
-	if err != nil {
-		return nil, sent, answered, err
-	}
-	for i := range list.Items {
-		if l := &list.Items[i]; l.Spec.RenewTime != nil {
-			rs = append(rs, skew.Renewal{Name: l.Name, RenewTime: l.Spec.RenewTime.Time, Admitted: admitted(l)})
-		}
-	}
-	return rs, sent, answered, nil
-}
-
-// admitted is the second in which an API server stored the renewTime of a Lease, by its own clock, or zero if
-// the object does not say.
-func admitted(l *coordinationv1.Lease) time.Time {
-	var latest time.Time
-	for _, f := range l.ManagedFields {
-		if f.Time != nil && f.FieldsV1 != nil && f.Time.After(latest) && strings.Contains(f.FieldsV1.GetRawString(), `"f:renewTime"`) {
-			latest = f.Time.Time
-		}
-	}
-	return latest
 }
 
 // Clocks judges the member's clocks under a policy's ε, which [Provider.SetSkews] was given.

@@ -16,7 +16,7 @@
 // Every member has its own goroutines, connections and deadlines. The informers of a member are synced before
 // it is engaged. So a dead address, or a server that completes TLS and then says nothing, does not hold up
 // the others' start, work or stop. A replica without the right to write connects its members too, and engages
-// them when it is elected. Once engaged, a member stays engaged until it is forgotten. While it cannot be
+// them when it is elected and they are pinned. Once engaged, a member stays engaged until it is forgotten. While it cannot be
 // reached, its caches keep their last answer and its watches wait until it answers again.
 //
 // # Credentials

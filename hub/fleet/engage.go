@@ -104,10 +104,11 @@ func (c *connection) start(cl cluster.Cluster, logger logr.Logger) *runningClust
 	}}
 }
 
-// engage gives the cluster to the manager, once this replica is elected. Before that no controller runs. If a
-// cluster ends before the controllers start, a manager that has it fails when they do.
+// engage gives the cluster to the manager, once this replica is elected and it is certain which cluster this is.
+// Before the election no controller runs. If a cluster ends before the controllers start, a manager that has it fails
+// when they do.
 func (c *connection) engage(ctx context.Context) error {
-	if c.running == nil || c.running.engaged || !c.p.elected() {
+	if s := c.get(); c.running == nil || c.running.engaged || !c.p.elected() || !s.identified() {
 		return nil
 	}
 	if err := c.p.mgr.Engage(c.running.ctx, c.key.ClusterName(), c.running.cluster); err != nil {

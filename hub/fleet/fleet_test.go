@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -41,9 +42,12 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	if _, managed := probe.Labels[v1alpha1.ManagedLabel]; managed || *probe.Spec.HolderIdentity != "hub-of-"+t.Name() {
 		t.Errorf("probe Lease: labels %v, holder %v", probe.Labels, *probe.Spec.HolderIdentity)
 	}
-	if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
-		t.Errorf("engaged %d times, ended %d times", begun, ended)
-	}
+	await(t, "it is engaged, now that it is pinned", 2*time.Second, func() string {
+		if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
+			return fmt.Sprintf("engaged %d times, ended %d times", begun, ended)
+		}
+		return ""
+	})
 	if cl, err := h.Get(t.Context(), east.ClusterName()); err != nil || cl != m.Cluster() {
 		t.Errorf("Get: %v, %v", cl, err)
 	}

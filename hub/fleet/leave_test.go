@@ -152,7 +152,11 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	h.awaitMember(t, west, "west is connected", retryPause, func(m fleet.Member) bool { return m.Connected })
 	m, _ := h.Member(west)
 	// Probes are sent each second: in this time some would have been written.
-	never(t, 2500*time.Millisecond, func() bool { m, _ = h.Member(west); return m.Pinned || probeOf(t, server) })
+	never(t, 2500*time.Millisecond, func() bool {
+		m, _ = h.Member(west)
+		begun, _ := h.engaged.count(west) // nobody writes into a cluster before it is pinned
+		return m.Pinned || probeOf(t, server) || begun > 0
+	})
 	if v := m.Health(thresholds); v.State != health.Unknown {
 		t.Errorf("health %+v", v)
 	}

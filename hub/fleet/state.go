@@ -222,6 +222,13 @@ func (s *state) known() string {
 	return s.uid
 }
 
+// pinned reports whether the Cluster is pinned to the cluster behind the kubeconfig.
+func (s *state) pinned() bool { return s.spec.pin != "" && s.spec.pin == s.uid }
+
+// identified reports whether it is certain which cluster this is, so that it may be written to. One that moves to
+// another hub is the one that was known.
+func (s *state) identified() bool { return s.pinned() || s.spec.moved && s.known() != "" }
+
 func (m *member) uidOwner() uidOwner {
 	s := m.get()
 	return uidOwner{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.ownsUID, created: s.spec.created}
@@ -234,7 +241,7 @@ func (m *member) snapshot(owners map[string]Key) Member {
 	return Member{
 		Key:            m.key,
 		UID:            s.known(),
-		Pinned:         s.spec.pin != "" && s.spec.pin == s.uid,
+		Pinned:         s.pinned(),
 		Priority:       priority,
 		PriorityReason: priorityReason,
 		Connected:      s.cluster != nil,

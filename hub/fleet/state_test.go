@@ -200,3 +200,22 @@ func TestWhoeverSharesConnectionsIsDistrustedTogether(t *testing.T) {
 		})
 	}
 }
+
+// Whoever works in a member writes into it.
+func TestAMemberIsEngagedOnceItIsCertainWhichClusterItIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		state state
+		want  bool
+	}{
+		"it is pinned":                         {state{spec: spec{pin: "uid"}, uid: "uid"}, true},
+		"it is pinned, and was not reached":    {state{spec: spec{pin: "uid"}}, false},
+		"it is pinned, and is another cluster": {state{spec: spec{pin: "uid"}, uid: "other"}, false},
+		"it was reached, and is not pinned":    {state{uid: "uid"}, false},
+		"it moves to another hub":              {state{spec: spec{pin: "uid", moved: true}}, true},
+		"it moves, and nobody knows who it is": {state{spec: spec{moved: true}}, false},
+	} {
+		if got := test.state.identified(); got != test.want {
+			t.Errorf("%s: engaged %v, want %v", name, got, test.want)
+		}
+	}
+}

@@ -296,7 +296,7 @@ func TestNews(t *testing.T) {
 		"the same again in the next term is": func(r *rig) {
 			r.follows().news(true)
 			r.assign(lease.Follow, term("south", 21))
-			r.next("update south 21 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.next("wait 500ms").at(1).next("update south 21 renewTime 1s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 			r.news(true)
 		},
 		"a loss is, in each term": func(r *rig) {

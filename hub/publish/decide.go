@@ -32,6 +32,9 @@ type step struct {
 // tells when it goes.
 const recheck = 2 * time.Second
 
+// followerWaits is for how long the Lease of a follower waits for those of leaders.
+const followerWaits = 500 * time.Millisecond
+
 const (
 	idle action = iota
 	read
@@ -139,9 +142,25 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 	if wait := l.want.MinRenewTime.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
 		return step{after: min(wait, pauseRefused)} // now is earlier than that
 	}
+	if wait := l.yields(now); wait > 0 {
+		return step{after: wait}
+	}
 	term := l.want.Term
 	term.RenewTime = now.Wall
 	return l.write(term)
+}
+
+// yields is how long a follower's Lease waits that tells of another leader only. Nobody acts by it. When many namespaces
+// change their leader at once, the Leases of those who lead come first.
+func (l *leaseSyncer) yields(now lease.Reading) time.Duration {
+	c := l.known.content
+	if !l.known.sealed || c.LeadsHere() || !l.marked() || c.Epoch >= l.want.Term.Epoch || !l.want.MinRenewTime.IsZero() {
+		return 0
+	}
+	if l.following == 0 {
+		l.following = now.Boot
+	}
+	return l.following + followerWaits - now.Boot
 }
 
 // allows reports whether a Lease says the policy's ε, where there is a policy.

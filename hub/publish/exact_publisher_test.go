@@ -193,7 +193,8 @@ func TestASyncerIsForgotten(t *testing.T) {
 				l.want.Role, l.known.read = lease.Absent, true
 				test.change(w, l)
 				if l.namespace != "a" {
-					w.syncers = map[types.NamespacedName]*leaseSyncer{keyOf(l.namespace): l}
+					w.syncers = syncers{}
+					w.syncers.add(l)
 				}
 				w.Forget("a")
 				if stays := len(w.syncers) == 1; stays != test.stays {

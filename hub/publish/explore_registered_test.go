@@ -229,7 +229,7 @@ func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
 		Options: Options{
 			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
 		},
-		syncers: map[types.NamespacedName]*leaseSyncer{explorationKey: &l},
+		syncers: syncers{l.namespace: {l.name: &l}},
 		acks:    r.roll.clone(), history: r.past, skew: time.Duration(e.skew) * unit,
 	}
 	do(p)

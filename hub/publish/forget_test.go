@@ -24,7 +24,7 @@ func TestForget(t *testing.T) {
 			}
 			after(0)
 			w.Forget("a")
-			if _, there := w.syncers[keyOf("a")]; there || len(w.syncers) != 1 {
+			if w.syncers.find(keyOf("a")) != nil || len(w.syncers) != 1 {
 				w.t.Errorf("%d syncers are left", len(w.syncers))
 			}
 			w.stop()

@@ -69,7 +69,7 @@ func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease)
 func (p *Publisher) distrustAcks(version string) {
 	p.history = history{newestVersion: version, since: p.Clock.Now().Boot}
 	p.acks.cancelAll()
-	for _, l := range p.syncers {
+	for l := range p.syncers.all() {
 		l.status.Released = 0
 	}
 }

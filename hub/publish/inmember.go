@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"iter"
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,18 +16,23 @@ import (
 func (p *Publisher) Leases() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var keys []types.NamespacedName
-	for key, l := range p.syncers {
-		if l.known.lease != nil || !l.known.read {
-			keys = append(keys, key)
-		}
-	}
-	return keys
+	return present(p.syncers.all())
 }
 
 // LeasesIn is Leases for one namespace.
 func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
-	return slices.DeleteFunc(p.Leases(), func(k types.NamespacedName) bool { return k.Namespace != namespace })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return present(p.syncers.in(namespace))
+}
+
+func present(syncers iter.Seq[*leaseSyncer]) (keys []types.NamespacedName) {
+	for l := range syncers {
+		if l.known.lease != nil || !l.known.read {
+			keys = append(keys, l.key())
+		}
+	}
+	return keys
 }
 
 // Remaining reports what is left in the member: Leases of this hub, or what may be one, and Leases with the
@@ -34,7 +40,7 @@ func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 func (p *Publisher) Remaining() (ours, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.syncers {
+	for l := range p.syncers.all() {
 		switch obj := l.known.lease; {
 		case !l.known.read, obj != nil && !l.blocked():
 			ours = true
@@ -49,7 +55,7 @@ func (p *Publisher) Remaining() (ours, others bool) {
 func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
 	p.mu.Lock()
-	_, had := p.syncers[key]
+	had := p.syncers.find(key) != nil
 	l := p.syncer(key)
 	before := l.observations
 	p.history.observe(obj.ResourceVersion)
@@ -67,7 +73,7 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, ok := p.syncers[key]; ok {
+	if l := p.syncers.find(key); l != nil {
 		l.observeGone()
 		p.Queue.Add(key)
 	}
@@ -78,7 +84,7 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := p.syncers[key]
+	l := p.syncers.find(key)
 	if l == nil || l.known.lease == nil {
 		return lease.Content{}, false, false
 	}
@@ -92,11 +98,11 @@ func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })
-	for key, l := range p.syncers {
-		asks := p.prober != nil && *p.prober == key
+	for l := range p.syncers.in(namespace) {
+		asks := p.prober != nil && *p.prober == l.key()
 		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
-		if key.Namespace == namespace && idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
-			delete(p.syncers, key)
+		if idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
+			p.syncers.remove(l)
 		}
 	}
 }

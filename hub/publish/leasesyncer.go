@@ -53,6 +53,7 @@ type leaseSyncer struct {
 	createPendingUntil time.Duration // boot reading until which a request without an answer may still create a leader's Lease
 	parked             bool          // waits until the member answers another request
 	relinquished       bool          // the mark of this hub goes, and nothing is renewed any more
+	following          time.Duration // boot reading when a follower's Lease was first found to name an earlier leader
 	lookAgain          time.Duration // boot reading from which on a blocked syncer reads again
 	status             SyncStatus
 	reported           SyncStatus // the status that the controller was called for last, without its messages
@@ -84,7 +85,7 @@ func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 	}
 	if !same || !a.MinRenewTime.Equal(l.want.MinRenewTime) {
 		l.status.InPlace, l.status.Refused, l.status.Lost, l.status.MinRenewTime = false, false, false, a.MinRenewTime
-		l.status.Released, l.writeTried = 0, false
+		l.status.Released, l.writeTried, l.following = 0, false, 0
 		marked, unmarked := l.reported.Marked, l.reported.Unmarked
 		l.reported = l.status.withoutMessages()
 		l.reported.Marked, l.reported.Unmarked = marked, unmarked

@@ -55,7 +55,7 @@ type Publisher struct {
 	Options
 
 	mu           sync.Mutex // guards what follows; never held across I/O
-	syncers      map[types.NamespacedName]*leaseSyncer
+	syncers      syncers
 	initial      Initial
 	listWithin   time.Duration // how long the next try to read all may take
 	lastAnswer   time.Duration // boot reading
@@ -74,7 +74,7 @@ type Publisher struct {
 func New(o Options) *Publisher {
 	return &Publisher{
 		Options:    o,
-		syncers:    map[types.NamespacedName]*leaseSyncer{},
+		syncers:    syncers{},
 		listWithin: firstList,
 		acks:       newAcks(),
 	}
@@ -127,8 +127,8 @@ func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timin
 func (p *Publisher) StopRenewing(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for key, l := range p.syncers {
-		if key.Namespace == namespace && l.want.Role == lease.Lead {
+	for l := range p.syncers.in(namespace) {
+		if l.want.Role == lease.Lead {
 			l.want.Role = lease.Hold
 		}
 	}
@@ -138,7 +138,7 @@ func (p *Publisher) StopRenewing(namespace string) {
 func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l, ok := p.syncers[key]; ok {
+	if l := p.syncers.find(key); l != nil {
 		return l.status
 	}
 	return SyncStatus{}
@@ -146,14 +146,14 @@ func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 
 // syncer returns the syncer of a Lease, and makes it if need be. The caller holds mu.
 func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
-	l, ok := p.syncers[key]
-	if !ok {
+	l := p.syncers.find(key)
+	if l == nil {
 		l = &leaseSyncer{
 			namespace: key.Namespace, name: key.Name,
 			self:         self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
 			relinquished: p.relinquished,
 		}
-		p.syncers[key] = l
+		p.syncers.add(l)
 	}
 	return l
 }

@@ -10,10 +10,10 @@ func (p *Publisher) Relinquish() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	done = p.initial.Read
-	for key, l := range p.syncers {
+	for l := range p.syncers.all() {
 		if !l.relinquished {
 			l.relinquished = true
-			p.Queue.Add(key)
+			p.Queue.Add(l.key())
 		}
 		done = done && l.known.read && !l.marked()
 	}

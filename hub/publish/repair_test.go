@@ -81,6 +81,50 @@ func TestRepairOfALeadersLease(t *testing.T) {
 	})
 }
 
+// Nobody acts by what a follower's Lease says of another leader. So it waits for the Leases of leaders, and nothing else does.
+func TestWhichLeasesOfFollowersWait(t *testing.T) {
+	next := func(r *rig) { r.assign(lease.Follow, term("south", 21)) }
+	run(t, map[string]func(*rig){
+		"one that names the leader before this one": func(r *rig) {
+			r.follows()
+			next(r)
+			r.next("wait 500ms").at(0.4).next("wait 100ms").at(0.5).next("update south 21 renewTime 500ms for 15s")
+		},
+		"one that is to name a third leader before that, anew": func(r *rig) {
+			r.follows()
+			next(r)
+			r.next("wait 500ms").at(0.4)
+			r.assign(lease.Follow, term("west", 22))
+			r.next("wait 500ms").at(0.9).next("update west 22 renewTime 900ms for 15s")
+		},
+		"none that lets this cluster lead": func(r *rig) {
+			r.put(contentOf(renewedAt(-2, term("east", 19))), testKey)
+			next(r)
+			r.next("read").answered().next("update south 21 renewTime 0s for 15s")
+		},
+		"none that is missing": func(r *rig) {
+			next(r)
+			r.next("read").answered().next("create south 21 renewTime 0s for 15s")
+		},
+		"none that somebody edited": func(r *rig) {
+			r.follows()
+			edited(r)
+			next(r)
+			r.next("update south 21 renewTime 0s for 15s")
+		},
+		"none that shows whether the next leader can be written to": func(r *rig) {
+			r.follows()
+			r.assign(lease.Follow, term("south", 21), func(a *lease.Assignment) { a.MinRenewTime = zero })
+			r.next("update south 21 renewTime 0s for 15s")
+		},
+		"none of another hub": func(r *rig) {
+			r.put(contentOf(renewedAt(-2, term("west", 20)), func(c *lease.Content) { c.Hub = "" }), testKey)
+			next(r)
+			r.next("read").answered().next("update south 21 renewTime 0s for 15s")
+		},
+	})
+}
+
 func TestRepairOfAFollowersLease(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"deleted": func(r *rig) {
@@ -136,7 +180,7 @@ func TestRepairOfAFollowersLease(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost})
 			r.assign(lease.Follow, term("west", 22))
-			r.next("update west 22 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
+			r.next("wait 500ms").at(1).next("update west 22 renewTime 1s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"nothing to write where the API cannot store it": func(r *rig) {
 			r.assign(lease.Follow, term("west", 1<<31))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,7 +33,8 @@ func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[re
 // dropped, errors too: it was told to stop, and that is no reason to back off.
 //
 // A request of a namespace that the Member does not watch is refused with a terminal
-// error, which the controller logs and counts: nobody would ever act on it.
+// error, which the controller logs and counts: nobody would ever act on it. That happens once
+// for each such namespace; later requests are skipped.
 //
 // A request without a namespace, as for a cluster-scoped object, is refused with a
 // terminal error; use Typed to say which namespace decides.
@@ -55,6 +57,7 @@ type gate[request comparable] struct {
 	namespace func(request) string
 	leader    reconcile.TypedReconciler[request]
 	follower  reconcile.TypedReconciler[request] // nil: followers do nothing
+	refused   sync.Map                           // the namespaces that are not watched and were refused
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -68,6 +71,11 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	case errors.Is(err, member.ErrNotLeader):
 		return g.follow(ctx, req)
 	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing
+		if _, before := g.refused.LoadOrStore(ns, true); before {
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	case errors.Is(err, member.ErrMisused):
 		return reconcile.Result{}, reconcile.TerminalError(err)
 	case err != nil:
 		return reconcile.Result{}, err
@@ -76,7 +84,7 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	epoch, _ := member.EpochFrom(term)
 	logger := log.FromContext(ctx).WithValues("epoch", epoch)
 	result, err := g.leader.Reconcile(log.IntoContext(term, logger), req)
-	if lost := context.Cause(term); errors.Is(lost, member.ErrLost) {
+	if lost := member.Check(term); errors.Is(lost, member.ErrLost) { // which its context may learn later
 		logger.V(1).Info("The term ended during a reconcile", "reason", lost.Error(), "dropped", err)
 		return reconcile.Result{}, nil
 	}

@@ -24,6 +24,9 @@ import (
 // relist is how long to wait after a list that failed.
 var relist = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 7, Cap: 5 * time.Second}
 
+// tellEvery is how often a list is told of that goes on failing.
+const tellEvery = time.Minute
+
 // ResyncOption changes what Resync does.
 type ResyncOption func(*resyncOptions)
 
@@ -37,7 +40,7 @@ type resyncOptions struct {
 //
 //	gate.Matching(client.MatchingLabels{"tier": "gold"})
 //
-// The namespace is that of the promotion, whatever the options say.
+// The namespace is that of the promotion, whatever the options say, and all that matches is listed: a limit does not count.
 func Matching(options ...client.ListOption) ResyncOption {
 	return func(o *resyncOptions) { o.lists = append(o.lists, options...) }
 }
@@ -58,8 +61,11 @@ func Named(name string) ResyncOption {
 // Resync is a source that enqueues every object of a namespace when this cluster
 // has begun to lead it. The objects are listed with r, which should be the manager's
 // client or cache, so that no API server is asked; list says of which type, usually
-// that of For. A list that fails is repeated until it succeeds or the term is over. A
+// that of For. A list that fails is repeated until it succeeds or the term is over, and told at
+// once and every minute. A
 // namespace that the manager's cache leaves out is skipped: no request of it comes here.
+//
+// It logs by the logger of the controller's context, if there is one, and by that of the Member otherwise.
 func Resync(m member.Leader, r client.Reader, list client.ObjectList, options ...ResyncOption) source.Source {
 	return ResyncTyped(m, r, list, func(o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
@@ -83,6 +89,9 @@ func ResyncTyped[request comparable](
 
 // kindOf names the type of the objects in a list.
 func kindOf(list client.ObjectList) string {
+	if list == nil {
+		return ""
+	}
 	kind := list.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		kind = reflect.Indirect(reflect.ValueOf(list)).Type().Name()
@@ -101,6 +110,9 @@ type resync[request comparable] struct {
 
 // Start implements source.TypedSource.
 func (s *resync[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
+	if s.member == nil || s.reader == nil || s.list == nil || s.requests == nil {
+		return fmt.Errorf("%w: Resync needs a Member, a client and a list", member.ErrMisused)
+	}
 	remove := s.member.Listen(member.Listener{Promoted: func(namespace string, t member.Term) {
 		s.enqueueAll(ctx, namespace, t, queue)
 	}})
@@ -112,19 +124,25 @@ func (s *resync[request]) Start(ctx context.Context, queue workqueue.TypedRateLi
 func (s *resync[request]) String() string { return "resync source: " + s.kind }
 
 func (s *resync[request]) enqueueAll(ctx context.Context, namespace string, t member.Term, queue workqueue.TypedInterface[request]) {
-	logger := log.FromContext(ctx).WithValues("controller", s.name, "type", s.kind, "namespace", namespace, "epoch", t.Epoch())
 	ctx, done, err := s.member.Context(ctx, namespace)
 	if err != nil {
 		return // over already; if another term has begun, its own promotion follows
 	}
 	defer done()
+	logger := log.FromContext(ctx).WithValues("controller", s.name, "type", s.kind, "namespace", namespace, "epoch", t.Epoch())
+	var told string // what failed
+	var at time.Time
 	_ = relist.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		n, err := s.enqueue(ctx, namespace, queue)
 		switch {
+		case err != nil && ctx.Err() != nil: // the end is no trouble
 		case outsideOfCache(err):
 			logger.Info("Nothing is resynced after a promotion, because the manager's cache leaves this namespace out")
 		case err != nil:
-			logger.Error(err, "Could not list what to resync after a promotion, will try again")
+			if err.Error() != told || time.Since(at) >= tellEvery {
+				told, at = err.Error(), time.Now()
+				logger.Error(err, "Could not list what to resync after a promotion, and tries again until the term is over")
+			}
 			return false, nil
 		default:
 			logger.Info("Resynced after a promotion", "objects", n)
@@ -140,7 +158,8 @@ func outsideOfCache(err error) bool {
 
 func (s *resync[request]) enqueue(ctx context.Context, namespace string, queue workqueue.TypedInterface[request]) (n int, err error) {
 	list := s.list.DeepCopyObject().(client.ObjectList)
-	options := append(s.lists[:len(s.lists):len(s.lists)], client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	options := append(s.lists[:len(s.lists):len(s.lists)],
+		client.InNamespace(namespace), client.Limit(0), client.Continue(""), client.UnsafeDisableDeepCopy)
 	if err := s.reader.List(ctx, list, options...); err != nil {
 		return 0, err
 	}

@@ -205,10 +205,10 @@ func TestResyncTypedEnqueuesTheRequestsOfAnObject(t *testing.T) {
 // else to wake the controller.
 func TestNoRequestIsLostToAPromotion(t *testing.T) {
 	begins := map[string]func(f *membertest.Fake){
-		"by a promotion":     func(f *membertest.Fake) { f.Demote(ns); f.Promote(ns) },
-		"by a late renewal":  func(f *membertest.Fake) { f.Expire(); f.Renew(ns) },
-		"as the next epoch":  func(f *membertest.Fake) { f.Promote(ns) },
-		"by a repaired copy": func(f *membertest.Fake) { f.DeleteLease(ns); f.Renew(ns) },
+		"by a promotion":      func(f *membertest.Fake) { f.Demote(ns); f.Promote(ns) },
+		"by a late renewal":   func(f *membertest.Fake) { f.Expire(); f.Renew(ns) },
+		"as the next epoch":   func(f *membertest.Fake) { f.Promote(ns) },
+		"by a repaired Lease": func(f *membertest.Fake) { f.DeleteLease(ns); f.Renew(ns) },
 	}
 	for name, begin := range begins {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,7 @@ func run(ctx context.Context, f flags) (err error) {
 	m, err := member.New(cfg, member.Options{
 		Namespaces:   split(f.namespaces),
 		MaxClockSkew: f.maxSkew,
-		Registration: registration(f),
+		Registration: registration(mgr, f),
 		Logger:       ctrl.Log.WithName("member"),
 	})
 	if err != nil {

@@ -39,11 +39,11 @@ func manager(cfg *rest.Config, f flags) (ctrl.Manager, error) {
 	})
 }
 
-func registration(f flags) *member.Registration {
+func registration(mgr ctrl.Manager, f flags) *member.Registration {
 	if f.register == "" {
 		return nil
 	}
-	return &member.Registration{Namespace: f.register}
+	return &member.Registration{Namespace: f.register, Client: mgr.GetHTTPClient()}
 }
 
 func split(list string) []string {

@@ -1,4 +1,4 @@
-package controller
+package worker
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,16 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-
-	"github.com/leasecast/leasecast/api/lease"
 )
-
-// bubbleClock shows the time of a bubble of synctest.
-type bubbleClock struct{ start time.Time }
-
-func (c bubbleClock) Now() lease.Reading {
-	return lease.Reading{Wall: musterStart.Wall.Add(time.Since(c.start)), Boot: musterStart.Boot + time.Since(c.start)}
-}
 
 // memberAPI is as much of a member's API server as a hub writes to. It answers at once, and keeps objects by their paths.
 type memberAPI struct {
@@ -84,6 +75,20 @@ func (a *memberAPI) holds(text string) (paths []string) {
 		}
 	}
 	return paths
+}
+
+// store keeps a Lease, and returns it as it is kept.
+func (a *memberAPI) store(l *coordinationv1.Lease) *coordinationv1.Lease {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(l)
+	if err != nil {
+		panic(err)
+	}
+	kept := a.put("/apis/coordination.k8s.io/v1/namespaces/"+l.Namespace+"/leases/"+l.Name, &unstructured.Unstructured{Object: object})
+	l = l.DeepCopy()
+	l.ResourceVersion = kept.GetResourceVersion()
+	return l
 }
 
 func (a *memberAPI) put(p string, o *unstructured.Unstructured) *unstructured.Unstructured {
@@ -157,5 +162,19 @@ func (a *memberAPI) list(selector string) map[string]any {
 	return map[string]any{
 		"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList",
 		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
+	}
+}
+
+func encoded(object any) []byte {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return append(raw, '\n')
+}
+
+func failure(code int32, why metav1.StatusReason) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: why, Code: code,
 	}
 }

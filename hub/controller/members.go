@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/worker"
+)
+
+// memberState is what this tenure remembers of one member. The controller's lock guards it.
+type memberState struct {
+	known   bool          // its Cluster exists
+	problem fleet.Problem // the one of the last event on its Cluster
+	engaged engagement
+	worker  memberWorker  // nil unless it is at work
+	ended   chan struct{} // closed when the latest worker has ended
+}
+
+// engagement is a member that the manager has engaged. It is empty if there is none.
+type engagement struct {
+	ctx     context.Context
+	cluster cluster.Cluster
+}
+
+// memberWorker is what is asked of a [worker.Worker]. The simulation replaces it.
+type memberWorker interface {
+	Publisher() *publish.Publisher
+	Unguarded() error
+	Readers(namespace string) int
+	Wake()
+}
+
+// member returns the state of a member, and makes it where there is none. The caller holds the lock.
+func (c *Controller) member(key fleet.Key) *memberState {
+	s := c.members[key]
+	if s == nil {
+		s = &memberState{}
+		c.members[key] = s
+	}
+	return s
+}
+
+// release forgets a member once its Cluster is gone and nothing works there. The caller holds the lock.
+func (c *Controller) release(key fleet.Key) {
+	if s := c.members[key]; s != nil && !s.known && s.engaged.ctx == nil && s.worker == nil {
+		delete(c.members, key)
+	}
+}
+
+// Engage implements multicluster.Aware. The fleet engages a member when it is known for certain which cluster it is.
+func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	key, err := fleet.ParseKey(name)
+	if err != nil {
+		return fmt.Errorf("engage: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.member(key).engaged = engagement{ctx: ctx, cluster: cl}
+	if c.running != nil {
+		c.begin(key)
+	}
+	return nil
+}
+
+// begin starts the work in a member that was engaged. The caller holds the lock.
+//
+// An earlier publisher of the same member may renew once more until it has stopped. Whoever stops all renewals has to
+// find it until then, so the new worker waits for its end.
+func (c *Controller) begin(key fleet.Key) {
+	s := c.members[key]
+	e, before, ended := s.engaged, s.ended, make(chan struct{})
+	s.ended = ended
+	ctx, cancel := context.WithCancel(c.running)
+	stop := context.AfterFunc(e.ctx, cancel)
+	c.wg.Go(func() {
+		defer close(ended)
+		defer cancel()
+		defer stop()
+		if before != nil {
+			<-before
+		}
+		if m, ok := c.Fleet.Member(key); ok {
+			w := c.newWorker(ctx, m, e.cluster)
+			c.mu.Lock()
+			s.worker = w
+			c.mu.Unlock()
+			w.Run(ctx)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s.worker = nil; s.engaged.ctx == e.ctx {
+			s.engaged = engagement{}
+		}
+		c.release(key)
+	})
+}
+
+func (c *Controller) newWorker(ctx context.Context, m fleet.Member, cl cluster.Cluster) *worker.Worker {
+	o := worker.Options{
+		Member: m, Cluster: cl, Client: c.writer(m), Observe: m.Observe, Fleet: c.Fleet, Hub: workersHub{c},
+		HubID: c.HubID, Clock: c.Clock, Promises: c.promises,
+		Log: log.FromContext(ctx).WithName("worker").WithValues("cluster", klog.KRef(m.Fleet, m.Name)),
+	}
+	if o.Leases = o.Client.CoordinationV1(); c.Measure != nil {
+		o.Leases = c.Measure(m.Key, o.Leases)
+	}
+	return worker.New(o)
+}
+
+// worker returns the one that is at work in a member, or nil.
+func (c *Controller) worker(key fleet.Key) memberWorker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.members[key]; s != nil {
+		return s.worker
+	}
+	return nil
+}
+
+// workers returns those that are at work in a fleet.
+func (c *Controller) workers(fleetName string) (ws []memberWorker) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, s := range c.members {
+		if key.Fleet == fleetName && s.worker != nil {
+			ws = append(ws, s.worker)
+		}
+	}
+	return ws
+}
+
+// publishers returns the publishers of a fleet.
+func (c *Controller) publishers(fleetName string) (ps []*publish.Publisher) {
+	for _, w := range c.workers(fleetName) {
+		if p := w.Publisher(); p != nil {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// Work is how the work in one member stands.
+type Work struct {
+	// Guarded: the admission policies that protect the Leases are in force.
+	Guarded bool
+	// Readers is how many registrations of readers there are.
+	Readers int
+}
+
+// Work tells how the work in a member stands. It is false while nothing is written there.
+func (c *Controller) Work(key fleet.Key) (Work, bool) {
+	if w := c.worker(key); w != nil && w.Publisher() != nil {
+		return Work{Guarded: w.Unguarded() == nil, Readers: w.Publisher().Readers()}, true
+	}
+	return Work{}, false
+}
+
+// workersHub is the hub as workers see it.
+type workersHub struct{ c *Controller }
+
+func (h workersHub) Serve(ctx context.Context, fleetName string) (lease.Key, bool) {
+	s, ok := h.c.serve(ctx, fleetName)
+	return s.Key, ok
+}
+
+func (h workersHub) Served(fleetName string) bool { return h.c.source.servedBy(fleetName) == h.c.HubID }
+
+func (h workersHub) Serves(fleetName string) bool { return h.c.Serves(fleetName) }
+
+func (h workersHub) MayWrite(fleetName string, now lease.Reading) bool {
+	return h.c.mayWrite(fleetName, now)
+}
+
+func (h workersHub) Changed(key fleet.Key, namespace string) { h.c.leaseChanged(key, namespace) }
+
+// RelinquishRecords leaves alone the records that are another hub's.
+func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) error {
+	var list v1alpha1.NamespaceLeaderList
+	if err := h.c.client.List(ctx, &list, client.InNamespace(fleetName)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if h.c.fromElsewhere(o) {
+			continue
+		}
+		changed := o.DeepCopy()
+		changed.Spec.Hub = v1alpha1.NoHub
+		patch := client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})
+		if err := h.c.client.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h workersHub) RecordReader(key fleet.Key, reason, message string) {
+	if h.c.Serves(key.Fleet) {
+		h.c.recordOnCluster(key, corev1.EventTypeNormal, reason, "Register", message)
+	}
+}
+
+// recordOnCluster records an event on the Cluster of a member.
+func (c *Controller) recordOnCluster(key fleet.Key, kind, why, action, message string) {
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+	defer cancel()
+	cl := &clusterv1.Cluster{}
+	if err := c.client.Get(ctx, types.NamespacedName{Namespace: key.Fleet, Name: key.Name}, cl); err != nil {
+		return // it is gone, and nobody looks for its events any more
+	}
+	c.events.Eventf(cl, nil, kind, why, action, "%s", message)
+}

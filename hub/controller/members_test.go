@@ -1,0 +1,234 @@
+package controller
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+// quiet is an engaged cluster whose caches show nothing.
+type quiet struct{ cluster.Cluster }
+
+func (quiet) GetCache() cache.Cache       { return &informertest.FakeInformers{} }
+func (quiet) GetConfig() *rest.Config     { return &rest.Config{Host: "http://[::1"} }
+func (quiet) GetHTTPClient() *http.Client { return http.DefaultClient }
+
+// foreman is a muster of cluster east, which answers.
+func foreman(t *testing.T) *muster {
+	t.Helper()
+	m := newMuster(t, pinned("east"))
+	east := kubernetesfake.NewClientset()
+	m.writer = func(fleet.Member) kubernetes.Interface { return east }
+	return m
+}
+
+// engages engages a member until the returned function is called.
+func (m *muster) engages(key fleet.Key) (end context.CancelFunc) {
+	m.t.Helper()
+	ctx, cancel := context.WithCancel(m.t.Context())
+	if err := m.Engage(ctx, key.ClusterName(), quiet{}); err != nil {
+		m.t.Fatal(err)
+	}
+	synctest.Wait()
+	return cancel
+}
+
+// atWorkIn is the worker in a member, or nil.
+func (m *muster) atWorkIn(key fleet.Key) memberWorker {
+	synctest.Wait()
+	return m.worker(key)
+}
+
+// An earlier publisher of a member may renew once more until it has stopped. Whoever stops all renewals has to find it
+// until then, and its successor from then on.
+func TestANewWorkerWaitsForTheEndOfTheOldOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := foreman(t)
+		running, stop := context.WithCancel(t.Context())
+		m.running = running
+		engaged := func() bool {
+			synctest.Wait()
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			s := m.members[eastKey]
+			return s != nil && s.engaged.ctx != nil
+		}
+
+		endFirst := m.engages(eastKey)
+		first := m.atWorkIn(eastKey)
+		if first == nil {
+			t.Fatal("nothing works in a member that was engaged")
+		}
+		endSecond := m.engages(eastKey)
+		if m.atWorkIn(eastKey) != first {
+			t.Error("the new worker is at work before the old one has ended")
+		}
+		endFirst()
+		second := m.atWorkIn(eastKey)
+		if second == nil || second == first {
+			t.Errorf("after the end of the old worker there is %p, want a new one than %p", second, first)
+		}
+		if !engaged() {
+			t.Error("the end of the old engagement ended the new one")
+		}
+		endSecond()
+		if left := m.atWorkIn(eastKey); left != nil || engaged() {
+			t.Errorf("after the end of both there is still %p, engaged: %v", left, engaged())
+		}
+		stop()
+		m.wg.Wait()
+	})
+}
+
+// What is remembered of a member goes with its Cluster, but not before the work there has ended.
+func TestAMemberIsRememberedUntilItsClusterAndTheWorkThereHaveGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := foreman(t)
+		m.running = t.Context()
+		north := fleet.Key{Fleet: "fleet", Name: "north"} // one that the fleet does not know
+		end := m.engages(eastKey)
+		m.recordProblem(eastKey)
+		m.loses("east")
+		m.Fleet.Forget(eastKey)
+		synctest.Wait()
+		if m.recordProblem(eastKey); m.atWorkIn(eastKey) == nil {
+			t.Error("it is forgotten while the work there goes on")
+		}
+		end()
+		m.engages(north)()
+		if synctest.Wait(); len(m.members) != 0 {
+			t.Errorf("remembered are %v", m.members)
+		}
+	})
+}
+
+// What was engaged before this replica is elected is worked on from then on, and until the end.
+func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := foreman(t)
+		var measured []fleet.Key
+		m.Measure = func(key fleet.Key, client coordinationclient.LeasesGetter) coordinationclient.LeasesGetter {
+			measured = append(measured, key)
+			return client
+		}
+		disengage := m.engages(eastKey)
+		defer disengage()
+		m.members[eastKey].known = true
+		pass(time.Second)
+		if m.atWorkIn(eastKey) != nil {
+			t.Error("it is worked on before the election")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Start(ctx) }()
+		pass(time.Second)
+		if m.atWorkIn(eastKey) == nil || m.atWorkIn(eastKey).Publisher() == nil {
+			t.Fatal("it is not worked on")
+		}
+		p := m.atWorkIn(eastKey).Publisher()
+		if work, ok := m.Work(eastKey); !ok || work.Readers != 0 {
+			t.Errorf("the work there: %+v, %v", work, ok)
+		}
+		if !slices.Equal(measured, []fleet.Key{eastKey}) {
+			t.Errorf("measured: %v", measured)
+		}
+		if len(m.events.events) == 0 {
+			t.Error("nobody is told of what was found out before")
+		}
+		last := make(chan struct{})
+		m.wg.Go(func() { <-last })
+		stop()
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Error("Start returned before all work had ended")
+		}
+		close(last)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if !p.Queue.ShuttingDown() || m.atWorkIn(eastKey) != nil {
+			t.Error("it had not ended when Start returned")
+		}
+		if _, ok := m.Work(eastKey); ok {
+			t.Error("work is told of where there is none")
+		}
+		m.engages(eastKey)
+		if m.atWorkIn(eastKey) != nil {
+			t.Error("it is worked on after the end")
+		}
+	})
+}
+
+func TestWhatIsNotWorkedInIsNotWrittenTo(t *testing.T) {
+	m, err := New(Options{}).lookAt(t.Context(), fleet.Member{Key: eastKey}, "shop")
+	if err != nil || m.publisher != nil || m.unguarded == nil || m.readers != 0 {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if ps := New(Options{}).publishers("fleet"); len(ps) > 0 {
+		t.Errorf("publishers: %v", ps)
+	}
+}
+
+// Readers are told of by the replica that writes, for a fleet that it serves.
+func TestTheClusterHearsOfReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := foreman(t)
+		h := workersHub{m.Controller}
+		h.RecordReader(eastKey, "ReaderGone", "pods/a is gone")
+		want := []string{"*v1beta2.Cluster Normal ReaderGone: pods/a is gone"}
+		if !slices.Equal(m.events.events, want) {
+			t.Errorf("told %q, want %q", m.events.events, want)
+		}
+		m.standby()
+		h.RecordReader(eastKey, "ReaderGone", "pods/b is gone")
+		if !slices.Equal(m.events.events, want) {
+			t.Errorf("a standby tells: %q", m.events.events)
+		}
+	})
+}
+
+// What workers are told of the hub is what holds for the fleet of their member.
+func TestTheHubAsWorkersSeeIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		change         func(*muster)
+		served, serves bool
+	}{
+		"it serves the fleet":         {func(m *muster) { m.source = served{fleetSource{m.Fleet}, m.HubID} }, true, true},
+		"nobody does":                 {func(m *muster) { m.source = served{fleetSource{m.Fleet}, ""} }, false, true},
+		"another installation does":   {func(m *muster) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false, false},
+		"it does, but is not elected": {func(m *muster) { m.source = served{fleetSource{m.Fleet}, m.HubID}; m.standby() }, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := foreman(t)
+				test.change(m)
+				h := workersHub{m.Controller}
+				if got := h.Served("fleet"); got != test.served {
+					t.Errorf("served: %v", got)
+				}
+				if got := h.Serves("fleet"); got != test.serves {
+					t.Errorf("serves: %v", got)
+				}
+				if got := h.MayWrite("fleet", musterStart); got != test.serves {
+					t.Errorf("may write: %v", got)
+				}
+				if key, got := h.Serve(t.Context(), "fleet"); got != test.serves || (len(key) > 0) != test.serves {
+					t.Errorf("served by now: %v", got)
+				}
+			})
+		})
+	}
+}

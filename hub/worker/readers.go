@@ -1,0 +1,170 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// registrations are those that the member shows. They are for people: a consistent list, which the publisher makes,
+// says who has to release the term.
+type registrations struct {
+	mu  sync.Mutex
+	all map[types.UID]registration
+}
+
+type registration struct {
+	name   string
+	reader lease.Registration
+	broken bool // it cannot be read, so it counts everywhere
+}
+
+func (r registration) follows(namespace string) bool {
+	return r.broken || r.reader.Follows(namespace)
+}
+
+// scope says in words which namespaces the reader follows.
+func (r registration) scope() string {
+	switch {
+	case r.broken:
+		return "namespaces that cannot be read"
+	case len(r.reader.Namespaces) == 0:
+		return "all namespaces"
+	}
+	return "namespaces " + strings.Join(r.reader.Namespaces, ", ")
+}
+
+// Readers counts the registered readers that follow a namespace.
+func (w *Worker) Readers(namespace string) (n int) {
+	w.readers.mu.Lock()
+	defer w.readers.mu.Unlock()
+	for _, r := range w.readers.all {
+		if r.follows(namespace) {
+			n++
+		}
+	}
+	return n
+}
+
+// watchReaders feeds what the member shows of its readers' registrations to the publisher, until the returned function
+// is called. They have a watch of their own, because the member's cache holds the Leases of one label only. It is for
+// speed: the publisher lists the readers when it matters, and needs no watch to hear from them.
+func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatch func()) {
+	client, err := kubernetes.NewForConfigAndClient(w.Cluster.GetConfig(), w.Cluster.GetHTTPClient())
+	if err != nil {
+		w.Log.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
+		return func() {}
+	}
+	leases := client.CoordinationV1().Leases(metav1.NamespaceAll)
+	selector := publish.ReaderSelector().String()
+	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
+		ListerWatcher: &toolscache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.LabelSelector = selector
+				return leases.List(ctx, o)
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				o.LabelSelector = selector
+				return leases.Watch(ctx, o)
+			},
+		},
+		ObjectType: &coordinationv1.Lease{},
+		Handler: toolscache.ResourceEventHandlerDetailedFuncs{
+			AddFunc: func(o any, initial bool) {
+				if l, ok := o.(*coordinationv1.Lease); ok {
+					p.ObserveReader(l)
+					w.readerSeen(l, initial)
+				}
+			},
+			UpdateFunc: func(_, o any) {
+				if l, ok := o.(*coordinationv1.Lease); ok {
+					p.ObserveReader(l)
+					w.readerSeen(l, false)
+				}
+			},
+			DeleteFunc: func(o any) {
+				if l, ok := o.(*coordinationv1.Lease); ok {
+					p.ObserveReaderGone(l.UID)
+					w.readerGone(l.UID)
+				}
+				// What a new list merely lacks comes as something else, and is no end: its reader may still act.
+				if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+					if l, ok := unknown.Obj.(*coordinationv1.Lease); ok {
+						w.readerGone(l.UID)
+					}
+				}
+			},
+		},
+	})
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { informer.RunWithContext(ctx) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// readerSeen has the status of all namespaces count a reader that has registered. An event on its Cluster tells of it,
+// unless it had registered before this hub looked.
+func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
+	reader, err := wire.ReadRegistration(l)
+	r := registration{name: l.Namespace + "/" + l.Name, reader: reader, broken: err != nil}
+	w.readers.mu.Lock()
+	if w.readers.all == nil {
+		w.readers.all = map[types.UID]registration{}
+	}
+	_, known := w.readers.all[l.UID]
+	w.readers.all[l.UID] = r
+	n := len(w.readers.all)
+	w.readers.mu.Unlock()
+	if known {
+		return
+	}
+	w.readersChanged(r)
+	if !before {
+		w.recordReader("ReaderRegistered", fmt.Sprintf("%s has registered for %s", r.name, r.scope()), n)
+	}
+}
+
+// readerGone is readerSeen for one whose registration is gone.
+func (w *Worker) readerGone(uid types.UID) {
+	w.readers.mu.Lock()
+	r, known := w.readers.all[uid]
+	delete(w.readers.all, uid)
+	n := len(w.readers.all)
+	w.readers.mu.Unlock()
+	if known {
+		w.readersChanged(r)
+		w.recordReader("ReaderGone", r.name+" is not registered any more", n)
+	}
+}
+
+// readersChanged asks for decisions where a reader counts, because they write the status.
+func (w *Worker) readersChanged(r registration) {
+	if r.broken || len(r.reader.Namespaces) == 0 {
+		w.Hub.Changed(w.Member.Key, "")
+		return
+	}
+	for _, ns := range r.reader.Namespaces {
+		w.Hub.Changed(w.Member.Key, ns)
+	}
+}
+
+// recordReader tells the owner of the Cluster who registers there: planned changes wait for all of them.
+func (w *Worker) recordReader(why, what string, n int) {
+	w.Hub.RecordReader(w.Member.Key, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
+}

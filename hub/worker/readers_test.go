@@ -1,0 +1,197 @@
+package worker
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// nowhere is a member without an address.
+type nowhere struct{ *registry }
+
+func (nowhere) GetConfig() *rest.Config { return &rest.Config{Host: "http://[::1"} }
+
+func TestReadersThatCannotBeWatchedCostNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Cluster = nowhere{&registry{}}
+		r.watchReaders(t.Context(), r.reads())()
+	})
+}
+
+// confirmed is the registration of a reader that follows everything, and has released what it says.
+func confirmed(t *testing.T, at time.Time, l *coordinationv1.Lease, released map[string]int64) *coordinationv1.Lease {
+	t.Helper()
+	l = l.DeepCopy()
+	if err := wire.WriteRegistration(lease.Registration{
+		Identity: "reader", Account: "reader", Confirmed: at, Duration: 3 * time.Second, Released: released,
+	}, l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// revoking has the term of shop in east revoked in a member where one reader has registered, and has not released it.
+func revoking(t *testing.T) (r *rig, p *publish.Publisher, reader *coordinationv1.Lease, released func() bool) {
+	t.Helper()
+	r = newRig(t)
+	r.has(eastLease(20))
+	p = r.reads()
+	pass(20 * time.Second) // from then on readers are believed
+	live := eastLease(20)
+	live.RenewTime = r.Clock.Now().Wall
+	r.has(live)
+	p.ObserveGone(shopLease)
+	reader = r.east.store(confirmed(t, r.Clock.Now().Wall, &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "reader", UID: "uid of reader"},
+	}, nil))
+	revoked, ended := live.Term, live.Term
+	ended.Holder, ended.Epoch = "", 21
+	p.Assign(shopLease, lease.Assignment{Role: lease.Revoke, Revoked: revoked, Term: ended}, publish.Timings{
+		Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second, LongestPromise: 16 * time.Second,
+	})
+	r.writes()
+	released = func() bool { return p.SyncStatus(shopLease).Released == 20 }
+	if released() {
+		t.Fatal("it is released before the reader said so")
+	}
+	return r, p, reader, released
+}
+
+// What a watch shows of a reader counts at once.
+func TestAReaderThatIsSeenToReleaseATermIsHeard(t *testing.T) {
+	for name, kind := range map[string]string{"it was changed": "MODIFIED", "it is new": "ADDED"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, p, reader, released := revoking(t)
+				shown := &registry{version: r.east.version}
+				if kind == "MODIFIED" {
+					shown.items = []coordinationv1.Lease{*reader}
+				}
+				r.Cluster = shown
+				stop := r.watchReaders(t.Context(), p)
+				pass(10 * time.Second)
+				if released() {
+					t.Fatal("it is released before the reader said so")
+				}
+				said := confirmed(t, rigStart.Wall.Add(20*time.Second), reader, map[string]int64{"shop": 20})
+				said.ResourceVersion = "99"
+				if shown.tell(kind, said); !released() {
+					t.Error("nobody heard it")
+				}
+				_ = shown.watch.Close()
+				stop()
+			})
+		})
+	}
+}
+
+// A reader whose registration a new list merely lacks may still act: its end may have been a restore of the member's etcd.
+// One whose end is shown has stopped.
+func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p, reader, released := revoking(t)
+		releases := func(want bool, when string) {
+			t.Helper()
+			if is := released(); is != want {
+				t.Fatalf("%s: all readers have released the term: %v, want %v", when, is, want)
+			}
+		}
+		shown := &registry{version: r.east.version, items: []coordinationv1.Lease{*reader}}
+		r.Cluster = shown
+		stop := r.watchReaders(t.Context(), p)
+		pass(10 * time.Second)
+		if shown.watch == nil {
+			t.Fatal("readers are not watched")
+		}
+		shown.mu.Lock()
+		shown.items, shown.version = nil, shown.version+1
+		lists := shown.lists
+		shown.mu.Unlock()
+		shown.tell("ERROR", failure(http.StatusGone, metav1.StatusReasonExpired))
+		pass(10 * time.Second)
+		if shown.lists == lists {
+			t.Fatal("readers were not listed anew")
+		}
+		releases(false, "a new list lacks it")
+		shown.tell("ADDED", reader)
+		releases(false, "it is shown again")
+		shown.tell("DELETED", reader)
+		releases(true, "its end is shown")
+		want := []string{ // nothing of the one that was there before
+			"ReaderGone: pods/reader is not registered any more; readers that are registered in this cluster: 0",
+			"ReaderRegistered: pods/reader has registered for all namespaces; readers that are registered in this cluster: 1",
+			"ReaderGone: pods/reader is not registered any more; readers that are registered in this cluster: 0",
+		}
+		if !slices.Equal(r.events, want) {
+			t.Errorf("people hear %q, want %q", r.events, want)
+		}
+		_ = shown.watch.Close()
+		stop()
+	})
+}
+
+// registrationOf is that of a reader in the namespace pods; broken if it has no account.
+func registrationOf(t *testing.T, name, account string, namespaces ...string) *coordinationv1.Lease {
+	t.Helper()
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: name, UID: types.UID("uid of " + name)}}
+	if err := wire.WriteRegistration(lease.Registration{
+		Identity: name, Account: "somebody", Namespaces: namespaces, Confirmed: rigStart.Wall, Duration: 15 * time.Second,
+	}, l); err != nil {
+		t.Fatal(err)
+	}
+	if account == "" {
+		l.Annotations = nil
+	}
+	return l
+}
+
+func TestRegisteredReadersAreCountedAndTheirClusterHearsOfThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		expect := func(when string, shop, ledger int, changed []string, events ...string) {
+			t.Helper()
+			if got := r.Readers("shop"); got != shop {
+				t.Errorf("%s: %d readers follow shop, want %d", when, got, shop)
+			}
+			if got := r.Readers("ledger"); got != ledger {
+				t.Errorf("%s: %d readers follow ledger, want %d", when, got, ledger)
+			}
+			if got := r.news(); !slices.Equal(got, changed) {
+				t.Errorf("%s: there is news of %q, want %q", when, got, changed)
+			}
+			if !slices.Equal(r.events, events) {
+				t.Errorf("%s: events %q, want %q", when, r.events, events)
+			}
+			r.events = nil
+		}
+		expect("at first", 0, 0, nil)
+		r.readerSeen(registrationOf(t, "old", "somebody"), true)
+		expect("one that was there before", 1, 1, []string{""})
+		r.readerSeen(registrationOf(t, "shopper", "somebody", "shop"), false)
+		expect("one for a namespace", 2, 1, []string{"shop"},
+			"ReaderRegistered: pods/shopper has registered for namespaces shop; readers that are registered in this cluster: 2")
+		r.readerSeen(registrationOf(t, "shopper", "somebody", "shop"), false)
+		expect("it confirms", 2, 1, nil)
+		r.readerSeen(registrationOf(t, "odd", ""), false)
+		expect("one that cannot be read counts everywhere", 3, 2, []string{""},
+			"ReaderRegistered: pods/odd has registered for namespaces that cannot be read; readers that are registered in this cluster: 3")
+		r.readerGone("uid of shopper")
+		expect("one goes", 2, 2, []string{"shop"},
+			"ReaderGone: pods/shopper is not registered any more; readers that are registered in this cluster: 2")
+		r.readerGone("uid of shopper")
+		expect("it cannot go twice", 2, 2, nil)
+	})
+}

@@ -1,0 +1,221 @@
+// Package worker is the hub's work in one member. A Worker lives from the engagement of the member to its end. It owns
+// the publisher, the watches of Leases and registrations, and the guard. Decisions are made elsewhere: package
+// controller asks a Worker for its publisher, and hands that what each Lease has to say.
+//
+// The rest works without acknowledged handover (readers.go).
+package worker
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// ServeRetry is how often a worker tries again to serve a fleet.
+const ServeRetry = 300 * time.Millisecond
+
+// Options configure a Worker. All fields are required.
+type Options struct {
+	// Member is pinned, or moving to another hub. Cluster has its caches, and the connection of its watches.
+	Member  fleet.Member
+	Cluster cluster.Cluster
+	// Client reaches the member, and Leases its Leases. Their requests must end with their context.
+	Client kubernetes.Interface
+	Leases coordinationclient.LeasesGetter
+	// Observe notes what became of a request to the member.
+	Observe func(health.Observation)
+	Fleet   Fleet
+	Hub     Hub
+	// HubID is the mark of this installation.
+	HubID    string
+	Clock    lease.Clock
+	Promises *publish.Promises
+	Log      logr.Logger
+}
+
+// Fleet is what a Worker asks of a [fleet.Provider].
+type Fleet interface {
+	Member(key fleet.Key) (fleet.Member, bool)
+	Members(fleetName string) []fleet.Member
+	Forget(key fleet.Key)
+}
+
+// Hub is what a Worker asks of the hub. No method but Serve and RelinquishRecords may block.
+type Hub interface {
+	// Serve claims the member's fleet for this installation, and returns the key of its seal. It is false where
+	// another installation was faster, or the seal cannot be had.
+	Serve(ctx context.Context, fleetName string) (lease.Key, bool)
+	// Served reports whether this installation serves the fleet, as far as a cache shows it.
+	Served(fleetName string) bool
+	// Serves reports whether this replica may write for the fleet now, and MayWrite whether it may at a reading.
+	Serves(fleetName string) bool
+	MayWrite(fleetName string, now lease.Reading) bool
+	// Changed asks for a decision because there is news of a namespace in the member, or of all if it is empty.
+	Changed(key fleet.Key, namespace string)
+	// RelinquishRecords takes the mark of this hub off the fleet's records.
+	RelinquishRecords(ctx context.Context, fleetName string) error
+	// RecordReader records an event about a reader on the member's Cluster.
+	RecordReader(key fleet.Key, reason, message string)
+}
+
+// Worker works in one member. Make it with New, then call Run.
+type Worker struct {
+	Options
+	readers registrations
+	wake    chan struct{} // holds one: look whether the member is leaving
+
+	mu        sync.Mutex
+	publisher *publish.Publisher // nil until the seal is known
+	unguarded error              // nil: the guard is in force
+}
+
+// New returns a Worker that has not begun.
+func New(o Options) *Worker {
+	return &Worker{Options: o, unguarded: ErrUnchecked, wake: make(chan struct{}, 1)}
+}
+
+// Publisher is that of the member, or nil while nothing is written there.
+func (w *Worker) Publisher() *publish.Publisher {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.publisher
+}
+
+// Unguarded says why the member is not guarded. It is nil where the guard is in force.
+func (w *Worker) Unguarded() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unguarded
+}
+
+// Wake has the worker look whether the member is leaving, and who serves its fleet.
+func (w *Worker) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run guards and publishes until ctx ends. When it returns, nothing is under way any more.
+func (w *Worker) Run(ctx context.Context) {
+	var p *publish.Publisher
+	err := wait.PollUntilContextCancel(ctx, ServeRetry, true, func(ctx context.Context) (bool, error) {
+		key, ok := w.Hub.Serve(ctx, w.Member.Fleet)
+		if ok {
+			p = w.newPublisher(key)
+		}
+		return ok, nil
+	})
+	if err != nil {
+		return
+	}
+	unwatch, err := w.watchLeases(ctx, p)
+	if err != nil {
+		p.Queue.ShutDown() // which Run would have done
+		w.Log.Error(err, "The Leases in the cluster cannot be watched", "reason", reason.Unreachable)
+		return
+	}
+	defer unwatch()
+	defer w.watchReaders(ctx, p)()
+	w.mu.Lock()
+	w.publisher = p
+	w.mu.Unlock()
+
+	var guard sync.WaitGroup
+	guard.Go(func() { w.keepGuard(ctx) })
+	p.Run(ctx)
+	guard.Wait()
+}
+
+func (w *Worker) newPublisher(key lease.Key) *publish.Publisher {
+	m := w.Member
+	return publish.New(publish.Options{
+		Client:     w.Leases,
+		Fleet:      m.Fleet,
+		Cluster:    m.Identity(),
+		ClusterUID: m.UID,
+		Hub:        w.HubID,
+		Key:        key,
+		Clock:      w.Clock,
+		MayWrite:   func(now lease.Reading) bool { return w.Hub.MayWrite(m.Fleet, now) },
+		Promises:   w.Promises,
+		Report:     func(write bool, sent lease.Reading, err error) { Report(w.Observe, write, sent, err) },
+		Changed:    func(namespace string) { w.Hub.Changed(m.Key, namespace) },
+		Queue:      workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		Log:        w.Log,
+	})
+}
+
+// Report has the member's health observe a request. A refusal is left out: it may concern one namespace only, and the
+// probe asks about the member as a whole.
+func Report(observe func(health.Observation), write bool, sent lease.Reading, err error) {
+	kind := health.Read
+	if write {
+		kind = health.Write
+	}
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		observe(health.Observation{Kind: kind, At: sent, OK: true})
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err):
+	default:
+		observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: "a request for a Lease got no answer: " + bare(err)})
+	}
+}
+
+// bare is an error without the URL of its request, whose host is a placeholder that means nothing to anybody.
+func bare(err error) string {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err.Error()
+	}
+	return err.Error()
+}
+
+// watchLeases feeds what the member's cache shows of our Leases to the publisher.
+func (w *Worker) watchLeases(ctx context.Context, p *publish.Publisher) (unwatch func(), err error) {
+	informer, err := w.Cluster.GetCache().GetInformer(ctx, &coordinationv1.Lease{})
+	if err != nil {
+		return nil, err
+	}
+	gone := func(o any) {
+		if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = t.Obj
+		}
+		if l, ok := o.(*coordinationv1.Lease); ok {
+			p.ObserveGone(types.NamespacedName{Namespace: l.Namespace, Name: l.Name})
+		}
+	}
+	seen := func(o any) {
+		if l, ok := o.(*coordinationv1.Lease); ok {
+			p.Observe(l)
+		}
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    seen,
+		UpdateFunc: func(_, o any) { seen(o) },
+		DeleteFunc: gone,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = informer.RemoveEventHandler(registration) }, nil
+}

@@ -1,0 +1,158 @@
+package member_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member"
+)
+
+// No hub writes such a Lease. It permits nothing, and ends what the one before has permitted.
+func TestALeaseThatNoHubCanHaveWrittenIsRefusedByName(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(l *coordinationv1.Lease)
+		want string
+	}{
+		"no epoch":            {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }, "has no epoch: its leaseTransitions are missing, or 0"},
+		"epoch 0":             {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32) }, "has no epoch: its leaseTransitions are missing, or 0"},
+		"no renewTime":        {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "has no renewTime"},
+		"no duration":         {func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, "has no duration: its leaseDurationSeconds are missing, or 0"},
+		"a negative duration": {func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = -3 }, "has no duration: its leaseDurationSeconds are missing, or -3"},
+		"a huge duration":     {func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 3601 }, "says leaseDurationSeconds 3601, and no policy allows more than 3600"},
+		"no cluster":          {func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.ClusterAnnotation) }, "has no annotation leasecast.dev/cluster"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+				said := "Lease shop/leasecast " + tc.want + ": not believed"
+				for range 3 {
+					r.put(r.cluster.leaseOf(ns, us, 7))
+					if !r.leads(ns) {
+						t.Error("does not lead by a Lease of a hub")
+					}
+					edited := r.cluster.leaseOf(ns, us, 7)
+					tc.edit(edited)
+					r.put(edited)
+					if r.leads(ns) {
+						t.Error("leads by such a Lease")
+					}
+					if s := r.State(ns); s.Why != said {
+						t.Errorf("State says %q, want %q", s.Why, said)
+					}
+					pass(time.Second)
+				}
+				l.expect(t, "each time", 3, `"msg"="`+said+`"`)
+				l.expect(t, "each term", 3, "This cluster does not lead any more", said)
+			})
+		})
+	}
+}
+
+func TestALeaseThatIsRefusedAgainIsToldAtOnce(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+		refused := func() {
+			c := r.cluster.leaseOf(ns, us, 7)
+			c.Spec.RenewTime.Time = c.Spec.RenewTime.Add(2 * time.Second)
+			r.put(c)
+			pass(time.Second)
+		}
+		for i := range 3 {
+			refused()
+			refused()
+			l.expect(t, "refused", i+1, "its renewTime is 2.0 s ahead of this clock, allowed 1 s: not believed", `"level"=0 "msg"="Lease`)
+			r.put(r.cluster.leaseOf(ns, us, 7))
+			pass(time.Second)
+		}
+		for range 16 {
+			refused()
+		}
+		l.expect(t, "the term ran out", 1, "This cluster does not lead any more",
+			"it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s; since then Lease shop/leasecast in epoch 7: its renewTime is 2.0 s ahead of this clock")
+	})
+}
+
+// Two that fight over a Lease do not flood the log.
+func TestATroubleThatComesAndGoesIsToldAFewTimesAMinute(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+		for range 10 * 60 / 2 {
+			r.put(r.cluster.allowing(5 * time.Second))
+			r.put(r.cluster.allowing(time.Second / 4))
+			synctest.Wait()
+			c := r.cluster.leaseOf(ns, us, 1)
+			c.Spec.RenewTime.Time = c.Spec.RenewTime.Add(2 * time.Second)
+			r.put(c)
+			pass(2 * time.Second)
+		}
+		for _, text := range []string{"not believed", "maxClockSkewMilliseconds"} {
+			if n := len(l.with(`"level"=0 "msg"=`, text)); n < 10 || n > 60 {
+				t.Errorf("%d lines with %q in ten minutes, want a few a minute", n, text)
+			}
+		}
+	})
+}
+
+// Each policy has an allowance of its own.
+func TestWhatWasSaidOfClocksIsKeptForEachNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		option time.Duration
+		want   string
+	}{
+		"an option":      {2 * time.Second, "Options.MaxClockSkew is less than the policy's"},
+		"no option":      {0, "The policy's maxClockSkewMilliseconds is more than a reader allows by default"},
+		"a small option": {time.Millisecond, "Options.MaxClockSkew is less than the policy's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{MaxClockSkew: tc.option}, func(t *testing.T, r *reader, l *logged) {
+				for range 300 {
+					r.put(r.cluster.allowing(5 * time.Second))
+					other := r.cluster.allowing(3 * time.Second)
+					other.Namespace = "ledger"
+					r.put(other)
+					pass(time.Second)
+				}
+				l.expect(t, name, 1, tc.want, `"namespace"="shop"`, `"policy"="5s"`)
+				l.expect(t, name, 1, tc.want, `"namespace"="ledger"`, `"policy"="3s"`)
+				l.expect(t, name, 2, "MaxClockSkew")
+				if tc.option == 0 {
+					l.expect(t, "an option that nobody set is not to blame", 0, "Options.MaxClockSkew is")
+				}
+			})
+		})
+	}
+}
+
+// An edit can take the policy's allowance away. Then the reader's own is all that is left, and somebody should know.
+func TestALeaseThatDoesNotSayWhatClocksAreAllowedIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		says string // empty: there is no annotation
+		want string
+	}{
+		"no annotation":    {"", `"policy"="nothing"`},
+		"no number":        {"junk", `"policy"="\"junk\""`},
+		"nothing in it":    {"0", `"policy"="\"0\""`},
+		"less than that":   {"-1", `"policy"="\"-1\""`},
+		"more than counts": {"99999999999999999999", `"policy"="\"99999999999999999999\""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+				for range 3 {
+					c := r.cluster.allowing(time.Second / 4)
+					if c.Annotations[v1alpha1.MaxClockSkewAnnotation] = tc.says; tc.says == "" {
+						delete(c.Annotations, v1alpha1.MaxClockSkewAnnotation)
+					}
+					r.put(c)
+					pass(time.Second)
+				}
+				l.expect(t, name, 1, "A Lease does not say how far clocks may differ by the policy, so this reader's own allowance counts",
+					`"namespace"="shop"`, `"allowed"="1s"`, tc.want)
+				if all := l.with(); strings.Contains(strings.Join(all, "\n"), "not believed") {
+					t.Errorf("it is refused:\n%s", strings.Join(all, "\n"))
+				}
+			})
+		})
+	}
+}

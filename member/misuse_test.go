@@ -1,0 +1,170 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+func TestAMemberThatNewDidNotMakeSaysSo(t *testing.T) {
+	var m member.Member
+	if _, ok := m.Term(ns); ok {
+		t.Error("it leads")
+	}
+	_, _, ofContext := m.Context(t.Context(), ns)
+	for what, err := range map[string]error{
+		"Start":       m.Start(t.Context()),
+		"Context":     ofContext,
+		"WaitForSync": m.WaitForSync(t.Context()),
+		"Healthz":     m.Healthz(nil),
+		"Lead":        m.Lead(t.Context(), ns, func(context.Context) error { return nil }),
+	} {
+		if !errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "was not made by New") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if s := m.State(ns); s.Leads || !strings.Contains(s.Why, "was not made by New") {
+		t.Errorf("State = %+v", s)
+	}
+	m.Listen(member.Listener{})()
+}
+
+func TestNewWithoutAConfigurationIsRefused(t *testing.T) {
+	if _, err := member.New(nil, member.Options{}); !errors.Is(err, member.ErrMisused) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestCapWritesWithoutATransportFailsEachRequest(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		body := &wrapper{}
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://member", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := member.CapWrites(nil).RoundTrip(req)
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		if !errors.Is(err, member.ErrMisused) || body.seen.Load() > 0 {
+			t.Errorf("%s: err = %v", method, err)
+		}
+	}
+}
+
+func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
+	for name, tc := range map[string]struct {
+		options member.Options
+		want    string
+	}{
+		"negative skew":                  {member.Options{MaxClockSkew: -1}, "MaxClockSkew is -1ns"},
+		"more skew than a policy allows": {member.Options{MaxClockSkew: 2 * time.Hour}, "MaxClockSkew is 2h0m0s: no policy allows more than 1h0m0s"},
+		"stale before a watch ends":      {member.Options{StaleAfter: time.Second}, "StaleAfter is 1s: want at least 10s"},
+		"an empty namespace":             {member.Options{Namespaces: []string{"a", ""}}, "Namespaces contains an empty name; to watch all, leave Namespaces empty"},
+		"a star for all":                 {member.Options{Namespaces: []string{"*"}}, `Namespaces contains "*", and no namespace has that name`},
+		"a space":                        {member.Options{Namespaces: []string{" shop"}}, `Namespaces contains " shop", and no namespace has that name`},
+		"a path":                         {member.Options{Namespaces: []string{"shop?watch=true"}}, `Namespaces contains "shop?watch=true"`},
+		"two in one":                     {member.Options{Namespaces: []string{"one,another"}}, `Namespaces contains "one,another"`},
+		"a home that is none": {
+			member.Options{Registration: &member.Registration{Namespace: "My Home", Client: client(t, member.CapWrites)}},
+			`Registration.Namespace is "My Home", and no namespace has that name`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := member.New(&rest.Config{}, tc.options); !errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("err = %v, want one about %q", err, tc.want)
+			}
+		})
+	}
+	if _, err := member.New(&rest.Config{}, member.Options{MaxClockSkew: time.Hour}); err != nil {
+		t.Errorf("the most that a policy allows: %v", err)
+	}
+}
+
+func TestWhatWaitsForAMemberReturnsWhenItStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t, ns)
+		r.become(hangs)
+		ctx, cancel := context.WithCancel(t.Context())
+		started := make(chan error, 1)
+		go func() { started <- r.Start(ctx) }()
+		waits := make(chan error, 2)
+		go func() { waits <- r.WaitForSync(t.Context()) }()
+		go func() { waits <- r.Lead(t.Context(), ns, func(context.Context) error { return nil }) }()
+		synctest.Wait()
+		began := time.Now()
+		cancel()
+		for range 2 {
+			if err := <-waits; !errors.Is(err, member.ErrStopped) || time.Since(began) > 0 {
+				t.Errorf("err = %v after %v", err, time.Since(began))
+			}
+		}
+		if err := <-started; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Nothing is known for sure any more, and nothing will be led.
+func TestAMemberThatHasStoppedSaysSo(t *testing.T) {
+	for name, before := range map[string]func(t *testing.T, r *reader){
+		"after it has led": func(t *testing.T, r *reader) {
+			stop := r.start(t)
+			synctest.Wait()
+			if s := r.State(ns); !s.Leads {
+				t.Errorf("State = %+v", s)
+			}
+			stop()
+		},
+		"when its context had ended before": func(t *testing.T, r *reader) {
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := r.Start(ended); err != nil {
+				t.Error(err)
+			}
+			if asked := r.requests(); len(asked) > 0 {
+				t.Errorf("it asked for %q", asked)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newReader(t, ns)
+				r.put(r.cluster.leaseOf(ns, us, 1))
+				before(t, r)
+				began := time.Now()
+				_, _, ofContext := r.Context(t.Context(), ns)
+				for what, err := range map[string]error{
+					"Context":     ofContext,
+					"WaitForSync": r.WaitForSync(t.Context()),
+					"Healthz":     r.Healthz(nil),
+					"Lead":        r.Lead(t.Context(), ns, func(context.Context) error { return nil }),
+				} {
+					if !errors.Is(err, member.ErrStopped) {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
+				if !errors.Is(ofContext, member.ErrNotLeader) {
+					t.Errorf("Context: %v is no word that it does not lead", ofContext)
+				}
+				if s := r.State(ns); s.Leads || s.Why != "the Member has stopped" {
+					t.Errorf("State = %+v", s)
+				}
+				if err := r.Start(t.Context()); !errors.Is(err, member.ErrMisused) {
+					t.Errorf("Start once more: %v", err)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package member
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/klog/v2"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
+)
+
+// ErrMisused says that the program uses this package in a way that cannot work. To try again does not help: the error
+// says what to change.
+var ErrMisused = errors.New("member is used wrongly")
+
+// errNotMade is what the methods of a zero Member say.
+var errNotMade = fmt.Errorf("%w: this Member was not made by New", ErrMisused)
+
+// Options says how a Member watches and judges. The zero value is a sound default.
+type Options struct {
+	// Namespaces are the namespaces to watch. Each has a watch of its own, so a Role
+	// in each with list and watch on leases (coordination.k8s.io) is enough. If empty,
+	// one watch covers the cluster and needs a ClusterRole with the same.
+	Namespaces []string
+	// MaxClockSkew is ε: twice the largest error of any clock that takes part. A Lease whose renewTime is further in the
+	// future is not believed. The policy's maxClockSkewMilliseconds travels in the Lease, and the smaller of the two
+	// counts. So this is the most that a reader allows, whatever an edit of a Lease says. It counts alone for a Lease that
+	// does not say, as those of older hubs, and a Member says so. At most 1h. Default: 1s.
+	MaxClockSkew time.Duration
+	// Clock is what terms are judged by. Default: the clocks of this machine.
+	Clock lease.Clock
+	// Logger receives who leads and every change of it, what is wrong and what to do about it. Default: klog's, as in
+	// client-go. A logger without a sink, as logr.Discard returns, counts as none.
+	Logger logr.Logger
+	// Registration has the Member register as a reader that says when it has stopped, for
+	// handovers without a gap. Default: nil, it does not register.
+	Registration *Registration
+	// StaleAfter is how old the last list of Leases may be before Healthz fails, where no term
+	// ran out. Lists are repeated at least every half of it, see Member.Healthz. At least 10s.
+	// Default: 2m.
+	StaleAfter time.Duration
+}
+
+const (
+	defaultSkew       = time.Second
+	defaultStaleAfter = 2 * time.Minute
+	leastStaleAfter   = 10 * time.Second
+)
+
+func (o *Options) complete() error {
+	if o.MaxClockSkew == 0 {
+		o.MaxClockSkew = defaultSkew
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = klog.Background()
+	}
+	if o.StaleAfter == 0 {
+		o.StaleAfter = defaultStaleAfter
+	}
+	if o.Clock == nil {
+		o.Clock = &clock.System{}
+	}
+	switch {
+	case o.MaxClockSkew < 0:
+		return fmt.Errorf("%w: MaxClockSkew is %v: must not be negative", ErrMisused, o.MaxClockSkew)
+	case o.MaxClockSkew > lease.MaxSkew:
+		return fmt.Errorf("%w: MaxClockSkew is %v: no policy allows more than %v", ErrMisused, o.MaxClockSkew, lease.MaxSkew)
+	case o.StaleAfter < leastStaleAfter:
+		return fmt.Errorf("%w: StaleAfter is %v: want at least %v", ErrMisused, o.StaleAfter, leastStaleAfter)
+	}
+	for _, ns := range o.Namespaces {
+		if err := validNamespace("Namespaces contains", ns); err != nil {
+			return fmt.Errorf("%w; to watch all, leave Namespaces empty", err)
+		}
+	}
+	o.Namespaces = slices.Compact(slices.Sorted(slices.Values(o.Namespaces)))
+	if o.Registration == nil {
+		return nil
+	}
+	registration := *o.Registration // the caller's stays as it is
+	o.Registration = &registration
+	return o.Registration.complete()
+}
+
+// validNamespace refuses what no namespace is called. An API server would answer that there is nothing in it.
+func validNamespace(where, name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: %s an empty name", ErrMisused, where)
+	}
+	if wrong := validation.IsDNS1123Label(name); len(wrong) > 0 {
+		return fmt.Errorf("%w: %s %q, and no namespace has that name: %s", ErrMisused, where, name, strings.Join(wrong, ", "))
+	}
+	return nil
+}

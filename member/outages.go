@@ -1,0 +1,161 @@
+package member
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	utilclock "k8s.io/utils/clock"
+)
+
+const (
+	// gather is how long others are waited for that may have failed alike, where there are several watches.
+	gather = time.Second
+	// mostNamed is how many namespaces one line names.
+	mostNamed = 3
+)
+
+// outages tells people of watches that cannot be followed: at once and every minute, in one line for all that fail alike.
+type outages struct {
+	member *Member
+
+	mu       sync.Mutex
+	failing  map[*watched]failing
+	mended   map[*watched]bool   // people know that they failed, and not yet that they do not any more
+	troubles map[string]*trouble // by what fails
+	timer    utilclock.Timer     // of what is gathered; nil: nothing is
+	stopped  bool
+}
+
+// failing is what one watch fails with.
+type failing struct {
+	what string
+	err  error
+	told bool
+}
+
+func newOutages(m *Member) *outages {
+	return &outages{member: m, failing: map[*watched]failing{}, mended: map[*watched]bool{}, troubles: map[string]*trouble{}}
+}
+
+// fails takes in that a watch cannot be followed.
+func (o *outages) fails(w *watched, what string, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was := o.failing[w]
+	o.failing[w] = failing{what, err, was.told && was.what == what}
+	delete(o.mended, w)
+	o.soon()
+}
+
+// works takes in that a watch is followed.
+func (o *outages) works(w *watched) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	was, found := o.failing[w]
+	if !found {
+		return
+	}
+	delete(o.failing, w)
+	if was.told {
+		o.mended[w] = true
+		o.soon()
+	}
+}
+
+// soon has people told. Called under mu.
+func (o *outages) soon() {
+	if len(o.member.watches) == 1 {
+		o.tell()
+		return
+	}
+	if o.timer == nil {
+		o.timer = utilclock.RealClock{}.AfterFunc(gather, func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.timer = nil
+			o.tell()
+		})
+	}
+}
+
+// tell tells all that is due. Called under mu.
+func (o *outages) tell() {
+	if o.stopped {
+		return
+	}
+	if len(o.mended) > 0 {
+		o.member.log.Info("Follows leases again", "scope", o.scope(slices.Collect(maps.Keys(o.mended))))
+		clear(o.mended)
+	}
+	alike := map[string][]*watched{}
+	for w, f := range o.failing {
+		alike[f.what] = append(alike[f.what], w)
+	}
+	for what := range o.troubles {
+		if alike[what] == nil {
+			o.troubles[what].begins("", 0)
+		}
+	}
+	for what, all := range alike {
+		o.tellOf(what, all)
+	}
+}
+
+// tellOf tells of all watches that fail alike, if it is new of one of them or a minute has passed.
+func (o *outages) tellOf(what string, all []*watched) {
+	t := o.troubles[what]
+	if t == nil {
+		t = &trouble{}
+		o.troubles[what] = t
+	}
+	if slices.ContainsFunc(all, func(w *watched) bool { return !o.failing[w].told }) {
+		t.told = false
+	}
+	if !t.due(what, o.member.clock.Now().Boot) {
+		return
+	}
+	slices.SortFunc(all, func(a, b *watched) int { return strings.Compare(a.namespace, b.namespace) })
+	leads := false
+	for _, w := range all {
+		f := o.failing[w]
+		f.told = true
+		o.failing[w] = f
+		leads = leads || o.member.terms.leadsIn(w.namespace)
+	}
+	text := what + "; nothing is led"
+	if leads {
+		text = what + "; what is led ends when its term runs out"
+	}
+	o.member.log.Error(o.failing[all[0]].err, text, "scope", o.scope(all))
+}
+
+// scope names what these watches follow.
+func (o *outages) scope(all []*watched) string {
+	if len(all) == 1 {
+		return all[0].String()
+	}
+	names := make([]string, 0, len(all))
+	for _, w := range all {
+		names = append(names, w.namespace)
+	}
+	slices.Sort(names)
+	text := fmt.Sprintf("%d of %d namespaces: %s", len(all), len(o.member.watches), strings.Join(names[:min(mostNamed, len(names))], ", "))
+	if len(names) > mostNamed {
+		text += ", …"
+	}
+	return text
+}
+
+// stop has nothing told any more.
+func (o *outages) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.stopped = true
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+}

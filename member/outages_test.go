@@ -1,0 +1,80 @@
+package member_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+func TestManyNamespacesThatFailAlikeAreToldInOneLine(t *testing.T) {
+	var all []string
+	for i := range 50 {
+		all = append(all, fmt.Sprintf("team-%02d", i))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &logged{}
+		r := newReaderWith(t, member.Options{Namespaces: all, Logger: l.logger()})
+		r.become(refuses)
+		defer r.start(t)()
+		pass(30 * time.Second)
+		l.expect(t, "in half a minute", 1, "Cannot list leases")
+		l.expect(t, "in half a minute", 1, "Cannot list leases: "+bindReader+"; nothing is led", `"scope"="50 of 50 namespaces: team-00, team-01, team-02, …"`)
+		pass(5*time.Minute - 30*time.Second)
+		if n := len(l.with("Cannot list leases")); n < 4 || n > 6 {
+			t.Errorf("%d lines in five minutes, want one a minute", n)
+		}
+		r.become(answers)
+		pass(time.Minute)
+		l.expect(t, "mended", 0, "Follows leases again", `"scope"="namespace`)
+		if n := len(l.with("Follows leases again")); n < 1 || n > 6 { // each is tried again at its own time
+			t.Errorf("%d lines that they are followed again", n)
+		}
+	})
+}
+
+func TestOneOfTwoNamespacesThatFailsIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &logged{}
+		r := newReaderWith(t, member.Options{Namespaces: []string{ns, "ledger"}, Logger: l.logger()})
+		r.keepFrom("ledger")
+		r.put(r.cluster.leaseOf(ns, us, 1))
+		defer r.start(t)()
+		pass(2 * time.Second)
+		l.expect(t, "one fails", 1, "Cannot list leases: "+bindReader+"; nothing is led", `"scope"="namespace ledger"`)
+		r.keepFrom("")
+		pass(10 * time.Second)
+		l.expect(t, "and is followed again", 1, "Follows leases again", `"scope"="namespace ledger"`)
+	})
+}
+
+func TestAWatchThatIsMendedIsToldWithinSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &logged{}
+		r := newReaderWith(t, member.Options{Logger: l.logger()})
+		r.become(lists)
+		defer r.start(t)()
+		pass(500 * time.Millisecond)
+		l.expect(t, "watches are refused", 1, "Cannot watch leases")
+		r.become(answers)
+		pass(2 * time.Second)
+		l.expect(t, "mended", 1, "Follows leases again")
+	})
+}
+
+// A watch that ends as soon as it has begun is not mended.
+func TestAWatchThatEndsAtOnceIsNotCalledMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &logged{}
+		r := newReaderWith(t, member.Options{Logger: l.logger()})
+		r.become(hasty)
+		defer r.start(t)()
+		pass(10 * time.Minute)
+		l.expect(t, "it ends at once", 0, "Follows leases again")
+		if n := len(l.with("Cannot follow leases")); n < 9 || n > 11 {
+			t.Errorf("%d lines in ten minutes, want one a minute", n)
+		}
+	})
+}
