@@ -17,6 +17,8 @@ CAPI_VERSION := $(call pinned,sigs.k8s.io/cluster-api,e2e/capi/go.mod)
 # against an API server that has none. $(1) is the package, $(2) the version.
 stamp = -X $(1).gitVersion=$(2) -X $(1).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(2)))) -X $(1).gitMinor=$(word 2,$(subst ., ,$(2)))
 
+K8S_LDFLAGS = -s -w $(call stamp,k8s.io/component-base/version,$(K8S_VERSION)) $(call stamp,k8s.io/client-go/pkg/version,$(K8S_VERSION))
+
 # Regenerates in the checkout $(1) what is derived from the API types, the sample's included.
 SAMPLE_API := e2e/guestbook/api
 generate-in = (cd $(1) && $(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=config/crd/bases && \
@@ -81,15 +83,15 @@ export HUB_ARCHIVE = dist/leasecast-hub-$(ARCH).tar
 ROUNDS := 20
 
 .PHONY: kind-up
-kind-up: k8s image $(KIND) $(KUSTOMIZE) ## Start a hub and three members on kind, with the hub as a Pod; reuses what runs
+kind-up: kubectl image $(KIND) $(KUSTOMIZE) ## Start a hub and three members on kind, with the hub as a Pod; reuses what runs
 	$(RUN) ./e2e/kind up
 
 .PHONY: kind-drill
-kind-drill: $(KIND) ## Break these clusters in ROUNDS ways, judged by what guestbooks did; writes out/kind-drill.json
+kind-drill: kubectl $(KIND) $(KUSTOMIZE) ## Break these clusters in ROUNDS ways, judged by what guestbooks did; writes out/kind-drill.json
 	$(RUN) ./e2e/kind -rounds $(ROUNDS) drill
 
 .PHONY: kind-down
-kind-down: $(KIND) ## Delete the clusters of kind-up, and no others
+kind-down: $(KIND) $(KUSTOMIZE) ## Delete the clusters of kind-up, and no others
 	$(RUN) ./e2e/kind down
 
 .PHONY: kind-node-image
@@ -97,9 +99,13 @@ kind-node-image: $(KIND) $(KUSTOMIZE) ## Make a node image from Go modules and D
 	@if $(RUN) ./e2e/kind stock; then echo "kind's own node image can be used here: nothing to make"; \
 	else $(MAKE) node-programs && e2e/kind/node/image.sh $(NODE_IMAGE) $(CACHE)/node; fi
 
+.PHONY: kubectl
+kubectl:
+	@LDFLAGS="$(K8S_LDFLAGS)" $(BUILD_ONCE) $(KUBEBUILDER_ASSETS) e2e/k8s kubectl=k8s.io/kubernetes/cmd/kubectl
+
 .PHONY: node-programs
 node-programs: k8s
-	@LDFLAGS="-s -w $(call stamp,k8s.io/component-base/version,$(K8S_VERSION)) $(call stamp,k8s.io/client-go/pkg/version,$(K8S_VERSION))" \
+	@LDFLAGS="$(K8S_LDFLAGS)" \
 	$(BUILD_ONCE) $(NODE_ASSETS) e2e/kind/node \
 		kubeadm=k8s.io/kubernetes/cmd/kubeadm \
 		kubelet=k8s.io/kubernetes/cmd/kubelet \
@@ -259,7 +265,7 @@ chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, se
 
 .PHONY: k8s
 k8s: ## Build etcd and a real Kubernetes control plane into the cache
-	@LDFLAGS="-s -w $(call stamp,k8s.io/component-base/version,$(K8S_VERSION)) $(call stamp,k8s.io/client-go/pkg/version,$(K8S_VERSION))" \
+	@LDFLAGS="$(K8S_LDFLAGS)" \
 	$(BUILD_ONCE) $(KUBEBUILDER_ASSETS) e2e/k8s \
 		etcd=go.etcd.io/etcd/server/v3 \
 		kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver \

@@ -110,6 +110,11 @@ func (st *stage) round(ctx context.Context, f fault) (r round, err error) {
 	if err != nil {
 		return r, err
 	}
+	for _, c := range members {
+		if err := harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act", func(ctx context.Context) error { return st.warm(ctx, c) }); err != nil {
+			return r, err
+		}
+	}
 	began := harness.Now().Boot
 	if _, err := st.awaitAct(ctx, time.Minute, leader.name+" acts", func(a harness.Act) bool { return a.Cluster == leader.name && a.Begin > began }); err != nil {
 		return r, err

@@ -90,6 +90,23 @@ func TestALeaderThatMustGoOn(t *testing.T) {
 	}
 }
 
+func TestAGuestbookThatCouldActRenewsItsElection(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 20, 0, time.UTC)
+	for name, c := range map[string]struct {
+		renewTime string
+		want      string // empty: it could act
+	}{
+		"renewed a moment ago":         {"2026-01-02T03:04:18.500000Z", ""},
+		"renewed before its node died": {"2026-01-02T03:04:05.000000Z", "has not renewed that for 15s"},
+		"never":                        {"", "elected nobody"},
+	} {
+		err := fresh(members[0], c.renewTime, now)
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 func TestARoundIsToldInOneLine(t *testing.T) {
 	for _, c := range []struct {
 		round

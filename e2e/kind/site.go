@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -21,6 +22,27 @@ type site struct {
 func (p *place) look() (*site, error) {
 	admin, err := p.client(hub)
 	return &site{p, admin}, err
+}
+
+// warm returns nil if a member's guestbook could act at once: one of its replicas holds its own election, and renews that.
+func (p *place) warm(ctx context.Context, c cluster) error {
+	raw, err := p.kubectlOn(ctx, c, nil, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook", "-o", "jsonpath={.spec.renewTime}")
+	if err != nil {
+		return err
+	}
+	return fresh(c, raw, time.Now())
+}
+
+// fresh judges the renewTime of an election that is renewed every two seconds, and abandoned after fifteen.
+func fresh(c cluster, renewTime string, now time.Time) error {
+	renewed, err := time.Parse(metav1.RFC3339Micro, renewTime)
+	if err != nil {
+		return fmt.Errorf("the guestbooks in %s have elected nobody: %w", c.name, err)
+	}
+	if ago := now.Sub(renewed); ago > 8*time.Second {
+		return fmt.Errorf("the guestbook that was elected in %s has not renewed that for %v", c.name, ago)
+	}
+	return nil
 }
 
 // record is what the hub has decided.
