@@ -17,6 +17,8 @@ CAPI_VERSION := $(call pinned,sigs.k8s.io/cluster-api,e2e/capi/go.mod)
 # against an API server that has none. $(1) is the package, $(2) the version.
 stamp = -X $(1).gitVersion=$(2) -X $(1).gitMajor=$(patsubst v%,%,$(word 1,$(subst ., ,$(2)))) -X $(1).gitMinor=$(word 2,$(subst ., ,$(2)))
 
+K8S_LDFLAGS = -s -w $(call stamp,k8s.io/component-base/version,$(K8S_VERSION)) $(call stamp,k8s.io/client-go/pkg/version,$(K8S_VERSION))
+
 # Regenerates in the checkout $(1) what is derived from the API types, the sample's included.
 SAMPLE_API := e2e/guestbook/api
 generate-in = (cd $(1) && $(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=config/crd/bases && \
@@ -45,7 +47,7 @@ RUN := CGO_ENABLED=0 go run -trimpath
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
 demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand over; writes out/demo.json
@@ -65,6 +67,57 @@ PARTS :=
 .PHONY: bench
 bench: k8s build $(KUSTOMIZE) ## Measure failovers and costs, beside client-go's elector, in half an hour, or some PARTS; writes out/bench.json
 	$(RUN) ./e2e/bench $(PARTS)
+
+##@ Drill it on kind (kind-configs/README.md)
+
+KIND_VERSION := v0.33.0
+CONTAINERD_VERSION := v2.4.2
+export K8S_VERSION KIND_VERSION
+export NODE_ASSETS := $(CACHE)/node/$(K8S_VERSION)
+export KIND := $(TOOLS)/kind-$(KIND_VERSION)
+# An image that is made here is named by what it is made from.
+NODE_SOURCES := e2e/kind/node/image.sh e2e/kind/node/cni.template e2e/kind/node/default-cni.yaml e2e/kind/node/go.sum e2e/kind/node/coredns/go.sum
+export NODE_IMAGE := leasecast.dev/kind-node:$(K8S_VERSION)-$(shell cat $(NODE_SOURCES) | cksum | cut -d' ' -f1)
+export HUB_IMAGE = $(IMAGE)
+export HUB_ARCHIVE = dist/leasecast-hub-$(ARCH).tar
+ROUNDS := 20
+
+.PHONY: kind-up
+kind-up: kubectl image $(KIND) $(KUSTOMIZE) ## Start a hub and three members on kind, with the hub as a Pod; reuses what runs
+	$(RUN) ./e2e/kind up
+
+.PHONY: kind-drill
+kind-drill: kubectl $(KIND) $(KUSTOMIZE) ## Break these clusters in ROUNDS ways, judged by what guestbooks did; writes out/kind-drill.json
+	$(RUN) ./e2e/kind -rounds $(ROUNDS) drill
+
+.PHONY: kind-down
+kind-down: $(KIND) $(KUSTOMIZE) ## Delete the clusters of kind-up, and no others
+	$(RUN) ./e2e/kind down
+
+.PHONY: kind-node-image
+kind-node-image: $(KIND) $(KUSTOMIZE) ## Make a node image from Go modules and Debian packages, where kindest/node cannot be used
+	@if $(RUN) ./e2e/kind stock; then echo "kind's own node image can be used here: nothing to make"; \
+	else $(MAKE) node-programs && e2e/kind/node/image.sh $(NODE_IMAGE) $(CACHE)/node; fi
+
+.PHONY: kubectl
+kubectl:
+	@LDFLAGS="$(K8S_LDFLAGS)" $(BUILD_ONCE) $(KUBEBUILDER_ASSETS) e2e/k8s kubectl=k8s.io/kubernetes/cmd/kubectl
+
+.PHONY: node-programs
+node-programs: k8s
+	@LDFLAGS="$(K8S_LDFLAGS)" \
+	$(BUILD_ONCE) $(NODE_ASSETS) e2e/kind/node \
+		kubeadm=k8s.io/kubernetes/cmd/kubeadm \
+		kubelet=k8s.io/kubernetes/cmd/kubelet \
+		kube-scheduler=k8s.io/kubernetes/cmd/kube-scheduler \
+		kube-proxy=k8s.io/kubernetes/cmd/kube-proxy \
+		pause=github.com/leasecast/leasecast/e2e/kind/node/pause
+	@LDFLAGS="-s -w" GOFLAGS=-tags=no_btrfs,no_zfs,no_devmapper $(BUILD_ONCE) $(NODE_ASSETS) - \
+		containerd=github.com/containerd/containerd/v2/cmd/containerd@$(CONTAINERD_VERSION) \
+		containerd-shim-runc-v2=github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@$(CONTAINERD_VERSION) \
+		ctr=github.com/containerd/containerd/v2/cmd/ctr@$(CONTAINERD_VERSION)
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(NODE_ASSETS) e2e/kind/node/coredns \
+		coredns=github.com/leasecast/leasecast/e2e/kind/node/coredns
 
 ##@ Install it (config/README.md)
 
@@ -226,7 +279,7 @@ chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, se
 
 .PHONY: k8s
 k8s: ## Build etcd and a real Kubernetes control plane into the cache
-	@LDFLAGS="-s -w $(call stamp,k8s.io/component-base/version,$(K8S_VERSION)) $(call stamp,k8s.io/client-go/pkg/version,$(K8S_VERSION))" \
+	@LDFLAGS="$(K8S_LDFLAGS)" \
 	$(BUILD_ONCE) $(KUBEBUILDER_ASSETS) e2e/k8s \
 		etcd=go.etcd.io/etcd/server/v3 \
 		kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver \
@@ -244,6 +297,7 @@ TOOL_PROGRAMS := \
 	$(notdir $(CONTROLLER_GEN))=sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION) \
 	$(notdir $(KUSTOMIZE))=sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE_VERSION) \
 	$(notdir $(HELM))=helm.sh/helm/v3/cmd/helm@$(HELM_VERSION) \
+	$(notdir $(KIND))=sigs.k8s.io/kind@$(KIND_VERSION) \
 	$(notdir $(GOLANGCI_LINT))=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION) \
 	$(notdir $(KUBE_API_LINTER))=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter@$(KUBE_API_LINTER_VERSION)
 
@@ -251,5 +305,5 @@ TOOL_PROGRAMS := \
 tools: ## Build controller-gen, kustomize, helm and the linters into the cache
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(TOOL_PROGRAMS)
 
-$(CONTROLLER_GEN) $(KUSTOMIZE) $(HELM) $(GOLANGCI_LINT) $(KUBE_API_LINTER):
+$(CONTROLLER_GEN) $(KUSTOMIZE) $(HELM) $(KIND) $(GOLANGCI_LINT) $(KUBE_API_LINTER):
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(TOOLS) - $(filter $(@F)=%,$(TOOL_PROGRAMS))

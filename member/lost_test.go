@@ -304,6 +304,57 @@ func TestAMemberWithoutARegistrationHasNoneToTakeBack(t *testing.T) {
 	}
 }
 
+// A deleted registration stays while it has its finalizer. Two Members in one process have one each.
+func TestNothingIsLeftOfRegistrationsThatSomebodyDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRegistered(t)
+		b := &reader{server: a.server, cluster: a.cluster}
+		m, err := member.New(a.config(), member.Options{Clock: a.cluster.clock, Registration: registration(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Member = m
+		a.say(ns, us, 7)
+		stopA, stopB := a.start(t), b.start(t)
+		for range 3 {
+			pass(2 * confirm)
+			for _, l := range a.registered() {
+				a.do(&write{method: http.MethodDelete, namespace: home, name: l.Name})
+			}
+		}
+		pass(2 * confirm)
+		if !a.leads(ns) || !b.leads(ns) || len(a.registered()) != 2*4 {
+			t.Errorf("leads: %v and %v, with %d registrations, want 2 that stand and 6 that are deleted", a.leads(ns), b.leads(ns), len(a.registered()))
+		}
+		stopA()
+		stopB()
+		if left := a.registered(); len(left) > 0 {
+			t.Errorf("%d registrations are left, of %d deleted", len(left), 6)
+		}
+	})
+}
+
+// What goes on in a term of a registration that is gone may still act.
+func TestADeletedRegistrationStaysWhileItsWorkGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRegistered(t)
+		r.say(ns, us, 7)
+		stop := r.start(t)
+		synctest.Wait()
+		_, done, err := r.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		r.do(&write{method: http.MethodDelete, namespace: home, name: r.registered()[0].Name})
+		pass(2 * confirm)
+		stop()
+		if left := len(r.registered()); left != 2 {
+			t.Errorf("%d registrations are left, want the deleted one and the one after it", left)
+		}
+	})
+}
+
 func TestNothingIsLeftOfARequestThatWasAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistered(t)

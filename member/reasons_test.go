@@ -1,11 +1,14 @@
 package member_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
@@ -190,6 +193,27 @@ func TestHealthzOfAFollowerWaitsForAServerThatRefuses(t *testing.T) {
 			if err := r.Healthz(nil); err != nil {
 				t.Fatal(err)
 			}
+		}
+	})
+}
+
+// Whatever is built on a Member logs where the Member does.
+func TestAContextCarriesTheLoggerOfItsMember(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+		r.put(r.cluster.leaseOf(ns, us, 1))
+		synctest.Wait()
+		own := &logged{}
+		for parent, want := range map[context.Context]*logged{
+			t.Context(): l,
+			logr.NewContext(t.Context(), own.logger()): own,
+		} {
+			ctx, done, err := r.Context(parent, ns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logr.FromContextOrDiscard(ctx).Info("work")
+			want.expect(t, "once", 1, `"msg"="work"`)
+			done()
 		}
 	})
 }

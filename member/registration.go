@@ -58,7 +58,7 @@ const (
 	confirmEvery = registrationDuration / 3
 	// registrationTimeout bounds each request for the registration.
 	registrationTimeout = registrationDuration / 5
-	// maxDeleted is how many registrations a Member remembers that somebody has deleted. The hub removes them too.
+	// maxDeleted is how many registrations a Member remembers that somebody has deleted. The hub removes all of them.
 	maxDeleted = 10
 	// leaveTimeout bounds what happens after the end of Start's context: waiting for
 	// work to finish, and taking the registration back.
@@ -112,7 +112,7 @@ type registrar struct {
 	stored    *coordinationv1.Lease   // the API server's answer to that; nil: there is no registration
 	unsettled []*coordinationv1.Lease // what updates without an answer may have stored instead
 	trouble   trouble                 // that was told last
-	deleted   []*coordinationv1.Lease // registrations that somebody has deleted, and whose finalizer may keep them
+	deleted   []*coordinationv1.Lease // registrations that somebody may have deleted, and that their finalizer keeps
 	confirmed atomic.Int64            // when says was, as in Reading.Boot; at first, when New was called
 	made      atomic.Bool             // it was confirmed once
 	failure   atomic.Pointer[string]  // why the last request failed; nil: none has since it was confirmed
@@ -149,7 +149,7 @@ func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 			r.member.terms.distrust(lost.Error())
 			r.member.log.Error(lost, "Registers anew, and does not lead until then", "registration", klog.KObj(r.stored))
 			if errors.Is(lost, errLost) {
-				r.deleted = append(r.deleted[max(0, len(r.deleted)+1-maxDeleted):], r.stored)
+				r.remember(r.stored)
 			}
 			r.stored = nil
 		}
@@ -234,6 +234,7 @@ func (r *registrar) write(says lease.Registration, l *coordinationv1.Lease) (lea
 // registration. If it comes too late it changes nothing, and keep finds that out.
 func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, sent lease.Reading) error {
 	if stored.DeletionTimestamp != nil {
+		r.remember(stored)
 		return fmt.Errorf("%w: somebody has deleted it", errLost)
 	}
 	r.member.terms.confirmed(says.Permit(sent))
@@ -242,6 +243,11 @@ func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, 
 	r.made.Store(true)
 	r.failure.Store(nil)
 	return nil
+}
+
+// remember notes a registration that somebody has touched, for leave.
+func (r *registrar) remember(l *coordinationv1.Lease) {
+	r.deleted = append(r.deleted[max(0, len(r.deleted)+1-maxDeleted):], l)
 }
 
 // keep confirms the registration, and releases in it what there is to release, until ctx

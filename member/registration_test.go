@@ -40,26 +40,6 @@ func newRegistered(t *testing.T, namespaces ...string) *reader {
 	return r
 }
 
-// registration is one in home, of clients that CapWrites caps.
-func registration(t *testing.T) *member.Registration {
-	t.Helper()
-	return &member.Registration{Namespace: home, Client: client(t, member.CapWrites)}
-}
-
-// client is that of a configuration with these wrappers.
-func client(t *testing.T, wrap ...func(http.RoundTripper) http.RoundTripper) *http.Client {
-	t.Helper()
-	cfg := &rest.Config{Host: "http://member", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	for _, w := range wrap {
-		cfg.Wrap(w)
-	}
-	c, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // say has the hub write a Lease that lasts an hour.
 func (r *reader) say(namespace, holder string, epoch int64) {
 	l := r.cluster.leaseOf(namespace, holder, epoch)

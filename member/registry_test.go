@@ -15,10 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member"
 )
 
 // home is the namespace of the registrations.
@@ -274,4 +276,24 @@ func (s *server) written() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.writes)
+}
+
+// registration is one in home, of clients that CapWrites caps.
+func registration(t *testing.T) *member.Registration {
+	t.Helper()
+	return &member.Registration{Namespace: home, Client: client(t, member.CapWrites)}
+}
+
+// client is that of a configuration with these wrappers.
+func client(t *testing.T, wrap ...func(http.RoundTripper) http.RoundTripper) *http.Client {
+	t.Helper()
+	cfg := &rest.Config{Host: "http://member", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	for _, w := range wrap {
+		cfg.Wrap(w)
+	}
+	c, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

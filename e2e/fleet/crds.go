@@ -10,6 +10,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -24,15 +25,30 @@ const (
 
 // loadCRDs reads the CRDs of the hub: Cluster API's, and ours. It works within the repository only.
 func loadCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	capi, err := readCRDs(ctx, capiModule, "core/config/crd/bases")
+	capi, err := capiCRDs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, crd := range capi {
-		metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlLabel, "")
-	}
 	own, err := readCRDs(ctx, ownModule, "config/crd/bases")
 	return append(capi, own...), err
+}
+
+func capiCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	crds, err := readCRDs(ctx, capiModule, "core/config/crd/bases")
+	for _, crd := range crds {
+		metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlLabel, "")
+	}
+	return crds, err
+}
+
+// InstallCAPI makes any cluster a management cluster: it installs Cluster API's CRDs, and returns when they are served.
+func InstallCAPI(ctx context.Context, config *rest.Config) error {
+	crds, err := capiCRDs(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: crds, MaxTime: startTimeout})
+	return err
 }
 
 // readCRDs reads the CRDs in a folder of a module.

@@ -3,6 +3,11 @@ package main
 const (
 	stateGo   = "member/state.go"
 	tellGo    = "member/tell.go"
+	doubtGo   = "member/doubt.go"
+	outagesGo = "member/outages.go"
+	healthzGo = "member/healthz.go"
+	optionsGo = "member/options.go"
+	gateGo    = "member/gate/gate.go"
 	memberCap = "member/gate/cap.go"
 	resyncGo  = "member/gate/resync.go"
 	countedGo = "hub/worker/readers.go"
@@ -10,9 +15,9 @@ const (
 
 // What has to notice the mutants of what a controller's author meets.
 var (
-	told            = tests{"./member", "^Test(AReader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State)"}
+	told            = tests{"./member", "^Test(AReader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
-	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate)"}
+	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|AList|ALimit)"}
 	countingReaders = tests{"./hub/worker", "^Test(RegisteredReaders|WhatANewList)"}
 	showingReaders  = tests{"./hub/controller", "^TestTheStatusShows"}
 )
@@ -23,23 +28,23 @@ var author = []mutant{
 	{"author: a reader flaps with each renewal", told, []edit{{termsGo, "	if leads && !n.waits(p, now) {", "	if leads {"}}},
 	{"author: a term waits though it was told in time", told, []edit{{stateGo, " && p.Remaining(now) < d/2", ""}}},
 	{"author: a term waits after another epoch", told, []edit{{stateGo, "return n.lapsed == p.Epoch && now", "return now"}}},
-	{"author: nobody says how old a Lease was", told, []edit{{stateGo, "n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts", "n.arrived = arrival{lasts"}}},
-	{"author: a Lease is refused in silence", told, []edit{{tellGo, "	if a.trouble.begins(l.what, t.clock.Now().Boot) {", "	if false {"}}},
-	{"author: a Lease is refused again and again", told, []edit{{tellGo, "	if a.trouble.begins(l.what, t.clock.Now().Boot) {", "	if l.doubt != \"\" {"}}},
-	{"author: options may contradict the policy", told, []edit{{tellGo, "	case policy < t.own:\n", "	case policy < t.own && false:\n"}}},
+	{"author: nobody says how old a Lease was", told, []edit{{doubtGo, "n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts", "n.arrived = arrival{lasts"}}},
+	{"author: a Lease is refused in silence", told, []edit{{tellGo, "	if a.trouble.begins(l.what, now) {", "	if false {"}}},
+	{"author: a Lease is refused again and again", told, []edit{{tellGo, "	if a.trouble.begins(l.what, now) {", "	if l.doubt != \"\" {"}}},
+	{"author: options may contradict the policy", told, []edit{{tellGo, "	case l.allowed < t.own && t.chosen:\n", "	case false:\n"}}},
 
 	// Rights, and what was forgotten.
-	{"author: missing rights are told once", told, []edit{{tellGo, "	if t.what == what && now < t.at+tellEvery {", "	if t.what == what {"}}},
-	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	if t.what == what && now < t.at+tellEvery {", "	if false {"}}},
+	{"author: missing rights are told once", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return false"}}},
+	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return t.told"}}},
 	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
 	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "	if !t.watches(namespace) {", "	if false {"}}},
 	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.leases) > 0 {\n", "		if true {\n"}}},
-	{"author: never listed is called stale", told, []edit{{memberGo, "		case w.unlisted() != \"\":", "		case false:"}}},
+	{"author: never listed is called stale", told, []edit{{healthzGo, "	case !w.everListed():", "	case false:"}}},
 
 	// Registration.
-	{"author: a registration without CapWrites", capped, []edit{{memberGo, "	if o.Registration != nil && !capsWrites(cfg) {", "	if false {"}}},
-	{"author: any wrapper passes for CapWrites", capped, []edit{{capGo, "		if !ok {\n			return false\n", "		if !ok {\n			return cfg.WrapTransport != nil\n"}}},
+	{"author: a registration without CapWrites", capped, []edit{{registrationGo, "	if r.Client == nil || !capsWrites(r.Client) {", "	if r.Client == nil {"}}},
+	{"author: any wrapper passes for CapWrites", capped, []edit{{capGo, "		if !ok {\n			return false\n", "		if !ok {\n			return rt != client.Transport\n"}}},
 	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(w.readers.all, uid)\n", ""}}},
 	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.reader.Follows(namespace)", "return !r.broken && r.reader.Follows(namespace)"}}},
 	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
@@ -50,6 +55,30 @@ var author = []mutant{
 	{"author: Resync ignores predicates", gated, []edit{{resyncGo, "		if !s.passes(object) {", "		if false {"}}},
 	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "		client.InNamespace(namespace), client.Limit(0),", "		client.Limit(0),"}}},
 	{"author: Resync tries namespaces outside of the cache for ever", gated, []edit{{resyncGo, "		case outsideOfCache(err):", "		case err == nil && outsideOfCache(err):"}}},
-	{"author: Gate is silent about namespaces that nobody watches", gated, []edit{{"member/gate/gate.go", "	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing\n		return reconcile.Result{}, reconcile.TerminalError(err)",
-		"	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing\n		return reconcile.Result{}, nil"}}},
+	{"author: Gate is silent about namespaces that nobody watches", gated, []edit{{gateGo, "LoadOrStore(ns, true); before {", "LoadOrStore(ns, true); before || true {"}}},
+	{"author: Gate refuses each object of a namespace that nobody watches", gated, []edit{{gateGo, "LoadOrStore(ns, true); before {", "LoadOrStore(ns, true); before && false {"}}},
+	{"author: Gate returns the error of a term that is over", gated, []edit{{gateGo, "lost := member.Check(term);", "lost := context.Cause(term);"}}},
+	{"author: a write that nothing is left for leaves its term standing", gated, []edit{{releaseGo, "		t.permit.CompareAndSwap(p, nil) // so", "		// so"}}},
+	{"author: a limit of Resync leaves objects out", gated, []edit{{resyncGo, "client.Limit(0), ", ""}}},
+	{"author: a list of Resync that fails is told each time", gated, []edit{{resyncGo, "err.Error() != told ||", "true ||"}}},
+	{"author: the end of a term is a trouble of Resync", gated, []edit{{resyncGo, "case err != nil && ctx.Err() != nil:", "case false:"}}},
+
+	// Leases that no hub can have written.
+	{"author: a Lease may last for ever", told, []edit{{doubtGo, "	case c.Duration > lease.MaxDuration:", "	case false:"}}},
+	{"author: a Lease may have no epoch", told, []edit{{doubtGo, "	case c.Epoch <= 0:", "	case false:"}}},
+	{"author: an impossible Lease leaves its term standing", told, []edit{{doubtGo, "		n.reader.Gone()\n		return lease.Permit{}", "		return n.reader.Current()"}}},
+	{"author: a Lease that is refused again is not told again", told, []edit{{tellGo, "	if what != t.what {\n", "	if what != \"\" && what != t.what {\n"}}},
+	{"author: what comes and goes floods the log", told, []edit{{tellGo, "	if t.times == mostTellings {", "	if false {"}}},
+	{"author: a Lease that says nothing of clocks is not told", told, []edit{{tellGo, "	case l.unsaid != \"\":\n		what", "	case false:\n		what"}}},
+
+	// Where the reason lies.
+	{"author: State hides what keeps news from coming", told, []edit{{stateGo, "		s.Why = t.why(n, s.Trouble)", "		s.Why = t.why(n, \"\")"}}},
+	{"author: State blames the Leases for the registration", told, []edit{{tellGo, "		case m.registrar != nil && !m.terms.registered():", "		case false:"}}},
+	{"author: a Member that has stopped is one like any other", told, []edit{{stateGo, "	case t.stopped:\n", "	case false:\n"}}},
+	{"author: Lead waits for a Member that has stopped", told, []edit{{"member/lead.go", "		case <-t.ended:\n", ""}}},
+	{"author: many namespaces that fail alike are told one by one", told, []edit{{outagesGo, "	if len(o.member.watches) == 1 {", "	if true {"}}},
+	{"author: a watch that ends at once is called mended", told, []edit{{watchGo, "			err = w.lasts(ctx, tooShort)\n", "			err = w.lasts(ctx, 0)\n"}}},
+	{"author: Healthz of a follower waits for StaleAfter", told, []edit{{healthzGo, "	case asked > 0 && w.everListed()", "	case false && w.everListed()"}}},
+	{"author: a server that refuses counts as dead", told, []edit{{watchGo, "			w.asked.Store(0) // it has answered\n", ""}}},
+	{"author: any name is one of a namespace", told, []edit{{optionsGo, "len(wrong) > 0 {", "len(wrong) > 0 && false {"}}},
 }

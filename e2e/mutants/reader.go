@@ -43,7 +43,7 @@ var connections = []mutant{
 	{"pings: the configuration's wrappers are dropped", pinging, []edit{{pingsGo, "transport.HTTPWrappersForConfig(all, own)", "own, error(nil)"}}},
 
 	// Healthz.
-	{"reader: Healthz is content when a term ran out unheard", watching, []edit{{memberGo, "w.alarm.silent(now); err != nil", "w.alarm.silent(now); false && err != nil"}}},
+	{"reader: Healthz is content when a term ran out unheard", watching, []edit{{healthzGo, "w.alarm.silent(now); err != nil", "w.alarm.silent(now); false && err != nil"}}},
 	{"reader: Healthz blames the reader for a silent hub", watching, []edit{{watchGo, "	w.alarm.hear(now)\n", ""}}},
 	{"reader: Healthz does not count what the watch says", watching, []edit{{watchGo, "	w.alarm.hear(w.now())\n", ""}}},
 }

@@ -62,7 +62,7 @@ func (c *Controller) recordProblem(key fleet.Key) {
 	c.release(key)
 	c.mu.Unlock()
 	if is.Reason != "" && is.Reason != was.Reason {
-		c.recordOnCluster(key, corev1.EventTypeWarning, string(is.Reason), "Join", is.Message)
+		c.recordOnCluster(key, nil, corev1.EventTypeWarning, string(is.Reason), "Join", is.Message)
 	}
 }
 

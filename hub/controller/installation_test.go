@@ -33,9 +33,12 @@ type served struct {
 func (s served) servedBy(string) string { return s.by }
 
 // said are the events that a controller wrote, or began to.
-type said struct{ events []string }
+type said struct{ events, related []string }
 
-func (s *said) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+func (s *said) Eventf(about, related runtime.Object, kind, reason, _, note string, args ...any) {
+	if r, ok := related.(*corev1.ObjectReference); ok {
+		s.related = append(s.related, r.Kind+" "+r.Namespace+"/"+r.Name)
+	}
 	s.events = append(s.events, fmt.Sprintf("%T %s %s: %s", about, kind, reason, fmt.Sprintf(note, args...)))
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -207,19 +209,22 @@ func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) err
 	return nil
 }
 
-func (h workersHub) RecordReader(key fleet.Key, reason, message string) {
+func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, reason, message string) {
 	if h.c.Serves(key.Fleet) {
-		h.c.recordOnCluster(key, corev1.EventTypeNormal, reason, "Register", message)
+		// Events that are about the same become one, which says what the first of them said. So each names its own.
+		h.c.recordOnCluster(key, &corev1.ObjectReference{
+			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace, Name: registration.Name,
+		}, corev1.EventTypeNormal, reason, "Register", message)
 	}
 }
 
-// recordOnCluster records an event on the Cluster of a member.
-func (c *Controller) recordOnCluster(key fleet.Key, kind, why, action, message string) {
+// recordOnCluster records an event on the Cluster of a member, and on what it relates to, if that is not nil.
+func (c *Controller) recordOnCluster(key fleet.Key, related runtime.Object, kind, why, action, message string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
 	cl := &clusterv1.Cluster{}
 	if err := c.client.Get(ctx, types.NamespacedName{Namespace: key.Fleet, Name: key.Name}, cl); err != nil {
 		return // it is gone, and nobody looks for its events any more
 	}
-	c.events.Eventf(cl, nil, kind, why, action, "%s", message)
+	c.events.Eventf(cl, related, kind, why, action, "%s", message)
 }

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -187,13 +189,17 @@ func TestTheClusterHearsOfReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := foreman(t)
 		h := workersHub{m.Controller}
-		h.RecordReader(eastKey, "ReaderGone", "pods/a is gone")
+		reader := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "pods", Name: name} }
+		h.RecordReader(eastKey, reader("a"), "ReaderGone", "pods/a is gone")
+		if want := []string{"Lease pods/a"}; !slices.Equal(m.events.related, want) { // else the next would be one with it
+			t.Errorf("related to %q, want %q", m.events.related, want)
+		}
 		want := []string{"*v1beta2.Cluster Normal ReaderGone: pods/a is gone"}
 		if !slices.Equal(m.events.events, want) {
 			t.Errorf("told %q, want %q", m.events.events, want)
 		}
 		m.standby()
-		h.RecordReader(eastKey, "ReaderGone", "pods/b is gone")
+		h.RecordReader(eastKey, reader("b"), "ReaderGone", "pods/b is gone")
 		if !slices.Equal(m.events.events, want) {
 			t.Errorf("a standby tells: %q", m.events.events)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +56,8 @@ func administrator(t *testing.T) *kubernetes.Clientset {
 	return clientFor(t, member.AdminConfig())
 }
 
-// serviceAccount has the rules of config/member's ClusterRole for the hub, less those that
-// without drops.
-func serviceAccount(t *testing.T, name string, without func(rbacv1.PolicyRule) bool) *kubernetes.Clientset {
+// hubRules are those of config/member's ClusterRole for the hub.
+func hubRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
 	content, err := os.ReadFile("../../config/member/hub_role.yaml")
 	if err != nil {
@@ -67,13 +67,14 @@ func serviceAccount(t *testing.T, name string, without func(rbacv1.PolicyRule) b
 	if err := yaml.UnmarshalStrict(content, &role); err != nil {
 		t.Fatal(err)
 	}
-	var rules []rbacv1.PolicyRule
-	for _, rule := range role.Rules {
-		if !without(rule) {
-			rules = append(rules, rule)
-		}
-	}
-	return account(t, name, rules...)
+	return role.Rules
+}
+
+// serviceAccount has the rules of config/member's ClusterRole for the hub, less those that
+// without drops.
+func serviceAccount(t *testing.T, name string, without func(rbacv1.PolicyRule) bool) *kubernetes.Clientset {
+	t.Helper()
+	return account(t, name, slices.DeleteFunc(hubRules(t), without)...)
 }
 
 // account is a ServiceAccount with these rules in the whole cluster.

@@ -29,7 +29,7 @@ type registrations struct {
 }
 
 type registration struct {
-	name   string
+	name   types.NamespacedName
 	reader lease.Registration
 	broken bool // it cannot be read: it counts where it says, and everywhere if that cannot be read either
 }
@@ -152,7 +152,7 @@ func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
 	if err != nil {
 		reader = lease.Registration{Namespaces: wire.ReadClaims(l)}
 	}
-	r := registration{name: l.Namespace + "/" + l.Name, reader: reader, broken: err != nil}
+	r := registration{name: types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, reader: reader, broken: err != nil}
 	w.readers.mu.Lock()
 	if w.readers.all == nil {
 		w.readers.all = map[types.UID]registration{}
@@ -169,7 +169,7 @@ func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
 	}
 	w.readersChanged(r)
 	if !before {
-		w.recordReader("ReaderRegistered", fmt.Sprintf("%s has registered for %s", r.name, r.scope()), n)
+		w.recordReader(r.name, "ReaderRegistered", fmt.Sprintf("%s has registered for %s", r.name, r.scope()), n)
 	}
 }
 
@@ -182,7 +182,7 @@ func (w *Worker) readerGone(uid types.UID) {
 	w.readers.mu.Unlock()
 	if known {
 		w.readersChanged(r)
-		w.recordReader("ReaderGone", r.name+" is not registered any more", n)
+		w.recordReader(r.name, "ReaderGone", r.name.String()+" is not registered any more", n)
 	}
 }
 
@@ -198,6 +198,6 @@ func (w *Worker) readersChanged(r registration) {
 }
 
 // recordReader tells the owner of the Cluster who registers there: planned changes wait for all of them.
-func (w *Worker) recordReader(why, what string, n int) {
-	w.Hub.RecordReader(w.Member.Key, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
+func (w *Worker) recordReader(name types.NamespacedName, why, what string, n int) {
+	w.Hub.RecordReader(w.Member.Key, name, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
 }

@@ -73,8 +73,8 @@ type Hub interface {
 	Changed(key fleet.Key, namespace string)
 	// RelinquishRecords takes the mark of this hub off the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
-	// RecordReader records an event about a reader on the member's Cluster.
-	RecordReader(key fleet.Key, reason, message string)
+	// RecordReader records an event about a reader on the member's Cluster. The registration has that name.
+	RecordReader(key fleet.Key, registration types.NamespacedName, reason, message string)
 }
 
 // Worker works in one member. Make it with New, then call Run.

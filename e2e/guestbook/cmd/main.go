@@ -36,7 +36,7 @@ func parse() flags {
 	var f flags
 	flag.StringVar(&f.cluster, "cluster", "", "name of this cluster in the act log")
 	flag.StringVar(&f.namespaces, "namespaces", "", "comma-separated namespaces to work in; default: all")
-	flag.StringVar(&f.acts, "acts", "", "file to append the act log to, a JSON line before and after each act; default: none")
+	flag.StringVar(&f.acts, "acts", "", "file to append the act log to, a JSON line before and after each act, or, with a slash at its end, a folder for a new one; default: none")
 	flag.DurationVar(&f.actEvery, "act-every", 0, "time between two prints of one guestbook; 0 prints on change only")
 	flag.DurationVar(&f.maxSkew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
 	flag.StringVar(&f.register, "register", "", "namespace to register in as a reader that says when it has stopped; default: does not register")

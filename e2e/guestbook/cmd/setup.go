@@ -50,7 +50,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-// openLog opens the act log; without a file it goes nowhere.
+// openLog opens the act log; without a file it goes nowhere. In a folder it is a new file.
 func openLog(f flags) (*acts.Log, func() error, error) {
 	if f.acts == "" {
 		return acts.NewLog(f.cluster, io.Discard), func() error { return nil }, nil
@@ -58,7 +58,11 @@ func openLog(f flags) (*acts.Log, func() error, error) {
 	if f.cluster == "" {
 		return nil, nil, errors.New("-acts needs -cluster, the name of this cluster in the log")
 	}
-	file, err := os.OpenFile(f.acts, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	open := func() (*os.File, error) { return os.OpenFile(f.acts, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644) }
+	if strings.HasSuffix(f.acts, "/") {
+		open = func() (*os.File, error) { return acts.Create(f.acts) }
+	}
+	file, err := open()
 	if err != nil {
 		return nil, nil, fmt.Errorf("act log: %w", err)
 	}

@@ -1,0 +1,50 @@
+package acts
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// suffix is that of the names of act logs in a folder.
+const suffix = ".acts"
+
+// Create makes the act log of this process in a folder that many processes share. The process holds a lock on it for as long
+// as it lives: see [Ended].
+func Create(folder string) (*os.File, error) {
+	file, err := os.CreateTemp(folder, ".guestbook-*")
+	if err != nil {
+		return nil, err
+	}
+	// It gets its name when it is locked, so that nobody takes a new log for that of a process that has ended.
+	made := filepath.Join(folder, strings.TrimPrefix(filepath.Base(file.Name()), ".")+suffix)
+	if err := errors.Join(file.Chmod(0o644), syscall.Flock(int(file.Fd()), syscall.LOCK_EX), os.Rename(file.Name(), made)); err != nil {
+		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+	return file, nil
+}
+
+// Logs are the act logs in a folder.
+func Logs(folder string) ([]string, error) { return filepath.Glob(filepath.Join(folder, "*"+suffix)) }
+
+// Ended reports whether the process that has made an act log with [Create] is gone. This sees processes in containers of the
+// same machine too.
+func Ended(log string) (bool, error) {
+	file, err := os.Open(log)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return false, nil
+	default:
+		return false, fmt.Errorf("lock of %s: %w", log, err)
+	}
+}

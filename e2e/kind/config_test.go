@@ -1,0 +1,119 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// kindConfig is what the tests look at.
+type kindConfig struct {
+	Name                    string   `json:"name"`
+	KubeadmConfigPatches    []string `json:"kubeadmConfigPatches"`
+	ContainerdConfigPatches []string `json:"containerdConfigPatches"`
+	Networking              struct {
+		PodSubnet     string `json:"podSubnet"`
+		ServiceSubnet string `json:"serviceSubnet"`
+	} `json:"networking"`
+	Nodes []struct {
+		Role        string `json:"role"`
+		ExtraMounts []struct {
+			HostPath      string `json:"hostPath"`
+			ContainerPath string `json:"containerPath"`
+		} `json:"extraMounts"`
+	} `json:"nodes"`
+}
+
+func read(t *testing.T, c cluster, acts string, cgroupV1 bool) kindConfig {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "kind-configs", c.name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := config(raw, acts, cgroupV1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k kindConfig
+	if err := yaml.UnmarshalStrict(full, &struct {
+		*kindConfig
+		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+	}{kindConfig: &k}); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestEachClusterHasItsOwnNameAndSubnets(t *testing.T) {
+	seen := map[string]string{}
+	for _, c := range all {
+		k := read(t, c, "", false)
+		if k.Name != c.inKind() {
+			t.Errorf("kind-configs/%s.yaml names %s, want %s", c.name, k.Name, c.inKind())
+		}
+		for _, subnet := range []string{k.Networking.PodSubnet, k.Networking.ServiceSubnet} {
+			if other, taken := seen[subnet]; taken || subnet == "" {
+				t.Errorf("%s has the subnet %q, and so has %q", c.name, subnet, other)
+			}
+			seen[subnet] = c.name
+		}
+		if len(k.KubeadmConfigPatches) > 0 || len(k.Nodes[0].ExtraMounts) > 0 {
+			t.Errorf("%s was changed although this machine needs nothing: %+v", c.name, k)
+		}
+	}
+}
+
+func TestAMemberHasAFolderForActLogs(t *testing.T) {
+	mounts := read(t, members[0], "/somewhere/acts", false).Nodes[0].ExtraMounts
+	if len(mounts) != 1 || mounts[0].HostPath != "/somewhere/acts" || mounts[0].ContainerPath != actsInNode {
+		t.Errorf("mounts %+v", mounts)
+	}
+}
+
+func TestAKubeletOnCgroupV1IsToldToAcceptIt(t *testing.T) {
+	k := read(t, members[0], "", true)
+	kubelet, containerd := k.KubeadmConfigPatches, k.ContainerdConfigPatches
+	if len(kubelet) != 1 || !strings.Contains(kubelet[0], "failCgroupV1: false") {
+		t.Errorf("patches of the kubelet %q", kubelet)
+	}
+	if len(containerd) != 1 || !strings.Contains(containerd[0], "SystemdCgroup = false") {
+		t.Errorf("patches of containerd %q", containerd)
+	}
+}
+
+func TestAConfigWithoutExactlyOneNodeIsRefused(t *testing.T) {
+	for name, raw := range map[string]string{
+		"none":       "name: x",
+		"two":        "nodes: [{role: control-plane}, {role: worker}]",
+		"not a node": "nodes: [worker]",
+		"not YAML":   "{",
+	} {
+		if _, err := config([]byte(raw), "", false); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// Otherwise the node's kubelet and its control plane differ.
+func TestNodesAndOtherDrillsRunOneVersionOfKubernetes(t *testing.T) {
+	version := func(file string) string {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "k8s.io/kubernetes" {
+				return fields[1]
+			}
+		}
+		t.Fatalf("%s requires no k8s.io/kubernetes", file)
+		return ""
+	}
+	if a, b := version("node/go.mod"), version("../k8s/go.mod"); a != b {
+		t.Errorf("e2e/kind/node has %s, e2e/k8s has %s", a, b)
+	}
+}

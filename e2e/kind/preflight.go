@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// machine is what preflight has found.
+type machine struct {
+	os               string // of this machine
+	cgroupVersion    string // of the engine
+	securityOptions  []string
+	inotifyInstances int
+	freeMiB          int // memory
+	nodes            int // of ours that are there
+	// ownImage says that make kind-node-image has made its image, stockImage that kind's own is there or can be pulled.
+	ownImage, stockImage bool
+}
+
+const (
+	// A node's systemd, kubelet and containerd each take some; the default of 128 is used up by the fifth node.
+	wantInotifyInstances = 512
+	// A cluster takes less than 500 MiB, with what runs in it.
+	wantMiBPerNode = 700
+)
+
+// lacks names what is missing, each with what to do about it.
+func (m machine) lacks() error {
+	var errs []error
+	lack := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if m.os != "linux" {
+		lack("this machine runs %s: act logs are read on a clock that clusters and drill share, so use Linux", m.os)
+	}
+	if m.cgroupVersion == "1" && !slices.ContainsFunc(m.securityOptions, func(o string) bool { return strings.HasPrefix(o, "name=cgroupns") }) {
+		lack("Docker runs on cgroup v1 without namespaces: start it with --default-cgroupns-mode private, or boot with cgroup v2")
+	}
+	if slices.Contains(m.securityOptions, "name=rootless") {
+		lack("Docker runs rootless: faults need a root Docker; select it by docker context use")
+	}
+	if m.inotifyInstances < wantInotifyInstances {
+		lack("fs.inotify.max_user_instances is %d: run sysctl fs.inotify.max_user_instances=%d as root", m.inotifyInstances, wantInotifyInstances)
+	}
+	if want := (len(all) - m.nodes) * wantMiBPerNode; m.freeMiB < want {
+		lack("%d MiB of memory are free, and the clusters that are not there yet take %d: end something", m.freeMiB, want)
+	}
+	switch {
+	case m.ownImage || m.nodes == len(all):
+	case m.cgroupVersion == "1":
+		lack("kind's own node image does not start on cgroup v1: boot with cgroup v2, or run make kind-node-image")
+	case !m.stockImage:
+		lack("there is no node image, and kindest/node cannot be pulled: run make kind-node-image")
+	}
+	return errors.Join(errs...)
+}
+
+// image is the one to make nodes from. Empty: kind's own, wherever that can be had.
+func (p *place) image(m machine) string {
+	if m.ownImage && (!m.stockImage || m.cgroupVersion == "1") {
+		return p.nodeImage
+	}
+	return ""
+}
+
+func noEngine(err error) error {
+	return fmt.Errorf("no Docker engine answers: install and start Docker; on a Debian without systemd e2e/kind/engine.sh start does: %w", err)
+}
+
+// engine asks the Docker engine what it is.
+func engine(ctx context.Context) (machine, error) {
+	m := machine{os: runtime.GOOS}
+	raw, err := docker(ctx, "info", "--format", "{{json .}}")
+	if err != nil {
+		return m, noEngine(err)
+	}
+	var info struct {
+		CgroupVersion   string
+		SecurityOptions []string
+		ServerErrors    []string
+	}
+	if err := json.Unmarshal([]byte(raw), &info); err != nil {
+		return m, fmt.Errorf("docker info: %w", err)
+	}
+	if len(info.ServerErrors) > 0 {
+		return m, noEngine(errors.New(strings.Join(info.ServerErrors, "; ")))
+	}
+	m.cgroupVersion, m.securityOptions = info.CgroupVersion, info.SecurityOptions
+	return m, nil
+}
+
+// stock returns nil if kind's own node image can be used here.
+func stock(ctx context.Context, p *place) error {
+	m, err := engine(ctx)
+	switch {
+	case err != nil:
+		return err
+	case m.cgroupVersion == "1":
+		return errors.New("kind's own node image does not start on cgroup v1")
+	case !p.pullable(ctx):
+		return errors.New("kind's own node image cannot be pulled")
+	}
+	return nil
+}
+
+// preflight looks at the machine, and names everything that is missing at once.
+func preflight(ctx context.Context, p *place) (machine, error) {
+	m, err := engine(ctx)
+	if err != nil {
+		return m, err
+	}
+	m.inotifyInstances = number("/proc/sys/fs/inotify/max_user_instances")
+	m.freeMiB = available()
+	for _, c := range all {
+		if _, err := docker(ctx, "container", "inspect", c.node()); err == nil {
+			m.nodes++
+		}
+	}
+	_, err = docker(ctx, "image", "inspect", p.nodeImage)
+	m.ownImage = err == nil
+	if m.cgroupVersion != "1" && m.nodes < len(all) {
+		m.stockImage = p.pullable(ctx)
+	}
+	return m, m.lacks()
+}
+
+// pullable pulls the node image that this version of kind asks for.
+func (p *place) pullable(ctx context.Context) bool {
+	image, err := stockImage(ctx)
+	if err != nil {
+		return false
+	}
+	if _, err := docker(ctx, "image", "inspect", image); err == nil {
+		return true
+	}
+	p.say("pulling %s", image)
+	_, err = docker(ctx, "pull", "--quiet", image)
+	return err == nil
+}
+
+// stockImage is named in kind's module.
+func stockImage(ctx context.Context) (string, error) {
+	version := os.Getenv("KIND_VERSION")
+	raw, err := execute(ctx, nil, "go", "mod", "download", "-json", "sigs.k8s.io/kind@"+version)
+	if err != nil {
+		return "", err
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal([]byte(raw), &module); err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(module.Dir + "/pkg/apis/config/defaults/image.go")
+	if err != nil {
+		return "", err
+	}
+	_, rest, _ := strings.Cut(string(source), `const Image = "`)
+	image, _, found := strings.Cut(rest, `"`)
+	if !found {
+		return "", fmt.Errorf("kind %s names no image", version)
+	}
+	return image, nil
+}
+
+func number(file string) int {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(raw)))
+	return n
+}
+
+// available is the memory that can be had without swapping.
+func available() int {
+	raw, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			kib, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
+			return kib / 1024
+		}
+	}
+	return 0
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// round is what came of one fault.
+type round struct {
+	Fault    string  `json:"fault"`
+	Expected outcome `json:"expected"`
+	// Leader led before the fault, Next after all was well again.
+	Leader string `json:"leader"`
+	Next   string `json:"next"`
+	// Seconds is the time from when the fault was complete to the next leader's first act; in an outage, from when the hub's
+	// node was started again. It is zero if nothing was to move.
+	Seconds float64 `json:"seconds"`
+	// Gap is the longest time in which nobody acted.
+	Gap float64 `json:"gapSeconds"`
+	// Wrong is what did not follow as it must.
+	Wrong string `json:"wrong,omitempty"`
+}
+
+// String tells the round to a person.
+func (r round) String() string {
+	who := r.Leader + " goes on"
+	if r.Next != r.Leader {
+		who = r.Leader + ", then " + r.Next
+	}
+	if r.Seconds > 0 {
+		who += fmt.Sprintf(" after %.1f s", r.Seconds)
+	}
+	said := fmt.Sprintf("%s: %s; nobody acted for %.1f s", r.Fault, who, r.Gap)
+	if r.Wrong != "" {
+		said += "; WRONG: " + r.Wrong
+	}
+	return said
+}
+
+// result is out/kind-drill.json.
+type result struct {
+	// Rounds counts the faults that were followed by what must follow, Failovers those of them that cost a leader its lead.
+	Rounds    int `json:"rounds"`
+	Failovers int `json:"failovers"`
+	// Overlaps counts all that harness.Judge finds wrong.
+	Overlaps int `json:"overlaps"`
+	// WorstGap is the longest time in which nobody acted while there was a hub, WorstOutage while its node was gone too.
+	WorstGap    float64 `json:"worstGapSeconds"`
+	WorstOutage float64 `json:"worstOutageSeconds"`
+	// LeastFailover and WorstFailover are the extremes of the time from a leader's loss to its successor's first act.
+	LeastFailover float64 `json:"leastFailoverSeconds"`
+	WorstFailover float64 `json:"worstFailoverSeconds"`
+	Acts          int     `json:"acts"`
+	History       []round `json:"history"`
+
+	breaches []harness.Breach
+}
+
+func report(rounds []round, verdicts []harness.Verdict) result {
+	r := result{History: rounds, breaches: harness.Breaches(verdicts)}
+	r.Overlaps = len(r.breaches)
+	for _, v := range verdicts {
+		r.Acts += v.Acts
+	}
+	for i := range rounds {
+		d := &rounds[i]
+		d.Seconds, d.Gap = rounded(d.Seconds), rounded(d.Gap)
+		if d.Next == "" {
+			continue
+		}
+		if d.Wrong == "" {
+			r.Rounds++
+		}
+		if d.Expected == outage {
+			r.WorstOutage = max(r.WorstOutage, d.Gap)
+			continue
+		}
+		r.WorstGap = max(r.WorstGap, d.Gap)
+		if d.Expected == failover && d.Seconds > 0 {
+			r.Failovers++
+			if r.WorstFailover = max(r.WorstFailover, d.Seconds); r.LeastFailover == 0 || d.Seconds < r.LeastFailover {
+				r.LeastFailover = d.Seconds
+			}
+		}
+	}
+	return r
+}
+
+func rounded(s float64) float64 { return math.Round(s*1000) / 1000 }
+
+// flaws says what makes the drill fail, beside a round that was not finished.
+func (r result) flaws() error {
+	var errs []error
+	for _, b := range r.breaches {
+		errs = append(errs, errors.New(b.String()))
+	}
+	for _, d := range r.History {
+		if d.Wrong != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", d.Fault, d.Wrong))
+		}
+	}
+	if r.Acts == 0 {
+		errs = append(errs, errors.New("nobody has acted: nothing was seen"))
+	}
+	return errors.Join(errs...)
+}
+
+// longestGap is the longest time between from and to in which nobody acted.
+func longestGap(acts []harness.Act, from, to time.Duration) (longest time.Duration) {
+	acts = slices.Clone(acts)
+	slices.SortFunc(acts, func(a, b harness.Act) int { return cmp.Compare(a.Begin, b.Begin) })
+	last := from
+	for _, a := range acts {
+		if a.End < from || a.Begin > to {
+			continue
+		}
+		longest = max(longest, a.Begin-last)
+		last = max(last, min(a.End, to))
+	}
+	return max(longest, to-last)
+}

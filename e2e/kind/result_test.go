@@ -1,0 +1,122 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+func act(cluster string, epoch int64, begin, end time.Duration) harness.Act {
+	return harness.Act{Cluster: cluster, Namespace: managed, Epoch: epoch, Begin: begin * time.Second, End: end * time.Second}
+}
+
+func TestTheReportCountsWhatHappened(t *testing.T) {
+	r := report([]round{
+		{Fault: "a", Expected: failover, Leader: "east", Next: "west", Seconds: 14, Gap: 13},
+		{Fault: "b", Expected: failover, Leader: "west", Next: "south", Seconds: 12, Gap: 11},
+		{Fault: "c", Expected: unmoved, Leader: "south", Next: "south", Gap: 0.3},
+		{Fault: "d", Expected: outage, Leader: "south", Next: "south", Seconds: 30, Gap: 40},
+		{Fault: "e", Expected: failover, Leader: "south"}, // not finished
+	}, []harness.Verdict{{Acts: 3}})
+	if r.Rounds != 4 || r.Failovers != 2 || r.Overlaps != 0 || r.WorstGap != 13 || r.WorstOutage != 40 || r.LeastFailover != 12 || r.WorstFailover != 14 {
+		t.Errorf("%+v", r)
+	}
+	if err := r.flaws(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatMakesADrillFail(t *testing.T) {
+	for name, c := range map[string]struct {
+		acts []harness.Act
+		want string // empty: nothing
+	}{
+		"one after the other": {[]harness.Act{act("east", 1, 1, 2), act("west", 2, 3, 4)}, ""},
+		"nobody acts":         {nil, "nobody has acted"},
+		"two at once":         {[]harness.Act{act("east", 1, 1, 4), act("west", 2, 3, 5)}, "two clusters act at once"},
+		"an old leader wakes": {[]harness.Act{act("east", 1, 1, 2), act("west", 2, 3, 4), act("east", 1, 5, 6)}, "after an act of a later term"},
+	} {
+		err := report(nil, harness.Judge(c.acts)).flaws()
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestARoundThatWentWrongMakesADrillFail(t *testing.T) {
+	r := report([]round{{Fault: "x", Expected: unmoved, Leader: "east", Next: "west", Wrong: "west acted"}}, []harness.Verdict{{Acts: 1}})
+	if err := r.flaws(); r.Rounds != 0 || err == nil || !strings.Contains(err.Error(), "x: west acted") {
+		t.Errorf("%d rounds, %v", r.Rounds, err)
+	}
+}
+
+func TestTheLongestTimeInWhichNobodyActed(t *testing.T) {
+	for name, c := range map[string]struct {
+		acts []harness.Act
+		want time.Duration
+	}{
+		"nobody":                          {nil, 20},
+		"between two acts":                {[]harness.Act{act("east", 1, 9, 11), act("west", 2, 17, 29)}, 6},
+		"before the first":                {[]harness.Act{act("west", 2, 18, 29)}, 8},
+		"after the last":                  {[]harness.Act{act("east", 1, 10, 11)}, 19},
+		"a long act is no gap":            {[]harness.Act{act("east", 1, 10, 29)}, 1},
+		"acts outside of it do not count": {[]harness.Act{act("east", 1, 1, 2), act("east", 1, 40, 41)}, 20},
+	} {
+		if got := longestGap(c.acts, 10*time.Second, 30*time.Second); got != c.want*time.Second {
+			t.Errorf("%s: %v, want %v", name, got, c.want*time.Second)
+		}
+	}
+}
+
+func TestALeaderThatMustGoOn(t *testing.T) {
+	lively := []harness.Act{act("east", 1, 8, 9), act("east", 1, 11, 12), act("east", 1, 14, 15), act("east", 1, 17, 18)}
+	for name, c := range map[string]struct {
+		acts []harness.Act
+		want string // empty: it does
+	}{
+		"does":                   {lively, ""},
+		"stops":                  {lively[:2], "did nothing for"},
+		"pauses":                 {append(lively[:2:2], lively[3]), "did nothing for 5s"},
+		"another one acts":       {append(lively[:3:3], act("west", 2, 17, 18)), "west acted"},
+		"gets another term":      {append(lively[:3:3], act("east", 2, 17, 18)), "epoch became 2"},
+		"what was before is not": {append([]harness.Act{act("west", 0, 1, 2)}, lively...), ""},
+	} {
+		err := unbroken(c.acts, "east", 10*time.Second, 20*time.Second)
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestAGuestbookThatCouldActRenewsItsElection(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 20, 0, time.UTC)
+	for name, c := range map[string]struct {
+		renewTime string
+		want      string // empty: it could act
+	}{
+		"renewed a moment ago":         {"2026-01-02T03:04:18.500000Z", ""},
+		"renewed before its node died": {"2026-01-02T03:04:05.000000Z", "has not renewed that for 15s"},
+		"never":                        {"", "elected nobody"},
+	} {
+		err := fresh(members[0], c.renewTime, now)
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestARoundIsToldInOneLine(t *testing.T) {
+	for _, c := range []struct {
+		round
+		want string
+	}{
+		{round{Fault: "x", Leader: "east", Next: "west", Seconds: 13.04, Gap: 12}, "x: east, then west after 13.0 s; nobody acted for 12.0 s"},
+		{round{Fault: "x", Leader: "east", Next: "east", Gap: 0.25}, "x: east goes on; nobody acted for 0.2 s"},
+	} {
+		if got := c.String(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
