@@ -56,7 +56,7 @@ var clocks = []mutant{
 	// Whose Date it is.
 	{"clocks: the Date of a gateway counts", sampling, []edit{{sampleGo, " || status >= http.StatusInternalServerError", ""}}},
 	{"clocks: the Date of a cache counts", sampling, []edit{{sampleGo, " || header[\"Age\"] != nil", ""}}},
-	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "m.caches.RequestSent, m.renewals.RequestSent = m.requestSent, m.requestSent", "m.renewals.RequestSent = m.requestSent"}}},
+	{"clocks: answers to the caches do not count", answering, []edit{{"hub/fleet/state.go", "	m.cachesConfig = m.caches.Config(m.caches)\n", "	m.caches.RequestSent = nil\n	m.cachesConfig = m.caches.Config(m.caches)\n"}}},
 	{"clocks: the clock of a cluster that is gone stays", answering, []edit{{"hub/fleet/connect.go", "		c.clocks.Reset()\n", ""}}},
 	{"clocks: a new verdict asks for no decision", answering, []edit{{answersGo, "			s.clockVerdicts++\n", ""}}},
 

@@ -30,7 +30,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	if i, ok := offset(); ok {
 		t.Fatalf("%+v before any answer", i)
 	}
-	get(t, &http.Client{Transport: m.caches}, "/")
+	<-get(t, &http.Client{Transport: m.caches}, "/")
 	if i, ok := offset(); !ok || i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 1100*time.Millisecond {
 		t.Errorf("after an answer to the caches: %+v, %v", i, ok)
 	}
@@ -39,7 +39,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 		t.Errorf("one answer is not a proof: %v", got)
 	}
 	clock.advance(300 * time.Millisecond)
-	get(t, &http.Client{Transport: m.renewals}, "/")
+	<-get(t, &http.Client{Transport: m.renewals}, "/")
 	if got := (Member{live: m}).Clocks(time.Second); got.State != skew.Beyond {
 		t.Errorf("after an answer on each connection: %+v", got)
 	}
@@ -50,7 +50,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 		t.Errorf("subscribers were told %v, then %v: want the change of the verdict", told, again)
 	}
 	clock.advance(300 * time.Millisecond)
-	get(t, &http.Client{Transport: m.renewals}, "/")
+	<-get(t, &http.Client{Transport: m.renewals}, "/")
 	if again := m.p.changed.getAll(); len(again) != 0 {
 		t.Errorf("subscribers were told %v: nothing has changed", again)
 	}

@@ -110,7 +110,8 @@ func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
 	t.Cleanup(c.close)
 	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
 	c.use(t.Context(), first)
-	watch := get(t, m.informer, "/watch?watch=true")
+	watch, begun := begin(m.informer, "/watch?watch=true")
+	<-begun
 	renewal := get(t, &http.Client{Transport: m.renewals}, "/renewal")
 	for range 2 {
 		<-arrived
@@ -175,24 +176,30 @@ func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 	}
 }
 
-// get sends a request and waits for the header of its answer. It returns where the body, or the
-// error, arrives when all is over.
-func get(t *testing.T, client *http.Client, path string) <-chan string {
+// get sends a request. It returns where the body of the answer, or the error, will come.
+func get(t *testing.T, client *http.Client, path string) (over <-chan string) {
 	t.Helper()
-	over := make(chan string, 1)
+	over, _ = begin(client, path)
+	return over
+}
+
+// begin is get. It also returns what is closed when the header of the answer has come.
+func begin(client *http.Client, path string) (over <-chan string, header <-chan struct{}) {
+	result, begun := make(chan string, 1), make(chan struct{})
 	go func() {
 		resp, err := client.Get(fmt.Sprintf("https://%s.invalid%s", testKey.Identity(), path))
+		close(begun)
 		if err != nil {
-			over <- err.Error()
+			result <- err.Error()
 			return
 		}
 		defer func() { _ = resp.Body.Close() }()
 		body, err := io.ReadAll(resp.Body)
 		if err != nil {
-			over <- err.Error()
+			result <- err.Error()
 			return
 		}
-		over <- string(body)
+		result <- string(body)
 	}()
-	return over
+	return result, begun
 }

@@ -76,10 +76,47 @@ func (s *slimmer) listerWatcher(client kubernetes.Interface, namespace string) t
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, s.filter), nil
+			return newSlimWatch(w, s.filter), nil
 		},
 	}
 	return toolscache.ToListWatcherWithWatchListSemantics(lw, client)
+}
+
+// slimWatch is a watch whose events are filtered. It is not watch.Filter, whose goroutine waits for a reader for ever once
+// the reader has stopped.
+type slimWatch struct {
+	watch.Interface
+	result chan watch.Event
+	stop   func()
+}
+
+func newSlimWatch(of watch.Interface, filter watch.FilterFunc) *slimWatch {
+	stopped := make(chan struct{})
+	w := &slimWatch{Interface: of, result: make(chan watch.Event), stop: sync.OnceFunc(func() { close(stopped) })}
+	go func() {
+		defer close(w.result)
+		for e := range of.ResultChan() {
+			e, shown := filter(e)
+			if !shown {
+				continue
+			}
+			select {
+			case w.result <- e:
+			case <-stopped:
+				return
+			}
+		}
+	}()
+	return w
+}
+
+// ResultChan implements watch.Interface.
+func (w *slimWatch) ResultChan() <-chan watch.Event { return w.result }
+
+// Stop implements watch.Interface.
+func (w *slimWatch) Stop() {
+	w.stop()
+	w.Interface.Stop()
 }
 
 // filter slims the Secret of an event. Events about Secrets that are of no use are dropped.
