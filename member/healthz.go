@@ -55,21 +55,21 @@ const checkTheWay = "check the address of the API server and the way to it"
 func (w *watched) health(now time.Duration) error {
 	m := w.member
 	if err := w.alarm.silent(now); err != nil {
-		return fmt.Errorf("member: the watch of leases in %s is %w; %s", w, err, w.cure(checkTheWay))
+		return fmt.Errorf("member: the watch of leases in %s is %w; %s", w, err, w.cure())
 	}
 	age := now - time.Duration(w.listed.Load())
 	asked := time.Duration(w.asked.Load())
 	switch {
 	case asked > 0 && w.everListed() && now-asked >= m.link.current().duration/pingParts:
 		return fmt.Errorf("member: the watch of leases in %s is dead: its connection is gone, and the API server has not answered for %v; %s",
-			w, (now - asked).Round(time.Millisecond), w.cure(checkTheWay))
+			w, (now - asked).Round(time.Millisecond), w.cure())
 	case age <= m.stale:
 		return nil
 	case !m.started.Load():
 		return fmt.Errorf("member: the leases in %s were never listed, because the Member is not started: %s", w, howToStart)
 	case !w.everListed():
-		return fmt.Errorf("member: the leases in %s were never listed, for %v by now; %s", w, age.Round(time.Millisecond), w.cure(checkTheWay))
+		return fmt.Errorf("member: the leases in %s were never listed, for %v by now; %s", w, age.Round(time.Millisecond), w.cure())
 	}
 	return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v; %s",
-		w, age.Round(time.Millisecond), m.stale, w.cure(checkTheWay))
+		w, age.Round(time.Millisecond), m.stale, w.cure())
 }

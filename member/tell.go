@@ -240,13 +240,12 @@ func (m *Member) unknown(w *watched) string {
 	return unknown
 }
 
-// cure says what to do about a watch that has no news, by what its last request failed with; otherwise says it where
-// that is unknown.
-func (w *watched) cure(otherwise string) string {
+// cure says what to do about a watch that has no news, by what its last request failed with.
+func (w *watched) cure() string {
 	if failure := w.failure.Load(); failure != nil {
 		return *failure
 	}
-	return otherwise
+	return checkTheWay
 }
 
 // failed takes in that the Leases cannot be followed, and has it told.

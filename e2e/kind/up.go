@@ -216,7 +216,7 @@ func (p *place) register(ctx context.Context) error {
 			metav1.SetMetaDataLabel(&object.ObjectMeta, fleet.PriorityLabel, fmt.Sprint(c.priority))
 			return nil
 		}); err != nil {
-			return fmt.Errorf("Cluster %s: %w", c.name, err)
+			return fmt.Errorf("register Cluster %s: %w", c.name, err)
 		}
 	}
 	p.say("Clusters %s are registered", strings.Join(names(members), ", "))
@@ -240,7 +240,7 @@ func setKubeconfig(ctx context.Context, admin client.Client, c cluster, kubeconf
 		object.Data = map[string][]byte{secret.KubeconfigDataName: kubeconfig}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("Secret of Cluster %s: %w", c.name, err)
+		return fmt.Errorf("write the kubeconfig of Cluster %s: %w", c.name, err)
 	}
 	return nil
 }

@@ -79,12 +79,6 @@ func (o *outpost) read() int {
 	return o.asked
 }
 
-// reached is the kubeconfig of a cluster that only tells who it is.
-func reached(t *testing.T, name string) *corev1.Secret {
-	t.Helper()
-	return (&outpost{}).reached(t, name)
-}
-
 // reached is a kubeconfig that leads there. Each connection ends with its answer, or time would never pass in a bubble.
 // To be called outside of it.
 func (o *outpost) reached(t *testing.T, name string) *corev1.Secret {

@@ -40,7 +40,7 @@ func slimLease(o any) (any, error) {
 		return o, nil
 	}
 	slim := *l
-	slim.ManagedFields, slim.SelfLink, slim.GenerateName = nil, "", ""
+	slim.ManagedFields, slim.GenerateName = nil, ""
 	return &slim, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -77,7 +78,7 @@ func Resync(m member.Leader, r client.Reader, list client.ObjectList, options ..
 func ResyncTyped[request comparable](
 	m member.Leader, r client.Reader, list client.ObjectList, requests func(client.Object) []request, options ...ResyncOption,
 ) source.TypedSource[request] {
-	s := &resync[request]{member: m, reader: r, list: list, requests: requests, kind: kindOf(list)}
+	s := &resync[request]{member: m, reader: r, list: list, requests: requests, kind: kindOf(list), clock: clock.RealClock{}}
 	for _, o := range options {
 		o(&s.resyncOptions)
 	}
@@ -106,6 +107,7 @@ type resync[request comparable] struct {
 	list     client.ObjectList
 	requests func(client.Object) []request
 	kind     string
+	clock    clock.PassiveClock
 }
 
 // Start implements source.TypedSource.
@@ -130,7 +132,7 @@ func (s *resync[request]) enqueueAll(ctx context.Context, namespace string, t me
 	}
 	defer done()
 	logger := log.FromContext(ctx).WithValues("controller", s.name, "type", s.kind, "namespace", namespace, "epoch", t.Epoch())
-	var told string // what failed
+	var told string // what failed, and when that was told
 	var at time.Time
 	_ = relist.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		n, err := s.enqueue(ctx, namespace, queue)
@@ -139,8 +141,8 @@ func (s *resync[request]) enqueueAll(ctx context.Context, namespace string, t me
 		case outsideOfCache(err):
 			logger.Info("Nothing is resynced after a promotion, because the manager's cache leaves this namespace out")
 		case err != nil:
-			if err.Error() != told || time.Since(at) >= tellEvery {
-				told, at = err.Error(), time.Now()
+			if now := s.clock.Now(); err.Error() != told || now.Sub(at) >= tellEvery {
+				told, at = err.Error(), now
 				logger.Error(err, "Could not list what to resync after a promotion, and tries again until the term is over")
 			}
 			return false, nil

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// KubeconfigSuffix and KubeconfigKey are where Cluster API keeps kubeconfigs: in the Secret
-	// `<cluster>-kubeconfig`, under this key.
+	// KubeconfigSuffix ends the names of the Secrets `<cluster>-kubeconfig` in which Cluster API keeps kubeconfigs.
 	KubeconfigSuffix = "-kubeconfig"
-	KubeconfigKey    = "value"
+	// KubeconfigKey is under what key they are there.
+	KubeconfigKey = "value"
 	// MaxKubeconfig bounds a kubeconfig that is kept, in bytes. Those of real clusters have a few KiB.
 	MaxKubeconfig = 128 << 10
 	// maxFleet bounds those of a fleet together.

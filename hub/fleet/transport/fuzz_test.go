@@ -40,7 +40,7 @@ func FuzzCleanStatus(f *testing.F) {
 	f.Add([]byte("\x1b[31m"+secretText), false)
 	f.Add(enveloped(f, &metav1.Status{Message: secretText}), true)
 	tg := &Target{Access: Access{token: secretText}}
-	f.Fuzz(func(t *testing.T, body []byte, isStatus bool) {
+	f.Fuzz(func(t *testing.T, body []byte, _ bool) {
 		for _, contentType := range []string{protobufType, jsonType, "text/html"} {
 			cleaned, cleanType := cleanStatus(body, contentType, 500, tg.scrub)
 			text := string(cleaned)
