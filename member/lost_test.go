@@ -361,7 +361,10 @@ func TestNothingIsLeftOfARequestThatWasAnswered(t *testing.T) {
 		ended := func(when string) {
 			t.Helper()
 			synctest.Wait()
-			for i, ctx := range r.begun {
+			r.mu.Lock()
+			begun := slices.Clone(r.begun)
+			r.mu.Unlock()
+			for i, ctx := range begun {
 				if ctx.Err() == nil {
 					t.Errorf("%s: request %d goes on", when, i)
 				}
