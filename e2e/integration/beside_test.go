@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -81,10 +82,26 @@ func (w *world) says(policy, own, other string) {
 	})
 }
 
+// statusLatest is far later than the hub writes the status of a record.
+const statusLatest = 20 * time.Second
+
 // writes counts the writes of records and policies, and all that probe members, until the function that it
 // returns is called. That one also returns by whom members were probed.
 func (w *world) writes() func() (count int, probers map[string]bool) {
 	w.T.Helper()
+	w.Eventually("what was decided is explained", statusLatest, func() error {
+		var records v1alpha1.NamespaceLeaderList
+		err := w.Hub.List(w.T.Context(), &records, client.InNamespace(w.Fleet))
+		for i := range records.Items {
+			o := &records.Items[i]
+			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionLeasesInPlace} {
+				if c := meta.FindStatusCondition(o.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != o.Generation {
+					err = errors.Join(err, fmt.Errorf("%s of %s is %+v", kind, o.Name, c))
+				}
+			}
+		}
+		return err
+	})
 	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()})
 	w.Must(err)
 	ctx, cancel := context.WithCancel(w.T.Context())
