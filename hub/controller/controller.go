@@ -79,6 +79,7 @@ type Controller struct {
 	members         map[fleet.Key]*memberState
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
+	sealRead        map[string]lease.Reading               // of each fleet, from before its seal was read last for decisions
 }
 
 // claim says which policies speak of a namespace: the first one owns it.
@@ -97,6 +98,7 @@ func New(o Options) *Controller {
 		namespaces:      map[types.NamespacedName]*namespaceState{},
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
+		sealRead:        map[string]lease.Reading{},
 	}
 }
 

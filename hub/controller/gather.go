@@ -71,7 +71,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
 	}
-	seal, err := c.Seals.Find(ctx, key.Namespace)
+	seal, err := c.seal(ctx, key.Namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -181,3 +181,63 @@ func TestMostClustersAreMoreThanHalfOfThoseThatWereReached(t *testing.T) {
 		})
 	}
 }
+
+// What an earlier tenure has raised while it was still at work counts as well. In the steady state nothing is read.
+func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
+	const h = 6 * time.Second
+	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	clock := &handClock{now: start}
+	c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
+	api := hubOf(t, c)
+	counted := &reads{Reader: api}
+	c.Seals = seal.NewStore(counted, api)
+	raise := func(seconds string) {
+		secret := &corev1.Secret{}
+		key := client.ObjectKey{Namespace: shop.Namespace, Name: seal.SecretName}
+		if err := api.Get(t.Context(), key, secret); err != nil {
+			t.Fatal(err)
+		}
+		secret.Data["largest-lease-duration-seconds"] = []byte(seconds)
+		if err := api.Update(t.Context(), secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		after  time.Duration // since the start
+		raised string        // by the earlier tenure, just before
+		want   time.Duration
+	}{
+		{0, "60", time.Minute},
+		{time.Second, "70", time.Minute},                   // it may still go on, and nothing is decided
+		{h + 600*time.Millisecond, "80", 80 * time.Second}, // it has ended, also by a slow clock
+		{h + 700*time.Millisecond, "90", 80 * time.Second}, // nobody else raises it from then on
+	} {
+		clock.pass(start.Boot + step.after - clock.Now().Boot)
+		raise(step.raised)
+		v, err := c.gather(t.Context(), shop)
+		if err != nil || v.state.LargestDuration != step.want {
+			t.Errorf("after %v the largest D is %v, want %v (%v)", step.after, v.state.LargestDuration, step.want, err)
+		}
+	}
+	before := counted.n
+	for range 5 {
+		clock.pass(time.Minute)
+		if _, err := c.gather(t.Context(), shop); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if counted.n != before {
+		t.Errorf("%d reads of a seal that is known", counted.n-before)
+	}
+}
+
+// reads counts them.
+type reads struct {
+	client.Reader
+	n int
+}
+
+func (r *reads) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	r.n++
+	return r.Reader.Get(ctx, key, o, opts...)
+}

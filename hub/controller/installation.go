@@ -64,6 +64,33 @@ func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bo
 	return s, err == nil
 }
 
+// seal returns the seal of a fleet. An earlier tenure that was still at work may have raised it since it was read, and what
+// that tenure promised counts. So it is read again once that tenure has ended by what it left, and once for certain.
+func (c *Controller) seal(ctx context.Context, fleetName string) (seal.Seal, error) {
+	asked := c.Clock.Now()
+	known, err := c.Seals.Find(ctx, fleetName)
+	if err != nil {
+		return known, err
+	}
+	c.mu.Lock()
+	last, read := c.sealRead[fleetName]
+	c.mu.Unlock()
+	skew := known.LargestSkew
+	ended := func(in func(lease.Reading, time.Duration) time.Duration) bool {
+		return in(last, skew) > 0 && in(asked, skew) <= 0
+	}
+	if read && !ended(c.Tenure.Overlap) && !ended(c.Tenure.EarlierEndIn) {
+		return known, nil
+	}
+	if known, err = c.Seals.Refresh(ctx, fleetName); err != nil {
+		return known, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sealRead[fleetName] = asked
+	return known, nil
+}
+
 // recordStandsBack records an event on a policy that says why this hub does nothing for it.
 func (c *Controller) recordStandsBack(ctx context.Context, p *v1alpha1.LeadershipPolicy) {
 	now, key := c.Clock.Now(), client.ObjectKeyFromObject(p)

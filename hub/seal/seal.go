@@ -84,6 +84,29 @@ func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	return s.read(ctx, fleet, false)
 }
 
+// Refresh is Find, but reads the Secret again: another replica may have raised what it holds. Where the Secret is gone,
+// broken, or another one, what is known stays.
+func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
+	known, ok := s.cached(fleet)
+	if !ok {
+		return s.read(ctx, fleet, false)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var secret corev1.Secret
+	switch err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret); {
+	case apierrors.IsNotFound(err):
+		return known, nil
+	case err != nil:
+		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	}
+	if found, err := parse(&secret); err == nil && bytes.Equal(found.Key, known.Key) {
+		s.cache(fleet, found)
+		known, _ = s.cached(fleet)
+	}
+	return known, nil
+}
+
 // ErrServed says that another installation on this management cluster serves the fleet.
 var ErrServed = errors.New("the fleet is served by another installation of the hub")
 
