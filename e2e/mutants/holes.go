@@ -6,7 +6,7 @@ var specials = tests{"./hub/controller", "^TestSpecialWorlds$"}
 // holes are what adversaries found: each was a hole in what is promised, or in rule 12.
 var holes = []mutant{
 	// What an earlier tenure did while it overlapped with this one.
-	{"6: what an earlier tenure raises while it is still at work is not read", tests{"./hub/controller", "^TestTheSealIsReadAgain"}, []edit{{"hub/controller/installation.go", "	if read && !ended(c.Tenure.Overlap) && !ended(c.Tenure.EarlierEndIn) {", "	if read {"}}},
+	{"6: what an earlier tenure raises while it is still at work is not read", tests{"./hub/controller", "^TestTheSealIsReadAgain"}, []edit{{"hub/controller/installation.go", "	if read && !ended(c.Tenure.Overlap) && !ended(c.Tenure.EarlierEndIn) {", "	if read && ended != nil {"}}},
 
 	// After an outage of the hub.
 	{"12: after an outage of the hub an unknown leader has no time to answer", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !promiseExpiry", "		if !promiseExpiry"}}},
