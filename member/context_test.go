@@ -250,6 +250,12 @@ func TestContextCarriesTheEpoch(t *testing.T) {
 		if epoch, ok := member.EpochFrom(ctx); epoch != 7 || !ok {
 			t.Errorf("EpochFrom = %d, %v, want 7, true", epoch, ok)
 		}
+		if term, ok := member.TermFrom(ctx); !ok || !term.Holds() || term.Remaining() != duration || c.State(ns).Duration != duration {
+			t.Errorf("TermFrom: holds %v for %v, of %v, want the new term", term.Holds(), term.Remaining(), c.State(ns).Duration)
+		}
+		if _, ok := member.TermFrom(context.Background()); ok {
+			t.Error("TermFrom finds a term in a context without one")
+		}
 		if epoch, ok := member.EpochFrom(context.Background()); epoch != 0 || ok {
 			t.Errorf("EpochFrom = %d, %v of a context without a term, want 0, false", epoch, ok)
 		}

@@ -194,6 +194,9 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 			}
 			acts := lines(t, filepath.Join(dir, "acts"), 1)
 			before := len(acts)
+			if last := time.Unix(0, int64(acts[before-1])); !tc.atOnce && deadline.Sub(last) > time.Second {
+				t.Errorf("the last act came %v before the deadline: the group was killed too early", deadline.Sub(last))
+			}
 			<-time.After(300 * time.Millisecond)
 			if acts = lines(t, filepath.Join(dir, "acts"), 1); len(acts) > before {
 				t.Errorf("%d acts past the deadline", len(acts)-before)

@@ -52,6 +52,12 @@ func TestWhenTheProgramIsStoppedAndKilled(t *testing.T) {
 			}, time.Second + d*3/4, time.Second + deadline, false},
 		"after a suspend past the deadline at once": {
 			0, func(s *stage) { pass(time.Second); s.clock.slept.Add(int64(time.Hour)) }, never, time.Hour + time.Second, false},
+		"after a suspend that a step back of the wall clock hides at once": {
+			0, func(s *stage) {
+				pass(time.Second)
+				s.clock.slept.Add(int64(time.Hour))
+				s.clock.steppedFor.Add(int64(-time.Hour))
+			}, never, time.Hour + time.Second, false},
 		"after a step of the wall clock past the deadline at once": {
 			0, func(s *stage) { pass(time.Second); s.clock.steppedFor.Add(int64(time.Hour)) }, never, time.Second, false},
 	}
