@@ -131,6 +131,10 @@ func (g *processes) end() {
 // RunWatchdog is the gate's second process. It kills the process group that it leads when the deadline comes, or when
 // the gate is gone. It does not return.
 func RunWatchdog() {
+	if syscall.Getpgrp() != os.Getpid() {
+		fmt.Fprintln(os.Stderr, "leasecast-gate watchdog is started by leasecast-gate, and by nobody else")
+		os.Exit(Failed)
+	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	told := make(chan instant)

@@ -71,7 +71,12 @@ func newStage(t *testing.T, o Options) *stage {
 		defer close(s.ended)
 		s.exit, s.err = s.run(t.Context())
 	}()
-	t.Cleanup(func() { <-s.ended })
+	t.Cleanup(func() { // whatever it does wrong, it ends
+		if _, g := s.runs(); g != nil {
+			g.exits(g.code())
+		}
+		<-s.ended
+	})
 	return s
 }
 
@@ -108,6 +113,8 @@ type fakeGroup struct {
 	lingers time.Duration // how long SIGKILL takes
 	status  int
 	done    bool // end has returned
+
+	exitedAlready bool
 }
 
 func (g *fakeGroup) limit(until instant) error {
@@ -139,8 +146,10 @@ func (g *fakeGroup) code() int {
 func (g *fakeGroup) exits(code int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.status = code
-	close(g.gone)
+	if g.status = code; !g.exitedAlready {
+		close(g.gone)
+	}
+	g.exitedAlready = true
 }
 
 func (g *fakeGroup) end() {

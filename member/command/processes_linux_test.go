@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/member"
 )
@@ -36,19 +37,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beGate runs a program by the Leases that file descriptor 3 tells of, each a line: holder, epoch and seconds.
+// beGate runs a program by the Leases that file descriptor 3 tells of, each a line: holder, epoch, seconds, renewTime.
 func beGate(program []string) int {
 	system := &clock.System{}
 	terms := member.NewTerms(system, time.Second)
 	go func() {
 		for lines := bufio.NewScanner(os.NewFile(3, "leases")); lines.Scan(); {
 			var holder string
-			var epoch int64
+			var epoch, renewed int64
 			var seconds int
-			if _, err := fmt.Sscan(lines.Text(), &holder, &epoch, &seconds); err != nil {
+			if _, err := fmt.Sscan(lines.Text(), &holder, &epoch, &seconds, &renewed); err != nil {
 				panic(err)
 			}
-			l, err := leaseOf(system.Now(), strings.Trim(holder, "-"), epoch, time.Duration(seconds)*time.Second)
+			l, err := leaseOf(lease.Reading{Wall: time.Unix(0, renewed)}, strings.Trim(holder, "-"), epoch, time.Duration(seconds)*time.Second)
 			if err != nil {
 				panic(err)
 			}
@@ -104,11 +105,11 @@ func startGate(t *testing.T, program ...string) *realGate {
 // lease tells the gate of a Lease, and returns its deadline.
 func (g *realGate) lease(holder string, epoch int64, duration time.Duration) (deadline time.Time) {
 	g.t.Helper()
-	deadline = time.Now().Add(duration)
-	if _, err := fmt.Fprintln(g.leases, holder, epoch, int(duration.Seconds())); err != nil {
+	now := time.Now()
+	if _, err := fmt.Fprintln(g.leases, holder, epoch, int(duration.Seconds()), now.UnixNano()); err != nil {
 		g.t.Fatal(err)
 	}
-	return deadline.Add(50 * time.Millisecond) // it reads the Lease later than it is written here
+	return now.Add(duration)
 }
 
 // code waits for the gate to end.

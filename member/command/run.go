@@ -23,8 +23,11 @@ const (
 	NotFound   = 127
 )
 
-// look is the longest time between two looks at term and clocks.
-const look = 100 * time.Millisecond
+// look is the longest time between two looks at term and clocks, soonest the shortest.
+const (
+	look    = 100 * time.Millisecond
+	soonest = time.Millisecond
+)
 
 // Options say what is run, and where.
 type Options struct {
@@ -217,7 +220,7 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 			return errUnguarded
 		case <-done:
 			done = nil // seen
-		case <-utilclock.RealClock{}.After(min(look, max(0, now.until.in(r.Clock.Now())))):
+		case <-utilclock.RealClock{}.After(min(look, max(soonest, now.until.in(r.Clock.Now())))):
 		}
 		switch now.next(r.see(ctx, term)) {
 		case syscall.SIGKILL:
