@@ -244,7 +244,11 @@ func TestHowTheGateEnds(t *testing.T) {
 				signals := make(chan os.Signal)
 				s := newStage(t, Options{Signals: signals})
 				tc.happens(s, signals)
-				<-s.ended
+				select {
+				case <-s.ended:
+				case <-time.After(2 * d):
+					t.Fatal("the gate does not end")
+				}
 				if s.exit != tc.code || !errors.Is(s.err, tc.err) {
 					t.Errorf("the gate ends with %d, %v; want %d, %v", s.exit, s.err, tc.code, tc.err)
 				}
