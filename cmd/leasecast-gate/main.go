@@ -80,7 +80,7 @@ func run(args []string) (int, error) {
 func parse(args []string) (f flags, err error) {
 	set := flag.NewFlagSet("leasecast-gate", flag.ContinueOnError)
 	set.Usage = func() {
-		fmt.Fprintf(set.Output(), "%s\n%s %s/%s\n\n", usage, version, runtime.GOOS, runtime.GOARCH)
+		_, _ = fmt.Fprintf(set.Output(), "%s\n%s %s/%s\n\n", usage, version, runtime.GOOS, runtime.GOARCH)
 		set.PrintDefaults()
 	}
 	set.StringVar(&f.namespace, "namespace", "", "namespace that this cluster has to lead")

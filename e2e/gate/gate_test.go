@@ -57,7 +57,7 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 			harness.Must(t, gate.Pause())
 			return deadline
 		},
-		"the gate is killed": func(t *testing.T, ns string, gate *process.Process) time.Time {
+		"the gate is killed": func(t *testing.T, _ string, gate *process.Process) time.Time {
 			harness.Must(t, gate.Kill())
 			return time.Now().Add(500 * time.Millisecond)
 		},

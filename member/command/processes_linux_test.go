@@ -88,6 +88,7 @@ func startGate(t *testing.T, program ...string) *realGate {
 	}
 	g := &realGate{t: t, cmd: exec.Command(self, append([]string{asGate}, program...)...), leases: out}
 	g.cmd.ExtraFiles, g.cmd.Stderr = []*os.File{in}, &g.log
+	g.cmd.WaitDelay = time.Second // what outlives the gate, and must not, holds its output open
 	if err := errors.Join(g.cmd.Start(), in.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +96,14 @@ func startGate(t *testing.T, program ...string) *realGate {
 		_ = g.cmd.Process.Kill()
 		_ = g.cmd.Wait()
 		_ = out.Close()
+		for _, dir := range program { // whatever the gate does wrong, nothing is left
+			text, _ := os.ReadFile(filepath.Join(dir, "pids"))
+			for field := range strings.FieldsSeq(string(text)) {
+				if pid, err := strconv.Atoi(field); err == nil && alive(dir, pid) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		}
 		if t.Failed() {
 			t.Log(g.log.String())
 		}
@@ -114,6 +123,8 @@ func (g *realGate) lease(holder string, epoch int64, duration time.Duration) (de
 
 // code waits for the gate to end.
 func (g *realGate) code() int {
+	late := time.AfterFunc(20*time.Second, func() { _ = g.cmd.Process.Kill() })
+	defer late.Stop()
 	_ = g.cmd.Wait()
 	return g.cmd.ProcessState.ExitCode()
 }
@@ -153,10 +164,10 @@ func lines(t *testing.T, file string, atLeast int) []int {
 	}
 }
 
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, state, _ := strings.Cut(string(stat), ") ")
-	return err == nil && !strings.HasPrefix(state, "Z")
+// alive reports whether a process that works in this folder is there. Its number may be another's by now.
+func alive(dir string, pid int) bool {
+	arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // a zombie has none
+	return err == nil && strings.Contains(string(arguments), dir)
 }
 
 func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
@@ -189,7 +200,7 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 			}
 			<-time.After(time.Until(deadline))
 			for _, pid := range pids {
-				if alive(pid) {
+				if alive(dir, pid) {
 					t.Errorf("process %d lives past the deadline", pid)
 				}
 			}
@@ -226,7 +237,7 @@ func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 	}
 	woke := time.Now()
 	for _, pid := range pids {
-		for alive(pid) && time.Since(woke) < 5*time.Second {
+		for alive(dir, pid) && time.Since(woke) < 5*time.Second {
 			<-time.After(time.Millisecond)
 		}
 	}
@@ -277,7 +288,7 @@ func TestTheGateEndsAfterAllOfItsProgram(t *testing.T) {
 	if code := g.code(); code != 9 {
 		t.Errorf("exit code %d, want that of the program, 9", code)
 	}
-	if alive(orphan) {
+	if alive(dir, orphan) {
 		t.Error("a child of the program outlives the gate")
 	}
 }
@@ -291,7 +302,7 @@ func TestARevokedProgramIsKilledLongBeforeTheDeadline(t *testing.T) {
 	revoked := time.Now()
 	g.lease("-", 2, 8*time.Second)
 	for _, pid := range pids {
-		for alive(pid) && time.Since(revoked) < 10*time.Second {
+		for alive(dir, pid) && time.Since(revoked) < 10*time.Second {
 			<-time.After(5 * time.Millisecond)
 		}
 	}
