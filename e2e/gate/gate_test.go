@@ -53,7 +53,6 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 		},
 		"the gate is paused": func(t *testing.T, ns string, gate *process.Process) time.Time {
 			deadline := write(t, ns, us, 1, 5*time.Second)
-			<-time.After(300 * time.Millisecond) // until the gate has seen that
 			harness.Must(t, gate.Pause())
 			return deadline
 		},

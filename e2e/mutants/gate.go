@@ -45,9 +45,10 @@ var gate = []mutant{
 
 	// The watchdog.
 	{"gate: the watchdog does not kill at the deadline", processTests, []edit{{gateWatchdog, "		if until.come(now) {", "		if false {"}}},
-	{"gate: the watchdog outlives the gate", processTests, []edit{{gateWatchdog, "	for open {\n", "	for open || !open {\n"}}},
+	{"gate: the watchdog outlives the gate", processTests, []edit{{gateWatchdog,
+		"		case until, open = <-told:\n", "		case next, more := <-told:\n			if told = nil; more {\n				until = next\n			}\n"}}},
 	{"gate: the watchdog heeds signals", processTests, []edit{{gateGroup, "	signal.Ignore(", "	signal.Reset("}}},
-	{"gate: the watchdog does not hear of a renewal", gateTests, []edit{{gateRun, "		if !now.until.near(told) {", "		if false {"}}},
+	{"gate: the watchdog does not hear of a renewal", gateTests, []edit{{gateRun, "		if !now.until.near(told) {", "		if false && !now.until.near(told) {"}}},
 	{"gate: the program goes on without a watchdog", gateTests, []edit{{gateRun, "			return errUnguarded\n", "			return nil\n"}}},
 
 	// What is told.
