@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -121,12 +120,29 @@ func TestServe(t *testing.T) {
 					}
 					return nil
 				})
-				store := s.store()
-				if _, err := store.Serve(t.Context(), fleet, own, false); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+				if _, err := s.store().Serve(t.Context(), fleet, own, false); !errors.Is(err, seal.ErrServed) {
 					t.Errorf("%s: %v", name, err)
 				}
-				if _, err := store.Serve(t.Context(), fleet, own, false); !errors.Is(err, seal.ErrServed) {
-					t.Errorf("%s, again: %v", name, err)
+			}
+		},
+		"of two members that join at once both get the one seal": func(t *testing.T) {
+			for name, objects := range map[string][]*corev1.Secret{"no Secret": nil, "a Secret without a mark": {theSecret()}} {
+				s := newServer(t)
+				for _, o := range objects {
+					if err := s.Create(s.context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				store := s.store()
+				s.hears(func(verb string) error {
+					if verb != "get" {
+						s.hears(nil)
+						serves(t, s, store, own) // between the other's read and its write
+					}
+					return nil
+				})
+				if serves(t, s, store, own); s.writes != len(objects)+2 {
+					t.Errorf("%s: %d writes", name, s.writes)
 				}
 			}
 		},

@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -118,6 +119,25 @@ var ErrServed = errors.New("the fleet is served by another installation of the h
 func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	var seal Seal
+	err := retry.OnError(retry.DefaultRetry, otherWasFaster, func() (err error) {
+		seal, err = s.serve(ctx, fleet, mark, moving)
+		return err
+	})
+	if err != nil {
+		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	}
+	s.cache(fleet, seal)
+	return seal, nil
+}
+
+// otherWasFaster reports whether somebody else wrote between a read and a write. Members that join at the same moment
+// all make or mark the Secret.
+func otherWasFaster(err error) bool {
+	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err)
+}
+
+func (s *Store) serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	known, ok := s.cached(fleet)
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
@@ -134,15 +154,10 @@ func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	case err == nil:
 		err = s.mark(ctx, &secret, mark)
 	}
-	var seal Seal
-	if err == nil {
-		seal, err = parse(&secret)
-	}
 	if err != nil {
-		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+		return Seal{}, err
 	}
-	s.cache(fleet, seal)
-	return seal, nil
+	return parse(&secret)
 }
 
 // mark puts the mark of an installation on a usable Secret, unless another installation's is there.
