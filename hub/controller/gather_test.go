@@ -202,7 +202,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 		{h + 700*time.Millisecond, "90", 80 * time.Second}, // nobody else raises it from then on
 	} {
 		clock.pass(start.Boot + step.after - clock.Now().Boot)
-		raiseSeal(t, api, step.raised)
+		raiseSeal(t, api, step.raised, "5s")
 		v, err := c.gather(t.Context(), shop)
 		if err != nil || v.state.LargestDuration != step.want {
 			t.Errorf("after %v the largest D is %v, want %v (%v)", step.after, v.state.LargestDuration, step.want, err)
@@ -236,11 +236,11 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t
 			c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
 			api := hubOf(t, c)
 			c.Seals = seal.NewStore(api, api)
-			raiseSeal(t, api, "60")
+			raiseSeal(t, api, "60", "100ms")
 			if _, err := c.seal(t.Context(), shop.Namespace, test.skew); err != nil {
 				t.Fatal(err)
 			}
-			raiseSeal(t, api, "80")
+			raiseSeal(t, api, "80", "100ms")
 			clock.pass(h + 400*time.Millisecond)
 			s, err := c.seal(t.Context(), shop.Namespace, test.skew)
 			if err != nil || s.LargestDuration != test.want {
@@ -250,15 +250,15 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t
 	}
 }
 
-// raiseSeal raises the D of a seal as another replica does.
-func raiseSeal(t *testing.T, api client.Client, seconds string) {
+// raiseSeal writes the D and the ε of a seal as another replica does.
+func raiseSeal(t *testing.T, api client.Client, seconds, skew string) {
 	t.Helper()
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: shop.Namespace, Name: seal.SecretName}
 	if err := api.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
-	secret.Data["largest-lease-duration-seconds"] = []byte(seconds)
+	secret.Data["largest-lease-duration-seconds"], secret.Data["largest-max-clock-skew"] = []byte(seconds), []byte(skew)
 	if err := api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
