@@ -2,6 +2,7 @@ package seal_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -123,6 +124,32 @@ func TestServe(t *testing.T) {
 				if _, err := s.store().Serve(t.Context(), fleet, own, false); !errors.Is(err, seal.ErrServed) {
 					t.Errorf("%s: %v", name, err)
 				}
+			}
+		},
+		"fails where the API server does not answer in time": func(t *testing.T) {
+			for _, verb := range []string{"get", "create"} {
+				s := newServer(t)
+				s.hears(func(v string) error {
+					if v == verb {
+						return context.DeadlineExceeded
+					}
+					return nil
+				})
+				if got, err := s.store().Serve(t.Context(), fleet, own, false); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v, with a key: %t", verb, err, got.Key != nil)
+				}
+			}
+		},
+		"gives up where somebody else is always faster": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			s.hears(func(verb string) error {
+				if verb == "update" {
+					return apierrors.NewConflict(corev1.Resource("secrets"), "leasecast-seal", errors.New("changed"))
+				}
+				return nil
+			})
+			if _, err := s.store().Serve(t.Context(), fleet, own, false); !apierrors.IsConflict(err) || s.writes != 3 {
+				t.Errorf("%v, after %d writes", err, s.writes)
 			}
 		},
 		"of two members that join at once both get the one seal": func(t *testing.T) {

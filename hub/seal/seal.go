@@ -21,7 +21,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -37,6 +36,7 @@ const (
 	dataLargestSkew     = "largest-max-clock-skew"
 	keySize             = 32
 	callTimeout         = 10 * time.Second
+	serveTries          = 3
 )
 
 // ErrBroken says that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet.
@@ -119,11 +119,10 @@ var ErrServed = errors.New("the fleet is served by another installation of the h
 func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var seal Seal
-	err := retry.OnError(retry.DefaultRetry, otherWasFaster, func() (err error) {
+	seal, err := s.serve(ctx, fleet, mark, moving)
+	for tries := 1; tries < serveTries && otherWasFaster(err); tries++ {
 		seal, err = s.serve(ctx, fleet, mark, moving)
-		return err
-	})
+	}
 	if err != nil {
 		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
