@@ -8,6 +8,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY api api
 COPY cmd cmd
+COPY config/member config/member
 COPY hub hub
 ARG TARGETOS TARGETARCH
 ARG VERSION=devel

@@ -68,6 +68,7 @@ func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	if !c.probeRemoved && writes && s.target != nil && !s.spec.moved {
 		c.probeRemoved = true
 		c.removeProbe(ctx)
+		c.removeAccount(ctx)
 	}
 	if !s.spec.gone && s.spec.pin != "" {
 		if writes {
