@@ -10,8 +10,9 @@
 //
 // # Where the account is
 //
-// It is in kube-system, like the probe Lease, under names that config/member does not use. So a member may be the
-// management cluster itself, and Remove takes out exactly what Install has made.
+// It is in kube-system, like the probe Lease, under a name that each hub has for itself and config/member does not use.
+// So two hubs may know one member, as during a move, a member may be the management cluster itself, and Remove takes
+// out exactly what Install has made.
 //
 // # Tokens
 //
@@ -21,6 +22,8 @@ package account
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,12 +47,20 @@ import (
 )
 
 const (
-	// Namespace and Name are those of the ServiceAccount. All else that belongs to it has the same name.
+	// Namespace is that of the ServiceAccount.
 	Namespace = metav1.NamespaceSystem
-	Name      = "leasecast-hub-account"
 	// Life is how long a token is asked to last.
 	Life = time.Hour
 )
+
+// Account is that of one hub. All that belongs to it has its name.
+type Account string
+
+// Of returns the account of the hub with a mark (see seal.Mark).
+func Of(mark string) Account {
+	sum := sha256.Sum256([]byte(mark))
+	return Account("leasecast-hub-" + hex.EncodeToString(sum[:5]))
+}
 
 var (
 	// ErrRefused is wrapped when the member refuses to install the account, or to issue a token for it.
@@ -72,30 +83,31 @@ func Administrator(ctx context.Context, client kubernetes.Interface) (bool, erro
 }
 
 // Install installs the account and its rights, as an administrator, and repairs what is not as it has to be.
-func Install(ctx context.Context, admin kubernetes.Interface) error {
-	role, schema, err := fromFiles()
+func (a Account) Install(ctx context.Context, admin kubernetes.Interface) error {
+	name := string(a)
+	role, schema, err := a.fromFiles()
 	if err != nil {
 		return err
 	}
-	meta := metav1.ObjectMeta{Name: Name, Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}}
+	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}}
 	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta}
 	account.Namespace = Namespace
 	role.ObjectMeta, schema.ObjectMeta = meta, meta
 	binding := &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
 		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: Name}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: name}},
 	}
-	err = apply(ctx, admin.CoreV1().ServiceAccounts(Namespace).Patch, account)
+	err = apply(ctx, admin.CoreV1().ServiceAccounts(Namespace).Patch, name, account)
 	if err == nil {
-		err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, role)
-	}
-	if err == nil {
-		err = apply(ctx, admin.RbacV1().ClusterRoleBindings().Patch, binding)
+		err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, name, role)
 	}
 	if err == nil {
-		err = apply(ctx, admin.FlowcontrolV1().FlowSchemas().Patch, schema)
+		err = apply(ctx, admin.RbacV1().ClusterRoleBindings().Patch, name, binding)
+	}
+	if err == nil {
+		err = apply(ctx, admin.FlowcontrolV1().FlowSchemas().Patch, name, schema)
 	}
 	if err != nil {
 		return fmt.Errorf("install the account of the hub: %w", orRefused(err))
@@ -104,7 +116,7 @@ func Install(ctx context.Context, admin kubernetes.Interface) error {
 }
 
 // fromFiles returns the rights and the priority of config/member, for the account.
-func fromFiles() (*rbacv1.ClusterRole, *flowcontrolv1.FlowSchema, error) {
+func (a Account) fromFiles() (*rbacv1.ClusterRole, *flowcontrolv1.FlowSchema, error) {
 	role, schema := &rbacv1.ClusterRole{}, &flowcontrolv1.FlowSchema{}
 	if err := errors.Join(yaml.UnmarshalStrict(member.HubRole, role), yaml.UnmarshalStrict(member.FlowSchema, schema)); err != nil {
 		return nil, nil, fmt.Errorf("config/member: %w", err) // no content of a member leads here
@@ -112,7 +124,7 @@ func fromFiles() (*rbacv1.ClusterRole, *flowcontrolv1.FlowSchema, error) {
 	for i := range schema.Spec.Rules {
 		schema.Spec.Rules[i].Subjects = []flowcontrolv1.Subject{{
 			Kind:           flowcontrolv1.SubjectKindServiceAccount,
-			ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: Namespace, Name: Name},
+			ServiceAccount: &flowcontrolv1.ServiceAccountSubject{Namespace: Namespace, Name: string(a)},
 		}}
 	}
 	return role, schema, nil
@@ -122,23 +134,23 @@ func fromFiles() (*rbacv1.ClusterRole, *flowcontrolv1.FlowSchema, error) {
 type patch[T any] func(ctx context.Context, name string, how types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (T, error)
 
 // apply makes an object as it is given. What others have added to it stays.
-func apply[T any](ctx context.Context, p patch[T], object T) error {
+func apply[T any](ctx context.Context, p patch[T], name string, object T) error {
 	data, err := json.Marshal(object)
 	if err == nil {
-		_, err = p(ctx, Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: v1alpha1.ManagedByValue, Force: ptr.To(true)})
+		_, err = p(ctx, name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: v1alpha1.ManagedByValue, Force: ptr.To(true)})
 	}
 	return err
 }
 
 // Remove takes out, as an administrator, all that Install has made. What is missing counts as removed.
-func Remove(ctx context.Context, admin kubernetes.Interface) error {
+func (a Account) Remove(ctx context.Context, admin kubernetes.Interface) error {
 	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{
 		admin.FlowcontrolV1().FlowSchemas().Delete,
 		admin.RbacV1().ClusterRoleBindings().Delete,
 		admin.RbacV1().ClusterRoles().Delete,
 		admin.CoreV1().ServiceAccounts(Namespace).Delete,
 	} {
-		if err := remove(ctx, Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := remove(ctx, string(a), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove the account of the hub: %w", orRefused(err))
 		}
 	}
@@ -161,9 +173,9 @@ func (Credentials) GoString() string { return "[token]" }
 // Request requests a token, as an administrator. The token has to be renewed when three quarters of its life have
 // passed. The member may grant a shorter life than was asked for. It is counted from before the request was sent, by
 // the hub's clock.
-func Request(ctx context.Context, admin kubernetes.Interface, clock lease.Clock) (Credentials, error) {
+func (a Account) Request(ctx context.Context, admin kubernetes.Interface, clock lease.Clock) (Credentials, error) {
 	sent := clock.Now().Boot
-	answer, err := admin.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, Name, &authenticationv1.TokenRequest{
+	answer, err := admin.CoreV1().ServiceAccounts(Namespace).CreateToken(ctx, string(a), &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(Life / time.Second))},
 	}, metav1.CreateOptions{})
 	switch {

@@ -30,6 +30,9 @@ import (
 
 const patience = 30 * time.Second
 
+// own is the account of a hub.
+var own = account.Of("management-cluster/leasecast-system")
+
 // member is a real API server, which the tests share.
 var member *fleet.Server
 
@@ -80,10 +83,10 @@ func eventually(t *testing.T, what string, condition func(ctx context.Context) e
 // installed installs the account, and returns who has a token of it.
 func installed(t *testing.T, admin *kubernetes.Clientset) (*kubernetes.Clientset, account.Credentials) {
 	t.Helper()
-	if err := account.Install(t.Context(), admin); err != nil {
+	if err := own.Install(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
-	c, err := account.Request(t.Context(), admin, now)
+	c, err := own.Request(t.Context(), admin, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,9 +150,9 @@ func TestTheAccountDoesTheWorkAndNoMore(t *testing.T) {
 	}{
 		"it writes Leases":             {authorizationv1.ResourceAttributes{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "shop"}, true},
 		"it reads no Secrets":          {authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "shop"}, false},
-		"it requests no tokens":        {authorizationv1.ResourceAttributes{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: account.Namespace, Name: account.Name}, false},
-		"it does not raise its rights": {authorizationv1.ResourceAttributes{Verb: "update", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: account.Name}, false},
-		"nor does it take itself out":  {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "serviceaccounts", Namespace: account.Namespace, Name: account.Name}, false},
+		"it requests no tokens":        {authorizationv1.ResourceAttributes{Verb: "create", Resource: "serviceaccounts", Subresource: "token", Namespace: account.Namespace, Name: string(own)}, false},
+		"it does not raise its rights": {authorizationv1.ResourceAttributes{Verb: "update", Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Name: string(own)}, false},
+		"nor does it take itself out":  {authorizationv1.ResourceAttributes{Verb: "delete", Resource: "serviceaccounts", Namespace: account.Namespace, Name: string(own)}, false},
 	} {
 		if got := may(t, hub, test.to); got != test.want {
 			t.Errorf("%s: %v", name, got)
@@ -161,7 +164,7 @@ func TestTheAccountDoesTheWorkAndNoMore(t *testing.T) {
 func TestRightsThatWereEditedAreRepaired(t *testing.T) {
 	admin := clientFor(t, member.AdminConfig())
 	installed(t, admin)
-	role, err := admin.RbacV1().ClusterRoles().Get(t.Context(), account.Name, metav1.GetOptions{})
+	role, err := admin.RbacV1().ClusterRoles().Get(t.Context(), string(own), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,10 +174,10 @@ func TestRightsThatWereEditedAreRepaired(t *testing.T) {
 	if _, err := admin.RbacV1().ClusterRoles().Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := account.Install(t.Context(), admin); err != nil {
+	if err := own.Install(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
-	role, err = admin.RbacV1().ClusterRoles().Get(t.Context(), account.Name, metav1.GetOptions{})
+	role, err = admin.RbacV1().ClusterRoles().Get(t.Context(), string(own), metav1.GetOptions{})
 	if err != nil || len(role.Rules) != want || strings.Contains(fmt.Sprint(role.Rules), "secrets") || role.Annotations["example.com/note"] != "seen" {
 		t.Errorf("%+v, %v", role, err)
 	}
@@ -184,22 +187,22 @@ func TestNothingIsLeftOfTheAccount(t *testing.T) {
 	admin := clientFor(t, member.AdminConfig())
 	hub, _ := installed(t, admin)
 	for range 2 { // what is missing counts as removed
-		if err := account.Remove(t.Context(), admin); err != nil {
+		if err := own.Remove(t.Context(), admin); err != nil {
 			t.Fatal(err)
 		}
 	}
 	get := metav1.GetOptions{}
 	for kind, err := range map[string]error{
-		"ServiceAccount":     second(admin.CoreV1().ServiceAccounts(account.Namespace).Get(t.Context(), account.Name, get)),
-		"ClusterRole":        second(admin.RbacV1().ClusterRoles().Get(t.Context(), account.Name, get)),
-		"ClusterRoleBinding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), account.Name, get)),
-		"FlowSchema":         second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), account.Name, get)),
+		"ServiceAccount":     second(admin.CoreV1().ServiceAccounts(account.Namespace).Get(t.Context(), string(own), get)),
+		"ClusterRole":        second(admin.RbacV1().ClusterRoles().Get(t.Context(), string(own), get)),
+		"ClusterRoleBinding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), string(own), get)),
+		"FlowSchema":         second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), string(own), get)),
 	} {
 		if !apierrors.IsNotFound(err) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
-	if _, err := account.Request(t.Context(), admin, now); !errors.Is(err, account.ErrMissing) {
+	if _, err := own.Request(t.Context(), admin, now); !errors.Is(err, account.ErrMissing) {
 		t.Errorf("a token of an account that is gone: %v", err)
 	}
 	eventually(t, "its tokens are refused", func(ctx context.Context) error {
@@ -208,6 +211,25 @@ func TestNothingIsLeftOfTheAccount(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Two hubs may know one member. When one leaves, the other goes on.
+func TestEachHubHasAnAccountForItself(t *testing.T) {
+	admin := clientFor(t, member.AdminConfig())
+	hub, _ := installed(t, admin)
+	other := account.Of("management-cluster/other-system")
+	if err := other.Install(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Remove(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hub.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := own.Request(t.Context(), admin, now); err != nil {
+		t.Error(err)
+	}
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -219,8 +241,8 @@ func TestWhoMayNotInstallTheAccountIsToldSo(t *testing.T) {
 	}
 	client := clientFor(t, config)
 	for name, err := range map[string]error{
-		"install": account.Install(t.Context(), client), "remove": account.Remove(t.Context(), client),
-		"request": second(account.Request(t.Context(), client, now)),
+		"install": own.Install(t.Context(), client), "remove": own.Remove(t.Context(), client),
+		"request": second(own.Request(t.Context(), client, now)),
 	} {
 		if !errors.Is(err, account.ErrRefused) {
 			t.Errorf("%s: %v", name, err)
@@ -246,7 +268,7 @@ func TestWhenATokenIsRenewed(t *testing.T) {
 				Status: authenticationv1.TokenRequestStatus{Token: "a-secret"},
 			}, nil
 		})
-		c, err := account.Request(t.Context(), client, now)
+		c, err := own.Request(t.Context(), client, now)
 		if err != nil || c.Renew-now.Boot != test.renew || c.Expire-now.Boot != test.expire {
 			t.Errorf("%s: renewed after %v, expires after %v, %v", name, c.Renew-now.Boot, c.Expire-now.Boot, err)
 		}
@@ -263,7 +285,7 @@ func TestAnAnswerWithoutATokenIsARefusal(t *testing.T) {
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{}, nil
 	})
-	if _, err := account.Request(t.Context(), client, now); !errors.Is(err, account.ErrRefused) {
+	if _, err := own.Request(t.Context(), client, now); !errors.Is(err, account.ErrRefused) {
 		t.Errorf("%v", err)
 	}
 }

@@ -23,7 +23,10 @@ const (
 	accountTimeout = 10 * time.Second
 	// accountPause is the least time between two requests of a token, and between a refusal of the account and the
 	// next return to the kubeconfig.
-	accountPause = 10 * time.Second
+	accountPause = 2 * time.Second
+	// accountRetry is the pause after a request for a new token that failed. The present one still has a quarter of its
+	// life.
+	accountRetry = 10 * time.Second
 	// standbyPause is how soon a standby looks again for an account that is not there yet.
 	standbyPause = time.Second
 	// provePause is the pause between two tries of new credentials, whose rights do not count at once.
@@ -43,6 +46,9 @@ type ownAccount struct {
 	// next is the boot reading before which nothing is tried again.
 	next time.Duration
 }
+
+// account is the one that this hub has in each member.
+func (p *Provider) account() account.Account { return account.Of(p.options.HubID) }
 
 // access is that of the account, if there are credentials.
 func (a *ownAccount) access() (transport.Access, bool) {
@@ -104,7 +110,7 @@ func (c *connection) keepAccount(ctx context.Context, mayInstall bool) error {
 	}
 	pause := standbyPause
 	if _, has := c.account.access(); has {
-		pause = accountPause
+		pause = accountRetry
 	}
 	c.account.next = c.p.clock.Now().Boot + pause
 	log.FromContext(ctx).Info("No new token of the hub's own account in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name),
@@ -146,12 +152,12 @@ func (c *connection) renewAccount(ctx context.Context, install bool) error {
 		return nil
 	}
 	if install {
-		if err := account.Install(ctx, admin); err != nil {
+		if err := c.p.account().Install(ctx, admin); err != nil {
 			return err
 		}
 		a.installed = true
 	}
-	credentials, err := account.Request(ctx, admin, c.p.clock)
+	credentials, err := c.p.account().Request(ctx, admin, c.p.clock)
 	if err != nil {
 		return err
 	}
@@ -249,7 +255,7 @@ func (c *connection) removeAccount(ctx context.Context) {
 	admin, done, err := c.administrator()
 	if err == nil {
 		defer done()
-		err = account.Remove(ctx, admin)
+		err = c.p.account().Remove(ctx, admin)
 		c.account.credentials, c.account.installed = account.Credentials{}, false
 	}
 	if err != nil {

@@ -51,7 +51,7 @@ type connection struct {
 	drainedAt lease.Reading
 	// running is the cluster, if its caches are full.
 	running *runningCluster
-	// probeRemoved: the probe Lease was removed, or that was tried.
+	// probeRemoved: the probe Lease and the account were removed, or that was tried.
 	probeRemoved bool
 	account      ownAccount
 }
