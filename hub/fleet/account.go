@@ -226,7 +226,7 @@ func (c *connection) describeAccount(err error) error {
 		return err
 	}
 	return &transport.ContactError{Reason: reason.Forbidden, Message: transport.Shorten(err.Error()) +
-		"; allow it, or apply config/member there and give the Cluster a kubeconfig of that account"}
+		"; allow that, or give the Cluster a kubeconfig of the account in config/member"}
 }
 
 // untilAccount is the pause of run, or a shorter one if the account has to be looked after before its end.

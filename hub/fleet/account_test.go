@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"errors"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,39 @@ func TestAStandbyRequestsTokensAndInstallsNothing(t *testing.T) {
 		return ""
 	})
 	awaitUser(t, h, k, ownUser(t.Name()))
+}
+
+// The member's own audit log tells who asked for what.
+func TestAnAdministratorsKubeconfigInstallsTheAccountAndDoesNothingElse(t *testing.T) {
+	server, began := servers(t).Member("east"), time.Now()
+	h := startHub(t, "audited", true)
+	k := register(t, server, "audited", "100")
+	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
+	awaitCached(t, h, k, server)
+	requests, err := server.Requests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]bool{}
+	for _, r := range requests {
+		switch {
+		case r.Received.Before(began) || !strings.HasPrefix(r.Agent, "leasecast-hub"):
+		case r.User == ownUser(t.Name()):
+			uri, _, _ := strings.Cut(r.URI, "?")
+			own[r.Verb+" "+path.Base(uri)] = true
+		case r.User != adminName(t, server):
+			t.Errorf("somebody else asks: %s", r)
+		case strings.Contains(r.URI, "/"+ownAccount(t.Name())), strings.HasSuffix(r.URI, "/selfsubjectaccessreviews"):
+		case r.Verb == "get" && strings.HasSuffix(r.URI, "/namespaces/kube-system"): // which cluster is this
+		default:
+			t.Errorf("the administrator asks: %s", r)
+		}
+	}
+	for _, what := range []string{"watch namespaces", "watch leases", "create leases"} {
+		if !own[what] {
+			t.Errorf("the account never asked: %s; it asked %v", what, own)
+		}
+	}
 }
 
 // What is lost is put right by the kubeconfig, without a new cluster, before anybody calls the member unhealthy.
