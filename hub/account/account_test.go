@@ -119,10 +119,15 @@ func TestOnlyAnAdministratorIsAskedForAnAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub, _ := installed(t, admin)
+	hardened := kubernetesfake.NewClientset()
+	hardened.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(authorizationv1.Resource("selfsubjectaccessreviews"), "", errors.New("not here"))
+	})
 	for name, test := range map[string]struct {
 		client kubernetes.Interface
 		want   bool
 	}{
+		"one that may not even ask":      {hardened, false},
 		"Cluster API's kubeconfig":       {admin, true},
 		"one that somebody has prepared": {clientFor(t, prepared), false},
 		"the account that the hub made":  {hub, false},

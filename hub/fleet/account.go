@@ -28,7 +28,7 @@ const (
 	// life.
 	accountRetry = 10 * time.Second
 	// standbyPause is how soon a standby looks again for an account that is not there yet.
-	standbyPause = time.Second
+	standbyPause = 3 * time.Second
 	// provePause is the pause between two tries of new credentials, whose rights do not count at once.
 	provePause = 50 * time.Millisecond
 )
@@ -111,10 +111,10 @@ func (c *connection) keepAccount(ctx context.Context, mayInstall bool) error {
 	pause := standbyPause
 	if _, has := c.account.access(); has {
 		pause = accountRetry
+		log.FromContext(ctx).Info("No new token of the hub's own account in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name),
+			"error", transport.Shorten(err.Error()))
 	}
 	c.account.next = c.p.clock.Now().Boot + pause
-	log.FromContext(ctx).Info("No new token of the hub's own account in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name),
-		"error", transport.Shorten(err.Error()))
 	return err
 }
 
@@ -222,11 +222,16 @@ func (c *connection) administrator() (client kubernetes.Interface, done func(), 
 
 // describeAccount says what to do where the hub gets no account of its own.
 func (c *connection) describeAccount(err error) error {
-	if !errors.Is(err, account.ErrRefused) {
+	contact := (*transport.ContactError)(nil)
+	t := c.get().target
+	switch {
+	case errors.Is(err, account.ErrRefused):
+		return &transport.ContactError{Reason: reason.Forbidden, Message: transport.Shorten(err.Error()) +
+			"; allow that, or give the Cluster a kubeconfig of the account in config/member"}
+	case errors.As(err, &contact), t == nil:
 		return err
 	}
-	return &transport.ContactError{Reason: reason.Forbidden, Message: transport.Shorten(err.Error()) +
-		"; allow that, or give the Cluster a kubeconfig of the account in config/member"}
+	return t.Describe(err)
 }
 
 // untilAccount is the pause of run, or a shorter one if the account has to be looked after before its end.

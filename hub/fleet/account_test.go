@@ -36,6 +36,18 @@ func hasAccount(t *testing.T, s *e2e.Server, test string) bool {
 	return err == nil
 }
 
+// awaitOwn waits until a hub works by its own account in a member.
+func awaitOwn(t *testing.T, h *hub, k fleet.Key) {
+	t.Helper()
+	await(t, "the hub works by its own account", retryPause, func() string {
+		m, _ := h.Member(k)
+		if user := whoami(t, m); user != ownUser(t.Name()) {
+			return "it acts as " + user
+		}
+		return ""
+	})
+}
+
 func TestAStandbyRequestsTokensAndInstallsNothing(t *testing.T) {
 	server, k := servers(t).Member("east"), fleet.Key{Fleet: "own", Name: "east"}
 	h := startHub(t, "own", false)
@@ -49,7 +61,7 @@ func TestAStandbyRequestsTokensAndInstallsNothing(t *testing.T) {
 	if err := own.Install(t.Context(), admin); err != nil { // as the elected replica does
 		t.Fatal(err)
 	}
-	awaitUser(t, h, k, ownUser(t.Name()))
+	awaitOwn(t, h, k)
 	awaitCached(t, h, k, server)
 	if err := own.Remove(t.Context(), admin); err != nil {
 		t.Fatal(err)
@@ -61,7 +73,7 @@ func TestAStandbyRequestsTokensAndInstallsNothing(t *testing.T) {
 		}
 		return ""
 	})
-	awaitUser(t, h, k, ownUser(t.Name()))
+	awaitOwn(t, h, k)
 }
 
 // The member's own audit log tells who asked for what.
