@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	utilclock "k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/hub/seal"
@@ -57,14 +58,14 @@ func awaitHubID(ctx context.Context, cfg *rest.Config, o Options) (string, error
 
 // await asks until there is an answer. It returns the last error when ctx ends.
 func await(ctx context.Context, ask func(context.Context) (string, error)) (answer string, err error) {
-	logger := log.FromContext(ctx).WithName("start")
+	logger, clock := log.FromContext(ctx).WithName("start"), utilclock.RealClock{}
 	var said time.Time
 	ended := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		answer, err = ask(ctx)
-		if err != nil && time.Since(said) >= sayEvery {
-			said = time.Now()
+		if err != nil && clock.Since(said) >= sayEvery {
+			said = clock.Now()
 			logger.Info("The API server of the management cluster does not answer yet: the hub waits for it", "err", err.Error())
 		}
 		return err == nil, nil

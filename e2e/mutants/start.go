@@ -19,7 +19,7 @@ var starting = []mutant{
 	{"start: a question waits for ever", waiting, []edit{{awaitGo, "context.WithTimeout(ctx, askTimeout)", "context.WithCancel(ctx)"}}},
 	{"start: a hub that waits is ready", waiting, []edit{{awaitGo, "http.StatusServiceUnavailable", "http.StatusOK"}}},
 	{"start: a hub that waits keeps the manager's address", waiting, []edit{{awaitGo, "		_ = server.Close() // the manager answers from now on\n		<-done\n", ""}}},
-	{"start: each question without an answer is a line", waiting, []edit{{awaitGo, "time.Since(said) >= sayEvery", "time.Since(said) >= 0"}}},
+	{"start: each question without an answer is a line", waiting, []edit{{awaitGo, "clock.Since(said) >= sayEvery", "clock.Since(said) >= 0"}}},
 	{"start: any error is a lost election", losing, []edit{{lostGo, "strings.Contains(err.Error(), lostElection)", "strings.Contains(err.Error(), \"\")"}}},
 	{"start: no election is ever lost", losing, []edit{{lostGo, "\"leader election lost\"", "\"election lost by us\""}}},
 	{"start: a hub spins", beginningAgain, []edit{{againGo, "if ran < leastRun {", "if ran < 0 {"}}},
