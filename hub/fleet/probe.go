@@ -127,7 +127,11 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 		err = &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(t.UID, found)}
 		defer p.distrust(t, found)
 	}
-	p.observe(observation(health.Read, at, err))
+	o := observation(health.Read, at, err)
+	if o.Reason == reason.Forbidden {
+		p.refuseAccount() // its rights may be gone
+	}
+	p.observe(o)
 }
 
 // sendWrite updates the probe Lease. If the Lease is not as expected, it reads and writes it once more.
