@@ -40,8 +40,8 @@
 //
 // # Health
 //
-// Each member is probed at an interval ([Provider.SetProbing]) with an authenticated read, which also checks
-// the UID, and with a write on the path of renewals: an update of the Lease kube-system/leasecast-hub-probe.
+// Each member is probed as often as the policies of its fleet that select it need ([Provider.SetProbing]), and each of
+// them judges by its own timeout (health.Tracks). A probe is an authenticated read, which also checks the UID, and with a write on the path of renewals: an update of the Lease kube-system/leasecast-hub-probe.
 // Whoever writes renewals reports the outcome with [Member.Observe], which spares the write probe. A member
 // that stopped answering is probed each second or faster. The hub's own pauses are not held against members.
 package fleet

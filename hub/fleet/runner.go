@@ -182,7 +182,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 	}
 	m.state.spec = s
 	r.mu.Lock()
-	m.setSkews(r.skews)
+	m.setProbing(r.probing[k.Fleet])
 	r.members[k] = m
 	r.mu.Unlock()
 	r.changed.add(k)
