@@ -87,16 +87,18 @@ func (s *scene) endure(t *testing.T, a attack) {
 	if *full {
 		lasts = attackLasts
 	}
-	look := func(ctx context.Context) {
-		if c, err := s.Candidate(ctx, shop, far); err == nil && c.Reason == a.shown {
-			shown = true
+	look := func(ctx context.Context) error {
+		c, err := s.Candidate(ctx, shop, far)
+		if err != nil {
+			return err
 		}
+		if shown = shown || c.Reason == a.shown; !shown {
+			return fmt.Errorf("it is shown as %s: %s", c.Reason, c.Message)
+		}
+		return nil
 	}
-	harness.Must(t, s.during(t.Context(), lasts, look))
-	if !shown {
-		c, err := s.Candidate(t.Context(), shop, far)
-		t.Errorf("the hostile member is never shown as %s, but at last as %s: %s (%v)", a.shown, c.Reason, c.Message, err)
-	}
+	harness.Must(t, s.during(t.Context(), lasts, func(ctx context.Context) { _ = look(ctx) }))
+	s.Eventually(t, patience, fmt.Sprintf("the hostile member is shown as %s", a.shown), look)
 }
 
 // during looks at the processes and calls look every now and then.

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
 )
@@ -117,18 +119,29 @@ func (s *scene) restart(t *testing.T) {
 	for _, p := range s.Hubs() {
 		harness.Must(t, p.Stop())
 	}
+	began := time.Now()
 	for range 2 {
 		_, err := s.StartHub()
 		harness.Must(t, err)
 	}
-	s.Eventually(t, patience, "all members may lead, and one of the honest does", func(ctx context.Context) error {
+	s.Eventually(t, patience, "all members may lead, and an honest leader is renewed", func(ctx context.Context) error {
 		for _, m := range []string{"east", "west", far} {
 			if err := s.Eligible(ctx, shop, m); err != nil {
 				return err
 			}
 		}
-		_, err := s.leader(ctx)
-		return err
+		leader, err := s.leader(ctx)
+		if err != nil {
+			return err
+		}
+		l, err := s.CopyIn(ctx, leader, shop)
+		if err != nil {
+			return err
+		}
+		if c, _ := wire.Read(l); c.RenewTime.Before(began) {
+			return errors.New("what is shown is from before")
+		}
+		return nil
 	})
 }
 

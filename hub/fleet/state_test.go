@@ -104,14 +104,13 @@ func TestMayLeave(t *testing.T) {
 }
 
 func TestProblemIsTheGravest(t *testing.T) {
-	failed := health.Track{}
-	failed.Observe(health.Observation{Kind: health.Read, Reason: reason.Unreachable, Message: "no answer"})
+	failed := firstTracks().Observe(health.Observation{Kind: health.Read, Reason: reason.Unreachable, Message: "no answer"})
 	everything := state{
 		spec:       spec{gone: true, deleting: true},
 		uid:        "u",
 		contact:    Problem{Reason: reason.WrongCluster},
 		kubeconfig: Problem{Reason: reason.InvalidKubeconfig},
-		track:      failed,
+		tracks:     failed,
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
 	m, _ := newTestMember(t)
@@ -127,7 +126,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 		{reason.DuplicateCluster, func() { others = map[string]Key{"u": testKey} }},
 		{reason.InvalidKubeconfig, func() { s.kubeconfig = Problem{} }},
 		{reason.Forbidden, func() { s.contact = Problem{} }},
-		{reason.Unreachable, func() { s.track = health.Track{} }},
+		{reason.Unreachable, func() { s.tracks = nil }},
 		{reason.NeverReached, func() {}},
 	} {
 		if got := m.problem(s, others); got.Reason != step.want {

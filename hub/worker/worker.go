@@ -158,7 +158,7 @@ func (w *Worker) newPublisher(key lease.Key) *publish.Publisher {
 		Clock:      w.Clock,
 		MayWrite:   func(now lease.Reading) bool { return w.Hub.MayWrite(m.Fleet, now) },
 		Promises:   w.Promises,
-		Report:     func(write bool, sent lease.Reading, err error) { Report(w.Observe, write, sent, err) },
+		Report:     func(write bool, sent lease.Reading, err error) { Report(w.Observe, write, sent, w.Clock.Now(), err) },
 		Changed:    func(namespace string) { w.Hub.Changed(m.Key, namespace) },
 		Queue:      workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 		Log:        w.Log,
@@ -167,18 +167,21 @@ func (w *Worker) newPublisher(key lease.Key) *publish.Publisher {
 
 // Report has the member's health observe a request. A refusal is left out: it may concern one namespace only, and the
 // probe asks about the member as a whole.
-func Report(observe func(health.Observation), write bool, sent lease.Reading, err error) {
-	kind := health.Read
+func Report(observe func(health.Observation), write bool, sent, now lease.Reading, err error) {
+	o := health.Observation{Kind: health.Read, At: sent, Took: now.Boot - sent.Boot}
 	if write {
-		kind = health.Write
+		o.Kind = health.Write
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
-		observe(health.Observation{Kind: kind, At: sent, OK: true})
+		o.OK = true
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err):
+		return
 	default:
-		observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: "a request for a Lease got no answer: " + bare(err)})
+		o.Silent = errors.Is(err, context.DeadlineExceeded)
+		o.Reason, o.Message = reason.Unreachable, "a request for a Lease got no answer: "+bare(err)
 	}
+	observe(o)
 }
 
 // bare is an error without the URL of its request, whose host is a placeholder that means nothing to anybody.
