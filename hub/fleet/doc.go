@@ -35,7 +35,8 @@
 // At first contact, the replica that has the right to write pins the UID of the member's kube-system
 // namespace, in the annotation leasecast.dev/cluster-uid of its Cluster. Another UID behind the same name is
 // WrongCluster. The same UID behind two Clusters is DuplicateCluster for one of them: the pinned one keeps
-// it, then the older one, then the first by name. To accept a rebuilt cluster under its old name, remove the
+// it, then the older one, then the first by name. A pin counts when contact has found that UID, or when the annotation
+// leasecast.dev/cluster-uid-proof shows, by the fleet's seal, that the hub itself has pinned it. To accept a rebuilt cluster under its old name, remove the
 // annotation.
 //
 // # Health

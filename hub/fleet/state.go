@@ -252,7 +252,15 @@ func (s *state) identified() bool { return s.pinned() || s.spec.moved && s.known
 
 func (m *member) uidOwner() uidOwner {
 	s := m.get()
-	return uidOwner{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.ownsUID, created: s.spec.created}
+	o := uidOwner{key: m.key, proved: s.spec.pinProved, created: s.spec.created}
+	switch {
+	case s.spec.pinProved:
+		o.uid = s.spec.pin
+	case s.spec.pin == "", s.spec.pin == s.uid:
+		o.uid = s.uid
+	}
+	o.pinned = s.uid != "" && (s.pinned() || s.ownsUID)
+	return o
 }
 
 // snapshot is the member as the controller sees it. owners are those of all UIDs.
