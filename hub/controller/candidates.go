@@ -123,6 +123,9 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 	case v.failing(m):
 		return election.Unfit, f.Failing, "the last Lease could not be written: " + f.Failure
 	}
+	if m.Problem.Reason == reason.Unwatched {
+		return election.Fit, m.Problem.Reason, m.Problem.Message // it is read instead
+	}
 	return election.Fit, reason.Eligible, ""
 }
 

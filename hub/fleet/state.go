@@ -77,6 +77,8 @@ type state struct {
 	// paces are those that the member is probed at, and tracks what is known under their timeouts.
 	paces  []pace
 	tracks health.Tracks
+	// unwatched: a watch has not lasted for unwatchedAfter.
+	unwatched bool
 	// clockVerdicts counts the changes of verdicts on the clocks.
 	clockVerdicts int
 }
@@ -190,6 +192,7 @@ type visible struct {
 	contact, kubeconfig Problem
 	tracks              [maxTimeouts]visibleTrack
 	failure             reason.Reason
+	unwatched           bool
 	judged              int
 }
 
@@ -201,8 +204,8 @@ func (s *state) visible() visible {
 	v := visible{
 		uid: s.uid, ownsUID: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
-		failure: patient.Failure().Reason,
-		judged:  s.clockVerdicts,
+		failure:   patient.Failure().Reason,
+		unwatched: s.unwatched, judged: s.clockVerdicts,
 	}
 	for i := range s.tracks {
 		t := &s.tracks[i].Track
@@ -310,6 +313,8 @@ func (m *member) problem(s state, owners map[string]Key) Problem {
 		return Problem{failure.Reason, failure.Message}
 	case s.cluster == nil:
 		return Problem{reason.NeverReached, "not connected yet"}
+	case s.unwatched:
+		return Problem{reason.Unwatched, "watches there do not last, so the hub lists its Leases now and then: see what ends long requests on the way to its API server"}
 	}
 	return Problem{}
 }

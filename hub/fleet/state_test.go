@@ -10,6 +10,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
 // handClock stands still unless it is moved.
@@ -111,6 +112,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 		contact:    Problem{Reason: reason.WrongCluster},
 		kubeconfig: Problem{Reason: reason.InvalidKubeconfig},
 		tracks:     failed,
+		unwatched:  true,
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
 	m, _ := newTestMember(t)
@@ -127,7 +129,9 @@ func TestProblemIsTheGravest(t *testing.T) {
 		{reason.InvalidKubeconfig, func() { s.kubeconfig = Problem{} }},
 		{reason.Forbidden, func() { s.contact = Problem{} }},
 		{reason.Unreachable, func() { s.tracks = nil }},
-		{reason.NeverReached, func() {}},
+		{reason.NeverReached, func() { s.cluster = struct{ cluster.Cluster }{} }},
+		{reason.Unwatched, func() { s.unwatched = false }},
+		{"", func() {}},
 	} {
 		if got := m.problem(s, others); got.Reason != step.want {
 			t.Errorf("got %v, want %v", got, step.want)
