@@ -107,7 +107,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		}
 		return c.untilForgotten(s, now), false
 	}
-	if wait := c.heedBanishment(ctx, s, now); wait > 0 {
+	if wait := c.heedQuarantine(ctx, s, now); wait > 0 {
 		return wait, false
 	}
 	if !c.useKubeconfig(ctx, s) {

@@ -71,8 +71,8 @@ type state struct {
 	// contact says why there is no target or cluster. kubeconfig says why the newest kubeconfig is not in
 	// use.
 	contact, kubeconfig Problem
-	// banished says until when nothing is asked of a member that has sent too much, or is nil.
-	banished *banishment
+	// quarantine says until when nothing is asked of a member that has sent too much, or is nil.
+	quarantine *quarantine
 
 	// paces are those that the member is probed at, and tracks what is known under their timeouts.
 	paces  []pace
