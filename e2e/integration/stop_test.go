@@ -23,7 +23,14 @@ func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
 			w := newWorld(t, three)
 			w.policyBySelector("p", &metav1.LabelSelector{})
 			w.startHub()
-			w.Leads("east", "default", firstElection, "east")
+			w.Eventually("a cluster leads default", firstElection, func() error {
+				record, err := w.Record("default")
+				if err != nil {
+					return err
+				}
+				_, err = w.Leading(record.Spec.Leader, "default", record.Spec.Leader)
+				return err
+			})
 			within(t, "the hub stops in", took(w.StopHub), atOnce)
 		})
 	}

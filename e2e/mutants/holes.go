@@ -6,6 +6,7 @@ var specials = tests{"./hub/controller", "^TestSpecialWorlds$"}
 // holes are what adversaries found: each was a hole in what is promised, or in rule 12.
 var holes = []mutant{
 	// What an earlier tenure did while it overlapped with this one.
+	{"6: whether an earlier tenure has ended is judged by the seal's ε only", tests{"./hub/controller", "^TestTheSealIsReadAgain"}, []edit{{"hub/controller/installation.go", "	skew = max(skew, known.LargestSkew)", "	skew = known.LargestSkew"}}},
 	{"6: what an earlier tenure raises while it is still at work is not read", tests{"./hub/controller", "^TestTheSealIsReadAgain"}, []edit{{"hub/controller/installation.go", "	if read && !ended(c.Tenure.Overlap) && !ended(c.Tenure.EarlierEndIn) {", "	if read && ended != nil {"}}},
 
 	// After an outage of the hub.

@@ -169,13 +169,28 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int) controller.TypedOptions[mcreconcile.Request] {
 	o := controller.TypedOptions[mcreconcile.Request]{
 		MaxConcurrentReconciles: concurrent,
-		Reconciler:              f,
+		Reconciler:              calm(f),
 		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
 		UsePriorityQueue:        ptr.To(false),
 		Logger:                  mgr.GetLogger(),
 	}
 	o.DefaultFromConfig(mgr.GetControllerOptions())
 	return o
+}
+
+// calm hides the errors of a hub that is stopping, and results beside an error, which the queue ignores with a warning.
+func calm(f reconcile.TypedFunc[mcreconcile.Request]) reconcile.TypedFunc[mcreconcile.Request] {
+	return func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+		result, err := f(ctx, req)
+		switch {
+		case err == nil:
+			return result, nil
+		case ctx.Err() != nil:
+			return reconcile.Result{}, nil
+		default:
+			return reconcile.Result{}, err
+		}
+	}
 }
 
 // Start runs the work for members until ctx ends. It returns when all of it has

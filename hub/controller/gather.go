@@ -71,16 +71,16 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
 	}
-	seal, err := c.seal(ctx, key.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	v.skew = seal.LargestSkew
 	for _, p := range policies {
 		if p.invalid == nil {
 			v.skew = max(v.skew, p.election.Timings.Skew)
 		}
 	}
+	seal, err := c.seal(ctx, key.Namespace, v.skew)
+	if err != nil {
+		return nil, err
+	}
+	v.skew = max(v.skew, seal.LargestSkew)
 	if err := c.look(ctx, v); err != nil {
 		return nil, err
 	}

@@ -191,17 +191,6 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 	api := hubOf(t, c)
 	counted := &reads{Reader: api}
 	c.Seals = seal.NewStore(counted, api)
-	raise := func(seconds string) {
-		secret := &corev1.Secret{}
-		key := client.ObjectKey{Namespace: shop.Namespace, Name: seal.SecretName}
-		if err := api.Get(t.Context(), key, secret); err != nil {
-			t.Fatal(err)
-		}
-		secret.Data["largest-lease-duration-seconds"] = []byte(seconds)
-		if err := api.Update(t.Context(), secret); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, step := range []struct {
 		after  time.Duration // since the start
 		raised string        // by the earlier tenure, just before
@@ -213,7 +202,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 		{h + 700*time.Millisecond, "90", 80 * time.Second}, // nobody else raises it from then on
 	} {
 		clock.pass(start.Boot + step.after - clock.Now().Boot)
-		raise(step.raised)
+		raiseSeal(t, api, step.raised, "5s")
 		v, err := c.gather(t.Context(), shop)
 		if err != nil || v.state.LargestDuration != step.want {
 			t.Errorf("after %v the largest D is %v, want %v (%v)", step.after, v.state.LargestDuration, step.want, err)
@@ -228,6 +217,60 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 	}
 	if counted.n != before {
 		t.Errorf("%d reads of a seal that is known", counted.n-before)
+	}
+}
+
+// Whether an earlier tenure has ended is judged by the largest ε of any policy, which the seal may not hold yet.
+func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t *testing.T) {
+	const h = 6 * time.Second
+	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	for name, test := range map[string]struct {
+		skew time.Duration
+		want time.Duration // the largest D that is known in the end
+	}{
+		"a policy with a small ε": {250 * time.Millisecond, 80 * time.Second},
+		"a policy with a large ε": {2 * time.Second, 70 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := &handClock{now: start}
+			c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
+			api := hubOf(t, c)
+			c.Seals = seal.NewStore(api, api)
+			var got time.Duration
+			for _, step := range []struct {
+				at     time.Duration // since the start
+				raised string        // by the earlier tenure, just before
+			}{
+				{0, "60"},
+				{h + 100*time.Millisecond, "70"}, // it has ended by what it left
+				{h + 400*time.Millisecond, "80"}, // and by a clock that is slower by 250 ms
+			} {
+				clock.pass(start.Boot + step.at - clock.Now().Boot)
+				raiseSeal(t, api, step.raised, "100ms")
+				s, err := c.seal(t.Context(), shop.Namespace, test.skew)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = s.LargestDuration
+			}
+			if got != test.want {
+				t.Errorf("the largest D is %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// raiseSeal writes the D and the ε of a seal as another replica does.
+func raiseSeal(t *testing.T, api client.Client, seconds, skew string) {
+	t.Helper()
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: shop.Namespace, Name: seal.SecretName}
+	if err := api.Get(t.Context(), key, secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data["largest-lease-duration-seconds"], secret.Data["largest-max-clock-skew"] = []byte(seconds), []byte(skew)
+	if err := api.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -65,8 +65,9 @@ func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bo
 }
 
 // seal returns the seal of a fleet. An earlier tenure that was still at work may have raised it since it was read, and what
-// that tenure promised counts. So it is read again once that tenure has ended by what it left, and once for certain.
-func (c *Controller) seal(ctx context.Context, fleetName string) (seal.Seal, error) {
+// that tenure promised counts. So it is read again once that tenure has ended by what it left, and once for certain. skew
+// is the largest ε that a policy of the fleet has.
+func (c *Controller) seal(ctx context.Context, fleetName string, skew time.Duration) (seal.Seal, error) {
 	asked := c.Clock.Now()
 	known, err := c.Seals.Find(ctx, fleetName)
 	if err != nil {
@@ -75,7 +76,7 @@ func (c *Controller) seal(ctx context.Context, fleetName string) (seal.Seal, err
 	c.mu.Lock()
 	last, read := c.sealRead[fleetName]
 	c.mu.Unlock()
-	skew := known.LargestSkew
+	skew = max(skew, known.LargestSkew)
 	ended := func(in func(lease.Reading, time.Duration) time.Duration) bool {
 		return in(last, skew) > 0 && in(asked, skew) <= 0
 	}

@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -267,6 +268,29 @@ func TestWhatShowsAnOlderState(t *testing.T) {
 					w.t.Errorf("the newest is %q", w.history.newestVersion)
 				}
 			}})
+		})
+	}
+}
+
+func TestWhichAnswerToAWriteShowsAnOlderState(t *testing.T) {
+	at := func(version string) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	}
+	for name, test := range map[string]struct {
+		step  step
+		found *coordinationv1.Lease
+		back  bool
+	}{
+		"a newer version does not":                        {step{action: update, lease: at("3"), newestVersion: "7"}, at("8"), false},
+		"an older one does":                               {step{action: update, lease: at("3"), newestVersion: "7"}, at("5"), true},
+		"that of an update that changed nothing does not": {step{action: update, lease: at("3"), newestVersion: "7"}, at("3"), false},
+		"a new object with an older version does":         {step{action: create, lease: at(""), newestVersion: "7"}, at("5"), true},
+		"none does where nothing was known":               {step{action: create, lease: at("")}, at("5"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := newRig(t).syncer.showsOlderState(test.step, test.found); got != test.back {
+				t.Errorf("%v, want %v", got, test.back)
+			}
 		})
 	}
 }

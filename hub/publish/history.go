@@ -32,13 +32,14 @@ func older(a, b string) bool {
 }
 
 // showsOlderState reports whether an answer shows an older state than was known when the request was sent: an
-// older version or, in a sealed Lease, an earlier renewTime.
+// older version or, in a sealed Lease, an earlier renewTime. API servers answer an update that changes nothing with the
+// version that it was based on.
 func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
 	case obj == nil:
 		return false
 	case s.action != read:
-		return s.newestVersion != "" && older(obj.ResourceVersion, s.newestVersion)
+		return s.newestVersion != "" && older(obj.ResourceVersion, s.newestVersion) && obj.ResourceVersion != s.basedOn()
 	case k == nil:
 		return false
 	case older(obj.ResourceVersion, k.ResourceVersion):
@@ -49,6 +50,14 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 		c, mac := wire.Read(obj)
 		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
 	}
+}
+
+// basedOn is the version that the member compares before it writes.
+func (s step) basedOn() string {
+	if s.lease == nil {
+		return ""
+	}
+	return s.lease.ResourceVersion
 }
 
 // noteState notes the version in the answer to a step, and reports whether the answer shows an older state.

@@ -2,6 +2,7 @@ package seal_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -121,12 +122,55 @@ func TestServe(t *testing.T) {
 					}
 					return nil
 				})
-				store := s.store()
-				if _, err := store.Serve(t.Context(), fleet, own, false); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+				if _, err := s.store().Serve(t.Context(), fleet, own, false); !errors.Is(err, seal.ErrServed) {
 					t.Errorf("%s: %v", name, err)
 				}
-				if _, err := store.Serve(t.Context(), fleet, own, false); !errors.Is(err, seal.ErrServed) {
-					t.Errorf("%s, again: %v", name, err)
+			}
+		},
+		"fails where the API server does not answer in time": func(t *testing.T) {
+			for _, verb := range []string{"get", "create"} {
+				s := newServer(t)
+				s.hears(func(v string) error {
+					if v == verb {
+						return context.DeadlineExceeded
+					}
+					return nil
+				})
+				if got, err := s.store().Serve(t.Context(), fleet, own, false); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %v, with a key: %t", verb, err, got.Key != nil)
+				}
+			}
+		},
+		"gives up where somebody else is always faster": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			s.hears(func(verb string) error {
+				if verb == "update" {
+					return apierrors.NewConflict(corev1.Resource("secrets"), "leasecast-seal", errors.New("changed"))
+				}
+				return nil
+			})
+			if _, err := s.store().Serve(t.Context(), fleet, own, false); !apierrors.IsConflict(err) || s.writes != 3 {
+				t.Errorf("%v, after %d writes", err, s.writes)
+			}
+		},
+		"of two members that join at once both get the one seal": func(t *testing.T) {
+			for name, objects := range map[string][]*corev1.Secret{"no Secret": nil, "a Secret without a mark": {theSecret()}} {
+				s := newServer(t)
+				for _, o := range objects {
+					if err := s.Create(s.context(), o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				store := s.store()
+				s.hears(func(verb string) error {
+					if verb != "get" {
+						s.hears(nil)
+						serves(t, s, store, own) // between the other's read and its write
+					}
+					return nil
+				})
+				if serves(t, s, store, own); s.writes != len(objects)+2 {
+					t.Errorf("%s: %d writes", name, s.writes)
 				}
 			}
 		},

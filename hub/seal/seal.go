@@ -36,6 +36,7 @@ const (
 	dataLargestSkew     = "largest-max-clock-skew"
 	keySize             = 32
 	callTimeout         = 10 * time.Second
+	serveTries          = 3
 )
 
 // ErrBroken says that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet.
@@ -118,6 +119,24 @@ var ErrServed = errors.New("the fleet is served by another installation of the h
 func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	seal, err := s.serve(ctx, fleet, mark, moving)
+	for tries := 1; tries < serveTries && otherWasFaster(err); tries++ {
+		seal, err = s.serve(ctx, fleet, mark, moving)
+	}
+	if err != nil {
+		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	}
+	s.cache(fleet, seal)
+	return seal, nil
+}
+
+// otherWasFaster reports whether somebody else wrote between a read and a write. Members that join at the same moment
+// all make or mark the Secret.
+func otherWasFaster(err error) bool {
+	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err)
+}
+
+func (s *Store) serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	known, ok := s.cached(fleet)
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
@@ -134,15 +153,10 @@ func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	case err == nil:
 		err = s.mark(ctx, &secret, mark)
 	}
-	var seal Seal
-	if err == nil {
-		seal, err = parse(&secret)
-	}
 	if err != nil {
-		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+		return Seal{}, err
 	}
-	s.cache(fleet, seal)
-	return seal, nil
+	return parse(&secret)
 }
 
 // mark puts the mark of an installation on a usable Secret, unless another installation's is there.
