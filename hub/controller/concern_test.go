@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -64,21 +61,4 @@ func askedAbout(t *testing.T, member string, ns *corev1.Namespace, refused bool)
 	h := m.mcNamespaces(multicluster.ClusterName(member), nil)
 	h.Create(t.Context(), ctrlevent.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
 	return asked(&queue{q: q})
-}
-
-// The queue of a hub that is stopped may be long.
-func TestAHubThatIsStoppedSaysNothingOfWhatItHasLeftUndone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, policyOf("fleet", "shops", "shop"))
-		m.client = failing{Client: m.api, list: errRefused}
-		request := mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}}
-		if _, err := m.reconcileNamespace(t.Context(), request); !errors.Is(err, errRefused) {
-			t.Errorf("while it runs: %v", err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		stop()
-		if result, err := m.reconcileNamespace(ctx, request); err != nil || result != (reconcile.Result{}) {
-			t.Errorf("%+v, %v", result, err)
-		}
-	})
 }

@@ -32,20 +32,8 @@ const (
 	rightAway = time.Millisecond
 )
 
-// reconcileNamespace decides on one namespace. A hub that is stopped says nothing of what it has left undone: the queue may
-// be long.
+// reconcileNamespace decides on one namespace.
 func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-	if ctx.Err() != nil {
-		return reconcile.Result{}, nil
-	}
-	result, err := c.decideOn(ctx, req)
-	if ctx.Err() != nil {
-		return reconcile.Result{}, nil
-	}
-	return result, err
-}
-
-func (c *Controller) decideOn(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	if !c.Tenure.Holds() {
