@@ -67,6 +67,9 @@ type Options struct {
 	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all. In either case each of them takes
 	// the right to use its Secrets; where that is missing, policies say so.
 	FleetNamespaces []string
+	// LocalAddresses lets the hub dial loopback and link-local addresses, which kubeconfigs may name. Whoever may write
+	// kubeconfigs then reaches what listens on the hub's machine.
+	LocalAddresses bool
 	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off. Metrics are served by HTTPS, to
 	// whoever may get the URL /metrics by RBAC.
 	MetricsAddress, ProbeAddress string
@@ -122,6 +125,8 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		API:        api,
 		HubID:      id,
 		MayWrite:   t.Holds,
+
+		LocalAddresses: o.LocalAddresses,
 		UserAgent:  cfg.UserAgent,
 		Clock:      o.Clock,
 	})

@@ -174,6 +174,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	if c.text != s.spec.kubeconfig {
 		c.text = s.spec.kubeconfig
 		c.parsed, c.err = transport.ParseKubeconfig([]byte(c.text))
+		c.parsed.Local = c.p.options.LocalAddresses
 	}
 	if c.err != nil {
 		c.reject(s, Problem{reason.InvalidKubeconfig, fmt.Sprintf("Secret %s%s: %v", c.key.Name, kubeconfigSuffix, c.err)})

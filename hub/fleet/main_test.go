@@ -151,6 +151,8 @@ func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*
 		API:        kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
 		HubID:      "hub-of-" + t.Name(),
 		MayWrite:   h.mayWrite.Load,
+
+		LocalAddresses: true,
 	})
 	h.probe(namespace, 250*time.Millisecond)
 	h.Subscribe(func(k fleet.Key) {

@@ -41,6 +41,8 @@ type Options struct {
 	// installation serves the fleet, members are connected and read, but no UID is pinned and no write probe
 	// is sent. It is called before each write and must not block. Required.
 	MayWrite func() bool
+	// LocalAddresses lets members be on the hub's own machine or network link: see transport.Access.
+	LocalAddresses bool
 	// UserAgent is the name of this replica in the members' audit logs. Default: leasecast-hub.
 	UserAgent string
 	// Clock times observations. Default: the clock of this machine.
