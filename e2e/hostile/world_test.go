@@ -116,9 +116,20 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 func (s *scene) restart(t *testing.T) {
 	t.Helper()
 	s.front.Play(nil)
+	s.stopHubs(t)
+	s.startHubs(t)
+}
+
+func (s *scene) stopHubs(t *testing.T) {
+	t.Helper()
 	for _, p := range s.Hubs() {
 		harness.Must(t, p.Stop())
 	}
+}
+
+// startHubs starts two replicas, and returns when they do their work.
+func (s *scene) startHubs(t *testing.T) {
+	t.Helper()
 	began := time.Now()
 	for range 2 {
 		_, err := s.StartHub()
