@@ -121,14 +121,13 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	f := fleet.New(fleet.Options{
-		Namespaces: o.FleetNamespaces,
-		API:        api,
-		HubID:      id,
-		MayWrite:   t.Holds,
-
+		Namespaces:     o.FleetNamespaces,
+		API:            api,
+		HubID:          id,
+		MayWrite:       t.Holds,
 		LocalAddresses: o.LocalAddresses,
-		UserAgent:  cfg.UserAgent,
-		Clock:      o.Clock,
+		UserAgent:      cfg.UserAgent,
+		Clock:          o.Clock,
 	})
 	serving, err := metrics.Server(o.MetricsAddress, o.MetricsCertDir, o.Clock)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // As config/README.md says: while no hub runs, the key is replaced.
@@ -24,7 +23,7 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 	s.stopHubs(t)
 
 	secret := &corev1.Secret{}
-	harness.Must(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: seal.SecretName}, secret))
+	harness.Must(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: sealName}, secret))
 	key := lease.Key(bytes.Repeat([]byte("new-"), 8))
 	secret.Data["key"] = key
 	harness.Must(t, s.Hub.Update(t.Context(), secret))

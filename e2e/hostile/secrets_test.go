@@ -18,7 +18,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // echoed stands in what the hostile member says beside the secrets, so that it is seen where that was shown.
@@ -72,7 +71,7 @@ func (s *scene) secrets(t *testing.T) map[string]string {
 	return map[string]string{
 		"the token":                token,
 		"the token in base64":      base64.StdEncoding.EncodeToString([]byte(token)),
-		"the seal's key":           base64.StdEncoding.EncodeToString(get(seal.SecretName, "key")),
+		"the seal's key":           base64.StdEncoding.EncodeToString(get(sealName, "key")),
 		"the kubeconfig in base64": base64.StdEncoding.EncodeToString(kubeconfig),
 	}
 }

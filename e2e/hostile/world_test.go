@@ -38,6 +38,8 @@ const (
 	// far is the hostile member, shop the namespace that is led.
 	far  = "far"
 	shop = "shop"
+	// sealName is the Secret with the key that Leases are sealed with.
+	sealName = "leasecast-seal"
 )
 
 // stage is the fleet that the attacks share, one after the other. Each leaves it well.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
@@ -97,7 +98,7 @@ func TestAnImpatientPolicyMakesNoMemberUnreachableForAnother(t *testing.T) {
 		sent := c.Now()
 		for _, k := range []health.Kind{health.Read, health.Write} {
 			m.observe(health.Observation{Kind: k, At: sent, OK: true, Took: 200 * time.Millisecond})
-			m.observe(health.Observation{Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true})
+			m.observe(health.Observation{Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true, Reason: reason.Unreachable})
 		}
 		c.advance(time.Second)
 	}
@@ -107,7 +108,7 @@ func TestAnImpatientPolicyMakesNoMemberUnreachableForAnother(t *testing.T) {
 			t.Errorf("for whoever waits %v it is %v: %s", timeout, v.State, v.Message)
 		}
 	}
-	if p := m.problem(m.get(), nil); p.Reason == "Unreachable" {
+	if p := m.problem(m.get(), nil); p.Reason == reason.Unreachable {
 		t.Errorf("its Cluster is told of %v", p)
 	}
 }

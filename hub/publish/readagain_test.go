@@ -12,18 +12,23 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
+// followsUnwatched has a follower's Lease written, which is the last thing that a watch shows.
+func (w *world) followsUnwatched(namespace string) {
+	w.assignFollow(namespace)
+	after(second)
+	w.member.mu.Lock()
+	shown := w.member.leases[keyOf(namespace)].DeepCopy()
+	w.member.mu.Unlock()
+	w.Observe(shown)
+	after(second)
+}
+
 // No watch shows what is changed in these tests.
 func TestReadingAgainStandsInForAWatch(t *testing.T) {
 	bubble(t, map[string]func(*world){
 		"an edit is repaired": func(w *world) {
 			w.start()
-			w.assignFollow("a")
-			after(second)
-			w.member.mu.Lock()
-			shown := w.member.leases[keyOf("a")].DeepCopy()
-			w.member.mu.Unlock()
-			w.Observe(shown) // the last thing that a watch shows
-			after(second)
+			w.followsUnwatched("a")
 			c, _ := w.member.has(keyOf("a"))
 			c.Holder = "somebody"
 			w.member.put(c, testKey)
@@ -40,11 +45,14 @@ func TestReadingAgainStandsInForAWatch(t *testing.T) {
 		},
 		"what was deleted is made again": func(w *world) {
 			w.start()
-			w.assignFollow("a")
-			after(second)
+			w.followsUnwatched("a")
 			w.member.mu.Lock()
 			delete(w.member.leases, keyOf("a"))
 			w.member.mu.Unlock()
+			after(20 * second)
+			if _, ok := w.member.has(keyOf("a")); ok {
+				w.t.Fatal("it is made again although nobody has looked")
+			}
 			w.ReadAgain(w.t.Context())
 			after(second)
 			if _, ok := w.member.has(keyOf("a")); !ok {
@@ -54,8 +62,7 @@ func TestReadingAgainStandsInForAWatch(t *testing.T) {
 		},
 		"what is as it should be is not written": func(w *world) {
 			w.start()
-			w.assignFollow("a")
-			after(second)
+			w.followsUnwatched("a")
 			began := w.member.version
 			w.ReadAgain(w.t.Context())
 			after(second)

@@ -24,6 +24,7 @@ func TestWhichAddressesAreDialled(t *testing.T) {
 		"not the link, as of a cloud's metadata":   {"169.254.169.254:80", false},
 		"nor by IPv6, with a zone":                 {"[fe80::1%eth0]:443", false},
 		"not the address that stands for any here": {"0.0.0.0:443", false},
+		"nor as IPv4 in IPv6 that stands for any":  {"[::ffff:0.0.0.0]:443", false},
 		"not a group":                              {"224.0.0.1:443", false},
 		"not what is no address":                   {"localhost:443", false},
 	} {
