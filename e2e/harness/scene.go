@@ -9,23 +9,29 @@ import (
 // AwaitAct returns the first act that matches, as soon as it has begun.
 func (d *Drill) AwaitAct(ctx context.Context, limit time.Duration, what string, match func(Act) bool) (Act, error) {
 	var first Act
-	err := d.Await(ctx, limit, what, func(context.Context) error {
-		acts, err := d.Acts()
-		if err != nil {
-			return err
-		}
-		found := false
-		for _, a := range acts {
-			if match(a) && (!found || a.Begin < first.Begin) {
-				first, found = a, true
-			}
-		}
-		if !found {
-			return errors.New("no such act")
-		}
-		return nil
+	err := d.Await(ctx, limit, what, func(context.Context) (err error) {
+		first, err = FirstAct(d.Acts, match)
+		return err
 	})
 	return first, err
+}
+
+// FirstAct is the first act in the logs that matches, or an error if there is none yet.
+func FirstAct(logs func() ([]Act, error), match func(Act) bool) (first Act, err error) {
+	acts, err := logs()
+	if err != nil {
+		return first, err
+	}
+	found := false
+	for _, a := range acts {
+		if match(a) && (!found || a.Begin < first.Begin) {
+			first, found = a, true
+		}
+	}
+	if !found {
+		return first, errors.New("no such act")
+	}
+	return first, nil
 }
 
 // AwaitEligible returns when the hub says of each namespace that the cluster may be chosen for it.

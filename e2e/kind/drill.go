@@ -245,21 +245,9 @@ func (st *stage) quietSince(d time.Duration) error {
 
 // awaitAct returns the first act that matches.
 func (st *stage) awaitAct(ctx context.Context, limit time.Duration, what string, match func(harness.Act) bool) (first harness.Act, err error) {
-	err = harness.Await(ctx, limit, what, func(context.Context) error {
-		acts, err := st.logs.acts()
-		if err != nil {
-			return err
-		}
-		found := false
-		for _, a := range acts {
-			if match(a) && (!found || a.Begin < first.Begin) {
-				first, found = a, true
-			}
-		}
-		if !found {
-			return errors.New("no such act")
-		}
-		return nil
+	err = harness.Await(ctx, limit, what, func(context.Context) (err error) {
+		first, err = harness.FirstAct(st.logs.acts, match)
+		return err
 	})
 	return first, err
 }

@@ -97,12 +97,7 @@ func TestASilentlyDeadConnectionOfAFollowerDelaysItsPromotionLittle(t *testing.T
 	for name, d := range map[string]time.Duration{"D = 3 s": 3 * time.Second, "D = 15 s": 15 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, d)
-			w.holder(us)
-			m := w.read(false)
-			w.await(m, true)
-			w.holder(them)
-			w.await(m, false)
+			w, m := newFollower(t, d)
 			w.proxy.Strand()
 			w.holder(us)
 			began := time.Now()
@@ -120,12 +115,7 @@ func TestHealthzOfAFollowerIsTrueWithinDOfTheDeathOfItsLink(t *testing.T) {
 	for name, d := range map[string]time.Duration{"D = 3 s": 3 * time.Second, "D = 15 s": 15 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, d)
-			w.holder(us)
-			m := w.read(false)
-			w.await(m, true)
-			w.holder(them)
-			w.await(m, false)
+			w, m := newFollower(t, d)
 			harness.Must(t, m.Healthz(nil))
 			w.proxy.BlackHole()
 			began := time.Now()
@@ -214,6 +204,18 @@ func (w *world) renew(ctx context.Context) {
 	if err := harness.PutLease(ctx, w.client, w.namespace, us, w.term); err != nil && ctx.Err() == nil {
 		w.t.Errorf("renew: %v", err)
 	}
+}
+
+// newFollower is a world whose member has led, and follows now.
+func newFollower(t *testing.T, d time.Duration) (*world, *member.Member) {
+	t.Helper()
+	w := newWorld(t, d)
+	w.holder(us)
+	m := w.read(false)
+	w.await(m, true)
+	w.holder(them)
+	w.await(m, false)
+	return w, m
 }
 
 // read runs the member library through the proxy until the test is over.
