@@ -64,6 +64,9 @@ type Options struct {
 	// FleetNamespaces are the namespaces whose Clusters are served. Empty means all. In either case each of them takes
 	// the right to use its Secrets; where that is missing, policies say so.
 	FleetNamespaces []string
+	// LocalAddresses lets the hub dial loopback and link-local addresses, which kubeconfigs may name. Whoever may write
+	// kubeconfigs then reaches what listens on the hub's machine.
+	LocalAddresses bool
 	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off. Metrics are served by HTTPS, to
 	// whoever may get the URL /metrics by RBAC.
 	MetricsAddress, ProbeAddress string
@@ -115,12 +118,13 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	f := fleet.New(fleet.Options{
-		Namespaces: o.FleetNamespaces,
-		API:        api,
-		HubID:      id,
-		MayWrite:   t.Holds,
-		UserAgent:  cfg.UserAgent,
-		Clock:      o.Clock,
+		Namespaces:     o.FleetNamespaces,
+		API:            api,
+		HubID:          id,
+		MayWrite:       t.Holds,
+		LocalAddresses: o.LocalAddresses,
+		UserAgent:      cfg.UserAgent,
+		Clock:          o.Clock,
 	})
 	serving, err := metrics.Server(o.MetricsAddress, o.MetricsCertDir, o.Clock)
 	if err != nil {

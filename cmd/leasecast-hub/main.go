@@ -47,6 +47,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.MetricsAddress, "metrics-address", ":8443", "host:port of the metrics, by HTTPS; 0 turns them off")
 	flag.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics; empty: the hub signs its certificates itself")
 	flag.StringVar(&o.ProbeAddress, "probe-address", ":8081", "host:port of /healthz and /readyz; 0 turns them off")
+	flag.BoolVar(&o.LocalAddresses, "allow-local-addresses", false, "let kubeconfigs name loopback and link-local addresses; for fleets on one machine")
 	flag.BoolVar(&tellVersion, "version", false, "print the version and end")
 	flag.IntVar(&verbose, "v", 0, "verbosity of the log; 0 tells of changes only")
 	flag.Parse() // --kubeconfig is registered by controller-runtime

@@ -69,6 +69,7 @@ func startHub(name, dir string, programs Programs, kubeconfig string) (*process.
 		"--kubeconfig="+kubeconfig,
 		"--hub-namespace="+HubNamespace,
 		"--namespace="+FleetNamespace,
+		"--allow-local-addresses",
 		"--metrics-address=0",
 		"--probe-address=0",
 	)

@@ -109,7 +109,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		}
 		return c.untilForgotten(s, now), false
 	}
-	if wait := c.heedBanishment(ctx, s, now); wait > 0 {
+	if wait := c.heedQuarantine(ctx, s, now); wait > 0 {
 		return wait, false
 	}
 	c.dropRefused(s, now)
@@ -181,6 +181,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	if c.text != s.spec.kubeconfig {
 		c.text = s.spec.kubeconfig
 		c.parsed, c.err = transport.ParseKubeconfig([]byte(c.text))
+		c.parsed.Local = c.p.options.LocalAddresses
 	}
 	if c.err != nil {
 		c.reject(s, Problem{reason.InvalidKubeconfig, fmt.Sprintf("Secret %s%s: %v", c.key.Name, kubeconfigSuffix, c.err)})
@@ -222,7 +223,7 @@ func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Targe
 	at := c.p.clock.Now()
 	found, err := t.Identify(ctx)
 	if s.target == nil && !errors.Is(ctx.Err(), context.Canceled) {
-		c.observe(observation(health.Read, at, err))
+		c.observe(c.observation(ctx, health.Read, at, err))
 	}
 	if err != nil {
 		return err
@@ -307,7 +308,7 @@ func (c *connection) reject(s state, p Problem) {
 func (c *connection) reset() {
 	c.end()
 	c.change(func(s *state) {
-		s.uid, s.ownsUID, s.track = "", false, health.Track{}
+		s.uid, s.ownsUID, s.tracks = "", false, s.tracks.Forgotten()
 		c.clocks.Reset()
 	})
 }
@@ -353,12 +354,12 @@ func asProblem(err error) Problem {
 	return Problem{reason.Unreachable, transport.Shorten(err.Error())}
 }
 
-// observation is the outcome of a request sent at a time.
-func observation(k health.Kind, at lease.Reading, err error) health.Observation {
-	o := health.Observation{Kind: k, At: at, OK: err == nil}
+// observation is the outcome of a request that was sent at a time, with a context.
+func (m *member) observation(ctx context.Context, k health.Kind, at lease.Reading, err error) health.Observation {
+	o := health.Observation{Kind: k, At: at, Took: m.p.clock.Now().Boot - at.Boot, OK: err == nil}
 	if err != nil {
 		p := asProblem(err)
-		o.Reason, o.Message = p.Reason, p.Message
+		o.Silent, o.Reason, o.Message = errors.Is(ctx.Err(), context.DeadlineExceeded), p.Reason, p.Message
 	}
 	return o
 }
