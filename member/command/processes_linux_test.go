@@ -24,7 +24,7 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// asGate is the first argument of a copy of this program that is a gate.
+// asGate is the first argument of a Lease of this program that is a gate.
 const asGate = "as-gate"
 
 func TestMain(m *testing.M) {
