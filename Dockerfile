@@ -9,6 +9,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY api api
 COPY cmd cmd
+COPY config/member config/member
 COPY hub hub
 COPY member member
 ARG TARGETOS TARGETARCH

@@ -74,8 +74,9 @@ const everyVerb = "get list watch create update patch delete deletecollection"
 func TestTheHubMayDoItsWorkInTheManagementClusterAndNoMore(t *testing.T) {
 	const own, capi, coordination = "leasecast.dev", "cluster.x-k8s.io", "coordination.k8s.io"
 	ask(t, management, hubUser, map[string]access{
-		"follows Clusters and pins them":      {"get list watch patch", "default", capi, "clusters", "", yes},
-		"in any namespace":                    {"get list watch patch", "", capi, "clusters", "", yes},
+		"follows Clusters in any namespace":   {"get list watch", "", capi, "clusters", "", yes},
+		"pins those of its fleet":             {"patch", "default", capi, "clusters", "", yes},
+		"and no others":                       {"patch", "kube-public", capi, "clusters", "", no},
 		"does not make or end Clusters":       {"create update delete deletecollection", "default", capi, "clusters", "", no},
 		"follows policies":                    {"get list watch", "default", own, "leadershippolicies", "", yes},
 		"does not write policies":             {"create update patch delete", "default", own, "leadershippolicies", "", no},

@@ -93,6 +93,8 @@ const (
 	Unguarded Reason = "Unguarded"
 	// Unwritable: a Lease cannot be stored as it is, or something in the cluster changes it on its way.
 	Unwritable Reason = "Unwritable"
+	// Unwatched: watches in the cluster do not last, so that the hub reads what it would watch.
+	Unwatched Reason = "Unwatched"
 	// NameTooLong: `<cluster>.<fleet>` is longer than a holderIdentity or label allows.
 	NameTooLong Reason = "NameTooLong"
 )
@@ -103,6 +105,8 @@ const (
 	OlderState Reason = "OlderState"
 	// TooManyReaders: a cluster has more registrations of readers than are kept, so its terms must run out.
 	TooManyReaders Reason = "TooManyReaders"
+	// ReaderSilent: a registered reader did not release a revoked term, so that the term had to run out.
+	ReaderSilent Reason = "ReaderSilent"
 	// Conflict: an older policy selects the same namespace.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.

@@ -11,6 +11,8 @@ const (
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster
 	// at first contact, and on each copy. It survives a clusterctl move.
 	ClusterUIDAnnotation = "leasecast.dev/cluster-uid"
+	// PinProofAnnotation proves that the hub has pinned that UID itself. It is made with the fleet's seal.
+	PinProofAnnotation = "leasecast.dev/cluster-uid-proof"
 
 	// ManagedLabel, "true", marks the copies. Readers and the hub watch only these.
 	ManagedLabel = "leasecast.dev/managed"

@@ -3,10 +3,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
@@ -23,7 +25,13 @@ import (
 var version = "devel"
 
 func main() {
-	if err := run(ctrl.SetupSignalHandler()); err != nil {
+	began, ctx := time.Now(), ctrl.SetupSignalHandler()
+	err := run(ctx)
+	if hub.LostElection(err) && ctx.Err() == nil {
+		ctrl.Log.Info("The election is lost: the hub begins again")
+		err = errors.Join(err, beginAgain(time.Since(began)))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "leasecast-hub:", err)
 		os.Exit(1)
 	}
@@ -39,6 +47,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.MetricsAddress, "metrics-address", ":8443", "host:port of the metrics, by HTTPS; 0 turns them off")
 	flag.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics; empty: the hub signs its certificates itself")
 	flag.StringVar(&o.ProbeAddress, "probe-address", ":8081", "host:port of /healthz and /readyz; 0 turns them off")
+	flag.BoolVar(&o.LocalAddresses, "allow-local-addresses", false, "let kubeconfigs name loopback and link-local addresses; for fleets on one machine")
 	flag.BoolVar(&tellVersion, "version", false, "print the version and end")
 	flag.IntVar(&verbose, "v", 0, "verbosity of the log; 0 tells of changes only")
 	flag.Parse() // --kubeconfig is registered by controller-runtime
@@ -73,6 +82,9 @@ func run(ctx context.Context) error {
 	}
 	cfg.QPS = -1 // API priority and fairness limits the hub, not its own client
 	mgr, err := hub.NewManager(ctx, cfg, o)
+	if ctx.Err() != nil {
+		return nil // it was stopped while it waited for the API server
+	}
 	if err != nil {
 		return err
 	}

@@ -131,7 +131,7 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	mgr, err := hub.NewManager(ctx, as, hub.Options{
-		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock,
+		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock, LocalAddresses: true,
 	})
 	if err != nil {
 		cancel()

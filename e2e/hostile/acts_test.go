@@ -24,16 +24,16 @@ const protobuf = "application/vnd.kubernetes.protobuf"
 type marshaler interface{ Marshal() ([]byte, error) }
 
 // enveloped is an object as API servers send it. Plain data always marshals.
-func enveloped(o marshaler) []byte {
+func enveloped(of runtime.TypeMeta, o marshaler) []byte {
 	raw, _ := o.Marshal()
-	unknown := runtime.Unknown{Raw: raw}
+	unknown := runtime.Unknown{TypeMeta: of, Raw: raw}
 	raw, _ = unknown.Marshal()
 	return append([]byte("k8s\x00"), raw...)
 }
 
 // event is one of a watch, with its length before it.
-func event(kind string, o marshaler) []byte {
-	e := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: enveloped(o)}}
+func event(kind string, of runtime.TypeMeta, o marshaler) []byte {
+	e := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: enveloped(of, o)}}
 	data, _ := e.Marshal()
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }
@@ -53,11 +53,12 @@ func endless(resource string, anew bool) front.Act {
 				meta.Name, meta.UID, kind = fmt.Sprintf("flood-%d", n), types.UID(fmt.Sprintf("uid-%d", n)), "ADDED"
 			}
 			var o marshaler = &corev1.Namespace{ObjectMeta: meta}
+			of := runtime.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
 			if resource == "leases" {
 				meta.Namespace, meta.Labels = shop, map[string]string{v1alpha1.ManagedLabel: "true"}
-				o = &coordinationv1.Lease{ObjectMeta: meta}
+				o, of = &coordinationv1.Lease{ObjectMeta: meta}, runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 			}
-			if _, err := w.Write(event(kind, o)); err != nil {
+			if _, err := w.Write(event(kind, of, o)); err != nil {
 				return
 			}
 		}
@@ -69,7 +70,7 @@ func largeList(size int) front.Act {
 	name := strings.Repeat("n", 1<<20)
 	return func(w http.ResponseWriter, r *http.Request, honest http.Handler) {
 		switch {
-		case refuseStreaming(w, r):
+		case haveListed(w, r):
 		case front.IsList(r, "namespaces"):
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[`)
@@ -87,7 +88,7 @@ func largeList(size int) front.Act {
 // bomb answers each list of Namespaces with few bytes that decode to much.
 func bomb(w http.ResponseWriter, r *http.Request, honest http.Handler) {
 	switch {
-	case refuseStreaming(w, r):
+	case haveListed(w, r):
 	case front.IsList(r, "namespaces"):
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`)
@@ -103,10 +104,15 @@ func bomb(w http.ResponseWriter, r *http.Request, honest http.Handler) {
 	}
 }
 
-// refuseStreaming has an informer list as it would on an older API server.
-func refuseStreaming(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Query().Get("sendInitialEvents") == "" {
+// haveListed has informers list the Namespaces as they would on an older API server: no watch of them goes on, and none
+// sends a list.
+func haveListed(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case !front.IsWatch(r, "namespaces"):
 		return false
+	case r.URL.Query().Get("sendInitialEvents") == "":
+		expired(w, r)
+		return true
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusUnprocessableEntity)

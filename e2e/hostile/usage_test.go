@@ -20,7 +20,7 @@ const (
 	ticks = 100
 )
 
-// usage is what processes took since it was begun.
+// usage is what processes took since it was begun. One that takes too much memory is killed, as a kernel does that bounds it.
 type usage struct {
 	end  context.CancelFunc
 	done sync.WaitGroup
@@ -35,12 +35,13 @@ func watchUsage(t *testing.T, ps []*process.Process) *usage {
 	ctx, cancel := context.WithCancel(t.Context())
 	u := &usage{end: cancel}
 	for _, p := range ps {
-		u.done.Go(func() { u.look(ctx, p.PID()) })
+		u.done.Go(func() { u.look(ctx, t, p) })
 	}
 	return u
 }
 
-func (u *usage) look(ctx context.Context, pid int) {
+func (u *usage) look(ctx context.Context, t *testing.T, p *process.Process) {
+	pid := p.PID()
 	began, before := time.Now(), processorTime(pid)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -49,6 +50,12 @@ func (u *usage) look(ctx context.Context, pid int) {
 		u.mu.Lock()
 		u.peak = max(u.peak, rss)
 		u.mu.Unlock()
+		if rss > mostMemory<<20 {
+			if err := p.Kill(); err != nil {
+				t.Error(err)
+			}
+			return
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

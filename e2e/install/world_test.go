@@ -136,7 +136,7 @@ func (w *world) startHub() *hub {
 	w.Must(err)
 	h := &hub{w: w, metrics: freeAddress(w.t), probe: freeAddress(w.t)}
 	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
-	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--metrics-address="+h.metrics, "--probe-address="+h.probe)
+	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses", "--metrics-address="+h.metrics, "--probe-address="+h.probe)
 	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), programs.Hub, args...)
 	w.Must(err)
 	w.t.Cleanup(func() {

@@ -140,7 +140,7 @@ func gone(err error) error {
 	}
 }
 
-// trace checks that the hub has written its annotation on each Cluster, nothing else
+// trace checks that the hub has written its annotations on each Cluster, nothing else
 // there, and nothing on the kubeconfigs.
 func (w *world) trace(members ...string) {
 	w.T.Helper()
@@ -155,7 +155,7 @@ func (w *world) trace(members ...string) {
 		if !slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer) {
 			w.T.Errorf("Cluster %s: finalizers %v: Cluster API does not hold it", name, cluster.Finalizers)
 		}
-		want := []string{"metadata/annotations/" + v1alpha1.ClusterUIDAnnotation}
+		want := []string{"metadata/annotations/" + v1alpha1.ClusterUIDAnnotation, "metadata/annotations/" + v1alpha1.PinProofAnnotation}
 		if got := w.writtenBy(harness.HubName, cluster); !slices.Equal(got, want) {
 			w.T.Errorf("Cluster %s: the hub has written %q, want %q", name, got, want)
 		}

@@ -123,7 +123,16 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 	case v.failing(m):
 		return election.Unfit, f.Failing, "the last Lease could not be written: " + f.Failure
 	}
-	return election.Fit, reason.Eligible, ""
+	why, message := m.eligible()
+	return election.Fit, why, message
+}
+
+// eligible is what there is to say of a member that may lead. One whose watches do not last is read instead.
+func (m *memberView) eligible() (reason.Reason, string) {
+	if m.Problem.Reason == reason.Unwatched {
+		return m.Problem.Reason, m.Problem.Message
+	}
+	return reason.Eligible, ""
 }
 
 // failing reports whether a member cannot be written, although it may answer all else: a term there

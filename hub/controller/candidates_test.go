@@ -95,6 +95,7 @@ func TestWhoMayLead(t *testing.T) {
 		"one that forbids copies":                               {anotherLeads, east(copyTroubled(reason.Forbidden)), election.Unfit, reason.Forbidden, "the copy; grant the hub's user there the rules of config/member"},
 		"one where no copy can be written":                      {anotherLeads, east(copyTroubled(reason.Unwritable), unguarded), election.Unfit, reason.Unwritable, "the copy"},
 		"a copy that is not there yet is no problem":            {anotherLeads, east(copyTroubled(reason.LeaseLost)), election.Fit, reason.Eligible, ""},
+		"one whose watches do not last, because it is read":     {anotherLeads, east(troubled(reason.Unwatched)), election.Fit, reason.Unwatched, "the trouble"},
 		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced)},
 		"one that is paused":                                    {anotherLeads, east(paused, failing), election.RetainOnly, reason.Paused, stays},
 		"one that cannot be written while another leads":        {anotherLeads, east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},

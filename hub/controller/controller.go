@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 	mcsource "sigs.k8s.io/multicluster-runtime/pkg/source"
 
@@ -147,7 +145,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		records.Watch(c.records.source()),
 		records.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{}, c.recordEvents())),
 		records.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{}, handler.TypedEnqueueRequestsFromMapFunc(c.namespacesOfPolicy))),
-		records.MultiClusterWatch(mcsource.Kind(&corev1.Namespace{}, mcNamespaces)),
+		records.MultiClusterWatch(mcsource.Kind(&corev1.Namespace{}, c.mcNamespaces)),
 		policies.Watch(c.policies.source()),
 		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{}, requestFor[*v1alpha1.LeadershipPolicy]())),
 		mgr.Add(c),
@@ -245,19 +243,6 @@ func (c *Controller) recordEvents() handler.TypedEventHandler[*v1alpha1.Namespac
 func requestFor[T client.Object]() handler.TypedEventHandler[T, mcreconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o T) []mcreconcile.Request {
 		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}}
-	})
-}
-
-// mcNamespaces asks for a decision about a namespace that a member shows.
-func mcNamespaces(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[*corev1.Namespace, mcreconcile.Request] {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, ns *corev1.Namespace) []mcreconcile.Request {
-		key, err := fleet.ParseKey(name)
-		if err != nil {
-			return nil
-		}
-		return []mcreconcile.Request{{Request: reconcile.Request{
-			NamespacedName: types.NamespacedName{Namespace: key.Fleet, Name: ns.Name},
-		}}}
 	})
 }
 

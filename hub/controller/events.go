@@ -116,11 +116,15 @@ func (c *Controller) leaseChanged(key fleet.Key, namespace string) {
 		c.fleetChanged(key.Fleet)
 		return
 	}
-	c.records.add(types.NamespacedName{Namespace: key.Fleet, Name: namespace})
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+	defer cancel()
+	if name := (types.NamespacedName{Namespace: key.Fleet, Name: namespace}); c.isConcerned(ctx, name) {
+		c.records.add(name)
+	}
 }
 
 // namespacesOf returns all namespaces of a fleet that there may be something to decide
-// about: those that have a record, a Lease in a member, or a policy that selects them.
+// about: those that have a record, a Lease of the hub in a member, or a policy that selects them.
 func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types.NamespacedName {
 	names := map[string]bool{}
 	var records v1alpha1.NamespaceLeaderList
@@ -131,8 +135,8 @@ func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types
 		names[records.Items[i].Name] = true
 	}
 	for _, p := range c.publishers(fleetName) {
-		for _, key := range p.Leases() {
-			names[key.Namespace] = true
+		for _, name := range p.MayHaveWritten() {
+			names[name] = true
 		}
 	}
 	policies, err := listPolicies(ctx, c.client, fleetName)
@@ -145,7 +149,7 @@ func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types
 			continue
 		}
 		var list corev1.NamespaceList
-		if err := cl.GetCache().List(ctx, &list); err != nil {
+		if err := cl.GetCache().List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			continue // not synced: an event will come for each
 		}
 		for i := range list.Items {

@@ -126,7 +126,7 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 		t.Fatal(err)
 	}
 	own := seal.Mark("uid", "leasecast-system")
-	f := fleet.New(fleet.Options{HubID: own, API: granted(m.api), MayWrite: func() bool { return true }, Clock: m.clock})
+	f := fleet.New(fleet.Options{HubID: own, API: granted(m.api), MayWrite: func() bool { return true }, Clock: m.clock, LocalAddresses: true})
 	local := &hubManager{cache: hubCache{informers, m.api}, api: m.api}
 	if err := f.SetupWithManager(fleetManager{local: local}); err != nil {
 		t.Fatal(err)

@@ -209,13 +209,18 @@ func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) err
 	return nil
 }
 
-func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, reason, message string) {
-	if h.c.Serves(key.Fleet) {
-		// Events that are about the same become one, which says what the first of them said. So each names its own.
-		h.c.recordOnCluster(key, &corev1.ObjectReference{
-			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace, Name: registration.Name,
-		}, corev1.EventTypeNormal, reason, "Register", message)
+func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string) {
+	if !h.c.Serves(key.Fleet) {
+		return
 	}
+	if registration == (types.NamespacedName{}) {
+		h.c.recordOnCluster(key, nil, kind, reason, "Register", message)
+		return
+	}
+	// Events that are about the same become one, which says what the first of them said. So each names its own.
+	h.c.recordOnCluster(key, &corev1.ObjectReference{
+		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace, Name: registration.Name,
+	}, kind, reason, "Register", message)
 }
 
 // recordOnCluster records an event on the Cluster of a member, and on what it relates to, if that is not nil.

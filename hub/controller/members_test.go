@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
@@ -189,7 +190,7 @@ func TestTheClusterHearsOfReaders(t *testing.T) {
 		m := foreman(t)
 		h := workersHub{m.Controller}
 		reader := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "pods", Name: name} }
-		h.RecordReader(eastKey, reader("a"), "ReaderGone", "pods/a is gone")
+		h.RecordReader(eastKey, reader("a"), corev1.EventTypeNormal, "ReaderGone", "pods/a is gone")
 		if want := []string{"Lease pods/a"}; !slices.Equal(m.events.related, want) { // else the next would be one with it
 			t.Errorf("related to %q, want %q", m.events.related, want)
 		}
@@ -198,7 +199,7 @@ func TestTheClusterHearsOfReaders(t *testing.T) {
 			t.Errorf("told %q, want %q", m.events.events, want)
 		}
 		m.standby()
-		h.RecordReader(eastKey, reader("b"), "ReaderGone", "pods/b is gone")
+		h.RecordReader(eastKey, reader("b"), corev1.EventTypeNormal, "ReaderGone", "pods/b is gone")
 		if !slices.Equal(m.events.events, want) {
 			t.Errorf("a standby tells: %q", m.events.events)
 		}

@@ -53,7 +53,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		p.election.InitialDelay = time.Duration(*d) * time.Second
 	}
 	renew := p.election.Timings.Renew
-	p.thresholds = health.Thresholds{UnreachableAfter: 2 * renew, RecoverAfter: renew}
+	p.thresholds = health.Thresholds{Timeout: p.election.Timings.Timeout, UnreachableAfter: 2 * renew, RecoverAfter: renew}
 	if d := o.Spec.Health.UnreachableAfterMilliseconds; d != 0 {
 		p.thresholds.UnreachableAfter = milliseconds(d)
 	}

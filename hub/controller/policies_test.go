@@ -22,7 +22,7 @@ func TestWhatAPolicyLeavesOpen(t *testing.T) {
 	if p.invalid != nil || !p.election.FailOverWhenMostUnreachable || p.election.Acknowledged || p.election.LeaseName != v1alpha1.DefaultLeaseName {
 		t.Errorf("%+v, %v", p.election, p.invalid)
 	}
-	if want := (health.Thresholds{UnreachableAfter: 10 * time.Second, RecoverAfter: 5 * time.Second}); p.thresholds != want {
+	if want := (health.Thresholds{Timeout: 3 * time.Second, UnreachableAfter: 10 * time.Second, RecoverAfter: 5 * time.Second}); p.thresholds != want {
 		t.Errorf("%+v, want %+v", p.thresholds, want)
 	}
 	if !p.selects(fleet.Member{}) {
@@ -52,7 +52,7 @@ func TestWhatAPolicySays(t *testing.T) {
 	if d := parsePolicy(o).election.InitialDelay; d != v1alpha1.DefaultInitialDelay {
 		t.Errorf("where nothing is said the first leader waits for %v", d)
 	}
-	if want := (health.Thresholds{UnreachableAfter: 7 * time.Second, RecoverAfter: 9 * time.Second}); p.thresholds != want {
+	if want := (health.Thresholds{Timeout: 3 * time.Second, UnreachableAfter: 7 * time.Second, RecoverAfter: 9 * time.Second}); p.thresholds != want {
 		t.Errorf("%+v, want %+v", p.thresholds, want)
 	}
 	for region, want := range map[string]bool{"here": true, "there": false} {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/skew"
 )
@@ -77,14 +77,14 @@ func (c *Controller) claimsOf(key types.NamespacedName) (owned int, lost []strin
 }
 
 // reconcilePolicy says in the status of a policy what became of it, and has the
-// members probed as often as the most demanding policy wants it.
+// members of its fleet probed for it.
 func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	if !c.Tenure.Holds() {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	if err := c.setProbing(ctx); err != nil {
+	if err := c.setProbing(ctx, req.Namespace); err != nil {
 		return reconcile.Result{}, err
 	}
 	object := &v1alpha1.LeadershipPolicy{}
@@ -220,27 +220,20 @@ func secretsGranted(missing string) metav1.Condition {
 	}
 }
 
-// setProbing has members probed by the most demanding policy, and their clocks judged by all.
-func (c *Controller) setProbing(ctx context.Context) error {
-	timings, err := c.timings(ctx)
+// setProbing has the members of a fleet probed, and their clocks judged, for each policy there that selects them.
+func (c *Controller) setProbing(ctx context.Context, fleetName string) error {
+	policies, err := listPolicies(ctx, c.client, fleetName)
 	if err != nil {
 		return err
 	}
-	interval, timeout, eps := demanded(timings)
-	c.Fleet.SetSkews(eps)
-	c.Fleet.SetProbing(interval, timeout)
-	return nil
-}
-
-// demanded is how often members are probed, how long that may take, and each ε that their clocks are judged under.
-func demanded(timings []lease.Timings) (interval, timeout time.Duration, eps []time.Duration) {
-	interval, timeout = defaultProbeInterval, defaultProbeTimeout
-	for _, t := range timings {
-		interval, timeout = min(interval, t.Renew), min(timeout, t.Timeout)
-		eps = append(eps, t.Skew)
+	var by []fleet.Probing
+	for _, p := range policies {
+		if t := p.election.Timings; p.invalid == nil {
+			by = append(by, fleet.Probing{Clusters: p.clusters, Interval: t.Renew, Timeout: t.Timeout, Skew: t.Skew})
+		}
 	}
-	slices.Sort(eps)
-	return interval, timeout, slices.Compact(eps)
+	c.Fleet.SetProbing(fleetName, by)
+	return nil
 }
 
 // timings are those of all valid policies, by a cache.
@@ -257,9 +250,3 @@ func (c *Controller) timings(ctx context.Context) ([]lease.Timings, error) {
 	}
 	return ts, nil
 }
-
-// What members are probed with where no policy asks for more.
-const (
-	defaultProbeInterval = 5 * time.Second
-	defaultProbeTimeout  = 3 * time.Second
-)

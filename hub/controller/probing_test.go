@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/skew"
@@ -37,30 +35,6 @@ func (b bounded) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 		return err
 	}
 	return b.Client.Get(ctx, key, o, opts...)
-}
-
-func TestTheMostDemandingPolicySaysHowMembersAreProbed(t *testing.T) {
-	of := func(renew, timeout, skew time.Duration) lease.Timings {
-		return lease.Timings{Renew: renew, Timeout: timeout, Skew: skew}
-	}
-	const s = time.Second
-	for name, test := range map[string]struct {
-		timings           []lease.Timings
-		interval, timeout time.Duration
-		eps               []time.Duration
-	}{
-		"none":                   {nil, 5 * s, 3 * s, nil},
-		"one":                    {[]lease.Timings{of(2*s, s, s)}, 2 * s, s, []time.Duration{s}},
-		"one that asks for less": {[]lease.Timings{of(20*s, 10*s, s)}, 5 * s, 3 * s, []time.Duration{s}},
-		"the shortest of each":   {[]lease.Timings{of(2*s, 2*s, 3*s), of(4*s, s, s), of(3*s, 3*s, 3*s)}, 2 * s, s, []time.Duration{s, 3 * s}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			interval, timeout, eps := demanded(test.timings)
-			if interval != test.interval || timeout != test.timeout || !slices.Equal(eps, test.eps) {
-				t.Errorf("each %v within %v under %v; want %v, %v, %v", interval, timeout, eps, test.interval, test.timeout, test.eps)
-			}
-		})
-	}
 }
 
 // A member is probed as often as its policy wants it, and its clock is judged under the ε of the policy.
@@ -95,7 +69,7 @@ func TestProbingStaysAsItIsWhenPoliciesCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"))
 		m.client = failing{Client: m.api, list: errRefused}
-		if err := m.setProbing(t.Context()); err == nil {
+		if err := m.setProbing(t.Context(), "fleet"); err == nil {
 			t.Error("no error")
 		}
 		if _, err := m.timings(t.Context()); err == nil {

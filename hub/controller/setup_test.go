@@ -7,13 +7,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -53,20 +49,6 @@ func TestDecisionsAreAskedForOnceAControllerHasStarted(t *testing.T) {
 	w.add(shop)
 	if got := asked(&w); !slices.Equal(got, []string{"fleet/shop"}) {
 		t.Errorf("asked for %q", got)
-	}
-}
-
-func TestANamespaceThatAMemberShowsIsDecidedOn(t *testing.T) {
-	for name, want := range map[string]int{"fleet/east": 1, "no-member": 0} {
-		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
-		defer q.ShutDown()
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-		h := mcNamespaces(multicluster.ClusterName(name), nil)
-		h.Create(t.Context(), ctrlevent.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
-		got := asked(&queue{q: q})
-		if len(got) != want || want == 1 && got[0] != "fleet/shop" {
-			t.Errorf("%s: asked for %q", name, got)
-		}
 	}
 }
 

@@ -335,7 +335,7 @@ func (ct *contact) attach() {
 		Clock: r.proc, Promises: r.controller.promises, MayWrite: func(now lease.Reading) bool { return r.controller.mayWrite(simFleet, now) },
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
-				worker.Report(ct.observe, write, sent, err)
+				worker.Report(ct.observe, write, sent, r.Now(), err)
 			}
 		},
 		Changed: func(namespace string) {

@@ -47,6 +47,7 @@ func accessTo(t *testing.T, s *httptest.Server, serverName, token string) transp
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.Local = true
 	return a
 }
 

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -24,24 +23,6 @@ const (
 	sampleEvery        = 30 * time.Second
 	samplePausePerHost = 60 * time.Millisecond
 )
-
-// SetSkews sets the ε under which the clocks of members are judged: those of all policies. There is no
-// verdict under any other one. Subscribers are called when verdicts change. It must not be called twice at
-// once.
-func (p *Provider) SetSkews(eps []time.Duration) {
-	eps = slices.Clone(eps)
-	p.mu.Lock()
-	if slices.Equal(p.skews, eps) {
-		p.mu.Unlock()
-		return
-	}
-	p.skews = eps
-	members := slices.Collect(maps.Values(p.members))
-	p.mu.Unlock()
-	for _, m := range members {
-		m.setSkews(eps)
-	}
-}
 
 // setSkews sets the ε under which the clocks are judged.
 func (m *member) setSkews(eps []time.Duration) {
@@ -70,11 +51,15 @@ func (m *member) changeClocks(change func()) {
 	}
 }
 
-// requestSent notes when a request is sent. The Date of the answer tells the time of the member's clock.
+// requestSent notes when a request is sent. The Date of the answer tells the time of the member's clock, and its status
+// whether the hub's own account is still there.
 func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.p.clock.Now()
 	return func(status int, header http.Header) {
 		now := m.p.clock.Now()
+		if status == http.StatusUnauthorized {
+			m.refuseAccount()
+		}
 		if date, ok := sample.Date(status, header); ok {
 			m.changeClocks(func() { m.clocks.Answer(skew.Dated(sent, now, date), now) })
 		}
@@ -124,7 +109,7 @@ func (c *leaseSampler) logFailure(err error, t *transport.Target) {
 	c.failed = err != nil
 }
 
-// Clocks judges the member's clocks under a policy's ε, which [Provider.SetSkews] was given.
+// Clocks judges the member's clocks under a policy's ε, which [Provider.SetProbing] was given.
 func (m Member) Clocks(eps time.Duration) skew.Verdict {
 	m.live.mu.Lock()
 	defer m.live.mu.Unlock()

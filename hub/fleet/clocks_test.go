@@ -64,12 +64,12 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 func TestProbesAim(t *testing.T) {
 	const interval = 5 * time.Second
 	m, c := newTestMember(t)
-	p := &prober{member: m}
+	p := &prober{probes: &probes{member: m}, pace: pace{interval, defaultTimeout}}
 	ahead := 300 * time.Millisecond
 	sent, tolerance := 0, 60*time.Millisecond
-	m.state.track = answered(c, 0, 0)
+	m.state.tracks = answered(c, 0, 0)
 	for range 40 * 100 { // 40 s in steps of 10 ms
-		if p.readDue(m.get(), c.Now(), interval) {
+		if p.readDue(m.get(), c.Now()) {
 			p.lastRead = c.Now()
 			sent++
 			m.requestSent()(http.StatusOK, http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}})

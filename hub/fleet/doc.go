@@ -27,6 +27,9 @@
 // works. So a broken rotation does not cost leadership. If only the bearer token changed, connections and
 // watches go on and new requests carry the new token.
 //
+// If the kubeconfig is an administrator's, the hub works by an account of its own instead (package account). It goes back
+// to the kubeconfig when the member refuses that account.
+//
 // The kubeconfig is untrusted input. It can name an https server, CAs, a client certificate or a token, all
 // of them inline, and nothing else.
 //
@@ -35,13 +38,14 @@
 // At first contact, the replica that has the right to write pins the UID of the member's kube-system
 // namespace, in the annotation leasecast.dev/cluster-uid of its Cluster. Another UID behind the same name is
 // WrongCluster. The same UID behind two Clusters is DuplicateCluster for one of them: the pinned one keeps
-// it, then the older one, then the first by name. To accept a rebuilt cluster under its old name, remove the
+// it, then the older one, then the first by name. A pin counts when contact has found that UID, or when the annotation
+// leasecast.dev/cluster-uid-proof shows, by the fleet's seal, that the hub itself has pinned it. To accept a rebuilt cluster under its old name, remove the
 // annotation.
 //
 // # Health
 //
-// Each member is probed at an interval ([Provider.SetProbing]) with an authenticated read, which also checks
-// the UID, and with a write on the path of renewals: an update of the Lease kube-system/leasecast-hub-probe.
+// Each member is probed as often as the policies of its fleet that select it need ([Provider.SetProbing]), and each of
+// them judges by its own timeout (health.Tracks). A probe is an authenticated read, which also checks the UID, and with a write on the path of renewals: an update of the Lease kube-system/leasecast-hub-probe.
 // Whoever writes renewals reports the outcome with [Member.Observe], which spares the write probe. A member
 // that stopped answering is probed each second or faster. The hub's own pauses are not held against members.
 package fleet

@@ -45,9 +45,10 @@ func (r runner) newSecrets() *secrets.Store {
 }
 
 // seen takes in that a Secret is not what it was.
-func (r runner) seen(_ context.Context, fleet, name string) {
+func (r runner) seen(ctx context.Context, fleet, name string) {
 	if name == seal.SecretName {
 		r.noteSeal(fleet)
+		r.askAll(ctx, fleet) // its key proves pins
 	}
 	if cluster, ok := strings.CutSuffix(name, kubeconfigSuffix); ok && cluster != "" {
 		r.ask(Key{Fleet: fleet, Name: cluster})
@@ -58,6 +59,11 @@ func (r runner) seen(_ context.Context, fleet, name string) {
 func (r runner) lookAgain(ctx context.Context, fleet string) {
 	defer wake.Wake(r.work.wake) // there may be none
 	r.noteSeal(fleet)
+	r.askAll(ctx, fleet)
+}
+
+// askAll has all Clusters of a fleet looked at.
+func (r runner) askAll(ctx context.Context, fleet string) {
 	for _, c := range r.clusters(ctx, fleet) {
 		r.ask(Key{Fleet: fleet, Name: c.Name})
 	}
@@ -66,7 +72,7 @@ func (r runner) lookAgain(ctx context.Context, fleet string) {
 // wanted reports whether a Cluster of the fleet takes part, or may.
 func (r runner) wanted(ctx context.Context, fleet string) bool {
 	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), func(c clusterv1.Cluster) bool {
-		return readSpec(&c, nil).keeps()
+		return readSpec(&c, nil, nil).keeps()
 	})
 }
 

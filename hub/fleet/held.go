@@ -55,17 +55,19 @@ type held struct {
 
 // follow counts what an informer holds.
 func (h *held) follow(informer cache.Informer) error {
-	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { h.add(1, weightOf(o)) },
-		UpdateFunc: func(was, is any) { h.add(0, weightOf(is)-weightOf(was)) },
-		DeleteFunc: func(o any) {
-			if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-				o = gone.Obj
-			}
-			h.add(-1, -weightOf(o))
-		},
-	})
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: h.added, UpdateFunc: h.updated, DeleteFunc: h.deleted})
 	return err
+}
+
+func (h *held) added(o any) { h.add(1, weightOf(o)) }
+
+func (h *held) updated(was, is any) { h.add(0, weightOf(is)-weightOf(was)) }
+
+func (h *held) deleted(o any) {
+	if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	h.add(-1, -weightOf(o))
 }
 
 func (h *held) add(objects, bytes int) {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // leavePoll is how often run looks whether the pin is gone.
@@ -23,20 +25,29 @@ const leavePoll = time.Second
 // take part is not pinned any more.
 func (c *connection) pin(ctx context.Context) bool {
 	s := c.get()
-	if s.spec.pin != "" || !s.spec.takesPart() {
+	key := c.p.sealKey(c.key.Fleet)
+	switch {
+	case !s.spec.takesPart():
+		return true
+	case s.spec.pin == "":
+	case s.spec.pinProved, !s.pinned(), len(key) == 0:
 		return true
 	}
 	if c.p.mayWrite(c.key.Fleet) {
-		if err := c.annotate(ctx, s.uid); err != nil && ctx.Err() == nil {
+		proof := ""
+		if len(key) > 0 {
+			proof = seal.Pin(key, c.key.Fleet, c.key.Name, s.uid)
+		}
+		if err := c.annotate(ctx, s.uid, proof); err != nil && ctx.Err() == nil {
 			log.FromContext(ctx).Error(err, "UID not pinned yet", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 		}
 	}
-	return false
+	return s.spec.pin != ""
 }
 
-// annotate sets the pin on the Cluster, or removes it if uid is empty. It changes the version that the cache
+// annotate sets the pin and its proof on the Cluster, or removes what is empty. It changes the version that the cache
 // shows, or fails: another replica may have been faster.
-func (c *connection) annotate(ctx context.Context, uid string) error {
+func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
 	local := c.p.mgr.GetLocalManager()
@@ -44,14 +55,19 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 	if err := local.GetCache().Get(ctx, client.ObjectKey{Namespace: c.key.Fleet, Name: c.key.Name}, &cached); err != nil {
 		return fmt.Errorf("read Cluster %s: %w", c.key, err)
 	}
-	if cached.Annotations[v1alpha1.ClusterUIDAnnotation] == uid || cached.UID != c.get().spec.uid {
+	if cached.UID != c.get().spec.uid {
 		return nil
 	}
 	changed := cached.DeepCopy()
-	if uid == "" {
-		delete(changed.Annotations, v1alpha1.ClusterUIDAnnotation)
-	} else {
-		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1alpha1.ClusterUIDAnnotation, uid)
+	for annotation, value := range map[string]string{v1alpha1.ClusterUIDAnnotation: uid, v1alpha1.PinProofAnnotation: proof} {
+		if value == "" {
+			delete(changed.Annotations, annotation)
+		} else {
+			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, annotation, value)
+		}
+	}
+	if maps.Equal(cached.Annotations, changed.Annotations) {
+		return nil
 	}
 	patch := client.MergeFromWithOptions(&cached, client.MergeFromWithOptimisticLock{})
 	err := local.GetClient().Patch(ctx, changed, patch)
@@ -65,13 +81,16 @@ func (c *connection) annotate(ctx context.Context, uid string) error {
 // true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
-	if !c.probeRemoved && writes && s.target != nil && !s.spec.moved {
+	if !c.probeRemoved && writes && s.target != nil {
 		c.probeRemoved = true
-		c.removeProbe(ctx)
+		if !s.spec.moved { // else it is the other hub's by now
+			c.removeProbe(ctx)
+		}
+		c.removeAccount(ctx)
 	}
 	if !s.spec.gone && s.spec.pin != "" {
 		if writes {
-			if err := c.annotate(ctx, ""); err != nil {
+			if err := c.annotate(ctx, "", ""); err != nil {
 				log.FromContext(ctx).Error(err, "Pin not removed yet", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 			}
 		}

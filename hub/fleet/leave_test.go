@@ -86,6 +86,9 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	if probeOf(t, server) {
 		t.Error("the probe Lease was left behind")
 	}
+	if hasAccount(t, server, t.Name()) {
+		t.Error("the hub's own account was left behind")
+	}
 	if uid := getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation]; uid != "" {
 		t.Errorf("the pin %q was left behind", uid)
 	}
@@ -103,7 +106,7 @@ func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 	}
 	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone && m.Problem.Reason == reason.Gone })
 	m, _ := h.Member(east)
-	if !m.Connected || whoami(t, m) != adminName(t, servers(t).Member("east")) {
+	if !m.Connected || whoami(t, m) != ownUser(t.Name()) {
 		t.Errorf("the connection is gone too: %+v", m)
 	}
 	h.Forget(east)
@@ -141,6 +144,9 @@ func TestMovedClusterIsLeftAlone(t *testing.T) {
 	h.awaitForgotten(t, east)
 	if !probeOf(t, server) {
 		t.Error("the probe Lease was removed, but the other hub may be using it")
+	}
+	if hasAccount(t, server, t.Name()) {
+		t.Error("the account was left behind, but the other hub has one of its own")
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -45,7 +46,7 @@ const retryPause = 30 * time.Second
 var shared = sync.OnceValues(func() (*e2e.Fleet, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	return e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}})
+	return e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}, AuditReads: true})
 })
 
 // started is what shared has started, for TestMain.
@@ -150,8 +151,10 @@ func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*
 		API:        kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
 		HubID:      "hub-of-" + t.Name(),
 		MayWrite:   h.mayWrite.Load,
+
+		LocalAddresses: true,
 	})
-	h.SetProbing(time.Second, time.Second)
+	h.probe(namespace, 250*time.Millisecond)
 	h.Subscribe(func(k fleet.Key) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -192,6 +195,11 @@ func (h *hub) start(t *testing.T, mgr mcmanager.Manager) {
 		}
 	})
 	t.Cleanup(h.stop)
+}
+
+// probe has the members probed each second, and their clocks judged.
+func (h *hub) probe(namespace string, skew time.Duration) {
+	h.SetProbing(namespace, []fleet.Probing{{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: skew}})
 }
 
 func hubClient(t *testing.T) client.Client {

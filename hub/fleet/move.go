@@ -36,7 +36,7 @@ func (p *Provider) Move(ctx context.Context, fleet string) (Move, error) {
 	}
 	specs := make([]spec, 0, len(list.Items))
 	for i := range list.Items {
-		specs = append(specs, readSpec(&list.Items[i], nil))
+		specs = append(specs, readSpec(&list.Items[i], nil, nil))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,15 +24,20 @@ const (
 	// reader and no cache sees it.
 	probeNamespace = metav1.NamespaceSystem
 	probeName      = "leasecast-hub-probe"
+	// unwatchedAfter is for how long a watch must have failed before that is a problem. API servers end watches all the
+	// time, and a new one follows within a second or so.
+	unwatchedAfter = 10 * time.Second
 	// probeFast is how often a member is probed that does not answer.
 	probeFast = time.Second
 )
 
-// prober is what the goroutine of the probes owns.
-type prober struct {
+// probes is what the probers of a member share.
+type probes struct {
 	*member
-	// lastRead is when the last read was sent.
-	lastRead lease.Reading
+
+	lock sync.Mutex // guards what follows
+	// identified is when the last read was sent whose answer showed the right UID.
+	identified lease.Reading
 	// mayWriteAt is the last reading at which this replica could have written, if any. mightNotWrite says
 	// whether it could not at some time since.
 	mayWriteAt    *lease.Reading
@@ -41,80 +46,140 @@ type prober struct {
 	lease *coordinationv1.Lease
 }
 
-// probe sends probes until ctx ends. A round begins each second, or each interval if that is shorter. If a
-// round takes longer, the next one begins when it has ended.
+// prober sends the probes that have one timeout.
+type prober struct {
+	*probes
+	pace
+	wake chan struct{}
+	stop func() // and wait
+	// lastRead is when it sent its last read.
+	lastRead lease.Reading
+}
+
+// probe sends probes until ctx ends: those of each timeout in a goroutine of its own, so that those who are patient do not
+// hold up those who are not.
 func (m *member) probe(ctx context.Context) {
-	p := &prober{member: m}
+	shared := &probes{member: m}
+	running := map[pace]*prober{}
+	for ctx.Err() == nil {
+		wanted := map[pace]bool{}
+		for _, at := range m.get().paces {
+			if wanted[at] = true; running[at] == nil {
+				running[at] = shared.begin(ctx, at)
+			}
+		}
+		for at, p := range running {
+			if !wanted[at] {
+				p.stop()
+				delete(running, at)
+			}
+			wake.Wake(p.wake)
+		}
+		_ = wake.For(ctx, m.p.timers, forever, m.wakeProbe) // if ctx has ended, that is seen above
+	}
+	for _, p := range running {
+		p.stop()
+	}
+}
+
+// begin starts a prober.
+func (s *probes) begin(ctx context.Context, at pace) *prober {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	p := &prober{probes: s, pace: at, wake: make(chan struct{}, 1), stop: func() {
+		cancel()
+		group.Wait()
+	}}
+	group.Go(func() { p.run(ctx) })
+	return p
+}
+
+// run sends probes until ctx ends. A round begins each second, or each interval if that is shorter. If a
+// round takes longer, the next one begins when it has ended.
+func (p *prober) run(ctx context.Context) {
 	for {
-		interval, timeout := m.p.probing()
-		start := m.p.clock.Now()
-		p.round(ctx, start, interval, timeout)
-		now := m.p.clock.Now().Boot
-		next := start.Boot + min(interval, probeFast)
-		if at, ok := p.nextAim(interval); ok && at > now {
+		start := p.p.clock.Now()
+		p.round(ctx, start)
+		now := p.p.clock.Now()
+		next := start.Boot + min(p.interval, probeFast)
+		if at, ok := p.nextAim(); ok && at > now.Boot {
 			next = min(next, at)
 		}
-		if wake.For(ctx, m.p.timers, max(0, next-now), m.wakeProbe) != nil {
+		if wake.For(ctx, p.p.timers, max(0, next-now.Boot), p.wake) != nil {
 			return
 		}
 	}
 }
 
 // round sends the probes that are due. Reads and writes do not wait for each other.
-func (p *prober) round(ctx context.Context, now lease.Reading, interval, timeout time.Duration) {
+func (p *prober) round(ctx context.Context, now lease.Reading) {
+	p.change(func(s *state) { s.unwatched = s.cluster != nil && p.retry.Unwatched() >= unwatchedAfter })
 	s := p.get()
+	mayWrite := p.mayWrite(s, now)
 	if s.target == nil {
-		p.mightNotWrite = true
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	var group sync.WaitGroup
 	defer group.Wait()
-	if p.readDue(s, now, interval) {
+	if p.readDue(s, now) {
 		p.lastRead = now
 		group.Go(func() { p.sendRead(ctx, s.target) })
 	}
-	if p.mayWrite(s, now) && writeDue(s, now, interval) {
+	if mayWrite && p.writeDue(s, now) {
 		group.Go(func() { p.sendWrite(ctx, s.target) })
 	}
 }
 
+// asked is when the last read was sent that said something under this timeout, as far as is known.
+func (p *prober) asked() time.Duration {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return max(p.lastRead.Boot, p.identified.Boot)
+}
+
 // readDue reports whether the last read failed, or was sent an interval ago, or less if the Date of the
 // answer will then tell more. Reads that others sent do not count, because probes check the UID.
-func (p *prober) readDue(s state, now lease.Reading, interval time.Duration) bool {
-	_, answering := s.track.Last(health.Read)
-	at, aimed := p.nextAim(interval)
-	return !answering || now.Boot-p.lastRead.Boot >= interval || aimed && now.Boot >= at
+func (p *prober) readDue(s state, now lease.Reading) bool {
+	track := s.tracks.Of(p.timeout)
+	_, answering := track.Last(health.Read)
+	at, aimed := p.nextAim()
+	return !answering || now.Boot-p.asked() >= p.interval || aimed && now.Boot >= at
 }
 
 // nextAim is the boot reading at which to send the next read, less than a second before it is due anyway, so
 // that the Date of its answer tells the most of the member's clock. It returns false if that tells nothing
 // new.
-func (p *prober) nextAim(interval time.Duration) (time.Duration, bool) {
+func (p *prober) nextAim() (time.Duration, bool) {
+	asked := p.asked()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.clocks.Aim(p.lastRead.Boot + max(0, interval-time.Second))
+	return p.clocks.Aim(asked + max(0, p.interval-time.Second))
 }
 
 // writeDue reports whether the last write failed, or was sent an interval ago. Renewals count.
-func writeDue(s state, now lease.Reading, interval time.Duration) bool {
-	last, answering := s.track.Last(health.Write)
-	return !answering || now.Boot-last.Boot >= interval
+func (p *prober) writeDue(s state, now lease.Reading) bool {
+	track := s.tracks.Of(p.timeout)
+	last, answering := track.Last(health.Write)
+	return !answering || now.Boot-last.Boot >= p.interval
 }
 
 // mayWrite reports whether this replica has the right to write, and may write to this member. Time in which
 // it has no right is not held against the member.
-func (p *prober) mayWrite(s state, now lease.Reading) bool {
-	if !p.p.mayWrite(p.key.Fleet) {
-		p.mightNotWrite = true
+func (s *probes) mayWrite(now state, at lease.Reading) bool {
+	right := now.target != nil && s.p.mayWrite(s.key.Fleet)
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if !right {
+		s.mightNotWrite = true
 		return false
 	}
-	if p.mightNotWrite && p.mayWriteAt != nil {
-		p.excuse(health.Write, *p.mayWriteAt, now)
+	if s.mightNotWrite && s.mayWriteAt != nil {
+		s.excuse(health.Write, *s.mayWriteAt, at)
 	}
-	p.mayWriteAt, p.mightNotWrite = &now, false
-	return s.cluster != nil && s.spec.pin == s.target.UID && !s.spec.moved
+	s.mayWriteAt, s.mightNotWrite = &at, false
+	return now.cluster != nil && now.spec.pin == now.target.UID && !now.spec.moved
 }
 
 func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
@@ -127,26 +192,38 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 		err = &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(t.UID, found)}
 		defer p.distrust(t, found)
 	}
-	p.observe(observation(health.Read, at, err))
+	if err == nil {
+		p.lock.Lock()
+		p.identified = at
+		p.lock.Unlock()
+	}
+	o := p.observation(ctx, health.Read, at, err)
+	if o.Reason == reason.Forbidden {
+		p.refuseAccount() // its rights may be gone
+	}
+	p.observe(o)
 }
 
-// sendWrite updates the probe Lease. If the Lease is not as expected, it reads and writes it once more.
+// sendWrite updates the probe Lease. If the Lease is not as expected, because another prober was faster, it reads and
+// writes it once more.
 func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
+	known := p.swapLease(nil)
 	var at lease.Reading
 	var err error
-	for range 2 {
-		if p.lease == nil {
-			p.lease, err = leases.Get(ctx, probeName, metav1.GetOptions{})
+	for range 3 {
+		if known == nil {
+			known, err = leases.Get(ctx, probeName, metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
-				p.lease, err = &coordinationv1.Lease{}, nil
+				known, err = &coordinationv1.Lease{}, nil
 			}
 		}
 		at = p.p.clock.Now()
 		if err != nil {
 			break
 		}
-		desired := p.desired(at)
+		desired := p.desired(known, at)
+		known = nil
 		var written *coordinationv1.Lease
 		if desired.ResourceVersion == "" {
 			written, err = leases.Create(ctx, desired, metav1.CreateOptions{})
@@ -154,29 +231,33 @@ func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 			written, err = leases.Update(ctx, desired, metav1.UpdateOptions{})
 		}
 		if err == nil {
-			p.lease = written
+			p.swapLease(written)
 			break
 		}
-		p.lease = nil
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
 	}
-	if err != nil {
-		p.lease = nil
-	}
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		p.observe(observation(health.Write, at, t.Describe(err)))
+		p.observe(p.observation(ctx, health.Write, at, t.Describe(err)))
 	}
 }
 
-func (p *prober) desired(at lease.Reading) *coordinationv1.Lease {
+// swapLease notes the probe Lease as it is now, nil if that is not known, and returns it as it was known.
+func (s *probes) swapLease(l *coordinationv1.Lease) (was *coordinationv1.Lease) {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	was, s.lease = s.lease, l
+	return was
+}
+
+func (p *prober) desired(known *coordinationv1.Lease, at lease.Reading) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       probeNamespace,
 			Name:            probeName,
-			UID:             p.lease.UID,
-			ResourceVersion: p.lease.ResourceVersion,
+			UID:             known.UID,
+			ResourceVersion: known.ResourceVersion,
 			Labels:          map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
 		},
 		Spec: coordinationv1.LeaseSpec{

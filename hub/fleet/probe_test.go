@@ -35,7 +35,7 @@ func TestWhoIsWrittenTo(t *testing.T) {
 			m.p.options.MayWrite = func() bool { return tc.right }
 			s := fine()
 			tc.change(&s)
-			if got := (&prober{member: m}).mayWrite(s, c.Now()); got != tc.want {
+			if got := (&probes{member: m}).mayWrite(s, c.Now()); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -45,36 +45,35 @@ func TestWhoIsWrittenTo(t *testing.T) {
 func TestProbesAreSentWhenDue(t *testing.T) {
 	const interval = 5 * time.Second
 	for name, tc := range map[string]struct {
-		track       func(c *handClock) health.Track
+		tracks      func(c *handClock) health.Tracks
 		asked       time.Duration // ago
 		read, write bool
 	}{
-		"nothing is known": {func(*handClock) health.Track { return health.Track{} }, 0, true, true},
-		"all was answered just now": {func(c *handClock) health.Track {
+		"nothing is known": {func(*handClock) health.Tracks { return firstTracks() }, 0, true, true},
+		"all was answered just now": {func(c *handClock) health.Tracks {
 			return answered(c, time.Second, time.Second)
 		}, time.Second, false, false},
-		"all was answered an interval ago": {func(c *handClock) health.Track {
+		"all was answered an interval ago": {func(c *handClock) health.Tracks {
 			return answered(c, interval, interval)
 		}, interval, true, true},
-		"a renewal spares the write, a read spares nothing": {func(c *handClock) health.Track {
+		"a renewal spares the write, a read spares nothing": {func(c *handClock) health.Tracks {
 			return answered(c, time.Second, time.Second)
 		}, interval, true, false},
-		"what failed is tried again": {func(c *handClock) health.Track {
-			track := answered(c, time.Second, time.Second)
-			track.Observe(health.Observation{Kind: health.Read, At: c.Now(), Reason: reason.Unreachable})
-			track.Observe(health.Observation{Kind: health.Write, At: c.Now(), Reason: reason.Unreachable})
-			return track
+		"what failed is tried again": {func(c *handClock) health.Tracks {
+			return answered(c, time.Second, time.Second).
+				Observe(health.Observation{Kind: health.Read, At: c.Now(), Reason: reason.Unreachable}).
+				Observe(health.Observation{Kind: health.Write, At: c.Now(), Reason: reason.Unreachable})
 		}, time.Second, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
-			p := &prober{member: m, lastRead: c.Now()}
+			p := &prober{probes: &probes{member: m}, pace: pace{interval, defaultTimeout}, lastRead: c.Now()}
 			c.advance(tc.asked)
-			s := state{track: tc.track(c)}
-			if got := p.readDue(s, c.Now(), interval); got != tc.read {
+			s := state{tracks: tc.tracks(c)}
+			if got := p.readDue(s, c.Now()); got != tc.read {
 				t.Errorf("read: got %v, want %v", got, tc.read)
 			}
-			if got := writeDue(s, c.Now(), interval); got != tc.write {
+			if got := p.writeDue(s, c.Now()); got != tc.write {
 				t.Errorf("write: got %v, want %v", got, tc.write)
 			}
 		})
@@ -82,14 +81,14 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 }
 
 // Answered is a member whose last read and write were sent that long ago.
-func answered(c *handClock, read, write time.Duration) health.Track {
-	var track health.Track
+func answered(c *handClock, read, write time.Duration) health.Tracks {
+	tracks := firstTracks()
 	for kind, ago := range map[health.Kind]time.Duration{health.Read: read, health.Write: write} {
 		at := c.Now()
 		at.Boot -= ago
-		track.Observe(health.Observation{Kind: kind, At: at, OK: true})
+		tracks = tracks.Observe(health.Observation{Kind: kind, At: at, OK: true})
 	}
-	return track
+	return tracks
 }
 
 func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // ForgottenAfter is how long the connection of a deleted Cluster is kept if nobody calls [Provider.Forget].
@@ -42,6 +41,8 @@ type Options struct {
 	// installation serves the fleet, members are connected and read, but no UID is pinned and no write probe
 	// is sent. It is called before each write and must not block. Required.
 	MayWrite func() bool
+	// LocalAddresses lets members be on the hub's own machine or network link: see transport.Access.
+	LocalAddresses bool
 	// UserAgent is the name of this replica in the members' audit logs. Default: leasecast-hub.
 	UserAgent string
 	// Clock times observations. Default: the clock of this machine.
@@ -49,12 +50,6 @@ type Options struct {
 }
 
 const defaultUserAgent = "leasecast-hub"
-
-// The probing that is used until SetProbing is called.
-const (
-	defaultInterval = 5 * time.Second
-	defaultTimeout  = 3 * time.Second
-)
 
 // Provider connects the members. Make it with [New].
 type Provider struct {
@@ -77,10 +72,8 @@ type Provider struct {
 	indexes     []index
 	subscribers map[int]func(Key)
 	nextID      int
-	interval    time.Duration
-	timeout     time.Duration
-	skews       []time.Duration
-	served      map[string]servedBy // by fleet
+	probing     map[string][]Probing // by fleet
+	served      map[string]servedBy  // by fleet
 }
 
 type index struct {
@@ -110,8 +103,7 @@ func New(o Options) *Provider {
 		moved:       map[Key]types.UID{},
 		subscribers: map[int]func(Key){},
 		served:      map[string]servedBy{},
-		interval:    defaultInterval,
-		timeout:     defaultTimeout,
+		probing:     map[string][]Probing{},
 	}
 }
 
@@ -247,28 +239,4 @@ func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) {
 		defer p.mu.Unlock()
 		delete(p.subscribers, id)
 	}
-}
-
-// SetProbing sets the interval of the probes and how long each may take. Both must be positive; other values
-// change nothing. Default: 5 s and 3 s.
-func (p *Provider) SetProbing(interval, timeout time.Duration) {
-	if interval <= 0 || timeout <= 0 {
-		return
-	}
-	p.mu.Lock()
-	changed := p.interval != interval || p.timeout != timeout
-	p.interval, p.timeout = interval, timeout
-	members := slices.Collect(maps.Values(p.members))
-	p.mu.Unlock()
-	for _, m := range members {
-		if changed {
-			wake.Wake(m.wakeProbe)
-		}
-	}
-}
-
-func (p *Provider) probing() (interval, timeout time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.interval, p.timeout
 }

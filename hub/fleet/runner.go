@@ -166,7 +166,7 @@ func (r runner) readHub(ctx context.Context, k Key) (spec, error) {
 		return spec{}, err
 	}
 	secret := r.secrets.Get(k.Fleet, k.Name+kubeconfigSuffix)
-	s := readSpec(&c, secret)
+	s := readSpec(&c, secret, r.sealKey(k.Fleet))
 	if missing := r.secrets.Missing(k.Fleet); secret == nil && missing != "" {
 		s.noKubeconfig = missing
 	}
@@ -182,7 +182,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 	}
 	m.state.spec = s
 	r.mu.Lock()
-	m.setSkews(r.skews)
+	m.setProbing(r.probing[k.Fleet])
 	r.members[k] = m
 	r.mu.Unlock()
 	r.changed.add(k)

@@ -43,6 +43,14 @@ func (p *Provider) mayWrite(fleet string) bool {
 	return !other && p.options.MayWrite()
 }
 
+// sealKey is the key of a fleet's seal; empty if it is not known.
+func (p *Provider) sealKey(fleet string) lease.Key {
+	if secret := p.secrets.Get(fleet, seal.SecretName); secret != nil {
+		return seal.KeyOf(secret)
+	}
+	return nil
+}
+
 // noteSeal notes what the seal of a fleet said when it was seen last.
 func (r runner) noteSeal(fleet string) {
 	mark := ""

@@ -17,7 +17,6 @@ import (
 // machine; that it is seen does not.
 func TestTheClockOfARealMemberIsMeasured(t *testing.T) {
 	h := startHub(t, "clocks", true)
-	h.SetSkews([]time.Duration{250 * time.Millisecond})
 	k := register(t, servers(t).Member("east"), "clocks", "1")
 	h.awaitMember(t, k, "its clock is within 250 ms", retryPause, func(m fleet.Member) bool {
 		return m.Clocks(250*time.Millisecond).State == skew.Within
@@ -60,7 +59,7 @@ func TestAnotherAPIServersClockIsMeasured(t *testing.T) {
 		}
 	}()
 	h := startHub(t, "peers", true)
-	h.SetSkews([]time.Duration{time.Second})
+	h.probe("peers", time.Second)
 	k := register(t, servers(t).Member("east"), "peers", "1")
 	h.awaitMember(t, k, "its clock is an hour ahead", retryPause, func(m fleet.Member) bool {
 		v := m.Clocks(time.Second)
@@ -87,7 +86,7 @@ func TestAStandbyListsNoHosts(t *testing.T) {
 		}
 	}()
 	h := startHub(t, "standby-clocks", false)
-	h.SetSkews([]time.Duration{time.Second})
+	h.probe("standby-clocks", time.Second)
 	k := register(t, servers(t).Member("west"), "standby-clocks", "1")
 	h.awaitMember(t, k, "its clock is measured", retryPause, func(m fleet.Member) bool {
 		return m.Clocks(time.Second).State == skew.Within

@@ -15,9 +15,11 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 const (
@@ -32,9 +34,11 @@ type spec struct {
 	uid     types.UID
 	created time.Time
 	// pin is the UID of the member's kube-system as pinned on the Cluster.
-	pin    string
-	labels map[string]string
-	hint   string
+	pin string
+	// pinProved: the hub has pinned it itself.
+	pinProved bool
+	labels    map[string]string
+	hint      string
 
 	deleting, paused, moved, gone bool
 
@@ -42,8 +46,8 @@ type spec struct {
 	kubeconfig, noKubeconfig, refused string
 }
 
-// readSpec reads a Cluster and its Secret, which may be nil.
-func readSpec(c *clusterv1.Cluster, secret *corev1.Secret) spec {
+// readSpec reads a Cluster and its Secret, which may be nil. key is that of the fleet's seal, if it is known.
+func readSpec(c *clusterv1.Cluster, secret *corev1.Secret, key lease.Key) spec {
 	_, paused := c.Annotations[clusterv1.PausedAnnotation]
 	_, moved := c.Annotations[deleteForMove]
 	s := spec{
@@ -56,6 +60,7 @@ func readSpec(c *clusterv1.Cluster, secret *corev1.Secret) spec {
 		paused:   paused || ptr.Deref(c.Spec.Paused, false),
 		moved:    moved,
 	}
+	s.pinProved = s.pin != "" && seal.IsPin(key, c.Namespace, c.Name, s.pin, c.Annotations[v1alpha1.PinProofAnnotation])
 	switch {
 	case secret == nil:
 		s.noKubeconfig = fmt.Sprintf("there is no Secret %s%s", c.Name, kubeconfigSuffix)
@@ -73,7 +78,7 @@ func (s spec) equal(o spec) bool {
 	if !maps.Equal(s.labels, o.labels) {
 		return false
 	}
-	return s.uid == o.uid && s.created.Equal(o.created) && s.pin == o.pin && s.hint == o.hint &&
+	return s.uid == o.uid && s.created.Equal(o.created) && s.pin == o.pin && s.pinProved == o.pinProved && s.hint == o.hint &&
 		s.deleting == o.deleting && s.paused == o.paused && s.moved == o.moved && s.gone == o.gone &&
 		s.kubeconfig == o.kubeconfig && s.noKubeconfig == o.noKubeconfig && s.refused == o.refused
 }

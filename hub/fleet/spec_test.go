@@ -11,8 +11,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 func TestPriority(t *testing.T) {
@@ -64,6 +66,12 @@ func TestReadSpec(t *testing.T) {
 		"pin without label: kept": {func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u"}
 		}, nil, func(s spec) bool { return !s.takesPart() && s.keeps() && s.pin == "u" }},
+		"a pin that an annotation alone shows is not proved": {func(c *clusterv1.Cluster) {
+			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "west", "u")}
+		}, nil, func(s spec) bool { return s.pin == "u" && !s.pinProved }},
+		"a pin of the hub's own is": {func(c *clusterv1.Cluster) {
+			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "east", "u")}
+		}, nil, func(s spec) bool { return s.pin == "u" && s.pinProved }},
 		"paused by spec":       {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }, nil, func(s spec) bool { return s.paused }},
 		"not paused by spec":   {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) }, nil, func(s spec) bool { return !s.paused }},
 		"paused by annotation": {func(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }, nil, func(s spec) bool { return s.paused }},
@@ -79,7 +87,7 @@ func TestReadSpec(t *testing.T) {
 			if tc.change != nil {
 				tc.change(c)
 			}
-			if s := readSpec(c, tc.secret); !tc.check(s) {
+			if s := readSpec(c, tc.secret, sealKey); !tc.check(s) {
 				t.Errorf("%+v", s)
 			}
 		})
@@ -144,11 +152,12 @@ func TestOwners(t *testing.T) {
 		a, b uidOwner
 		want Key
 	}{
-		"the pinned one, though younger": {uidOwner{a, "u", false, day(1)}, uidOwner{b, "u", true, day(2)}, b},
-		"both pinned: the older one":     {uidOwner{a, "u", true, day(2)}, uidOwner{b, "u", true, day(1)}, b},
-		"neither pinned: the older one":  {uidOwner{a, "u", false, day(2)}, uidOwner{b, "u", false, day(1)}, b},
-		"as old as each other: by name":  {uidOwner{b, "u", true, day(1)}, uidOwner{a, "u", true, day(1)}, a},
-		"only one of that UID":           {uidOwner{a, "u", false, day(2)}, uidOwner{b, "v", true, day(1)}, a},
+		"the hub's own pin, though younger": {uidOwner{a, "u", false, true, day(1)}, uidOwner{b, "u", true, false, day(2)}, b},
+		"the pinned one, though younger":    {uidOwner{a, "u", false, false, day(1)}, uidOwner{b, "u", false, true, day(2)}, b},
+		"both pinned: the older one":        {uidOwner{a, "u", true, true, day(2)}, uidOwner{b, "u", true, true, day(1)}, b},
+		"neither pinned: the older one":     {uidOwner{a, "u", false, false, day(2)}, uidOwner{b, "u", false, false, day(1)}, b},
+		"as old as each other: by name":     {uidOwner{b, "u", true, true, day(1)}, uidOwner{a, "u", true, true, day(1)}, a},
+		"only one of that UID":              {uidOwner{a, "u", false, false, day(2)}, uidOwner{b, "v", true, true, day(1)}, a},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, claims := range [][]uidOwner{{tc.a, tc.b}, {tc.b, tc.a}} {
@@ -158,7 +167,60 @@ func TestOwners(t *testing.T) {
 			}
 		})
 	}
-	if got := owners([]uidOwner{{a, "", false, day(1)}}); len(got) != 0 {
+	if got := owners([]uidOwner{{a, "", false, false, day(1)}}); len(got) != 0 {
 		t.Errorf("the empty UID has an owner: %v", got)
+	}
+}
+
+// sealKey is that of the fleet in these tests.
+var sealKey = lease.Key(strings.Repeat("k", 32))
+
+// Whoever owns a Cluster can annotate it with the UID of any other one.
+func TestWhoseAUIDIs(t *testing.T) {
+	for name, test := range map[string]struct {
+		pin   string
+		own   bool // the pin is the hub's own
+		found string
+		took  bool // nobody had it then
+		want  uidOwner
+	}{
+		"an annotation alone makes it nobody's":               {pin: "u", want: uidOwner{}},
+		"nor is it of who leads to another cluster":           {pin: "u", found: "v", want: uidOwner{}},
+		"it is of who is pinned, and leads there":             {pin: "u", found: "u", want: uidOwner{uid: "u", pinned: true}},
+		"it is of whom the hub has pinned, also while away":   {pin: "u", own: true, want: uidOwner{uid: "u", proved: true}},
+		"it is of whom the hub has pinned, wherever it leads": {pin: "u", own: true, found: "v", want: uidOwner{uid: "u", proved: true}},
+		"it is of who took it first":                          {found: "u", took: true, want: uidOwner{uid: "u", pinned: true}},
+		"who came later leads there too":                      {found: "u", want: uidOwner{uid: "u"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := newTestMember(t)
+			m.state.spec.pin, m.state.spec.pinProved, m.state.uid, m.state.ownsUID = test.pin, test.own, test.found, test.took
+			test.want.key = testKey
+			if got := m.uidOwner(); got != test.want {
+				t.Errorf("%+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// A cluster is made anew under its old name while somebody else's Cluster is annotated with its UID.
+func TestAnAnnotationMakesNoOtherClusterADuplicate(t *testing.T) {
+	annotated, c := newTestMember(t)
+	annotated.state.spec = spec{pin: "u", created: c.Now().Wall.Add(-time.Hour)}
+	p := annotated.p
+	rightful, err := newMember(p, Key{"elsewhere", "east"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rightful.state.uid, rightful.state.spec.created = "u", c.Now().Wall
+	p.members[rightful.key] = rightful
+	if !p.takeUID(rightful) {
+		t.Error("it does not get its own UID")
+	}
+	if m, _ := p.Member(rightful.key); m.Problem.Reason == reason.DuplicateCluster {
+		t.Error("it is a duplicate")
+	}
+	if m, _ := p.Member(testKey); m.Problem.Reason != reason.DuplicateCluster {
+		t.Errorf("whoever was annotated is %+v", m.Problem)
 	}
 }

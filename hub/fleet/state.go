@@ -64,6 +64,8 @@ type state struct {
 	// target is in use. uid is that of the cluster behind it, or behind the last target.
 	target *transport.Target
 	uid    string
+	// account: target is the hub's own account in the member. accountRefused: the member refuses it.
+	account, accountRefused bool
 	// ownsUID: no other member had the UID when this one took it.
 	ownsUID bool
 	// cluster has full caches, or is nil.
@@ -71,10 +73,14 @@ type state struct {
 	// contact says why there is no target or cluster. kubeconfig says why the newest kubeconfig is not in
 	// use.
 	contact, kubeconfig Problem
-	// banished says until when nothing is asked of a member that has sent too much, or is nil.
-	banished *banishment
+	// quarantine says until when nothing is asked of a member that has sent too much, or is nil.
+	quarantine *quarantine
 
-	track health.Track
+	// paces are those that the member is probed at, and tracks what is known under their timeouts.
+	paces  []pace
+	tracks health.Tracks
+	// unwatched: a watch has not lasted for unwatchedAfter.
+	unwatched bool
 	// clockVerdicts counts the changes of verdicts on the clocks.
 	clockVerdicts int
 }
@@ -86,6 +92,7 @@ func newMember(p *Provider, k Key) (*member, error) {
 		renewals:  transport.NewSwappable(k.Identity(), p.options.UserAgent, transport.MaxRenewalsBody),
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
+		state:     state{paces: []pace{{defaultInterval, defaultTimeout}}, tracks: firstTracks()},
 	}
 	m.meter = transport.NewMeter(p.timers, m.sentTooMuch)
 	readers := transport.NewReadersMeter(p.timers)
@@ -130,6 +137,7 @@ func (m *member) setSpec(s spec) {
 	}
 	m.mu.Unlock()
 	if changed {
+		m.p.probeAnew(m)
 		wake.Wake(m.wake)
 		wake.Wake(m.wakeProbe) // once the pin is there, writes are probed
 		m.p.changed.add(m.key)
@@ -184,28 +192,35 @@ type visible struct {
 	uid                 string
 	ownsUID, connected  bool
 	contact, kubeconfig Problem
-	answering           bool
-	read, write         bool
+	tracks              [maxTimeouts]visibleTrack
 	failure             reason.Reason
+	unwatched           bool
 	judged              int
 }
 
+// visibleTrack is what they see under one timeout.
+type visibleTrack struct{ answering, read, write bool }
+
 func (s *state) visible() visible {
-	return visible{
+	patient := s.tracks.MostPatient()
+	v := visible{
 		uid: s.uid, ownsUID: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
-		answering: s.track.Answering(),
-		read:      s.track.Reached(health.Read), write: s.track.Reached(health.Write),
-		failure: s.track.Failure().Reason,
-		judged:  s.clockVerdicts,
+		failure:   patient.Failure().Reason,
+		unwatched: s.unwatched, judged: s.clockVerdicts,
 	}
+	for i := range s.tracks {
+		t := &s.tracks[i].Track
+		v.tracks[i] = visibleTrack{t.Answering(), t.Reached(health.Read), t.Reached(health.Write)}
+	}
+	return v
 }
 
 func (m *member) cluster() cluster.Cluster { return m.get().cluster }
 
 func (m *member) observe(o health.Observation) {
 	m.p.noticePause()
-	m.change(func(s *state) { s.track.Observe(o) })
+	m.change(func(s *state) { s.tracks = s.tracks.Observe(o) })
 	if o.OK {
 		m.answered.Fire()
 	}
@@ -215,13 +230,14 @@ func (m *member) verdict(th health.Thresholds) health.Verdict {
 	now := m.p.noticePause()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.state.track.State(now, th)
+	track := m.state.tracks.Of(th.Timeout)
+	return track.State(now, th)
 }
 
 func (m *member) excuse(k health.Kind, from, to lease.Reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.track.Excuse(k, from, to)
+	m.state.tracks = m.state.tracks.Excuse(k, from, to)
 }
 
 // known is the UID that the member stands for: the pinned one, or else the one found.
@@ -241,7 +257,15 @@ func (s *state) identified() bool { return s.pinned() || s.spec.moved && s.known
 
 func (m *member) uidOwner() uidOwner {
 	s := m.get()
-	return uidOwner{key: m.key, uid: s.known(), pinned: s.spec.pin != "" || s.ownsUID, created: s.spec.created}
+	o := uidOwner{key: m.key, proved: s.spec.pinProved, created: s.spec.created}
+	switch {
+	case s.spec.pinProved:
+		o.uid = s.spec.pin
+	case s.spec.pin == "", s.spec.pin == s.uid:
+		o.uid = s.uid
+	}
+	o.pinned = s.uid != "" && (s.pinned() || s.ownsUID)
+	return o
 }
 
 // snapshot is the member as the controller sees it. owners are those of all UIDs.
@@ -270,7 +294,8 @@ func (m *member) snapshot(owners map[string]Key) Member {
 func (m *member) problem(s state, owners map[string]Key) Problem {
 	owner, owned := owners[s.known()]
 	name := nameProblem(m.key)
-	failure := s.track.Failure()
+	patient := s.tracks.MostPatient() // what one policy finds too slow is no problem for all
+	failure := patient.Failure()
 	switch {
 	case s.spec.gone:
 		return Problem{reason.Gone, "the Cluster does not exist any more"}
@@ -290,6 +315,8 @@ func (m *member) problem(s state, owners map[string]Key) Problem {
 		return Problem{failure.Reason, failure.Message}
 	case s.cluster == nil:
 		return Problem{reason.NeverReached, "not connected yet"}
+	case s.unwatched:
+		return Problem{reason.Unwatched, "watches there do not last, so the hub lists its Leases now and then: see what ends long requests on the way to its API server"}
 	}
 	return Problem{}
 }

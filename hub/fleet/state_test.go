@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -104,14 +106,14 @@ func TestMayLeave(t *testing.T) {
 }
 
 func TestProblemIsTheGravest(t *testing.T) {
-	failed := health.Track{}
-	failed.Observe(health.Observation{Kind: health.Read, Reason: reason.Unreachable, Message: "no answer"})
+	failed := firstTracks().Observe(health.Observation{Kind: health.Read, Reason: reason.Unreachable, Message: "no answer"})
 	everything := state{
 		spec:       spec{gone: true, deleting: true},
 		uid:        "u",
 		contact:    Problem{Reason: reason.WrongCluster},
 		kubeconfig: Problem{Reason: reason.InvalidKubeconfig},
-		track:      failed,
+		tracks:     failed,
+		unwatched:  true,
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
 	m, _ := newTestMember(t)
@@ -127,8 +129,10 @@ func TestProblemIsTheGravest(t *testing.T) {
 		{reason.DuplicateCluster, func() { others = map[string]Key{"u": testKey} }},
 		{reason.InvalidKubeconfig, func() { s.kubeconfig = Problem{} }},
 		{reason.Forbidden, func() { s.contact = Problem{} }},
-		{reason.Unreachable, func() { s.track = health.Track{} }},
-		{reason.NeverReached, func() {}},
+		{reason.Unreachable, func() { s.tracks = nil }},
+		{reason.NeverReached, func() { s.cluster = struct{ cluster.Cluster }{} }},
+		{reason.Unwatched, func() { s.unwatched = false }},
+		{"", func() {}},
 	} {
 		if got := m.problem(s, others); got.Reason != step.want {
 			t.Errorf("got %v, want %v", got, step.want)

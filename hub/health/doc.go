@@ -19,6 +19,8 @@
 //     member that is reached for the first time is healthy at once.
 //   - Without a failure nothing becomes unhealthy: silence counts only where somebody asked. [Track.Excuse]
 //     excludes time in which the hub itself did not ask.
+//   - In time is what came within the timeout of the policy. So [Tracks] keep the facts apart for each timeout: no
+//     policy is told that a member is lost because another one was not patient.
 //
 // Thresholds belong to policies and observations to members. So a [Track] keeps facts, and computes the
 // answer for any thresholds. Equal facts and equal thresholds give equal answers.

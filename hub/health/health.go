@@ -32,8 +32,12 @@ type Observation struct {
 	Kind Kind
 	// At is the reading of the clocks just before the request was sent.
 	At lease.Reading
+	// Took is how long the answer took, or how long it was waited for.
+	Took time.Duration
 	// OK: the request was answered, and granted.
 	OK bool
+	// Silent: no answer came for as long as it was waited for, so that one might have come later.
+	Silent bool
 	// Reason and Message say why not. They are ignored if OK.
 	Reason  reason.Reason
 	Message string
@@ -41,6 +45,8 @@ type Observation struct {
 
 // Thresholds are the policy's part of the judgement.
 type Thresholds struct {
+	// Timeout is how long an answer may take.
+	Timeout time.Duration
 	// UnreachableAfter is how long requests of a kind may fail, counted from the send
 	// time of the last one that succeeded, before the member is unhealthy.
 	UnreachableAfter time.Duration

@@ -2,6 +2,8 @@ package publish
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -112,6 +114,9 @@ func (p *Publisher) listReaders(ctx context.Context) {
 		p.Log.Info("The bound on registrations of readers was passed, so that planned changes wait until terms have run out, or is kept again",
 			"reason", reason.TooManyReaders, "kept", full == "", "why", full)
 	}
+	if full != was && full != "" {
+		p.tellOfReader(types.NamespacedName{}, reason.TooManyReaders, full+", so planned changes there wait until terms have run out: delete those that nobody needs")
+	}
 }
 
 // readersPage is how many registrations are listed at once.
@@ -179,6 +184,21 @@ func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	if len(readers) > 0 {
 		p.Log.Info("Readers did not release a revoked term, so that it had to run out",
 			"reason", reason.WaitingForReaders, "lease", key, "readers", readers)
+	}
+	for _, name := range readers[:min(len(readers), mostTold)] {
+		namespace, name, _ := strings.Cut(name, "/")
+		p.tellOfReader(types.NamespacedName{Namespace: namespace, Name: name}, reason.ReaderSilent, fmt.Sprintf(
+			"the reader %s/%s did not release the term of namespace %s, so that it had to run out: see whether it runs, or delete its registration",
+			namespace, name, key.Namespace))
+	}
+}
+
+// mostTold bounds how many readers are told of after one handover.
+const mostTold = 5
+
+func (p *Publisher) tellOfReader(registration types.NamespacedName, why reason.Reason, message string) {
+	if p.TellOfReader != nil {
+		p.TellOfReader(registration, why, message)
 	}
 }
 

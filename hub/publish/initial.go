@@ -4,11 +4,13 @@ import (
 	"context"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -30,6 +32,40 @@ type Initial struct {
 	Leases []lease.Content
 }
 
+// list lists all Leases of the hub in the member, live.
+func (p *Publisher) list(ctx context.Context, within time.Duration) (*coordinationv1.LeaseList, error) {
+	return p.Client.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
+		TimeoutSeconds: new(int64(within / time.Second)), // after that nobody waits for the answer
+	})
+}
+
+// ReadAgain stands in for a watch that does not last: it lists the Leases, and notes those that are there and those that
+// are gone.
+func (p *Publisher) ReadAgain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	list, err := p.list(ctx, listTimeout)
+	if err != nil {
+		p.Log.V(1).Info("The Leases of the member could not be read", "reason", reason.Unreachable, "err", err.Error())
+		return
+	}
+	there := map[types.NamespacedName]bool{}
+	for i := range list.Items {
+		obj := &list.Items[i]
+		there[types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}] = true
+		p.Observe(obj)
+	}
+	p.mu.Lock()
+	known := present(p.syncers.all())
+	p.mu.Unlock()
+	for _, key := range known {
+		if !there[key] {
+			p.ObserveGone(key)
+		}
+	}
+}
+
 // ReadAll reads all Leases of the hub in the member once, live, and reports whether that succeeded. Run calls
 // it first, until it succeeds.
 func (p *Publisher) ReadAll(ctx context.Context) bool {
@@ -40,10 +76,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	sent := p.Clock.Now()
-	list, err := p.Client.Leases(metav1.NamespaceAll).List(bounded, metav1.ListOptions{
-		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
-		TimeoutSeconds: new(int64(within / time.Second)), // after that nobody waits for the answer
-	})
+	list, err := p.list(bounded, within)
 	if err != nil && ctx.Err() != nil {
 		return false // ended by this hub: that says nothing of the member
 	}

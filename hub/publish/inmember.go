@@ -19,6 +19,35 @@ func (p *Publisher) Leases() []types.NamespacedName {
 	return present(p.syncers.all())
 }
 
+// MayHaveWritten returns the namespaces with Leases that this hub has written, as their seals prove, or may have.
+func (p *Publisher) MayHaveWritten() (namespaces []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for namespace := range p.syncers {
+		if p.mayHaveWrittenIn(namespace) {
+			namespaces = append(namespaces, namespace)
+		}
+	}
+	return namespaces
+}
+
+// MayHaveWrittenIn is MayHaveWritten for one namespace.
+func (p *Publisher) MayHaveWrittenIn(namespace string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mayHaveWrittenIn(namespace)
+}
+
+// mayHaveWrittenIn is MayHaveWrittenIn. The caller holds mu.
+func (p *Publisher) mayHaveWrittenIn(namespace string) bool {
+	for l := range p.syncers.in(namespace) {
+		if !l.known.read || l.known.lease != nil && (l.known.sealed || l.known.ours) {
+			return true
+		}
+	}
+	return false
+}
+
 // LeasesIn is Leases for one namespace.
 func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 	p.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -25,7 +26,7 @@ const workers = 16
 // it.
 const answeredWithin = 200 * time.Millisecond
 
-// Options configure a Publisher. All fields are required.
+// Options configure a Publisher. All fields but TellOfReader are required.
 type Options struct {
 	// Client reaches the Leases of the member. It must not limit its own rate, and its requests must end with
 	// their context.
@@ -45,6 +46,9 @@ type Options struct {
 	// Changed is called when the status of a Lease in the namespace changes, or when a Lease without an
 	// assignment is seen. It must not block.
 	Changed func(namespace string)
+	// TellOfReader is called when a registration has made a handover slow, or when all of them together have: then it is
+	// the empty name. Nil: nobody is told. It must not block.
+	TellOfReader func(registration types.NamespacedName, why reason.Reason, message string)
 	// Queue holds the names of Leases that have something to do. Run shuts it down.
 	Queue workqueue.TypedDelayingInterface[types.NamespacedName]
 	Log   logr.Logger

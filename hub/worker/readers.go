@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -199,5 +200,5 @@ func (w *Worker) readersChanged(r registration) {
 
 // recordReader tells the owner of the Cluster who registers there: planned changes wait for all of them.
 func (w *Worker) recordReader(name types.NamespacedName, why, what string, n int) {
-	w.Hub.RecordReader(w.Member.Key, name, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
+	w.Hub.RecordReader(w.Member.Key, name, corev1.EventTypeNormal, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
 }

@@ -151,7 +151,7 @@ func (r *rig) RelinquishRecords(ctx context.Context, _ string) error {
 	return r.records
 }
 
-func (r *rig) RecordReader(_ fleet.Key, _ types.NamespacedName, reason, message string) {
+func (r *rig) RecordReader(_ fleet.Key, _ types.NamespacedName, _, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, reason+": "+message)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -73,8 +74,9 @@ type Hub interface {
 	Changed(key fleet.Key, namespace string)
 	// RelinquishRecords takes the mark of this hub off the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
-	// RecordReader records an event about a reader on the member's Cluster. The registration has that name.
-	RecordReader(key fleet.Key, registration types.NamespacedName, reason, message string)
+	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. The registration has
+	// that name. The empty name stands for all.
+	RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string)
 }
 
 // Worker works in one member. Make it with New, then call Run.
@@ -142,6 +144,7 @@ func (w *Worker) Run(ctx context.Context) {
 
 	var guard sync.WaitGroup
 	guard.Go(func() { w.keepGuard(ctx) })
+	guard.Go(func() { w.readUnwatched(ctx, p) })
 	p.Run(ctx)
 	guard.Wait()
 }
@@ -158,27 +161,33 @@ func (w *Worker) newPublisher(key lease.Key) *publish.Publisher {
 		Clock:      w.Clock,
 		MayWrite:   func(now lease.Reading) bool { return w.Hub.MayWrite(m.Fleet, now) },
 		Promises:   w.Promises,
-		Report:     func(write bool, sent lease.Reading, err error) { Report(w.Observe, write, sent, err) },
+		Report:     func(write bool, sent lease.Reading, err error) { Report(w.Observe, write, sent, w.Clock.Now(), err) },
 		Changed:    func(namespace string) { w.Hub.Changed(m.Key, namespace) },
-		Queue:      workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		Log:        w.Log,
+		TellOfReader: func(registration types.NamespacedName, why reason.Reason, message string) {
+			w.Hub.RecordReader(m.Key, registration, corev1.EventTypeWarning, string(why), message)
+		},
+		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		Log:   w.Log,
 	})
 }
 
 // Report has the member's health observe a request. A refusal is left out: it may concern one namespace only, and the
 // probe asks about the member as a whole.
-func Report(observe func(health.Observation), write bool, sent lease.Reading, err error) {
-	kind := health.Read
+func Report(observe func(health.Observation), write bool, sent, now lease.Reading, err error) {
+	o := health.Observation{Kind: health.Read, At: sent, Took: now.Boot - sent.Boot}
 	if write {
-		kind = health.Write
+		o.Kind = health.Write
 	}
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
-		observe(health.Observation{Kind: kind, At: sent, OK: true})
+		o.OK = true
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err):
+		return
 	default:
-		observe(health.Observation{Kind: kind, At: sent, Reason: reason.Unreachable, Message: "a request for a Lease got no answer: " + bare(err)})
+		o.Silent = errors.Is(err, context.DeadlineExceeded)
+		o.Reason, o.Message = reason.Unreachable, "a request for a Lease got no answer: "+bare(err)
 	}
+	observe(o)
 }
 
 // bare is an error without the URL of its request, whose host is a placeholder that means nothing to anybody.
@@ -188,6 +197,18 @@ func bare(err error) string {
 		return u.Err.Error()
 	}
 	return err.Error()
+}
+
+// readEvery is how often the Leases of a member are listed whose watches do not last.
+const readEvery = 10 * time.Second
+
+// readUnwatched lists the Leases in the member again and again, as long as its watches do not last.
+func (w *Worker) readUnwatched(ctx context.Context, p *publish.Publisher) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if m, ok := w.Fleet.Member(w.Member.Key); ok && m.Problem.Reason == reason.Unwatched {
+			p.ReadAgain(ctx)
+		}
+	}, readEvery)
 }
 
 // watchLeases feeds what the member's cache shows of our Leases to the publisher.

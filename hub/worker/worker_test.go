@@ -28,7 +28,9 @@ import (
 // A refusal may concern one namespace only; the probe asks about the member as a whole.
 func TestWhatARequestSaysOfAMember(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-	silence := &url.Error{Op: "Get", URL: "https://placeholder/api", Err: errors.New("no route")}
+	noRoute := &url.Error{Op: "Get", URL: "https://placeholder/api", Err: errors.New("no route")}
+	silence := &url.Error{Op: "Get", URL: "https://placeholder/api", Err: context.DeadlineExceeded}
+	answered := lease.Reading{Wall: rigStart.Wall, Boot: rigStart.Boot + time.Second}
 	for name, test := range map[string]struct {
 		err  error
 		want *health.Observation
@@ -38,13 +40,14 @@ func TestWhatARequestSaysOfAMember(t *testing.T) {
 		"it is forbidden":               {apierrors.NewForbidden(leases, "shop", errRefused), nil},
 		"the credentials are not valid": {apierrors.NewUnauthorized("who"), nil},
 		"it is invalid":                 {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "shop", nil), nil},
-		"silence":                       {silence, &health.Observation{Reason: reason.Unreachable, Message: "a request for a Lease got no answer: no route"}},
+		"silence":                       {silence, &health.Observation{Silent: true, Reason: reason.Unreachable, Message: "a request for a Lease got no answer: context deadline exceeded"}},
+		"no way to it":                  {noRoute, &health.Observation{Reason: reason.Unreachable, Message: "a request for a Lease got no answer: no route"}},
 		"anything else":                 {errors.New("lost"), &health.Observation{Reason: reason.Unreachable, Message: "a request for a Lease got no answer: lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for write, kind := range map[bool]health.Kind{false: health.Read, true: health.Write} {
 				var got *health.Observation
-				Report(func(o health.Observation) { got = &o }, write, rigStart, test.err)
+				Report(func(o health.Observation) { got = &o }, write, rigStart, answered, test.err)
 				if test.want == nil {
 					if got != nil {
 						t.Errorf("observed %+v, want nothing", *got)
@@ -52,7 +55,7 @@ func TestWhatARequestSaysOfAMember(t *testing.T) {
 					continue
 				}
 				want := *test.want
-				want.Kind, want.At = kind, rigStart
+				want.Kind, want.At, want.Took = kind, rigStart, time.Second
 				if got == nil || *got != want {
 					t.Errorf("observed %+v, want %+v", got, want)
 				}

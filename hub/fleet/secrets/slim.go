@@ -136,14 +136,15 @@ func (s *slimmer) filter(e watch.Event) (watch.Event, bool) {
 	return e, true
 }
 
-// slim returns what is kept of a Secret: of a kubeconfig the one key that Cluster API gives it, of the seal the mark, and
-// of others nothing.
+// slim returns what is kept of a Secret: of a kubeconfig the one key that Cluster API gives it, of the seal the mark and
+// the key, and of others nothing.
 func (s *slimmer) slim(full *corev1.Secret) *corev1.Secret {
 	slim := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: full.Namespace, Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
 	}}
 	switch {
 	case full.Name == seal.SecretName:
+		slim.Data = seal.Slim(full)
 		if mark := seal.MarkOf(full); mark != "" {
 			slim.Annotations = map[string]string{v1alpha1.HubAnnotation: mark}
 		}

@@ -19,6 +19,8 @@ const maxKubeconfig = 128 << 10
 // Access is the part of a kubeconfig that the hub uses: where the API server is, how it proves that it is the
 // one, and how the hub proves its own identity.
 type Access struct {
+	// Local: the API server may be on the hub's own machine or network link.
+	Local  bool
 	server *url.URL
 	// serverName is the name expected in the server's certificate; that of the URL if empty.
 	serverName string
@@ -66,6 +68,12 @@ func ParseKubeconfig(data []byte) (Access, error) {
 		return Access{}, err
 	}
 	return a, a.validate()
+}
+
+// WithToken is the same API server for another user, who proves its identity by a token.
+func (a Access) WithToken(token string) Access {
+	a.cert, a.key, a.token = "", "", token
+	return a
 }
 
 func current(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {

@@ -49,6 +49,9 @@ func newPool(a Access) (*pool, error) {
 		// For servers without HTTP/2, which have no pings.
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: time.Second, Count: 3},
 	}
+	if !a.Local {
+		dialer.ControlContext = refuseLocal
+	}
 	p.transport = &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {

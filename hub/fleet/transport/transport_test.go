@@ -39,7 +39,7 @@ func accessTo(t *testing.T, s *httptest.Server, path, token string) Access {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return Access{server: u, ca: string(ca), token: token}
+	return Access{Local: true, server: u, ca: string(ca), token: token}
 }
 
 func targetTo(t *testing.T, a Access, old *Target) *Target {

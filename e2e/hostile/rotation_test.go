@@ -1,0 +1,51 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// As config/README.md says: while no hub runs, the key is replaced.
+func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
+	s := stage
+	s.restart(t)
+	before, err := s.Record(t.Context(), shop)
+	harness.Must(t, err)
+	s.stopHubs(t)
+
+	secret := &corev1.Secret{}
+	harness.Must(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: sealName}, secret))
+	key := lease.Key(bytes.Repeat([]byte("new-"), 8))
+	secret.Data["key"] = key
+	harness.Must(t, s.Hub.Update(t.Context(), secret))
+
+	s.startHubs(t)
+	s.Eventually(t, patience, "the leader's Lease has the new seal", func(ctx context.Context) error {
+		leader, err := s.leader(ctx)
+		if err != nil {
+			return err
+		}
+		l, err := s.CopyIn(ctx, leader, shop)
+		if err != nil {
+			return err
+		}
+		if c, text := wire.Read(l); !lease.Sealed(key, c, text) {
+			return errors.New("it has another one")
+		}
+		return nil
+	})
+	after, err := s.Record(t.Context(), shop)
+	harness.Must(t, err)
+	if after.Spec.Epoch < before.Spec.Epoch {
+		t.Errorf("the epoch has fallen from %d to %d", before.Spec.Epoch, after.Spec.Epoch)
+	}
+}

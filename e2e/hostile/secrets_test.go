@@ -1,0 +1,120 @@
+package hostile
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// echoed stands in what the hostile member says beside the secrets, so that it is seen where that was shown.
+const echoed = "this is what you said"
+
+// TestNoSecretIsShown has the hostile member send the hub's secrets back wherever it can, as if it had found them, and looks
+// for them in all that people read.
+func TestNoSecretIsShown(t *testing.T) {
+	s := stage
+	s.restart(t)
+	secrets := s.secrets(t)
+	s.front.Play(func(w http.ResponseWriter, r *http.Request, _ http.Handler) { echoAll(w, r, secrets) })
+	defer s.front.Play(nil)
+	s.Eventually(t, patience, "what the hostile member says is shown", func(ctx context.Context) error {
+		c, err := s.Candidate(ctx, shop, far)
+		if err == nil && !strings.Contains(c.Message, echoed) {
+			err = fmt.Errorf("it is shown as %s: %s", c.Reason, c.Message)
+		}
+		return err
+	})
+	shown := s.shown(t)
+	for place, text := range shown {
+		for name, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s: %s is shown", place, name)
+			}
+		}
+		if strings.Contains(text, "\x1b") || strings.Contains(text, `\u001b[`) {
+			t.Errorf("%s: a control character is shown", place)
+		}
+	}
+	for _, place := range []string{"records", "the log of " + s.LatestHub().Name()} {
+		if !strings.Contains(shown[place], echoed) {
+			t.Errorf("%s: nothing is shown that the member said, so nothing was tested", place)
+		}
+	}
+}
+
+// secrets are what nobody may read, by what they are.
+func (s *scene) secrets(t *testing.T) map[string]string {
+	t.Helper()
+	get := func(name, key string) []byte {
+		var secret corev1.Secret
+		harness.Must(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: name}, &secret))
+		if len(secret.Data[key]) == 0 {
+			t.Fatalf("Secret %s has no %s", name, key)
+		}
+		return secret.Data[key]
+	}
+	kubeconfig := get(far+"-kubeconfig", "value")
+	return map[string]string{
+		"the token":                token,
+		"the token in base64":      base64.StdEncoding.EncodeToString([]byte(token)),
+		"the seal's key":           base64.StdEncoding.EncodeToString(get(sealName, "key")),
+		"the kubeconfig in base64": base64.StdEncoding.EncodeToString(kubeconfig),
+	}
+}
+
+// echoAll sends the token back in every header and body that clients read. What the hub never sent, no member can know.
+func echoAll(w http.ResponseWriter, r *http.Request, secrets map[string]string) {
+	said := fmt.Sprintf("%s: \u001b[31m%s and %s", echoed, r.Header.Get("Authorization"), secrets["the token"])
+	for _, header := range []string{"Warning", "Www-Authenticate", "Retry-After", "Location", "Audit-Id", "X-Kubernetes-Pf-Flowschema-Uid"} {
+		w.Header().Set(header, strings.ReplaceAll(said, "\u001b", ""))
+	}
+	status := map[string]any{
+		"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": http.StatusForbidden, "message": said,
+		"details": map[string]any{"name": said, "kind": said, "group": said, "causes": []any{map[string]any{"message": said, "reason": said, "field": said}}},
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("watch") != "" {
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "ERROR", "object": status})
+		return
+	}
+	w.WriteHeader(http.StatusForbidden)
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// shown is all that people read, by place.
+func (s *scene) shown(t *testing.T) map[string]string {
+	t.Helper()
+	shown := map[string]string{}
+	for place, list := range map[string]client.ObjectList{
+		"events": &eventsv1.EventList{}, "records": &v1alpha1.NamespaceLeaderList{},
+		"policies": &v1alpha1.LeadershipPolicyList{}, "Clusters": &clusterv1.ClusterList{},
+	} {
+		harness.Must(t, s.Hub.List(t.Context(), list))
+		text, err := json.Marshal(list)
+		harness.Must(t, err)
+		shown[place] = string(text)
+	}
+	for _, p := range s.Hubs() {
+		text, err := os.ReadFile(p.Log())
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		harness.Must(t, err)
+		shown["the log of "+p.Name()] = string(text)
+	}
+	return shown
+}

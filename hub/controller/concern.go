@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+// A member can show any number of namespaces and Leases. A decision costs a call to the hub's API server, so what is
+// nobody's is dropped before one is asked for: a namespace that has no record and that no policy claims.
+
+// isKnown reports whether a namespace has a record, or this tenure remembers something of it. It reads caches only.
+func (c *Controller) isKnown(ctx context.Context, key types.NamespacedName) bool {
+	c.mu.Lock()
+	_, remembered := c.namespaces[key]
+	c.mu.Unlock()
+	return remembered || !apierrors.IsNotFound(c.client.Get(ctx, key, &v1alpha1.NamespaceLeader{}, client.UnsafeDisableDeepCopy))
+}
+
+// isClaimed reports whether a policy of the fleet matches a namespace with these labels.
+func (c *Controller) isClaimed(ctx context.Context, key types.NamespacedName, labels map[string]string) bool {
+	policies, err := listPolicies(ctx, c.client, key.Namespace)
+	return err != nil || slices.ContainsFunc(policies, func(p *policy) bool { return p.matches(key.Name, labels) })
+}
+
+// isConcerned reports whether news of a member's Lease in a namespace may change a decision. A sealed Lease does: its
+// record may be lost.
+func (c *Controller) isConcerned(ctx context.Context, key types.NamespacedName) bool {
+	if c.isKnown(ctx, key) || c.isClaimed(ctx, key, nil) {
+		return true
+	}
+	for _, p := range c.publishers(key.Namespace) {
+		if p.MayHaveWrittenIn(key.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// mcNamespaces asks for a decision about a namespace that a member shows, if it concerns the hub. A policy that comes
+// later asks by itself.
+func (c *Controller) mcNamespaces(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[*corev1.Namespace, mcreconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, ns *corev1.Namespace) []mcreconcile.Request {
+		member, err := fleet.ParseKey(name)
+		key := types.NamespacedName{Namespace: member.Fleet, Name: ns.Name}
+		if err != nil || !c.isKnown(ctx, key) && !c.isClaimed(ctx, key, ns.Labels) {
+			return nil
+		}
+		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: key}}}
+	})
+}
