@@ -14,7 +14,14 @@ import (
 // peerVariable makes the test binary play the hub that begins again. It holds the address of a peer that it connects to.
 const peerVariable = "LEASECAST_TEST_PEER"
 
+// spinVariable marks a process that must not begin again.
+const spinVariable = "LEASECAST_TEST_SPINS"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(spinVariable) != "" {
+		fmt.Println("it has begun again")
+		os.Exit(5)
+	}
 	if peer := os.Getenv(peerVariable); peer != "" {
 		beginTwice(peer)
 	}
@@ -81,6 +88,7 @@ func TestTheProgramBeginsAgainInPlace(t *testing.T) {
 }
 
 func TestAProgramThatRanForAMomentDoesNotBeginAgain(t *testing.T) {
+	t.Setenv(spinVariable, "1")
 	if err := beginAgain(leastRun - 1); err == nil || !strings.Contains(err.Error(), "it ran for") {
 		t.Error(err)
 	}
