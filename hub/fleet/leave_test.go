@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -163,9 +164,12 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	h.mayWrite.Store(true)
 	took := h.awaitMember(t, west, "west is healthy once this replica may write", 5*time.Second, healthy)
 	t.Logf("healthy %v after the election", took)
-	if begun, _ := h.engaged.count(west); begun != 1 {
-		t.Errorf("engaged %d times", begun)
-	}
+	await(t, "it is engaged, too", retryPause, func() string { // by another goroutine than the one that probes
+		if begun, _ := h.engaged.count(west); begun != 1 {
+			return fmt.Sprintf("engaged %d times", begun)
+		}
+		return ""
+	})
 	// Writes that nobody sends are not held against the member, not even by the first failure after.
 	h.mayWrite.Store(false)
 	var before string
