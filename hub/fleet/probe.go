@@ -197,7 +197,7 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 		p.identified = at
 		p.lock.Unlock()
 	}
-	p.observe(p.observation(ctx, health.Read, at, err))
+	p.observe(p.observation(ctx, p.timeout, health.Read, at, err))
 }
 
 // sendWrite updates the probe Lease. If the Lease is not as expected, because another prober was faster, it reads and
@@ -235,7 +235,7 @@ func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 		}
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		p.observe(p.observation(ctx, health.Write, at, t.Describe(err)))
+		p.observe(p.observation(ctx, p.timeout, health.Write, at, t.Describe(err)))
 	}
 }
 
