@@ -29,8 +29,8 @@ var (
 // neighbours are these mutants.
 var neighbours = []mutant{
 	// Each policy judges by its own timeout, and only members of its fleet that it selects.
-	{"neighbours: a late answer is in time", judging, []edit{{tracksGo, "case o.OK && o.Took > timeout:", "case o.OK && o.Took < 0:"}}},
-	{"neighbours: silence for a short time is silence for all", judging, []edit{{tracksGo, "case o.Silent && o.Took < timeout:", "case o.Silent && o.Took < 0:"}}},
+	{"neighbours: a late answer is in time", judging, []edit{{tracksGo, "o.OK && o.Took > timeout", "o.OK && o.Took < 0"}}},
+	{"neighbours: silence for a short time is silence for all", judging, []edit{{tracksGo, "o.Silent && o.Took < timeout", "o.Silent && o.Took < 0"}}},
 	{"neighbours: a policy is judged by the facts of another", judging, []edit{{tracksGo, "if t.Timeout >= timeout {", "if t.Timeout >= 0 {"}}},
 	{"neighbours: a policy has members probed that it does not select", demands, []edit{{probingGo, "return !p.Clusters.Matches(set)", "return p.Clusters.Matches(set) && false"}}},
 	{"neighbours: a policy has members of other fleets probed", demands, []edit{{probingGo, "if k.Fleet == fleet {", "if k.Fleet != \"\" {"}}},

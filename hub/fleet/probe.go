@@ -200,8 +200,8 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 	p.observe(p.observation(ctx, p.timeout, health.Read, at, err))
 }
 
-// sendWrite updates the probe Lease. If the Lease is not as expected, because another prober was faster, it reads and
-// writes it once more.
+// sendWrite updates the probe Lease. If the Lease is not as expected, as when another prober was faster, it reads and
+// writes it again, twice at most.
 func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
 	known := p.swapLease(nil)
