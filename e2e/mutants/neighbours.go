@@ -14,7 +14,7 @@ const (
 // What must notice the mutants of rules that keep one member, tenant or fleet from disturbing another.
 var (
 	judging    = tests{"./hub/health", "^Test(ARequest|WhichFacts)"}
-	demands    = tests{"./hub/fleet", "^Test(WhatPolicies|WhichPolicies|AnImpatient|Probers)"}
+	demands    = tests{"./hub/fleet", "^Test(WhatPolicies|WhichPolicies|AnImpatient|Probers|AProbeThat)"}
 	pinning    = tests{"./hub/fleet", "^Test(WhoseAUID|AnAnnotation|Owners|ReadSpec|SpecOf)"}
 	proofs     = tests{"./hub/seal", "^TestWhatProves"}
 	concerns   = tests{"./hub/controller", "^TestWhichNamespacesOfAMember"}
@@ -29,11 +29,12 @@ var (
 // neighbours are these mutants.
 var neighbours = []mutant{
 	// Each policy judges by its own timeout, and only members of its fleet that it selects.
-	{"neighbours: a late answer is in time", judging, []edit{{tracksGo, "case o.OK && o.Took > timeout:", "case o.OK && o.Took < 0:"}}},
-	{"neighbours: silence for a short time is silence for all", judging, []edit{{tracksGo, "case o.Silent && o.Took < timeout:", "case o.Silent && o.Took < 0:"}}},
+	{"neighbours: a late answer is in time", judging, []edit{{tracksGo, "o.OK && o.Took > timeout", "o.OK && o.Took < 0"}}},
+	{"neighbours: silence for a short time is silence for all", judging, []edit{{tracksGo, "o.Silent && o.Took < timeout", "o.Silent && o.Took < 0"}}},
 	{"neighbours: a policy is judged by the facts of another", judging, []edit{{tracksGo, "if t.Timeout >= timeout {", "if t.Timeout >= 0 {"}}},
 	{"neighbours: a policy has members probed that it does not select", demands, []edit{{probingGo, "return !p.Clusters.Matches(set)", "return p.Clusters.Matches(set) && false"}}},
 	{"neighbours: a policy has members of other fleets probed", demands, []edit{{probingGo, "if k.Fleet == fleet {", "if k.Fleet != \"\" {"}}},
+	{"neighbours: a probe that was cut off says nothing", demands, []edit{{"hub/fleet/connect.go", "o.Silent, o.Took = true, bound", "o.Silent = bound > 0"}}},
 	{"neighbours: labels that change change nothing", demands, []edit{{ownersGo, "		m.p.probeAnew(m)\n", ""}}},
 	{"neighbours: any number of timeouts is told apart", demands, []edit{{probingGo, "left := len(timeouts) - maxTimeouts", "left := len(timeouts) - 100*maxTimeouts"}}},
 	{"neighbours: what one policy finds slow is a problem for all", demands, []edit{{ownersGo, "patient := s.tracks.MostPatient() // what", "patient := s.tracks.Of(0) // what"}}},

@@ -223,7 +223,7 @@ func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Targe
 	at := c.p.clock.Now()
 	found, err := t.Identify(ctx)
 	if s.target == nil && !errors.Is(ctx.Err(), context.Canceled) {
-		c.observe(c.observation(ctx, health.Read, at, err))
+		c.observe(c.observation(ctx, identifyTimeout, health.Read, at, err))
 	}
 	if err != nil {
 		return err
@@ -354,12 +354,16 @@ func asProblem(err error) Problem {
 	return Problem{reason.Unreachable, transport.Shorten(err.Error())}
 }
 
-// observation is the outcome of a request that was sent at a time, with a context.
-func (m *member) observation(ctx context.Context, k health.Kind, at lease.Reading, err error) health.Observation {
+// observation is the outcome of a request that was sent at a time, with a context that bounds it and what led to it.
+func (m *member) observation(ctx context.Context, bound time.Duration, k health.Kind, at lease.Reading, err error) health.Observation {
 	o := health.Observation{Kind: k, At: at, Took: m.p.clock.Now().Boot - at.Boot, OK: err == nil}
-	if err != nil {
-		p := asProblem(err)
-		o.Silent, o.Reason, o.Message = errors.Is(ctx.Err(), context.DeadlineExceeded), p.Reason, p.Message
+	if err == nil {
+		return o
+	}
+	p := asProblem(err)
+	o.Reason, o.Message = p.Reason, p.Message
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		o.Silent, o.Took = true, bound
 	}
 	return o
 }

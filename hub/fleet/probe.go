@@ -197,15 +197,15 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 		p.identified = at
 		p.lock.Unlock()
 	}
-	o := p.observation(ctx, health.Read, at, err)
+	o := p.observation(ctx, p.timeout, health.Read, at, err)
 	if o.Reason == reason.Forbidden {
 		p.refuseAccount() // its rights may be gone
 	}
 	p.observe(o)
 }
 
-// sendWrite updates the probe Lease. If the Lease is not as expected, because another prober was faster, it reads and
-// writes it once more.
+// sendWrite updates the probe Lease. If the Lease is not as expected, as when another prober was faster, it reads and
+// writes it again, twice at most.
 func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
 	known := p.swapLease(nil)
@@ -239,7 +239,7 @@ func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 		}
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		p.observe(p.observation(ctx, health.Write, at, t.Describe(err)))
+		p.observe(p.observation(ctx, p.timeout, health.Write, at, t.Describe(err)))
 	}
 }
 

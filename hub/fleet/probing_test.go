@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -143,4 +144,28 @@ func TestProbersDoNotWaitForEachOther(t *testing.T) {
 	}
 	cancel()
 	probing.Wait()
+}
+
+// A probe may take several requests. Its timeout is for all of them, and so is the judgement.
+func TestAProbeThatWasCutOffHasFailedUnderItsOwnTimeout(t *testing.T) {
+	m, c := newTestMember(t)
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	<-over.Done()
+	o := m.observation(over, time.Second, health.Write, c.Now(), errors.New("cut off"))
+	if !o.Silent || o.Took != time.Second {
+		t.Errorf("%+v", o)
+	}
+	c.advance(time.Millisecond)
+	if o := m.observation(t.Context(), time.Second, health.Write, o.At, errors.New("refused")); o.Silent || o.Took != time.Millisecond {
+		t.Errorf("an answer: %+v", o)
+	}
+	m.observe(o)
+	under, patient := m.get().tracks.Under([]time.Duration{time.Second}), m.get().tracks
+	if track := under.Observe(o).MostPatient(); track.Failure().Message != "cut off" {
+		t.Errorf("under its timeout: %+v", track.Failure())
+	}
+	if track := patient.MostPatient(); track.Failure() != (health.Observation{}) {
+		t.Errorf("under a longer one: %+v", track.Failure())
+	}
 }

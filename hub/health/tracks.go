@@ -1,12 +1,10 @@
 package health
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/reason"
 )
 
 // Tracks are the facts about one member, apart for each request timeout that a policy judges by: what is silence for one
@@ -48,19 +46,13 @@ func (ts Tracks) MostPatient() Track {
 	return ts[len(ts)-1].Track
 }
 
-// Observe returns the facts after one more request. An answer that came later than a timeout is a failure under it.
-// Silence that lasted less than a timeout says nothing under it.
+// Observe returns the facts after one more request. Neither an answer that came later than a timeout nor silence that
+// lasted less says anything under it: somebody else has waited longer, or less long. Probes ask under each timeout.
 func (ts Tracks) Observe(o Observation) Tracks {
 	return ts.each(func(timeout time.Duration, t *Track) {
-		under := o
-		switch {
-		case o.OK && o.Took > timeout:
-			under.OK, under.Reason = false, reason.Unreachable
-			under.Message = fmt.Sprintf("a %s took longer than %v to be answered", o.Kind, timeout)
-		case o.Silent && o.Took < timeout:
-			return
+		if late, early := o.OK && o.Took > timeout, o.Silent && o.Took < timeout; !late && !early {
+			t.Observe(o)
 		}
-		t.Observe(under)
 	})
 }
 
