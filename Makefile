@@ -134,10 +134,10 @@ render = mkdir -p dist/.$(1) && printf 'resources: [../../config/$(1)]\nimages: 
 	$(KUSTOMIZE) build dist/.$(1)
 
 .PHONY: image
-image: ## Make an image of the hub without a registry or Docker: dist/leasecast-hub-ARCH.tar, for docker load and kind load
+image: ## Make an image of the hub and leasecast-gate without a registry or Docker: dist/leasecast-hub-ARCH.tar, for docker load and kind load
 	@mkdir -p dist/$(ARCH)
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o dist/$(ARCH)/ ./cmd/leasecast-hub
-	$(RUN) ./config/image -program dist/$(ARCH)/leasecast-hub -name $(IMAGE) -arch $(ARCH) -out dist/leasecast-hub-$(ARCH).tar
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o dist/$(ARCH)/ ./cmd/...
+	$(RUN) ./config/image -program dist/$(ARCH)/leasecast-hub,dist/$(ARCH)/leasecast-gate -name $(IMAGE) -arch $(ARCH) -out dist/leasecast-hub-$(ARCH).tar
 
 .PHONY: build-installer
 build-installer: $(KUSTOMIZE) $(HELM) ## Make the release files in dist/: install.yaml, the Helm chart, the add-on of clusterctl

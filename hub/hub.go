@@ -55,9 +55,6 @@ const (
 // replica. Its identity in the election follows.
 const userAgent = "leasecast-hub/"
 
-// startTimeout bounds each call to the hub's API server before the manager runs.
-const startTimeout = 30 * time.Second
-
 // Options configure a hub.
 type Options struct {
 	// Namespace is where the hub runs and holds its election. A member namespace of the
@@ -92,8 +89,8 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// NewManager returns a manager that runs a hub on the management cluster of cfg. Start
-// it; when Start returns, exit the process: its tenure is over.
+// NewManager returns a manager that runs a hub on the management cluster of cfg. It waits for the API server there until
+// ctx ends. Start the manager; when Start returns, end the process: its tenure is over. See [LostElection].
 func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Manager, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("hub: Namespace is empty: name the namespace that the hub runs in")
@@ -101,7 +98,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if o.Clock == nil {
 		o.Clock = &clock.System{}
 	}
-	id, err := hubID(ctx, cfg, o.Namespace)
+	id, err := awaitHubID(ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
@@ -247,20 +244,4 @@ func electedNow(cfg *rest.Config, namespace, identity string) (func(context.Cont
 		l, err := cs.CoordinationV1().Leases(namespace).Get(ctx, ElectionName, metav1.GetOptions{})
 		return err == nil && ptr.Deref(l.Spec.HolderIdentity, "") == identity
 	}, nil
-}
-
-// hubID is the mark of this installation: the UID of the management cluster's kube-system namespace, and the
-// namespace of the election.
-func hubID(ctx context.Context, cfg *rest.Config, namespace string) (string, error) {
-	cs, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return "", fmt.Errorf("hub: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	ns, err := cs.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("hub: cannot tell which management cluster this is: %w", err)
-	}
-	return seal.Mark(string(ns.UID), namespace), nil
 }

@@ -65,6 +65,13 @@ func Check(ctx context.Context) error {
 	return nil
 }
 
+// TermFrom returns the term that a context was made for by [Member.Context], or by what is built on it, and false if it
+// was not.
+func TermFrom(ctx context.Context) (Term, bool) {
+	t, ok := ctx.Value(termKey{}).(Term)
+	return t, ok
+}
+
 // EpochFrom returns the epoch of the term that a context was made for by
 // [Member.Context], or by what is built on it, and false if it was not.
 func EpochFrom(ctx context.Context) (int64, bool) {

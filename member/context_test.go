@@ -250,6 +250,12 @@ func TestContextCarriesTheEpoch(t *testing.T) {
 		if epoch, ok := member.EpochFrom(ctx); epoch != 7 || !ok {
 			t.Errorf("EpochFrom = %d, %v, want 7, true", epoch, ok)
 		}
+		if term, ok := member.TermFrom(ctx); !ok || !term.Holds() || term.Remaining() != duration || c.State(ns).Duration != duration {
+			t.Errorf("TermFrom: holds %v for %v, of %v, want the new term", term.Holds(), term.Remaining(), c.State(ns).Duration)
+		}
+		if _, ok := member.TermFrom(context.Background()); ok {
+			t.Error("TermFrom finds a term in a context without one")
+		}
 		if epoch, ok := member.EpochFrom(context.Background()); epoch != 0 || ok {
 			t.Errorf("EpochFrom = %d, %v of a context without a term, want 0, false", epoch, ok)
 		}
@@ -336,12 +342,12 @@ func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
 		c.write(ns, them, 7)
 		_, _, err := c.Context(t.Context(), ns)
 		var not *member.NotLeaderError
-		want := member.State{Namespace: ns, Cluster: us, Leader: them, Epoch: 7, Why: "west.fleet leads in epoch 7"}
+		want := member.State{Namespace: ns, Cluster: us, Leader: them, Epoch: 7, Duration: duration, Why: "west.fleet leads in epoch 7"}
 		if !errors.As(err, &not) || !errors.Is(err, member.ErrNotLeader) || not.State != want || c.State(ns) != want {
 			t.Errorf("err = %v, State = %+v, want %+v", err, c.State(ns), want)
 		}
 		c.write(ns, us, 8)
-		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Leads: true, Leader: us, Epoch: 8}); got != want {
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Leads: true, Leader: us, Epoch: 8, Duration: duration}); got != want {
 			t.Errorf("State = %+v, want %+v", got, want)
 		}
 		ctx, done, err := c.Context(t.Context(), ns)
@@ -357,7 +363,7 @@ func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
 			t.Errorf("without a term: %q, %v", cluster, ok)
 		}
 		c.Delete(ns, v1alpha1.DefaultLeaseName)
-		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Epoch: 8, Why: "its Lease is gone"}); got != want {
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Epoch: 8, Duration: duration, Why: "its Lease is gone"}); got != want {
 			t.Errorf("State = %+v, want %+v", got, want)
 		}
 	})

@@ -16,7 +16,9 @@
 // Informers and caches run in every cluster, so that a promotion finds them warm;
 // only acting is gated. Programs built on controller-runtime gate a reconciler with
 // one line, see package member/gate; others use [Member.Lead]. Package
-// member/membertest has a fake for tests.
+// member/resourcelock gates the election between replicas, and package
+// member/command programs that know nothing of Leases. Package member/membertest
+// has a fake for tests.
 //
 // # Terms
 //

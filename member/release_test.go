@@ -163,6 +163,15 @@ func TestWhatIsReleasedAndWhatIsNot(t *testing.T) {
 	}
 }
 
+// Leases last an hour here, and a registration has to be confirmed sooner.
+func TestATermLastsNoLongerThanTheRegistration(t *testing.T) {
+	registered(t, func(t *testing.T, r *reader) {
+		if got, want := r.State(ns).Duration, 15*time.Second; got != want {
+			t.Errorf("a term lasts %v after a renewal, want %v", got, want)
+		}
+	})
+}
+
 // blank is a Lease with the label of the hub's and nothing else, as an editor may leave it.
 func blank(namespace string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{

@@ -23,6 +23,9 @@ type State struct {
 	Leader string
 	// Epoch is the epoch of that Lease; 0: none was believed yet.
 	Epoch int64
+	// Duration is how long a term lasts after a renewal, by that Lease. In a registered Member that is no longer than after
+	// a confirmation of its registration.
+	Duration time.Duration
 	// Why says why this cluster does not lead; empty if it does. It contains the Trouble.
 	Why string
 	// Trouble says why the Leases of the namespace cannot be followed, and what to do; empty: they can. What is led goes on
@@ -74,7 +77,10 @@ func (t *Terms) state(namespace string) State {
 	s := State{Namespace: namespace}
 	n := t.lookup(namespace)
 	if n != nil {
-		s.Cluster, s.Epoch = n.seen.Cluster, n.seen.Epoch
+		s.Cluster, s.Epoch, s.Duration = n.seen.Cluster, n.seen.Epoch, n.seen.Duration
+		if t.releases != nil {
+			s.Duration = min(s.Duration, registrationDuration)
+		}
 		if len(n.leases) > 0 {
 			s.Leader = n.seen.Holder
 		}

@@ -3,10 +3,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
@@ -23,7 +25,13 @@ import (
 var version = "devel"
 
 func main() {
-	if err := run(ctrl.SetupSignalHandler()); err != nil {
+	began, ctx := time.Now(), ctrl.SetupSignalHandler()
+	err := run(ctx)
+	if hub.LostElection(err) && ctx.Err() == nil {
+		ctrl.Log.Info("The election is lost: the hub begins again")
+		err = errors.Join(err, beginAgain(time.Since(began)))
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "leasecast-hub:", err)
 		os.Exit(1)
 	}
@@ -74,6 +82,9 @@ func run(ctx context.Context) error {
 	}
 	cfg.QPS = -1 // API priority and fairness limits the hub, not its own client
 	mgr, err := hub.NewManager(ctx, cfg, o)
+	if ctx.Err() != nil {
+		return nil // it was stopped while it waited for the API server
+	}
 	if err != nil {
 		return err
 	}

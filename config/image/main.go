@@ -1,4 +1,4 @@
-// Command image makes an image of one static program without a registry and without Docker, as an archive that docker load and
+// Command image makes an image of static programs without a registry and without Docker, as an archive that docker load and
 // kind load image-archive take. make image runs it.
 package main
 
@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -20,12 +21,12 @@ import (
 const certificates = "/etc/ssl/certs/ca-certificates.crt"
 
 func main() {
-	program := flag.String("program", "", "the static program")
+	programs := flag.String("program", "", "comma-separated static programs; the image runs the first")
 	name := flag.String("name", "", "name of the image, with a tag")
-	arch := flag.String("arch", "", "architecture of the program")
+	arch := flag.String("arch", "", "architecture of the programs")
 	out := flag.String("out", "", "the archive")
 	flag.Parse()
-	if err := run(*program, *name, *arch, *out); err != nil {
+	if err := run(*programs, *name, *arch, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
@@ -37,16 +38,18 @@ type file struct {
 	content []byte
 }
 
-func run(program, name, arch, out string) error {
-	if program == "" || name == "" || arch == "" || out == "" {
+func run(programs, name, arch, out string) error {
+	if programs == "" || name == "" || arch == "" || out == "" {
 		return errors.New("-program, -name, -arch and -out are needed")
 	}
-	binary, err := os.ReadFile(program)
-	if err != nil {
-		return err
+	var files []file
+	for program := range strings.SplitSeq(programs, ",") {
+		binary, err := os.ReadFile(program)
+		if err != nil {
+			return err
+		}
+		files = append(files, file{"/" + filepath.Base(program), 0o755, binary})
 	}
-	command := "/" + filepath.Base(program)
-	files := []file{{command, 0o755, binary}}
 	roots, err := os.ReadFile(certificates)
 	switch {
 	case err == nil:
@@ -60,7 +63,7 @@ func run(program, name, arch, out string) error {
 	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": arch, "os": "linux", "created": time.Unix(0, 0).UTC(),
-		"config": map[string]any{"Entrypoint": []string{command}, "User": "65532:65532", "WorkingDir": "/"},
+		"config": map[string]any{"Entrypoint": []string{files[0].name}, "User": "65532:65532", "WorkingDir": "/"},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
 	})
 	if err != nil {

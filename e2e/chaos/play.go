@@ -20,7 +20,7 @@ const (
 	// floor is how long the protocol may leave a namespace without a leader after the last fault. A hub is elected after
 	// h, and then waits for all that its predecessor may have sent until then.
 	floor = 6*time.Second + 3*time.Second + 250*time.Millisecond
-	// slack is what a busy machine of two cores adds. A replica that has lost the election exits, and another one starts.
+	// slack is what a busy machine of two cores adds. A replica that has lost the election begins again.
 	// client-go's elector looks every 1 to 2.2 seconds. Dead connections must be detected.
 	slack = 10 * time.Second
 	// healing bounds the wait until every cluster is eligible again. No namespace waits for that.
@@ -61,7 +61,7 @@ type Outcome struct {
 	// StaleUnfenced counts the writes of a term after a write of a later term. StaleFenced counts those that the fenced
 	// register accepted.
 	StaleUnfenced, StaleFenced int
-	// HubExits counts replicas of the hub that ended by themselves.
+	// HubExits counts how often a replica of the hub ended, or began again, by itself.
 	HubExits int
 
 	evidence evidence
@@ -90,7 +90,10 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
 	defer cancel()
 	o := &Outcome{Seed: s.Seed, Began: harness.Now().Boot}
-	exits := st.hubExits()
+	exits, err := st.hubExits()
+	if err != nil {
+		return o, err
+	}
 	o.Faults = make([]*Applied, len(s.Faults))
 	all, faultCtx := errgroup.WithContext(ctx)
 	for i, f := range s.Faults {
@@ -109,8 +112,9 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	if err := st.recover(ctx, o); err != nil {
 		return o, err
 	}
-	o.HubExits = st.hubExits() - exits
-	return o, errors.Join(st.check(), st.judge(o))
+	after, err := st.hubExits()
+	o.HubExits = after - exits
+	return o, errors.Join(err, st.check(), st.judge(o))
 }
 
 func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) error {
@@ -232,10 +236,17 @@ func (st *stage) judge(o *Outcome) (err error) {
 	return nil
 }
 
-func (st *stage) hubExits() int {
+func (st *stage) hubExits() (int, error) {
 	n := 0
 	for _, s := range st.hubs {
 		n += s.Ends()
 	}
-	return n
+	for _, p := range st.d.Hubs() {
+		begun, err := harness.BegunAgain(p.Log())
+		if err != nil {
+			return 0, err
+		}
+		n += begun
+	}
+	return n, nil
 }

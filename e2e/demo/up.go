@@ -248,7 +248,7 @@ The fleet is up: hub, east (100), west (50), south (10). Try, in this folder:
   k --kubeconfig out/hub.kubeconfig label cluster south leasecast.dev/priority=200 --overwrite
   kill -STOP %d; kill -CONT %[2]d          # pause east's API server, and resume it
   kill %d                               # stop the hub: it starts again after %s
-  kill -STOP %[3]d; sleep 10; kill -CONT %[3]d   # pause the hub: every term ends; it exits, and starts again
+  kill -STOP %[3]d; sleep 10; kill -CONT %[3]d   # pause the hub: every term ends; it begins again, as the same process
   tail -f %[5]s                           # restarts of hub and guestbooks, with their processes
   tail -f out/up/*.acts                       # what the guestbooks do
 

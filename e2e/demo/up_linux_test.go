@@ -53,8 +53,11 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 		return nil
 	})
 	u.signal(hub, syscall.SIGCONT)
-	u.replaced("leasecast-hub", hub)
+	u.begunAgain(hub)
 	u.led()
+	if now := u.child("leasecast-hub"); now != hub {
+		t.Errorf("the hub runs as process %d, was %d: it has to begin again in place", now, hub)
+	}
 
 	t.Log("a guestbook is killed")
 	acts := filepath.Join(u.dir, outDir, "up", "east.acts")
@@ -195,6 +198,20 @@ func (u *upTest) replaced(program string, old int, args ...string) (pid int) {
 		return nil
 	})
 	return pid
+}
+
+// begunAgain waits until the hub has lost its election and begun again.
+func (u *upTest) begunAgain(hub int) {
+	u.t.Helper()
+	log, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", hub))
+	harness.Must(u.t, err)
+	u.await("the hub begins again", func() error {
+		n, err := harness.BegunAgain(log)
+		if err == nil && n == 0 {
+			err = errors.New("its log does not say so")
+		}
+		return err
+	})
 }
 
 func (u *upTest) find(program string, args ...string) (pids []int) {

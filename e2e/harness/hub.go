@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -72,6 +73,15 @@ func startHub(name, dir string, programs Programs, kubeconfig string) (*process.
 		"--metrics-address=0",
 		"--probe-address=0",
 	)
+}
+
+// beginsAgain is what a hub logs before it begins again in place, as the same process, because it has lost its election.
+const beginsAgain = "The election is lost: the hub begins again"
+
+// BegunAgain counts in a hub's log how often it has lost its election and begun again.
+func BegunAgain(log string) (int, error) {
+	text, err := os.ReadFile(log)
+	return strings.Count(string(text), beginsAgain), err
 }
 
 // AwaitElected returns when one of the hub's replicas has been elected.

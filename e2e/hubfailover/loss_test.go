@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,16 +89,19 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 
 	woke := time.Now()
 	harness.Must(t, writer.Resume())
-	// It gives up and ends, or goes on as a standby; both are watched for two renewals of everybody.
+	// It gives up and begins again as a standby; that is watched for two renewals of everybody.
 	harness.After(t, harness.Now().Boot+2*harness.Default.Renew)
 	for _, w := range writesOf(t, stage, writer, woke) {
 		t.Errorf("written after waking: %s", w)
 	}
-	select {
-	case <-writer.Ended():
-		t.Logf("%s has ended", writer.Name())
-	default:
-		t.Errorf("%s lives on: a replica that lost the election has to exit", writer.Name())
+	harness.Must(t, writer.Check())
+	begun, err := harness.BegunAgain(writer.Log())
+	harness.Must(t, err)
+	if begun != 1 {
+		t.Errorf("%s has begun again %d times, want once: it has lost the election", writer.Name(), begun)
+	}
+	if campaigns := strings.Count(read(t, writer.Log()), campaigning); campaigns != 2 {
+		t.Errorf("%s was a candidate %d times, want twice: it has to stand by again", writer.Name(), campaigns)
 	}
 	harness.Must(t, writer.Kill())
 	v.unbroken()

@@ -43,6 +43,9 @@ const (
 	patience = time.Minute
 )
 
+// campaigning is what a hub logs when it is a candidate.
+const campaigning = "Attempting to acquire leader lease"
+
 // leaders are the namespaces and who leads them while all members are well.
 var leaders = map[string]string{
 	"shop": "east", "stock": "east", "post": "east",
@@ -168,7 +171,7 @@ func (p *pair) join(t *testing.T) *replica {
 	r := &replica{Process: process}
 	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
 		harness.Must(t, r.Check())
-		if !strings.Contains(read(t, r.Log()), "Attempting to acquire leader lease") {
+		if !strings.Contains(read(t, r.Log()), campaigning) {
 			return errors.New("its log does not say so")
 		}
 		return nil

@@ -149,7 +149,7 @@ func TestValuesOfTheChart(t *testing.T) {
 	}
 }
 
-func TestTheImageIsOurProgramAndNotRoot(t *testing.T) {
+func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 	const name = "example.org/hub:v1.2.3"
 	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "image", "VERSION=v1.2.3", "IMAGE="+name, "ARCH=amd64")
 	archive, err := os.ReadFile(filepath.Join(root(t), "dist", "leasecast-hub-amd64.tar"))
@@ -175,7 +175,11 @@ func TestTheImageIsOurProgramAndNotRoot(t *testing.T) {
 	if config.OS != "linux" || config.Architecture != "amd64" || config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 {
 		t.Fatalf("%+v", config)
 	}
-	program := untar(t, image[manifest[0].Layers[0]])[strings.TrimPrefix(config.Config.Entrypoint[0], "/")]
+	files := untar(t, image[manifest[0].Layers[0]])
+	if len(files["leasecast-gate"]) == 0 {
+		t.Error("leasecast-gate is not in it")
+	}
+	program := files[strings.TrimPrefix(config.Config.Entrypoint[0], "/")]
 	path := filepath.Join(t.TempDir(), "hub")
 	harness.Must(t, os.WriteFile(path, program, 0o700))
 	if out := run(t, nil, nil, path, "-version"); !strings.Contains(out, "v1.2.3") {

@@ -16,6 +16,10 @@ import (
 	"github.com/prometheus/common/model"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -198,6 +202,14 @@ func (w *world) isRemoved(t *testing.T) {
 			harness.Must(t, member.List(t.Context(), list))
 			if items := fmt.Sprint(list); strings.Contains(items, "leasecast") {
 				t.Errorf("%s still has an admission policy: %s", name, items)
+			}
+		}
+		for _, list := range []client.ObjectList{
+			&corev1.ServiceAccountList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &flowcontrolv1.FlowSchemaList{},
+		} {
+			harness.Must(t, member.List(t.Context(), list, client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}))
+			if n := meta.LenList(list); n > 0 {
+				t.Errorf("%s still has %d of the hub's own account: %v", name, n, list)
 			}
 		}
 	}

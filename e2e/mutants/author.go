@@ -51,7 +51,8 @@ var author = []mutant{
 
 	// Package gate.
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},
-	{"author: CapClient forgets subresources", gated, []edit{{memberCap, "	return begin(ctx, verb+", "	return begin(context.Background(), verb+"}}},
+	{"author: CapClient lets a write take longer than its term", gated, []edit{{memberCap, "	err := write(capped)", "	err := write(context.WithoutCancel(capped))"}}},
+	{"author: CapClient forgets subresources", gated, []edit{{memberCap, "	return fence(ctx, verb+", "	return fence(context.Background(), verb+"}}},
 	{"author: Resync ignores predicates", gated, []edit{{resyncGo, "		if !s.passes(object) {", "		if false {"}}},
 	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "		client.InNamespace(namespace), client.Limit(0),", "		client.Limit(0),"}}},
 	{"author: Resync tries namespaces outside of the cache for ever", gated, []edit{{resyncGo, "		case outsideOfCache(err):", "		case err == nil && outsideOfCache(err):"}}},

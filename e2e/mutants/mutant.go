@@ -11,7 +11,8 @@ import (
 
 // all returns the mutants of all tables.
 func all() []mutant {
-	return slices.Concat(expiry, handover, beside, move, registered, connections, author, clocks, failing, survivors, holes, hubs, hostile, neighbours)
+	return slices.Concat(expiry, handover, beside, move, registered, connections, author, clocks, failing, survivors, holes, hubs, hostile, gate,
+		starting, accounts, neighbours)
 }
 
 // mutant is one deliberate breakage.

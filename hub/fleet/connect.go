@@ -51,8 +51,9 @@ type connection struct {
 	drainedAt lease.Reading
 	// running is the cluster, if its caches are full.
 	running *runningCluster
-	// probeRemoved: the probe Lease was removed, or that was tried.
+	// probeRemoved: the probe Lease and the account were removed, or that was tried.
 	probeRemoved bool
+	account      ownAccount
 }
 
 // run keeps the member connected until ctx ends or the member may be forgotten.
@@ -74,6 +75,7 @@ func (m *member) run(ctx context.Context) {
 		} else {
 			failures = 0
 		}
+		next = c.untilAccount(next)
 		if c.drained != nil && (next == forever || next > drainGrace) {
 			next = drainGrace
 		}
@@ -110,7 +112,9 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	if wait := c.heedQuarantine(ctx, s, now); wait > 0 {
 		return wait, false
 	}
+	c.dropRefused(s, now)
 	if !c.useKubeconfig(ctx, s) {
+		_ = c.keepAccount(ctx, false) // the last good one stays in use
 		return retry, false
 	}
 	if s = c.get(); s.target == nil {
@@ -120,7 +124,10 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return retryMost, false // the member that has the UID may leave
 	}
 	pinned := c.pin(ctx)
-	err := c.connect(ctx)
+	ready, err := c.useAccount(ctx, pinned)
+	if err == nil && ready {
+		err = c.connect(ctx)
+	}
 	if err == nil {
 		err = c.engage(ctx)
 	}
@@ -180,7 +187,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 		c.reject(s, Problem{reason.InvalidKubeconfig, fmt.Sprintf("Secret %s%s: %v", c.key.Name, kubeconfigSuffix, c.err)})
 		return true
 	}
-	if s.target != nil && s.target.Access.Equal(c.parsed) {
+	if c.leadsThere(s.target) {
 		if identityOf(s.spec.pin, s.uid, s.target.UID) == other {
 			c.distrust(s.target, s.target.UID)
 			return false
@@ -241,6 +248,7 @@ func (c *connection) use(ctx context.Context, t *transport.Target) {
 	c.change(func(s *state) {
 		old, s.target, s.uid = s.target, t, t.UID
 		s.contact, s.kubeconfig = Problem{}, Problem{}
+		s.account, s.accountRefused = c.account.issued(t.Access), false
 		transport.Lead(t, c.caches, c.renewals)
 	})
 	if old != nil && !t.Shares(old) {
@@ -250,7 +258,7 @@ func (c *connection) use(ctx context.Context, t *transport.Target) {
 	}
 	wake.Wake(c.wakeProbe)
 	c.answered.Fire() // to useIfRight: informers whose connection has just ended need not wait for a probe
-	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.UID, "rotation", old != nil)
+	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.UID, "rotation", old != nil, "ownAccount", c.account.issued(t.Access))
 }
 
 func (c *connection) endDrain(now lease.Reading) {
@@ -328,9 +336,14 @@ func (c *connection) close() {
 
 // fail reports why there is no cluster although there is a target.
 func (c *connection) fail(ctx context.Context, err error) {
-	if ctx.Err() == nil {
-		c.change(func(s *state) { s.contact = asProblem(err) })
+	if ctx.Err() != nil {
+		return
 	}
+	p := asProblem(err)
+	if p.Reason == reason.Forbidden {
+		c.refuseAccount()
+	}
+	c.change(func(s *state) { s.contact = p })
 }
 
 func asProblem(err error) Problem {

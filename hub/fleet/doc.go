@@ -27,6 +27,9 @@
 // works. So a broken rotation does not cost leadership. If only the bearer token changed, connections and
 // watches go on and new requests carry the new token.
 //
+// If the kubeconfig is an administrator's, the hub works by an account of its own instead (package account). It goes back
+// to the kubeconfig when the member refuses that account.
+//
 // The kubeconfig is untrusted input. It can name an https server, CAs, a client certificate or a token, all
 // of them inline, and nothing else.
 //

@@ -81,9 +81,12 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 // true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
-	if !c.probeRemoved && writes && s.target != nil && !s.spec.moved {
+	if !c.probeRemoved && writes && s.target != nil {
 		c.probeRemoved = true
-		c.removeProbe(ctx)
+		if !s.spec.moved { // else it is the other hub's by now
+			c.removeProbe(ctx)
+		}
+		c.removeAccount(ctx)
 	}
 	if !s.spec.gone && s.spec.pin != "" {
 		if writes {

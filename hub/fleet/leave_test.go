@@ -87,6 +87,9 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	if probeOf(t, server) {
 		t.Error("the probe Lease was left behind")
 	}
+	if hasAccount(t, server, t.Name()) {
+		t.Error("the hub's own account was left behind")
+	}
 	if uid := getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation]; uid != "" {
 		t.Errorf("the pin %q was left behind", uid)
 	}
@@ -104,7 +107,7 @@ func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 	}
 	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone && m.Problem.Reason == reason.Gone })
 	m, _ := h.Member(east)
-	if !m.Connected || whoami(t, m) != adminName(t, servers(t).Member("east")) {
+	if !m.Connected || whoami(t, m) != ownUser(t.Name()) {
 		t.Errorf("the connection is gone too: %+v", m)
 	}
 	h.Forget(east)
@@ -143,6 +146,9 @@ func TestMovedClusterIsLeftAlone(t *testing.T) {
 	if !probeOf(t, server) {
 		t.Error("the probe Lease was removed, but the other hub may be using it")
 	}
+	if hasAccount(t, server, t.Name()) {
+		t.Error("the account was left behind, but the other hub has one of its own")
+	}
 }
 
 func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
@@ -164,7 +170,7 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	h.mayWrite.Store(true)
 	took := h.awaitMember(t, west, "west is healthy once this replica may write", 5*time.Second, healthy)
 	t.Logf("healthy %v after the election", took)
-	await(t, "it is engaged, too", retryPause, func() string { // by another goroutine than the one that probes
+	await(t, "it is engaged once", retryPause, func() string {
 		if begun, _ := h.engaged.count(west); begun != 1 {
 			return fmt.Sprintf("engaged %d times", begun)
 		}

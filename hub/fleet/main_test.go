@@ -46,7 +46,7 @@ const retryPause = 30 * time.Second
 var shared = sync.OnceValues(func() (*e2e.Fleet, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	return e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}})
+	return e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}, AuditReads: true})
 })
 
 // started is what shared has started, for TestMain.

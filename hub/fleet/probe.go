@@ -197,7 +197,11 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 		p.identified = at
 		p.lock.Unlock()
 	}
-	p.observe(p.observation(ctx, p.timeout, health.Read, at, err))
+	o := p.observation(ctx, p.timeout, health.Read, at, err)
+	if o.Reason == reason.Forbidden {
+		p.refuseAccount() // its rights may be gone
+	}
+	p.observe(o)
 }
 
 // sendWrite updates the probe Lease. If the Lease is not as expected, as when another prober was faster, it reads and

@@ -141,7 +141,7 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 		}
 		revoke(t, server, "second")
 		setKubeconfig(t, east, kubeconfigOf(t, server, config))
-		t.Logf("renewals act as the new user after %v", awaitUser(t, h, east, "third"))
+		t.Logf("renewals act for the new user after %v", awaitUser(t, h, east, ownUser("TestRotatedKubeconfigCountsWithoutANewCluster")))
 		t.Logf("caches follow after %v", awaitCached(t, h, east, server))
 		// One connection for caches and one for renewals remain. The old one for renewals has some seconds
 		// for what was under way.
@@ -174,7 +174,8 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 	server := servers(t).Member("east")
 	east := register(t, server, "broken", "100")
 	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
-	good := proxied(t, server)
+	good, own := proxied(t, server), ownUser(t.Name())
+	awaitUser(t, h, east, own)
 	revoked := account(t, server, "revoked", enough)
 	revoke(t, server, "revoked")
 
@@ -195,11 +196,12 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 			took := h.awaitMember(t, east, "the reason is shown", rotationBound, func(m fleet.Member) bool { return m.Problem.Reason == tc.want })
 			m, _ := h.Member(east)
 			t.Logf("after %v: %s", took, m.Problem.Message)
-			if user := whoami(t, m); user != adminName(t, server) || !healthy(m) {
+			if user := whoami(t, m); user != own || !healthy(m) {
 				t.Errorf("the last good one is not in use: the hub is %s, health %+v", user, m.Health(thresholds))
 			}
 			setKubeconfig(t, east, good)
 			h.awaitMember(t, east, "the reason is gone", rotationBound+3*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == "" && healthy(m) })
+			awaitUser(t, h, east, own)
 		})
 	}
 	t.Run("the Secret is deleted", func(t *testing.T) {

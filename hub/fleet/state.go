@@ -64,6 +64,8 @@ type state struct {
 	// target is in use. uid is that of the cluster behind it, or behind the last target.
 	target *transport.Target
 	uid    string
+	// account: target is the hub's own account in the member. accountRefused: the member refuses it.
+	account, accountRefused bool
 	// ownsUID: no other member had the UID when this one took it.
 	ownsUID bool
 	// cluster has full caches, or is nil.

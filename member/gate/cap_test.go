@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,6 +68,33 @@ func TestCapClientRefusesEveryWriteAfterTheTerm(t *testing.T) {
 			})
 		})
 	}
+}
+
+// hanging answers no create before its context ends.
+type hanging struct{ client.Client }
+
+func (hanging) Create(ctx context.Context, _ client.Object, _ ...client.CreateOption) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestCapClientCutsAWriteOffWhenItsTermIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := membertest.New()
+		f.Promote(ns)
+		term, done, err := f.Context(t.Context(), ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		f.Advance(membertest.Duration - 3*time.Second)
+		began := time.Now()
+		time.AfterFunc(3*time.Second-1, f.Expire) // the clock of the fake stands still by itself
+		err = gate.CapClient(hanging{}).Create(context.WithoutCancel(term), object(ns, "a"))
+		if took := time.Since(began); took != 3*time.Second || !errors.Is(err, member.ErrLost) || errors.Is(err, member.ErrNotBegun) {
+			t.Errorf("after %v: %v; want ErrLost alone after 3s, which is what remained", took, err)
+		}
+	})
 }
 
 func TestCapClientLetsEverythingElsePass(t *testing.T) {

@@ -70,6 +70,12 @@ func ParseKubeconfig(data []byte) (Access, error) {
 	return a, a.validate()
 }
 
+// WithToken is the same API server for another user, who proves its identity by a token.
+func (a Access) WithToken(token string) Access {
+	a.cert, a.key, a.token = "", "", token
+	return a
+}
+
 func current(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	if config.CurrentContext == "" {
 		return nil, nil, errors.New("the kubeconfig has no current-context")

@@ -1,0 +1,216 @@
+// Command leasecast-gate runs a program only where its cluster leads a namespace, and tells scripts and sidecars who
+// leads. Package member/command says what is promised.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+
+	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/command"
+)
+
+// version is stamped by the linker (see Makefile).
+var version = "devel"
+
+const usage = `leasecast-gate runs a program only where this cluster leads a namespace:
+  leasecast-gate -namespace shop -- program arguments...    run it, and stop it in time
+  leasecast-gate -namespace shop -listen 127.0.0.1:4040     run nothing, and serve /leader
+  leasecast-gate check -namespace shop                      exit code 0: leads, 1: does not, 2: cannot tell
+`
+
+func main() {
+	args := os.Args[1:]
+	if len(args) == 1 && args[0] == command.Watchdog {
+		command.RunWatchdog()
+	}
+	code, err := run(args)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "leasecast-gate:", err)
+	}
+	os.Exit(code)
+}
+
+type flags struct {
+	check      bool
+	kubeconfig string
+	namespace  string
+	listen     string
+	register   bool
+	registerIn string
+	stopAhead  time.Duration
+	timeout    time.Duration
+	command    []string
+}
+
+// run returns the exit code.
+func run(args []string) (int, error) {
+	f, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0, nil
+	case err != nil && f.check:
+		return command.CannotTell, err
+	case err != nil:
+		return command.Failed, err
+	case f.check:
+		return check(f)
+	}
+	return gate(f)
+}
+
+func parse(args []string) (f flags, err error) {
+	set := flag.NewFlagSet("leasecast-gate", flag.ContinueOnError)
+	set.Usage = func() {
+		_, _ = fmt.Fprintf(set.Output(), "%s\n%s %s/%s\n\n", usage, version, runtime.GOOS, runtime.GOARCH)
+		set.PrintDefaults()
+	}
+	set.StringVar(&f.namespace, "namespace", "", "namespace that this cluster has to lead")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of this cluster; empty: $KUBECONFIG, or the Pod's own account")
+	if f.check = len(args) > 0 && args[0] == "check"; f.check {
+		args = args[1:]
+		set.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the API server")
+	} else {
+		set.StringVar(&f.listen, "listen", "", "host:port to serve /leader on; empty: nowhere")
+		set.BoolVar(&f.register, "register", true, "register the program, so that a planned change takes a moment")
+		set.StringVar(&f.registerIn, "register-in", "", "namespace to register in; empty: the Pod's own")
+		set.DurationVar(&f.stopAhead, "stop-ahead", 0, "how long before the deadline SIGTERM is sent, at most a third of the term's duration; 0: a quarter of it")
+	}
+	if err := set.Parse(args); err != nil {
+		return f, err
+	}
+	f.command = set.Args()
+	switch {
+	case f.namespace == "":
+		err = errors.New("-namespace is empty: name the namespace that this cluster has to lead")
+	case f.stopAhead < 0:
+		err = fmt.Errorf("-stop-ahead is %v: must not be negative", f.stopAhead)
+	case f.check && len(f.command) > 0:
+		err = fmt.Errorf("check takes no program, and got %q", f.command)
+	case !f.check && len(f.command) == 0 && f.listen == "":
+		err = errors.New("there is nothing to do: name a program after --, or an address with -listen")
+	}
+	return f, err
+}
+
+// config is that of the cluster that this program runs in.
+func config(f flags) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no kubeconfig: pass -kubeconfig, or run in a cluster: %w", err)
+	}
+	return cfg, nil
+}
+
+// begin starts a Member. stop returns when it has stopped.
+func begin(f flags, o member.Options) (m *member.Member, stop func(), err error) {
+	cfg, err := config(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Registration != nil {
+		cfg.Wrap(member.CapWrites)
+		if o.Registration.Client, err = rest.HTTPClientFor(cfg); err != nil {
+			return nil, nil, err
+		}
+	}
+	o.Namespaces = []string{f.namespace}
+	if m, err = member.New(cfg, o); err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	return m, func() {
+		cancel()
+		<-ended
+	}, nil
+}
+
+func check(f flags) (int, error) {
+	m, stop, err := begin(f, member.Options{Logger: silent()})
+	if err != nil {
+		return command.CannotTell, err
+	}
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+	defer cancel()
+	code, text := command.Check(ctx, m, f.namespace)
+	fmt.Println(text)
+	return code, nil
+}
+
+func gate(f flags) (int, error) {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	log, err := logger()
+	if err != nil {
+		return command.Failed, err
+	}
+	o := member.Options{Logger: log, Clock: &clock.System{}}
+	if f.register && len(f.command) > 0 { // a sidecar that only asks does not say when it has stopped
+		o.Registration = &member.Registration{Namespace: f.registerIn}
+	}
+	m, stop, err := begin(f, o)
+	if err != nil {
+		return command.Failed, err
+	}
+	defer stop()
+	if f.listen != "" {
+		listener, err := net.Listen("tcp", f.listen)
+		if err != nil {
+			return command.Failed, err
+		}
+		server := &http.Server{Handler: command.Handler(m, f.namespace), ReadHeaderTimeout: 5 * time.Second}
+		go func() { _ = server.Serve(listener) }()
+		defer func() { _ = server.Close() }()
+	}
+	if len(f.command) == 0 {
+		for s := range signals {
+			if s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT {
+				break
+			}
+		}
+		return 0, nil
+	}
+	return command.Run(context.Background(), m, command.Options{
+		Namespace: f.namespace, Command: f.command, StopAhead: f.stopAhead, Signals: signals, Clock: o.Clock, Logger: log,
+	})
+}
+
+// logger writes to standard error, because standard output is the program's.
+func logger() (logr.Logger, error) {
+	c := zap.NewProductionConfig()
+	c.Sampling = nil
+	c.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	zl, err := c.Build()
+	if err != nil {
+		return logr.Logger{}, err
+	}
+	log := zapr.NewLogger(zl)
+	klog.SetLogger(log)
+	return log, nil
+}
+
+// silent drops everything: what check has to say it prints.
+func silent() logr.Logger { return zapr.NewLogger(zap.NewNop()) }

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// leastRun is how long the program has run at least when it begins again. No election is lost sooner, so one that says so
+// spins.
+const leastRun = time.Second
+
+// beginAgain begins the program anew in place of this process, with the same arguments and environment, and returns only
+// if that fails.
+//
+// A replica that has lost the election must end at once, and another one must stand by at once. A kubelet waits longer
+// before each restart, up to 5 minutes. The kernel does both in one step: it ends all threads, closes all connections,
+// and begins the program. Nothing that this process knew or had on its way outlives that. So it is as safe as an exit,
+// and it must not wait for anything that an exit would not wait for.
+func beginAgain(ran time.Duration) error {
+	if ran < leastRun {
+		return fmt.Errorf("not begun again: it ran for %v only", ran)
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("not begun again: %w", err)
+	}
+	return fmt.Errorf("not begun again: %w", syscall.Exec(path, os.Args, os.Environ()))
+}

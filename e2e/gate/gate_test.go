@@ -1,0 +1,202 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/process"
+	"github.com/leasecast/leasecast/member/command"
+)
+
+var serverLine = regexp.MustCompile(`server: .*`)
+
+// stubborn acts in two processes, and heeds no SIGTERM.
+const stubborn = `trap '' TERM; act() { while :; do date +%s%N >>"$0"; sleep 0.02; done; }; act & act`
+
+// polite takes half a second to end.
+const polite = `trap 'sleep 0.5; exit 0' TERM; while :; do date +%s%N >>"$0"; sleep 0.02; done`
+
+func start(t *testing.T, args ...string) *process.Process {
+	t.Helper()
+	p, err := process.Start("gate", filepath.Join(t.TempDir(), "log"), program, append([]string{"-kubeconfig=" + access}, args...)...)
+	harness.Must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(p.Tail())
+		}
+		harness.Must(t, p.Kill())
+	})
+	return p
+}
+
+// After the last deadline nothing acts, whatever has happened to the hub or to the gate.
+func TestTheProgramActsInItsTermsOnly(t *testing.T) {
+	cases := map[string]func(t *testing.T, ns string, gate *process.Process) (deadline time.Time){
+		"the hub falls silent": func(t *testing.T, ns string, _ *process.Process) time.Time {
+			return write(t, ns, us, 1, 5*time.Second)
+		},
+		"the gate is paused": func(t *testing.T, ns string, gate *process.Process) time.Time {
+			deadline := write(t, ns, us, 1, 5*time.Second)
+			harness.Must(t, gate.Pause())
+			return deadline
+		},
+		"the gate is killed": func(t *testing.T, _ string, gate *process.Process) time.Time {
+			harness.Must(t, gate.Kill())
+			return time.Now().Add(500 * time.Millisecond)
+		},
+		"another cluster leads": func(t *testing.T, ns string, _ *process.Process) time.Time {
+			write(t, ns, them, 2, time.Minute)
+			return time.Now().Add(500 * time.Millisecond)
+		},
+		"the API server is gone": func(t *testing.T, ns string, _ *process.Process) time.Time {
+			deadline := write(t, ns, us, 1, 5*time.Second)
+			harness.Must(t, cluster.Kill())
+			t.Cleanup(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				harness.Must(t, cluster.Restart(ctx))
+			})
+			return deadline
+		},
+	}
+	for name, fault := range cases {
+		t.Run(name, func(t *testing.T) {
+			ns, file := namespace(t), filepath.Join(t.TempDir(), "acts")
+			write(t, ns, them, 0, time.Minute)
+			gate := start(t, "-namespace="+ns, "-register-in="+ns, "--", "sh", "-c", stubborn, file)
+			write(t, ns, us, 1, 5*time.Second)
+			await(t, "it acts", actedAfter(t, file, time.Time{}))
+			deadline := fault(t, ns, gate)
+			<-time.After(time.Until(deadline) + time.Second)
+			all := acts(t, file)
+			if last := all[len(all)-1]; last.After(deadline) {
+				t.Errorf("it acts %v after the deadline", last.Sub(deadline))
+			} else {
+				t.Logf("the last of %d acts came %v before the deadline", len(all), deadline.Sub(last))
+			}
+			if err := gate.Resume(); err != nil && !errors.Is(err, process.ErrEnded) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A planned change waits for the program, and no longer.
+func TestARevokedTermIsReleasedWhenTheProgramHasEnded(t *testing.T) {
+	ns, file := namespace(t), filepath.Join(t.TempDir(), "acts")
+	gate := start(t, "-namespace="+ns, "-register-in="+ns, "--", "sh", "-c", polite, file)
+	write(t, ns, us, 1, time.Minute)
+	await(t, "it acts", actedAfter(t, file, time.Time{}))
+	write(t, ns, "", 2, time.Minute)
+	revoked := time.Now()
+	await(t, "the term is released", func(ctx context.Context) error {
+		var all coordinationv1.LeaseList
+		if err := admin.List(ctx, &all, client.InNamespace(ns), client.MatchingLabels{v1alpha1.ReaderLabel: "true"}); err != nil {
+			return err
+		}
+		if len(all.Items) != 1 {
+			return fmt.Errorf("%d registrations", len(all.Items))
+		}
+		r, err := wire.ReadRegistration(&all.Items[0])
+		if err == nil && !r.HasReleased(ns, 1) {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	took := time.Since(revoked)
+	t.Logf("released after %v", took)
+	if took < 500*time.Millisecond || took > 5*time.Second {
+		t.Errorf("the term was released after %v, want what the program takes to end, 0.5 s, and a moment", took)
+	}
+	write(t, ns, us, 3, time.Minute)
+	await(t, "it acts again", actedAfter(t, file, time.Now()))
+	harness.Must(t, gate.Stop())
+	if !gate.InOrder() {
+		t.Errorf("the gate ends with %s, want the program's exit code 0", gate.How())
+	}
+}
+
+func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
+	ns := namespace(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	address := listener.Addr().String()
+	harness.Must(t, listener.Close())
+	start(t, "-namespace="+ns, "-listen="+address)
+	steps := []struct {
+		what   string
+		write  func()
+		status int
+		want   command.Answer
+		check  int
+	}{
+		{"another cluster leads", func() { write(t, ns, them, 4, time.Minute) }, 503, command.Answer{Leader: them, Epoch: 4}, command.LeadsNot},
+		{"this cluster leads", func() { write(t, ns, us, 5, time.Minute) }, 200, command.Answer{Leads: true, Leader: us, Epoch: 5}, command.Leads},
+		{"nobody leads", func() { write(t, ns, "", 6, time.Minute) }, 503, command.Answer{Epoch: 6}, command.LeadsNot},
+	}
+	for _, step := range steps {
+		step.write()
+		await(t, step.what, func(ctx context.Context) error {
+			got, status, err := ask(ctx, address)
+			if err == nil && step.want.Leads && (got.RemainingMilliseconds < 1000 || got.RemainingMilliseconds > 60_000) {
+				err = fmt.Errorf("%d ms remain", got.RemainingMilliseconds)
+			}
+			got.RemainingMilliseconds, got.Why = 0, ""
+			if err == nil && (status != step.status || got != step.want) {
+				err = fmt.Errorf("%d, %+v", status, got)
+			}
+			return err
+		})
+		if code := check(t, access, ns); code != step.check {
+			t.Errorf("%s: check exits with %d, want %d", step.what, code, step.check)
+		}
+	}
+	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
+	text, err := os.ReadFile(access)
+	harness.Must(t, err)
+	harness.Must(t, os.WriteFile(nowhere, []byte(serverLine.ReplaceAllString(string(text), "server: https://127.0.0.1:1")), 0o600))
+	if code := check(t, nowhere, ns); code != command.CannotTell {
+		t.Errorf("check of an API server that is not there exits with %d, want %d", code, command.CannotTell)
+	}
+}
+
+func ask(ctx context.Context, address string) (a command.Answer, status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/leader", nil)
+	if err != nil {
+		return a, 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return a, 0, err
+	}
+	err = json.NewDecoder(resp.Body).Decode(&a)
+	return a, resp.StatusCode, errors.Join(err, resp.Body.Close())
+}
+
+func check(t *testing.T, kubeconfig, ns string) int {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, "check", "-kubeconfig="+kubeconfig, "-namespace="+ns, "-timeout=3s")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	t.Logf("check says: %s", out)
+	return cmd.ProcessState.ExitCode()
+}

@@ -1,0 +1,112 @@
+// Package gate holds the tests of leasecast-gate, of the drop-in lock and of the rule for readers in other languages, on
+// a real API server. There is no hub here: the tests write the Leases that a hub would, so they know to the instant what
+// was promised.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+const (
+	us       = "east.fleet"
+	them     = "west.fleet"
+	patience = 30 * time.Second // for what takes milliseconds on an idle machine
+)
+
+var (
+	cluster *fleet.Server
+	admin   client.Client
+	program string // the built gate
+	access  string // a kubeconfig of the cluster
+	clocks  clock.System
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(zap.New())
+	os.Exit(fleet.Main(m, nil, func(ctx context.Context, f *fleet.Fleet, dir string) (err error) {
+		cluster, program, access = f.Hub(), filepath.Join(dir, "leasecast-gate"), filepath.Join(dir, "kubeconfig")
+		out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "../../cmd/leasecast-gate").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("build the gate: %w\n%s", err, out)
+		}
+		cfg := cluster.AdminConfig()
+		cfg.Timeout = patience
+		admin, err = client.New(cfg, client.Options{})
+		return errors.Join(err, fleet.WriteKubeconfig(access, "east", cluster.AdminConfig()))
+	}))
+}
+
+// namespace makes a namespace for a test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	harness.Must(t, admin.Create(t.Context(), ns))
+	return ns.Name
+}
+
+// write writes the Lease in this cluster as the hub does, and returns its deadline.
+func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
+	t.Helper()
+	return writeIn(t, us, ns, holder, epoch, d)
+}
+
+// writeIn is write for a namespace that plays another cluster.
+func writeIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
+	t.Helper()
+	now := clocks.Now().Wall
+	harness.Must(t, harness.PutLease(t.Context(), admin, ns, cluster,
+		lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: d}))
+	return now.Add(d)
+}
+
+// await fails the test if the condition does not come about.
+func await(t *testing.T, what string, condition func(context.Context) error) {
+	t.Helper()
+	harness.Eventually(t, patience, what, condition)
+}
+
+// acts are the times in a file, in nanoseconds since 1970.
+func acts(t *testing.T, file string) (at []time.Time) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for field := range strings.FieldsSeq(string(text)) {
+		ns, err := strconv.ParseInt(field, 10, 64)
+		harness.Must(t, err)
+		at = append(at, time.Unix(0, ns))
+	}
+	return at
+}
+
+// actedAfter is a condition.
+func actedAfter(t *testing.T, file string, instant time.Time) func(context.Context) error {
+	return func(context.Context) error {
+		all := acts(t, file)
+		if len(all) == 0 || all[len(all)-1].Before(instant) {
+			return fmt.Errorf("%d acts, none of them since %v", len(all), instant)
+		}
+		return nil
+	}
+}

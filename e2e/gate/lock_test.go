@@ -1,0 +1,155 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	clientlock "k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/resourcelock"
+)
+
+// pods are all candidates of a test, and who of them is elected.
+type pods struct {
+	t       *testing.T
+	mu      sync.Mutex
+	elected map[string]bool
+	worst   int // how many were elected at one instant
+}
+
+func (p *pods) set(name string, elected bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if delete(p.elected, name); elected {
+		p.elected[name] = true
+	}
+	p.worst = max(p.worst, len(p.elected))
+}
+
+// winner is the one Pod that is elected; empty if none is.
+func (p *pods) winner() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.elected {
+		return name
+	}
+	return ""
+}
+
+// start starts a Pod: a Member and, again and again, as a restarted process would, an election. ns plays the cluster.
+func (p *pods) start(name, ns string) (stop func()) {
+	p.t.Helper()
+	cfg := cluster.AdminConfig()
+	cfg.Wrap(member.CapWrites)
+	clients, err := kubernetes.NewForConfig(cfg)
+	harness.Must(p.t, err)
+	m, err := member.New(cfg, member.Options{Namespaces: []string{ns}})
+	harness.Must(p.t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() { _ = m.Start(ctx) })
+	all.Go(func() {
+		for ctx.Err() == nil {
+			p.elect(ctx, m, name, ns, clients)
+		}
+	})
+	stop = func() { cancel(); all.Wait() }
+	p.t.Cleanup(stop)
+	return stop
+}
+
+func (p *pods) elect(ctx context.Context, m *member.Member, name, ns string, clients *kubernetes.Clientset) {
+	lock, ctx, done := resourcelock.New(ctx, m, ns, &clientlock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "shopkeeper"}, Client: clients.CoordinationV1(),
+		LockConfig: clientlock.ResourceLockConfig{Identity: name},
+	})
+	defer done()
+	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: 5 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				p.set(name, true)
+				<-ctx.Done()
+				p.set(name, false)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+}
+
+// won is a condition: one of these Pods is elected.
+func (p *pods) won(names ...string) func(context.Context) error {
+	return func(context.Context) error {
+		winner := p.winner()
+		for _, name := range names {
+			if winner == name {
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is elected", winner)
+	}
+}
+
+// none is a condition: nobody is elected.
+func (p *pods) none(context.Context) error {
+	if winner := p.winner(); winner != "" {
+		return errors.New(winner + " is elected")
+	}
+	return nil
+}
+
+// The scenario of gke-labs/multicluster-leader-election: a first election, one winner, and a failover. Two clusters have
+// two Pods each.
+func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
+	east, west := namespace(t), namespace(t)
+	p := &pods{t: t, elected: map[string]bool{}}
+	stops := map[string]func(){}
+	for name, ns := range map[string]string{"east-1": east, "east-2": east, "west-1": west, "west-2": west} {
+		stops[name] = p.start(name, ns)
+	}
+	harness.Must(t, harness.Stay(t.Context(), 2*time.Second, "nobody is elected before a cluster leads", p.none))
+
+	const d = 6 * time.Second
+	writeIn(t, us, east, us, 1, d)
+	writeIn(t, them, west, us, 1, d)
+	await(t, "first election: a Pod of east", p.won("east-1", "east-2"))
+
+	first := p.winner()
+	stops[first]()
+	deadline := writeIn(t, us, east, us, 1, d)
+	await(t, "its neighbour takes over from a Pod that has ended", func(ctx context.Context) error {
+		if p.winner() == first {
+			return errors.New("it has not ended")
+		}
+		return p.won("east-1", "east-2")(ctx)
+	})
+
+	await(t, "the hub is lost, and nobody is elected", p.none) // no renewal comes
+	if over := time.Since(deadline); over > 300*time.Millisecond {
+		t.Errorf("a Pod was elected until %v after the deadline", over)
+	}
+	writeIn(t, them, west, them, 2, time.Minute)
+	began := time.Now()
+	await(t, "failover: a Pod of west", p.won("west-1", "west-2"))
+	t.Logf("elected %v after the grant", time.Since(began))
+	writeIn(t, us, east, them, 2, time.Minute)
+
+	second := p.winner()
+	harness.Must(t, harness.Stay(t.Context(), 2*time.Second, "it stays", p.won(second)))
+	writeIn(t, them, west, "", 3, time.Minute)
+	await(t, "revoked, and nobody is elected", p.none)
+	writeIn(t, us, east, us, 4, time.Minute)
+	await(t, "back in east, where the lock was released", p.won("east-1", "east-2"))
+	if p.worst > 1 {
+		t.Errorf("%d Pods were elected at one instant, want 1 at most", p.worst)
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+const (
+	accountGo      = "hub/account/account.go"
+	fleetAccountGo = "hub/fleet/account.go"
+	fleetLeaveGo   = "hub/fleet/leave.go"
+)
+
+// What must notice the mutants of the hub's own account in a member.
+var (
+	installing = tests{"./hub/account", "^Test"}
+	working    = tests{"./hub/fleet", "^(TestAnAdministrators.*|TestAStandbyRequests.*|TestAMemberThatRefusesTokens.*|TestDeletedCluster.*|TestMemberWithoutLabel.*)$"}
+	repairing  = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
+	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
+)
+
+// accounts are the mutants of least privilege in members.
+var accounts = []mutant{
+	{"account: a token is told", installing, []edit{{accountGo, "func (Credentials) GoString() string { return \"[token]\" }", "func (c Credentials) GoString() string { return c.Token }"}}},
+	{"account: rights that others have added stay", installing, []edit{{accountGo, "	if err == nil {\n		err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, name, role)\n	}\n", "	if err == nil {\n		if _, e := admin.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{}); e != nil {\n			err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, name, role)\n		}\n	}\n"}}},
+	{"account: two hubs share one", installing, []edit{{accountGo, "sha256.Sum256([]byte(mark))", "sha256.Sum256([]byte(mark[:0]))"}}},
+	{"account: something is left behind", installing, []edit{{accountGo, "		admin.RbacV1().ClusterRoles().Delete,\n", ""}}},
+	{"account: anybody is an administrator", installing, []edit{{accountGo, "	return review.Status.Allowed, nil", "	return review != nil, nil"}}},
+	{"account: the member says how long a token lasts", installing, []edit{{accountGo, "life = min(life, time.Duration(granted)*time.Second)", "life = time.Duration(granted) * time.Second"}}},
+	{"account: the administrator's kubeconfig is used for everything", working, []edit{{fleetAccountGo, "	case has, !writes, c.account.asked", "	case true, has, !writes, c.account.asked"}}},
+	{"account: a standby installs", working, []edit{{fleetAccountGo, "err := c.keepAccount(ctx, writes && pinned)", "err := c.keepAccount(ctx, true)"}}},
+	{"account: it stays when a Cluster leaves", working, []edit{{fleetLeaveGo, "		c.removeAccount(ctx)\n", ""}}},
+	{"account: a refusal is not noticed", repairing, []edit{{fleetAccountGo, "if m.state.account && !m.state.accountRefused {", "if m.state.account && m.state.accountRefused {"}}},
+	{"account: rights that are gone are not noticed", repairing, []edit{{"hub/fleet/probe.go", "		p.refuseAccount() // its rights may be gone\n", ""}}},
+	{"account: a token is renewed when it has expired", renewing, []edit{{fleetAccountGo, "now.Boot >= a.credentials.Renew)", "now.Boot >= a.credentials.Expire)"}}},
+	{"account: a new hub keeps the rights of an old one", renewing, []edit{{fleetAccountGo, "!has || mayInstall && !a.installed ||", "!has ||"}}},
+}

@@ -1,0 +1,279 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/account"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+)
+
+const (
+	// accountTimeout bounds the installation of an account and the request of a token.
+	accountTimeout = 10 * time.Second
+	// accountPause is the least time between two requests of a token, and between a refusal of the account and the
+	// next return to the kubeconfig.
+	accountPause = 2 * time.Second
+	// accountRetry is the pause after a request for a new token that failed. The present one still has a quarter of its
+	// life.
+	accountRetry = 10 * time.Second
+	// standbyPause is how soon a standby looks again for an account that is not there yet.
+	standbyPause = 3 * time.Second
+	// provePause is the pause between two tries of new credentials, whose rights do not count at once.
+	provePause = 50 * time.Millisecond
+)
+
+// ownAccount is what a connection knows of the hub's own account in the member (see package account).
+type ownAccount struct {
+	// kubeconfig is the text of the kubeconfig that all of this is about, and admin what it says.
+	kubeconfig string
+	admin      transport.Access
+	// asked: the member has told whether the kubeconfig is an administrator's.
+	asked, administrator bool
+	// installed: this replica has installed the account, and repaired it, since it was elected.
+	installed   bool
+	credentials account.Credentials
+	// next is the boot reading before which nothing is tried again.
+	next time.Duration
+}
+
+// account is the one that this hub has in each member.
+func (p *Provider) account() account.Account { return account.Of(p.options.HubID) }
+
+// access is that of the account, if there are credentials.
+func (a *ownAccount) access() (transport.Access, bool) {
+	return a.admin.WithToken(a.credentials.Token), a.credentials.Token != ""
+}
+
+// issued reports whether an access is that of the account.
+func (a *ownAccount) issued(to transport.Access) bool {
+	own, has := a.access()
+	return has && to.Equal(own)
+}
+
+// leadsThere reports whether a target is the one that the kubeconfig asks for: the kubeconfig itself, or the hub's own
+// account behind it.
+func (c *connection) leadsThere(t *transport.Target) bool {
+	return t != nil && (t.Access.Equal(c.parsed) || c.account.kubeconfig == c.text && c.account.issued(t.Access))
+}
+
+// dropRefused forgets credentials that the member refuses, so that the kubeconfig is used until there are new ones.
+func (c *connection) dropRefused(s state, now lease.Reading) {
+	if s.accountRefused && now.Boot >= c.account.next {
+		log.FromContext(c.lifetime).Info("The member refuses the hub's own account: it is installed anew", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+		c.account.credentials, c.account.installed = account.Credentials{}, false
+		c.change(func(s *state) { s.accountRefused = false })
+	}
+}
+
+// useAccount has the connection work by the hub's own account in the member, if the kubeconfig is an administrator's. It
+// returns false while the caches have to wait for that.
+//
+// A replica that may write fails closed: it connects no caches by an administrator's kubeconfig. A standby reads by it
+// until the account is there.
+func (c *connection) useAccount(ctx context.Context, pinned bool) (bool, error) {
+	if c.err == nil && c.account.kubeconfig != c.text {
+		c.account = ownAccount{kubeconfig: c.text, admin: c.parsed}
+	}
+	writes := c.p.mayWrite(c.key.Fleet)
+	err := c.keepAccount(ctx, writes && pinned)
+	_, has := c.account.access()
+	switch {
+	case has, !writes, c.account.asked && !c.account.administrator:
+		return true, nil
+	case err == nil, !pinned:
+		return false, nil // it is installed once the pin is there
+	case errors.Is(err, account.ErrRefused):
+		c.end()
+	}
+	return false, c.describeAccount(err)
+}
+
+// keepAccount asks the member what has to be asked about the account, if anything has.
+func (c *connection) keepAccount(ctx context.Context, mayInstall bool) error {
+	if !c.accountDue(c.p.clock.Now(), mayInstall) {
+		return nil
+	}
+	err := c.renewAccount(ctx, mayInstall)
+	if err == nil {
+		return nil
+	}
+	pause := standbyPause
+	if _, has := c.account.access(); has {
+		pause = accountRetry
+		log.FromContext(ctx).Info("No new token of the hub's own account in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name),
+			"error", transport.Shorten(err.Error()))
+	}
+	c.account.next = c.p.clock.Now().Boot + pause
+	return err
+}
+
+// accountDue reports whether something has to be asked.
+func (c *connection) accountDue(now lease.Reading, mayInstall bool) bool {
+	a := &c.account
+	_, has := a.access()
+	switch {
+	case a.kubeconfig == "", now.Boot < a.next && (has || !mayInstall):
+		return false
+	case !a.asked:
+		return true
+	}
+	return a.administrator && (!has || mayInstall && !a.installed || now.Boot >= a.credentials.Renew)
+}
+
+// renewAccount asks whether the kubeconfig is an administrator's. If so, it installs the account if that is allowed,
+// requests a token, and uses it.
+func (c *connection) renewAccount(ctx context.Context, install bool) error {
+	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
+	defer cancel()
+	a := &c.account
+	admin, done, err := c.administrator()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if !a.asked {
+		if a.administrator, err = account.Administrator(ctx, admin); err != nil {
+			return err
+		}
+		a.asked = true
+	}
+	if !a.administrator {
+		return nil
+	}
+	if install {
+		if err := c.p.account().Install(ctx, admin); err != nil {
+			return err
+		}
+		a.installed = true
+	}
+	credentials, err := c.p.account().Request(ctx, admin, c.p.clock)
+	if err != nil {
+		return err
+	}
+	return c.useCredentials(ctx, credentials)
+}
+
+// useCredentials uses new credentials of the account, once they have proved to lead to the cluster that is known.
+func (c *connection) useCredentials(ctx context.Context, credentials account.Credentials) error {
+	s := c.get()
+	t, err := transport.NewTarget(c.account.admin.WithToken(credentials.Token), s.target)
+	if err != nil {
+		return err
+	}
+	if err := c.prove(ctx, t, s.uid); err != nil {
+		if !t.Shares(s.target) {
+			t.Close()
+		}
+		return err
+	}
+	c.account.credentials = credentials
+	c.account.next = c.p.clock.Now().Boot + accountPause
+	c.use(ctx, t)
+	return nil
+}
+
+// prove asks by a target until the member answers: rights that were given a moment ago may not count yet.
+func (c *connection) prove(ctx context.Context, t *transport.Target, uid string) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, provePause, true, func(ctx context.Context) (bool, error) {
+		t.UID, last = t.Identify(ctx)
+		if last == nil && t.UID != uid {
+			return false, &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(uid, t.UID)}
+		}
+		return last == nil, nil
+	})
+	if last != nil {
+		return last
+	}
+	return err
+}
+
+// administrator returns a client of the kubeconfig, for the account only, and what closes its connections.
+func (c *connection) administrator() (client kubernetes.Interface, done func(), err error) {
+	t, err := transport.NewTarget(c.account.admin, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	lane := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent, transport.MaxRenewalsBody)
+	lane.Meter, lane.Timers = c.meter, c.p.timers
+	transport.Lead(t, lane, lane)
+	config := lane.Config(lane)
+	connections, err := transport.HTTPClient(config)
+	if err == nil {
+		client, err = kubernetes.NewForConfigAndClient(config, connections)
+	}
+	if err != nil {
+		t.Close()
+		return nil, nil, fmt.Errorf("make a client: %w", err)
+	}
+	return client, t.Close, nil
+}
+
+// describeAccount says what to do where the hub gets no account of its own.
+func (c *connection) describeAccount(err error) error {
+	contact := (*transport.ContactError)(nil)
+	t := c.get().target
+	switch {
+	case errors.Is(err, account.ErrRefused):
+		return &transport.ContactError{Reason: reason.Forbidden, Message: transport.Shorten(err.Error()) +
+			"; allow that, or give the Cluster a kubeconfig of the account in config/member"}
+	case errors.As(err, &contact), t == nil:
+		return err
+	}
+	return t.Describe(err)
+}
+
+// untilAccount is the pause of run, or a shorter one if the account has to be looked after before its end.
+func (c *connection) untilAccount(pause time.Duration) time.Duration {
+	a := &c.account
+	if !a.administrator {
+		return pause
+	}
+	at := max(a.next, a.credentials.Renew)
+	if _, has := a.access(); !has || !a.installed && c.p.mayWrite(c.key.Fleet) || c.get().accountRefused {
+		at = a.next
+	}
+	if due := max(0, at-c.p.clock.Now().Boot); pause == forever || due < pause {
+		return max(due, retryLeast)
+	}
+	return pause
+}
+
+// removeAccount takes the account out of the member, if the hub has made one and the member answers in time.
+func (c *connection) removeAccount(ctx context.Context) {
+	if !c.account.administrator {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
+	defer cancel()
+	admin, done, err := c.administrator()
+	if err == nil {
+		defer done()
+		err = c.p.account().Remove(ctx, admin)
+		c.account.credentials, c.account.installed = account.Credentials{}, false
+	}
+	if err != nil {
+		log.FromContext(ctx).Info("The hub's own account is left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
+	}
+}
+
+// refuseAccount notes that the member refuses the hub's own account, if that is in use.
+func (m *member) refuseAccount() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.account && !m.state.accountRefused {
+		m.state.accountRefused = true
+		wake.Wake(m.wake)
+	}
+}

@@ -1,0 +1,37 @@
+// Package command runs a program only where its cluster leads a namespace. It is what cmd/leasecast-gate is made of,
+// for programs in any language that know nothing of Leases.
+//
+//	leasecast-gate -namespace shop -- /bin/shopkeeper --all
+//
+// # What it does
+//
+// When this cluster leads, [Run] starts the program in a process group of its own. The whole group gets SIGTERM when a
+// quarter of the term's duration is left without a renewal, and at once when the term is revoked or lost. It gets
+// SIGKILL shortly before the deadline that it was started or renewed under, however little it has done by then, and at
+// once when another cluster leads. A program that was stopped so is started again in the next term, or when the term
+// is renewed after all. A term is released, in a planned change, once the whole group is gone, and not before.
+//
+// A program that exits by itself while the term stands ends the gate, with the same exit code. What it leaves in its
+// group is killed then. Signals to the gate are passed on to the group. After SIGTERM, SIGINT or SIGQUIT the program is
+// not started again.
+//
+// # What is promised
+//
+// A watchdog, a second small process of the gate, leads the process group. It knows the deadline before the program
+// starts, by the clock that keeps counting in suspend and by the wall clock. At the deadline it kills its own group.
+// It does the same at once when the gate dies. So no process of the group acts past the deadline if
+//
+//   - the gate is paused, hangs or dies: the watchdog kills the group;
+//   - the watchdog is paused: the gate kills the group. If it dies, the gate kills the group and fails.
+//
+// # What is not promised
+//
+//   - If gate, watchdog and program are paused together, nothing can kill the program meanwhile. Nobody acts then. When
+//     they wake, the program can act until gate or watchdog has had its turn, which is usually a few milliseconds.
+//     This happens to a frozen container, a virtual machine and a laptop. Hand the epoch to what can refuse an old one.
+//   - What the program has sent already is not called back.
+//   - A process that leaves the group, by setsid or setpgid as daemons and interactive shells do, is not killed. Let
+//     the program stay in the foreground. A process that changes its user cannot be killed by a gate without rights.
+//   - If gate and watchdog are both killed with SIGKILL, nobody kills the program. Where the gate is the first process
+//     of a container, its end is the end of all. PR_SET_PDEATHSIG would not help more: a paused parent is no dead one.
+package command

@@ -1,0 +1,148 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	utilclock "k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/api/lease/clock"
+)
+
+const (
+	// readyWithin is how long the watchdog may take until it watches.
+	readyWithin = 10 * time.Second
+	// heardWithin is how long it may be busy when it is told something.
+	heardWithin = time.Second
+)
+
+var (
+	errNotFound   = errors.New("the program is not there")
+	errCannotExec = errors.New("the program cannot be started")
+)
+
+// newGroups returns what starts groups. It makes this process the one that waits for all its children, and for the
+// orphans among their children.
+func newGroups(command []string) (start func(until instant) (group, error), err error) {
+	if len(command) == 0 {
+		return nil, fmt.Errorf("%w: no command is given", errNotFound)
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotFound, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	children, err := newReaper()
+	if err != nil {
+		return nil, err
+	}
+	return func(until instant) (group, error) {
+		g := &processes{children: children}
+		if err := g.guard(self, until); err != nil {
+			g.end()
+			return nil, fmt.Errorf("start the watchdog: %w", err)
+		}
+		if g.program, err = children.start(path, command, []*os.File{os.Stdin, os.Stdout, os.Stderr}, g.watchdog.pid); err != nil {
+			g.end()
+			return nil, fmt.Errorf("%w: %w", errCannotExec, err)
+		}
+		return g, nil
+	}, nil
+}
+
+// processes are a process group. The watchdog leads it, so that one signal kills both, and so that the number of the
+// group is not given to another while the watchdog is there.
+type processes struct {
+	children          *reaper
+	watchdog, program *child
+	told              *os.File // what is written here the watchdog reads
+}
+
+// guard starts the watchdog, and returns when it knows the deadline and ignores signals.
+func (g *processes) guard(self string, until instant) error {
+	in, told, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	g.told = told
+	ready, out, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = ready.Close() }()
+	g.watchdog, err = g.children.start(self, []string{self, Watchdog}, []*os.File{in, out, os.Stderr}, 0)
+	if err := errors.Join(err, out.Close()); err != nil {
+		return err
+	}
+	if err := g.limit(until); err != nil {
+		return err
+	}
+	if err := ready.SetReadDeadline(utilclock.RealClock{}.Now().Add(readyWithin)); err != nil {
+		return err
+	}
+	_, err = ready.Read(make([]byte, 1))
+	return err
+}
+
+func (g *processes) limit(until instant) error {
+	if err := g.told.SetWriteDeadline(utilclock.RealClock{}.Now().Add(heardWithin)); err != nil {
+		return err
+	}
+	return tell(g.told, until)
+}
+
+func (g *processes) signal(s syscall.Signal) { _ = syscall.Kill(-g.watchdog.pid, s) } // that nobody is left is no error
+
+func (g *processes) exited() <-chan struct{}    { return g.program.ended }
+func (g *processes) unguarded() <-chan struct{} { return g.watchdog.ended }
+
+// code is what a shell would say.
+func (g *processes) code() int {
+	if g.program.status.Signaled() {
+		return 128 + int(g.program.status.Signal())
+	}
+	return g.program.status.ExitStatus()
+}
+
+func (g *processes) end() {
+	if g.told != nil {
+		defer func() { _ = g.told.Close() }()
+	}
+	if g.watchdog == nil {
+		return
+	}
+	g.signal(syscall.SIGKILL)
+	g.children.await(func() bool { return errors.Is(syscall.Kill(-g.watchdog.pid, 0), syscall.ESRCH) })
+	if g.program != nil {
+		<-g.program.ended
+	}
+}
+
+// RunWatchdog is the gate's second process. It kills the process group that it leads when the deadline comes, or when
+// the gate is gone. It does not return.
+func RunWatchdog() {
+	if syscall.Getpgrp() != os.Getpid() {
+		fmt.Fprintln(os.Stderr, "leasecast-gate watchdog is started by leasecast-gate, and by nobody else")
+		os.Exit(Failed)
+	}
+	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
+	told := make(chan instant)
+	go hear(os.Stdin, told)
+	if _, err := io.WriteString(os.Stdout, "\n"); err == nil {
+		_ = os.Stdout.Close()
+		watch(&clock.System{}, told)
+	}
+	_ = syscall.Kill(0, syscall.SIGKILL)
+	os.Exit(Failed) // never reached: it has killed itself
+}

@@ -1,0 +1,17 @@
+//go:build !linux
+
+package command
+
+import "errors"
+
+var (
+	errNotFound   = errors.New("the program is not there")
+	errCannotExec = errors.New("the program cannot be started")
+)
+
+func newGroups([]string) (func(instant) (group, error), error) {
+	return nil, errors.New("a program can be gated on Linux only")
+}
+
+// RunWatchdog has nothing to watch here.
+func RunWatchdog() {}

@@ -1,0 +1,173 @@
+package command
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member"
+)
+
+const (
+	ns   = "shop"
+	us   = "east.fleet"
+	them = "west.fleet"
+	d    = 12 * time.Second
+)
+
+// bubbleClock runs with the time of a bubble, and is suspended or stepped on request.
+type bubbleClock struct {
+	start             time.Time
+	slept, steppedFor atomic.Int64
+}
+
+func (c *bubbleClock) Now() lease.Reading {
+	ran := time.Since(c.start) + time.Duration(c.slept.Load())
+	return lease.Reading{Wall: c.start.Add(ran + time.Duration(c.steppedFor.Load())), Boot: time.Hour + ran}
+}
+
+// leaseOf is a Lease as the hub writes it now.
+func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Duration) (*coordinationv1.Lease, error) {
+	l := &coordinationv1.Lease{}
+	return l, wire.Write(lease.Key("only for tests"), lease.Content{
+		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: duration},
+		Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: time.Second,
+	}, l)
+}
+
+// stage is a gate in a bubble, with a program that is none.
+type stage struct {
+	t     *testing.T
+	clock *bubbleClock
+	*member.Terms
+	*runner
+	ended   chan struct{} // the gate has
+	exit    int
+	err     error
+	mu      sync.Mutex
+	started []*fakeGroup
+}
+
+func newStage(t *testing.T, o Options) *stage {
+	s := &stage{t: t, clock: &bubbleClock{start: time.Now()}, ended: make(chan struct{})}
+	s.Terms = member.NewTerms(s.clock, time.Second)
+	o.Namespace, o.Clock, o.Logger = ns, s.clock, logr.Discard()
+	s.runner = newRunner(s.Terms, o, func(until instant) (group, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		g := &fakeGroup{clock: s.clock, until: until, gone: make(chan struct{}), left: make(chan struct{})}
+		s.started = append(s.started, g)
+		return g, nil
+	})
+	go func() {
+		defer close(s.ended)
+		s.exit, s.err = s.run(t.Context())
+	}()
+	t.Cleanup(func() { // whatever it does wrong, it ends
+		if _, g := s.runs(); g != nil {
+			g.exits(g.code())
+		}
+		<-s.ended
+	})
+	return s
+}
+
+// lease has the cluster see a Lease of now.
+func (s *stage) lease(holder string, epoch int64) {
+	l, err := leaseOf(s.clock.Now(), holder, epoch, d)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Observe(l)
+}
+
+// runs returns how often the program was started, and its last run.
+func (s *stage) runs() (int, *fakeGroup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.started) == 0 {
+		return 0, nil
+	}
+	return len(s.started), s.started[len(s.started)-1]
+}
+
+// fakeGroup does what it is told, and notes when.
+type fakeGroup struct {
+	clock lease.Clock
+	gone  chan struct{} // the program has exited
+	left  chan struct{} // the watchdog has ended
+
+	mu      sync.Mutex
+	until   instant
+	signals []syscall.Signal
+	asked   time.Duration // when SIGTERM came first, as in Reading.Boot
+	killed  time.Duration // when end was called first
+	lingers time.Duration // how long SIGKILL takes
+	status  int
+	done    bool // end has returned
+
+	exitedAlready bool
+}
+
+func (g *fakeGroup) limit(until instant) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.until = until
+	return nil
+}
+
+func (g *fakeGroup) signal(s syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.signals = append(g.signals, s)
+	if s == syscall.SIGTERM && g.asked == 0 {
+		g.asked = g.clock.Now().Boot
+	}
+}
+
+func (g *fakeGroup) exited() <-chan struct{}    { return g.gone }
+func (g *fakeGroup) unguarded() <-chan struct{} { return g.left }
+
+func (g *fakeGroup) code() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.status
+}
+
+// exits has the program exit by itself.
+func (g *fakeGroup) exits(code int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.status = code; !g.exitedAlready {
+		close(g.gone)
+	}
+	g.exitedAlready = true
+}
+
+func (g *fakeGroup) end() {
+	g.mu.Lock()
+	g.killed = g.clock.Now().Boot
+	lingers := g.lingers
+	g.mu.Unlock()
+	if lingers > 0 {
+		<-time.After(lingers)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.done = true
+}
+
+// seen returns when SIGTERM and SIGKILL came, 0 if they have not.
+func (g *fakeGroup) seen() (asked, killed time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.asked, g.killed
+}

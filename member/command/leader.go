@@ -1,0 +1,73 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+// Exit codes of [Check].
+const (
+	Leads      = 0
+	LeadsNot   = 1
+	CannotTell = 2
+)
+
+// Answer is what /leader says.
+type Answer struct {
+	Leads  bool   `json:"leads"`
+	Leader string `json:"leader"` // empty: none is known
+	Epoch  int64  `json:"epoch"`
+	// RemainingMilliseconds is how long this cluster leads on if the term is not renewed, from before the question on.
+	RemainingMilliseconds int64  `json:"remainingMilliseconds"`
+	Why                   string `json:"why,omitempty"` // this cluster does not lead
+}
+
+// Asked is what answers: a [member.Member].
+type Asked interface {
+	Term(namespace string) (member.Term, bool)
+	State(namespace string) member.State
+}
+
+// ask returns what is known now.
+func ask(m Asked, namespace string) Answer {
+	if t, ok := m.Term(namespace); ok {
+		if left := t.Remaining().Milliseconds(); left > 0 {
+			return Answer{Leads: true, Leader: t.Cluster(), Epoch: t.Epoch(), RemainingMilliseconds: left}
+		}
+	}
+	s := m.State(namespace)
+	return Answer{Leader: s.Leader, Epoch: s.Epoch, Why: s.Why}
+}
+
+// Handler serves /leader: status 200 where this cluster leads, 503 elsewhere, and an [Answer] in both cases.
+func Handler(m Asked, namespace string) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /leader", func(w http.ResponseWriter, _ *http.Request) {
+		answer := ask(m, namespace)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		if !answer.Leads {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(answer) // whoever has gone needs none
+	})
+	return mux
+}
+
+// Check looks once whether this cluster leads, and returns [Leads], [LeadsNot] or [CannotTell], and what to print. The
+// Member has been started.
+func Check(ctx context.Context, m *member.Member, namespace string) (code int, text string) {
+	if err := m.WaitForSync(ctx); err != nil {
+		return CannotTell, err.Error()
+	}
+	switch a := ask(m, namespace); {
+	case a.Leads:
+		return Leads, fmt.Sprintf("%s leads %s in epoch %d for %d ms", a.Leader, namespace, a.Epoch, a.RemainingMilliseconds)
+	default:
+		return LeadsNot, fmt.Sprintf("this cluster does not lead %s: %s", namespace, a.Why)
+	}
+}

@@ -1,0 +1,312 @@
+package command
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/member"
+)
+
+// asGate is the first argument of a copy of this program that is a gate.
+const asGate = "as-gate"
+
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == Watchdog:
+		RunWatchdog()
+	case len(os.Args) > 2 && os.Args[1] == asGate:
+		os.Exit(beGate(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+// beGate runs a program by the Leases that file descriptor 3 tells of, each a line: holder, epoch, seconds, renewTime.
+func beGate(program []string) int {
+	system := &clock.System{}
+	terms := member.NewTerms(system, time.Second)
+	go func() {
+		for lines := bufio.NewScanner(os.NewFile(3, "leases")); lines.Scan(); {
+			var holder string
+			var epoch, renewed int64
+			var seconds int
+			if _, err := fmt.Sscan(lines.Text(), &holder, &epoch, &seconds, &renewed); err != nil {
+				panic(err)
+			}
+			l, err := leaseOf(lease.Reading{Wall: time.Unix(0, renewed)}, strings.Trim(holder, "-"), epoch, time.Duration(seconds)*time.Second)
+			if err != nil {
+				panic(err)
+			}
+			terms.Observe(l)
+		}
+	}()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	code, err := Run(context.Background(), terms, Options{
+		Namespace: ns, Command: program, Signals: signals, Clock: system,
+		Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{LogTimestamp: true}),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	return code
+}
+
+// realGate is a gate in a process of its own.
+type realGate struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	log    bytes.Buffer
+	leases io.Writer
+}
+
+func startGate(t *testing.T, program ...string) *realGate {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &realGate{t: t, cmd: exec.Command(self, append([]string{asGate}, program...)...), leases: out}
+	g.cmd.ExtraFiles, g.cmd.Stderr = []*os.File{in}, &g.log
+	g.cmd.WaitDelay = time.Second // what outlives the gate, and must not, holds its output open
+	if err := errors.Join(g.cmd.Start(), in.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = g.cmd.Process.Kill()
+		_ = g.cmd.Wait()
+		_ = out.Close()
+		for _, dir := range program { // whatever the gate does wrong, nothing is left
+			text, _ := os.ReadFile(filepath.Join(dir, "pids"))
+			for field := range strings.FieldsSeq(string(text)) {
+				if pid, err := strconv.Atoi(field); err == nil && alive(dir, pid) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+		}
+		if t.Failed() {
+			t.Log(g.log.String())
+		}
+	})
+	return g
+}
+
+// lease tells the gate of a Lease, and returns its deadline.
+func (g *realGate) lease(holder string, epoch int64, duration time.Duration) (deadline time.Time) {
+	g.t.Helper()
+	now := time.Now()
+	if _, err := fmt.Fprintln(g.leases, holder, epoch, int(duration.Seconds()), now.UnixNano()); err != nil {
+		g.t.Fatal(err)
+	}
+	return now.Add(duration)
+}
+
+// code waits for the gate to end.
+func (g *realGate) code() int {
+	late := time.AfterFunc(20*time.Second, func() { _ = g.cmd.Process.Kill() })
+	defer late.Stop()
+	_ = g.cmd.Wait()
+	return g.cmd.ProcessState.ExitCode()
+}
+
+// watchdogOf is the process that leads a process's group.
+func watchdogOf(t *testing.T, pid int) int {
+	t.Helper()
+	group, err := syscall.Getpgid(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return group
+}
+
+// stubborn writes its number into the file pids, and the time into acts again and again, whatever it is told.
+const stubborn = `trap '' TERM HUP INT; echo $$ >>"$0/pids"; while :; do date +%s%N >>"$0/acts"; sleep 0.02; done`
+
+// family is two of these.
+const family = `(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"`
+
+// lines returns what is in a file, once it has so many lines.
+func lines(t *testing.T, file string, atLeast int) []int {
+	t.Helper()
+	for began := time.Now(); ; {
+		text, _ := os.ReadFile(file)
+		if fields := strings.Fields(string(text)); len(fields) >= atLeast {
+			numbers := make([]int, len(fields))
+			for i, field := range fields {
+				numbers[i], _ = strconv.Atoi(field)
+			}
+			return numbers
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatalf("%s has less than %d lines", file, atLeast)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// alive reports whether a process that works in this folder is there. Its number may be another's by now.
+func alive(dir string, pid int) bool {
+	arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // a zombie has none
+	return err == nil && strings.Contains(string(arguments), dir)
+}
+
+func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
+	send := func(s syscall.Signal, pid int) error { return syscall.Kill(pid, s) }
+	cases := map[string]struct {
+		fault  func(gate, watchdog int) error
+		atOnce bool // the group is killed long before the deadline
+	}{
+		"where nothing fails":           {func(int, int) error { return nil }, false},
+		"while the gate is paused":      {func(gate, _ int) error { return send(syscall.SIGSTOP, gate) }, false},
+		"after the gate was killed":     {func(gate, _ int) error { return send(syscall.SIGKILL, gate) }, true},
+		"while the watchdog is paused":  {func(_, watchdog int) error { return send(syscall.SIGSTOP, watchdog) }, false},
+		"after the watchdog was killed": {func(_, watchdog int) error { return send(syscall.SIGKILL, watchdog) }, true},
+		"when signals were sent to the watchdog": {func(_, watchdog int) error {
+			return errors.Join(send(syscall.SIGTERM, watchdog), send(syscall.SIGINT, watchdog), send(syscall.SIGHUP, watchdog))
+		}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			g := startGate(t, "sh", "-c", family, dir, stubborn)
+			deadline := g.lease(us, 1, 4*time.Second)
+			pids := lines(t, filepath.Join(dir, "pids"), 2)
+			if err := tc.fault(g.cmd.Process.Pid, watchdogOf(t, pids[0])); err != nil {
+				t.Fatal(err)
+			}
+			if tc.atOnce {
+				deadline = time.Now().Add(time.Second)
+			}
+			<-time.After(time.Until(deadline))
+			for _, pid := range pids {
+				if alive(dir, pid) {
+					t.Errorf("process %d lives past the deadline", pid)
+				}
+			}
+			acts := lines(t, filepath.Join(dir, "acts"), 1)
+			before := len(acts)
+			if last := time.Unix(0, int64(acts[before-1])); !tc.atOnce && deadline.Sub(last) > time.Second {
+				t.Errorf("the last act came %v before the deadline: the group was killed too early", deadline.Sub(last))
+			}
+			<-time.After(300 * time.Millisecond)
+			if acts = lines(t, filepath.Join(dir, "acts"), 1); len(acts) > before {
+				t.Errorf("%d acts past the deadline", len(acts)-before)
+			}
+			if err := send(syscall.SIGCONT, g.cmd.Process.Pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A gate and a program that were paused together: the program is killed as soon as one of its keepers runs.
+func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
+	dir := t.TempDir()
+	g := startGate(t, "sh", "-c", family, dir, stubborn)
+	deadline := g.lease(us, 1, 2*time.Second)
+	pids := lines(t, filepath.Join(dir, "pids"), 2)
+	group := watchdogOf(t, pids[0])
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := errors.Join(syscall.Kill(g.cmd.Process.Pid, s), syscall.Kill(-group, s)); err != nil {
+			t.Fatal(err)
+		}
+		if s == syscall.SIGSTOP {
+			<-time.After(time.Until(deadline) + time.Second)
+		}
+	}
+	woke := time.Now()
+	for _, pid := range pids {
+		for alive(dir, pid) && time.Since(woke) < 5*time.Second {
+			<-time.After(time.Millisecond)
+		}
+	}
+	took := time.Since(woke)
+	t.Logf("all were killed %v after they woke", took)
+	if took > time.Second {
+		t.Errorf("some were killed only %v after they woke, want a moment", took)
+	}
+}
+
+func TestTheExitCodeOfTheGate(t *testing.T) {
+	notExecutable := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(notExecutable, []byte("\x7fELF is what it is not"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		program []string
+		want    int
+	}{
+		"is that of the program":                 {[]string{"sh", "-c", "exit 7"}, 7},
+		"is 128 and the signal that ended it":    {[]string{"sh", "-c", "kill -INT $$"}, 130},
+		"is 127 for a program that is not there": {[]string{"no-such-program"}, NotFound},
+		"is 126 for one that cannot be started":  {[]string{notExecutable}, CannotExec},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := startGate(t, tc.program...)
+			if tc.want != NotFound {
+				g.lease(us, 1, time.Minute)
+			}
+			if got := g.code(); got != tc.want {
+				t.Errorf("exit code %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+// The program decides what a signal to the gate means. What it leaves behind does not outlive the gate.
+func TestTheGateEndsAfterAllOfItsProgram(t *testing.T) {
+	dir := t.TempDir()
+	g := startGate(t, "sh", "-c", `trap 'exit 9' TERM; (exec sh -c "$1" "$0") & while :; do sleep 0.02; done`, dir, stubborn)
+	g.lease(us, 1, time.Minute)
+	orphan := lines(t, filepath.Join(dir, "pids"), 1)[0]
+	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := g.code(); code != 9 {
+		t.Errorf("exit code %d, want that of the program, 9", code)
+	}
+	if alive(dir, orphan) {
+		t.Error("a child of the program outlives the gate")
+	}
+}
+
+// A revoked term: the program is asked to end, and is killed when it does not.
+func TestARevokedProgramIsKilledLongBeforeTheDeadline(t *testing.T) {
+	dir := t.TempDir()
+	g := startGate(t, "sh", "-c", family, dir, stubborn)
+	g.lease(us, 1, 8*time.Second)
+	pids := lines(t, filepath.Join(dir, "pids"), 2)
+	revoked := time.Now()
+	g.lease("-", 2, 8*time.Second)
+	for _, pid := range pids {
+		for alive(dir, pid) && time.Since(revoked) < 10*time.Second {
+			<-time.After(5 * time.Millisecond)
+		}
+	}
+	if took := time.Since(revoked); took < 1500*time.Millisecond || took > 3*time.Second {
+		t.Errorf("the program was killed %v after the revocation, want a quarter of 8 s", took)
+	}
+}

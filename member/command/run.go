@@ -1,0 +1,262 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	utilclock "k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/member"
+)
+
+// Exit codes of the gate itself, which are those of timeout(1) and env(1). All others are the program's.
+const (
+	Failed     = 125
+	CannotExec = 126
+	NotFound   = 127
+)
+
+// look is the longest time between two looks at term and clocks, soonest the shortest.
+const (
+	look    = 100 * time.Millisecond
+	soonest = time.Millisecond
+)
+
+// Options say what is run, and where.
+type Options struct {
+	// Namespace is the one that has to be led.
+	Namespace string
+	// Command is the program and its arguments.
+	Command []string
+	// StopAhead is how long before the deadline SIGTERM is sent, at most a third of the term's duration. 0: a quarter.
+	StopAhead time.Duration
+	// Signals are passed on to the program.
+	Signals <-chan os.Signal
+	// Clock is what the deadline is judged by.
+	Clock lease.Clock
+	// Logger receives each start and end of the program.
+	Logger logr.Logger
+}
+
+// Leader says when this cluster leads: a [member.Member].
+type Leader interface {
+	Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error
+	State(namespace string) member.State
+}
+
+// group is a running program with all its processes.
+type group interface {
+	// limit tells the watchdog when to kill the group.
+	limit(until instant) error
+	signal(s syscall.Signal)
+	// exited is closed when the program itself has ended. Then code is its exit code.
+	exited() <-chan struct{}
+	code() int
+	// unguarded is closed when the watchdog has ended.
+	unguarded() <-chan struct{}
+	// end kills whatever is left, and returns when it is gone.
+	end()
+}
+
+// exit is the exit code of a program that has ended by itself.
+type exit int
+
+func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+var (
+	// errAsked says that a signal has asked the gate to end.
+	errAsked = errors.New("asked to end")
+	// errUnguarded says that nobody would kill the program if the gate were paused.
+	errUnguarded = errors.New("the watchdog has ended, so the program was killed")
+)
+
+// Run runs the program whenever this cluster leads. It returns the exit code for the gate: the program's own when that
+// has ended by itself or by a signal to the gate, or one of the gate's codes with an error. No process of the group is
+// left then.
+func Run(ctx context.Context, l Leader, o Options) (code int, err error) {
+	groups, err := newGroups(o.Command)
+	if err != nil {
+		return startCode(err), err
+	}
+	return newRunner(l, o, groups).run(ctx)
+}
+
+// startCode is the exit code for a program that cannot be started.
+func startCode(err error) int {
+	switch {
+	case errors.Is(err, errNotFound):
+		return NotFound
+	case errors.Is(err, errCannotExec):
+		return CannotExec
+	}
+	return Failed
+}
+
+type runner struct {
+	Options
+	leader Leader
+	start  func(until instant) (group, error)
+
+	mu      sync.Mutex
+	current group // nil: none runs
+	asked   bool  // a signal has asked the gate to end
+	code    int   // of the last run
+	cancel  context.CancelCauseFunc
+}
+
+func newRunner(l Leader, o Options, start func(until instant) (group, error)) *runner {
+	return &runner{Options: o, leader: l, start: start}
+}
+
+func (r *runner) run(ctx context.Context) (code int, err error) {
+	ctx, r.cancel = context.WithCancelCause(ctx)
+	defer r.cancel(nil)
+	go r.passOn(ctx)
+	err = r.leader.Lead(ctx, r.Namespace, r.lead)
+	var own exit
+	switch {
+	case errors.As(err, &own):
+		return int(own), nil
+	case errors.Is(err, errAsked):
+		return r.code, nil
+	}
+	return startCode(err), err
+}
+
+// passOn hands signals to the program. One that asks for the end ends a gate that runs none.
+func (r *runner) passOn(ctx context.Context) {
+	for {
+		select {
+		case s := <-r.Signals:
+			r.pass(s.(syscall.Signal))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *runner) pass(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = r.asked || s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT
+	switch {
+	case r.current != nil:
+		r.current.signal(s)
+	case r.asked:
+		r.cancel(errAsked)
+	}
+}
+
+// lead runs the program in one term, again and again if it has to be stopped.
+func (r *runner) lead(ctx context.Context) error {
+	term, _ := member.TermFrom(ctx)
+	for r.await(ctx, term) {
+		if err := r.once(ctx, term); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// await returns true when enough of the term is left to start the program, and false when the context ends.
+func (r *runner) await(ctx context.Context, term member.Term) bool {
+	for ctx.Err() == nil {
+		if s := r.see(ctx, term); s.remaining > s.stopAhead+killAhead {
+			return true
+		}
+		select {
+		case <-utilclock.RealClock{}.After(look):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// see reads the clock before the term: a pause in between makes less remain.
+func (r *runner) see(ctx context.Context, term member.Term) sight {
+	s := sight{now: r.Clock.Now()}
+	s.remaining = term.Remaining()
+	s.over = ctx.Err() != nil || s.remaining == 0
+	state := r.leader.State(r.Namespace)
+	s.elsewhere = state.Leader != "" && state.Leader != state.Cluster
+	if s.stopAhead = state.Duration / 4; r.StopAhead > 0 {
+		s.stopAhead = min(r.StopAhead, state.Duration/3) // more would stop a program whose term is renewed in time
+	}
+	return s
+}
+
+// once runs the program until no process of it is left. It returns nil if it had to be stopped, and exit if it has
+// ended by itself.
+func (r *runner) once(ctx context.Context, term member.Term) error {
+	var now run
+	if now.next(r.see(ctx, term)) != 0 {
+		return nil
+	}
+	g, err := r.start(now.until)
+	if err != nil {
+		return err
+	}
+	r.begin(g, term)
+	defer r.finish(g)
+	told, done := now.until, ctx.Done()
+	for {
+		select {
+		case <-g.exited():
+			if now.stopping || ctx.Err() != nil || !term.Holds() {
+				return nil
+			}
+			return exit(g.code())
+		case <-g.unguarded():
+			if !term.Holds() {
+				return nil // the watchdog has killed the group, and itself with it
+			}
+			return errUnguarded
+		case <-done:
+			done = nil // seen
+		case <-utilclock.RealClock{}.After(min(look, max(soonest, now.until.in(r.Clock.Now())))):
+		}
+		switch now.next(r.see(ctx, term)) {
+		case syscall.SIGKILL:
+			return nil
+		case syscall.SIGTERM:
+			r.Logger.Info("Stops the program", "namespace", r.Namespace, "epoch", term.Epoch())
+			g.signal(syscall.SIGTERM)
+		}
+		if !now.until.near(told) {
+			if err := g.limit(now.until); err != nil {
+				return fmt.Errorf("%w: %w", errUnguarded, err)
+			}
+			told = now.until
+		}
+	}
+}
+
+// begin has signals passed on to a group. One that came before it is asked to end at once.
+func (r *runner) begin(g group, term member.Term) {
+	r.Logger.Info("Runs the program", "namespace", r.Namespace, "epoch", term.Epoch())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current = g
+	if r.asked {
+		g.signal(syscall.SIGTERM)
+	}
+}
+
+// finish returns when nothing is left of a group. The term is not released before that.
+func (r *runner) finish(g group) {
+	g.end()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.current, r.code = nil, g.code()
+	r.Logger.Info("The program has ended", "namespace", r.Namespace, "code", r.code)
+	if r.asked {
+		r.cancel(errAsked)
+	}
+}

@@ -1,0 +1,48 @@
+package command
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"time"
+
+	utilclock "k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// Watchdog is the first argument of the gate's second process.
+const Watchdog = "watchdog"
+
+// tell writes an instant for the watchdog to read.
+func tell(w io.Writer, until instant) error {
+	_, err := fmt.Fprintln(w, until.Wall.UnixNano(), int64(until.Boot))
+	return err
+}
+
+// hear sends every instant that is read, and closes the channel when nothing more can come, or when it is none.
+func hear(r io.Reader, told chan<- instant) {
+	defer close(told)
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		var wall, boot int64
+		if n, err := fmt.Sscanln(lines.Text(), &wall, &boot); n != 2 || err != nil {
+			return
+		}
+		told <- instant{Wall: time.Unix(0, wall), Boot: time.Duration(boot)}
+	}
+}
+
+// watch returns when the instant that was told last has come, or when nobody is left who could tell another.
+func watch(clock lease.Clock, told <-chan instant) {
+	until, open := <-told
+	for open {
+		now := clock.Now()
+		if until.come(now) {
+			return
+		}
+		select {
+		case until, open = <-told:
+		case <-utilclock.RealClock{}.After(min(look, until.in(now))):
+		}
+	}
+}

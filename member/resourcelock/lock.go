@@ -1,0 +1,110 @@
+// Package resourcelock makes the usual election between the replicas of a controller an election in the leading cluster
+// only. It decorates the lock that is elected by: this Pod is elected *and* this cluster leads.
+//
+//	m, err := member.New(cfg, member.Options{Namespaces: []string{"shop"}})
+//	...
+//	lock, ctx, done := resourcelock.New(ctx, m, "shop", leaseLock) // that of client-go's package resourcelock
+//	defer done()
+//	mgr, err := ctrl.NewManager(cfg, ctrl.Options{LeaderElection: true, LeaderElectionResourceLockInterface: lock})
+//	...
+//	err = errors.Join(mgr.Add(m), mgr.Start(ctx)) // the context that New has returned
+//
+// Nothing else in a controller has to change. A Pod in a follower is no candidate: each of its tries is refused at once,
+// without a request, and the elector tries again after its retry period. It logs each refusal as an error. A manager whose context has ended stops, as after a lost election.
+// So its process ends, and the next one is a candidate again.
+//
+// # What is promised
+//
+// The context ends when the term ends in which the lock was taken, as one of [member.Member.Context] does. An elector
+// alone would go on until its renew deadline has passed, for 10 s by default. So run everything that acts on the
+// context. From then on the lock refuses to be renewed, and only lets itself be released. A process that is paused
+// between its check and its act acts late when it wakes, as with every election.
+//
+// A registered [member.Member] does not release the term before done is called. Call it when all work has finished. Run
+// such a Member beside the manager, by go m.Start, and stop it after done: one in the manager would wait for done until
+// its time is up.
+package resourcelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+// Lock is a lock that can be held only where the cluster leads. It serves one election: it is not taken again after its
+// term is over. Make another for the next one.
+type Lock struct {
+	resourcelock.Interface
+	leader    member.Leader
+	namespace string
+	ctx       context.Context // of the work that is done under the lock
+	end       context.CancelCauseFunc
+
+	mu     sync.Mutex
+	finish context.CancelFunc // says that the work in the term has finished; nil: the lock was not taken
+}
+
+var _ resourcelock.Interface = (*Lock)(nil)
+
+// New decorates a lock, and returns the context that everything has to run on that acts by it: the election too. done
+// ends that context. Call it when everything has stopped.
+func New(ctx context.Context, l member.Leader, namespace string, inner resourcelock.Interface) (lock *Lock, work context.Context, done func()) {
+	work, end := context.WithCancelCause(ctx)
+	lock = &Lock{Interface: inner, leader: l, namespace: namespace, ctx: work, end: end}
+	return lock, work, lock.done
+}
+
+func (l *Lock) done() {
+	l.end(nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.finish != nil {
+		l.finish()
+	}
+}
+
+// Create takes a lock that does not exist yet, if this cluster leads.
+func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.take(ctx, func(ctx context.Context) error { return l.Interface.Create(ctx, record) })
+}
+
+// Update takes, renews or releases the lock. It is released wherever it is held.
+func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == "" {
+		return l.Interface.Update(ctx, record)
+	}
+	return l.take(ctx, func(ctx context.Context) error { return l.Interface.Update(ctx, record) })
+}
+
+// take writes the lock in the present term, and fails if that is over when the answer has come.
+func (l *Lock) take(ctx context.Context, write func(context.Context) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return fmt.Errorf("lock %s: %w", l.Describe(), context.Cause(l.ctx))
+	}
+	// What is done under the lock may go on after ctx, and the term is not released before that.
+	work, finish, err := l.leader.Context(context.WithoutCancel(ctx), l.namespace)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", l.Describe(), err)
+	}
+	request, cancel := context.WithCancel(work)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	err = write(request)
+	if over := member.Check(work); over != nil {
+		err = fmt.Errorf("lock %s: %w", l.Describe(), errors.Join(over, err))
+	}
+	if err != nil || l.finish != nil {
+		finish()
+		return err
+	}
+	l.finish = finish
+	context.AfterFunc(work, func() { l.end(context.Cause(work)) })
+	return nil
+}
