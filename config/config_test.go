@@ -110,7 +110,7 @@ func TestTheHubMayDoItsWorkInTheManagementClusterAndNoMore(t *testing.T) {
 func TestTheHubMayDoItsWorkInAMemberAndNoMore(t *testing.T) {
 	const admission, coordination = "admissionregistration.k8s.io", "coordination.k8s.io"
 	ask(t, member, hubUser, map[string]access{
-		"writes copies":                   {"get list watch create update delete", "", coordination, "leases", "", yes},
+		"writes Leases":                   {"get list watch create update delete", "", coordination, "leases", "", yes},
 		"measures clocks by the hosts'":   {"list", "kube-node-lease", coordination, "leases", "", yes},
 		"and by the API servers'":         {"list", "kube-system", coordination, "leases", "", yes},
 		"one at a time":                   {"patch deletecollection", "", coordination, "leases", "", no},
@@ -223,7 +223,7 @@ func TestRequestsThatTermsDependOnShareThePriorityOfElections(t *testing.T) {
 		account, path string
 		ours          bool
 	}{
-		"the read of a copy":                 {hubAccount, "/apis/coordination.k8s.io/v1/namespaces/default/leases/leasecast", true},
+		"the read of a Lease":                {hubAccount, "/apis/coordination.k8s.io/v1/namespaces/default/leases/leasecast", true},
 		"the read of a namespace":            {hubAccount, "/api/v1/namespaces/kube-system", true},
 		"a list may wait":                    {hubAccount, "/apis/coordination.k8s.io/v1/leases", false},
 		"other service accounts have theirs": {"default", "/apis/coordination.k8s.io/v1/namespaces/default/leases/leasecast", false},

@@ -84,7 +84,7 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestContextOfALateCopyEndsAtItsDeadline(t *testing.T) {
+func TestContextOfALateLeaseEndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		late := c.leaseOf(ns, us, 7)

@@ -238,7 +238,7 @@ func TestANewRegistrationIsInNoHurry(t *testing.T) {
 }
 
 // An edit that would not have ended the term must not begin one when the Lease that did is no longer there.
-func TestACopyThatIsNotBelievedBringsNoTermBack(t *testing.T) {
+func TestALeaseThatIsNotBelievedBringsNoTermBack(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
 		namespaces := []string{ns, "ledger", "mail"}
 		for _, name := range namespaces {

@@ -95,7 +95,7 @@ func TestAFreshListComesOnlyWhenLessThanAThirdOfATermIsLeft(t *testing.T) {
 	})
 }
 
-func TestACopyThatIsSeenTwiceIsNoNews(t *testing.T) {
+func TestALeaseThatIsSeenTwiceIsNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
 		l := r.cluster.leaseOf(name(0), us, 7)

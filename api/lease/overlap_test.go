@@ -39,7 +39,7 @@ func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 			clock := noon.Add(now + wrong())
 			switch {
 			case rnd.IntN(8) != 0:
-				c := copyAt(clock.Sub(noon), clusters[leader], epoch)
+				c := leaseAt(clock.Sub(noon), clusters[leader], epoch)
 				c.Duration, c.Cluster = d, clusters[leader]
 				if c.RenewTime.After(latest) {
 					latest = c.RenewTime

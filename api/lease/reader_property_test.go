@@ -93,7 +93,7 @@ func (w *world) next() seen {
 		return observe(w.now, w.sent[w.IntN(len(w.sent))])
 	}
 	holder := []string{here, here, there, ""}[w.IntN(4)]
-	c := copyAt(w.now.Wall.Sub(noon)+w.between(-20*time.Second, 2*time.Second), holder, int64(3+len(w.sent)/4+w.IntN(2)))
+	c := leaseAt(w.now.Wall.Sub(noon)+w.between(-20*time.Second, 2*time.Second), holder, int64(3+len(w.sent)/4+w.IntN(2)))
 	c.Duration = time.Duration(1+w.IntN(15)) * time.Second
 	if w.IntN(20) == 0 {
 		c.Epoch = lease.EpochFloor(w.now.Wall) + 1<<21 // poisoned

@@ -24,8 +24,8 @@ func stepped(d, step time.Duration) lease.Reading {
 	return r
 }
 
-// copyAt is a Lease in east, renewed d after noon.
-func copyAt(d time.Duration, holder string, epoch int64) lease.Content {
+// leaseAt is a Lease in east, renewed d after noon.
+func leaseAt(d time.Duration, holder string, epoch int64) lease.Content {
 	return lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: noon, RenewTime: noon.Add(d), Duration: term},
 		Namespace: "team-a", Name: "leasecast", Cluster: "east.default",
@@ -82,186 +82,186 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 		step time.Duration
 	}{
 		"a Lease that names this cluster": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7))}, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7))}, last: term - 1,
 		},
 		"from its renewTime, not from its arrival": {
-			seen: []seen{observe(at(4*time.Second), copyAt(0, here, 7))}, last: term - 1,
+			seen: []seen{observe(at(4*time.Second), leaseAt(0, here, 7))}, last: term - 1,
 		},
 		"a Lease that has expired on its way": {
-			seen: []seen{observe(at(term), copyAt(0, here, 7))}, last: -1,
+			seen: []seen{observe(at(term), leaseAt(0, here, 7))}, last: -1,
 		},
 		"a Lease that names another cluster": {
-			seen: []seen{observe(at(0), copyAt(0, there, 7))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, there, 7))}, last: -1,
 		},
 		"a Lease that names nobody": {
-			seen: []seen{observe(at(0), copyAt(0, "", 7))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, "", 7))}, last: -1,
 		},
 		"a Lease that names nobody, in a cluster without a name": {
-			seen: []seen{observe(at(0), with(copyAt(0, "", 7), func(c *lease.Content) { c.Cluster = "" }))}, last: -1,
+			seen: []seen{observe(at(0), with(leaseAt(0, "", 7), func(c *lease.Content) { c.Cluster = "" }))}, last: -1,
 		},
-		"a stamp that the copy's ε refuses, though the reader's own does not": {
-			seen: []seen{observe(at(0), with(copyAt(skew, here, 7), func(c *lease.Content) { c.Skew = skew / 2 }))}, last: -1,
+		"a renewTime that the Lease's ε refuses, though the reader's own does not": {
+			seen: []seen{observe(at(0), with(leaseAt(skew, here, 7), func(c *lease.Content) { c.Skew = skew / 2 }))}, last: -1,
 		},
-		"a stamp that the copy's ε allows, though the reader's own does not": {
-			seen: []seen{observe(at(0), with(copyAt(2*skew, here, 7), func(c *lease.Content) { c.Skew = 3 * skew }))}, last: -1,
+		"a renewTime that the Lease's ε allows, though the reader's own does not": {
+			seen: []seen{observe(at(0), with(leaseAt(2*skew, here, 7), func(c *lease.Content) { c.Skew = 3 * skew }))}, last: -1,
 		},
-		"a stamp that both allow": {
-			seen: []seen{observe(at(0), with(copyAt(skew/2, here, 7), func(c *lease.Content) { c.Skew = skew / 2 }))}, last: skew/2 + term - 1,
+		"a renewTime that both allow": {
+			seen: []seen{observe(at(0), with(leaseAt(skew/2, here, 7), func(c *lease.Content) { c.Skew = skew / 2 }))}, last: skew/2 + term - 1,
 		},
 		"nothing seen yet": {last: -1},
 		"a renewal": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(at(5*time.Second), leaseAt(5*time.Second, here, 7))},
 			last: 5*time.Second + term - 1,
 		},
 		"an older Lease after its renewal: the later deadline was an edit": {
-			seen: []seen{observe(at(6*time.Second), copyAt(5*time.Second, here, 7)), observe(at(7*time.Second), copyAt(0, here, 7))},
+			seen: []seen{observe(at(6*time.Second), leaseAt(5*time.Second, here, 7)), observe(at(7*time.Second), leaseAt(0, here, 7))},
 			last: term - 1,
 		},
 		"an edit that promises an hour, and is put right": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), hour(copyAt(0, here, 7))), observe(at(2*time.Second), copyAt(0, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), hour(leaseAt(0, here, 7))), observe(at(2*time.Second), leaseAt(0, here, 7))},
 			last: term - 1,
 		},
 		"an edit that promises an hour, is put right, and is renewed": {
 			seen: []seen{
-				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), hour(copyAt(0, here, 7))),
-				observe(at(2*time.Second), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7)),
+				observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), hour(leaseAt(0, here, 7))),
+				observe(at(2*time.Second), leaseAt(0, here, 7)), observe(at(5*time.Second), leaseAt(5*time.Second, here, 7)),
 			},
 			last: 5*time.Second + term - 1,
 		},
 		"an edit that is put right while the wall clock is behind": {
 			seen: []seen{
-				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), hour(copyAt(0, here, 7))),
-				observe(stepped(2*time.Second, -2*time.Second-skew), copyAt(0, here, 7)),
+				observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), hour(leaseAt(0, here, 7))),
+				observe(stepped(2*time.Second, -2*time.Second-skew), leaseAt(0, here, 7)),
 			},
 			step: -2*time.Second - skew, last: term - 1,
 		},
 		"an edit that is seen by a clock that is behind, and put right by one that is right": {
 			seen: []seen{
-				observe(stepped(time.Second, -time.Minute), hour(copyAt(-time.Minute, here, 7))), observe(at(2*time.Second), copyAt(0, here, 7)),
+				observe(stepped(time.Second, -time.Minute), hour(leaseAt(-time.Minute, here, 7))), observe(at(2*time.Second), leaseAt(0, here, 7)),
 			},
 			last: term - 1,
 		},
 		"the Lease again, after the wall clock was stepped back": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -5*time.Second), copyAt(0, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(stepped(5*time.Second, -5*time.Second), leaseAt(0, here, 7))},
 			step: -5 * time.Second, last: term - 1,
 		},
 		"an older Lease again, after the wall clock was stepped back": {
 			seen: []seen{
-				observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 7)),
-				observe(stepped(6*time.Second, -3*time.Second), copyAt(0, here, 7)),
+				observe(at(0), leaseAt(0, here, 7)), observe(at(5*time.Second), leaseAt(5*time.Second, here, 7)),
+				observe(stepped(6*time.Second, -3*time.Second), leaseAt(0, here, 7)),
 			},
 			step: -3 * time.Second, last: term - 1,
 		},
 		"the Lease again, after the wall clock was stepped back by more than the age of the renewTime": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -time.Minute), copyAt(0, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(stepped(5*time.Second, -time.Minute), leaseAt(0, here, 7))},
 			step: -time.Minute, last: term - 1,
 		},
 		"the wall clock is stepped back afterwards": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7))}, step: -time.Hour, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7))}, step: -time.Hour, last: term - 1,
 		},
 		"the wall clock is stepped forward afterwards": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7))}, step: 10 * time.Second, last: term - 10*time.Second - 1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7))}, step: 10 * time.Second, last: term - 10*time.Second - 1,
 		},
 		"the wall clock is late when the Lease arrives, and is put right": {
-			seen: []seen{observe(stepped(0, -500*time.Millisecond), copyAt(0, here, 7))}, last: term - 1,
+			seen: []seen{observe(stepped(0, -500*time.Millisecond), leaseAt(0, here, 7))}, last: term - 1,
 		},
 		"the wall clock jumps back by more than ε: renewals are not believed, and the term ends when it would have": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, -skew-1), copyAt(5*time.Second, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(stepped(5*time.Second, -skew-1), leaseAt(5*time.Second, here, 7))},
 			step: -skew - 1, last: term - 1,
 		},
 		"a reader that begins with a wall clock so late": {
-			seen: []seen{observe(stepped(0, -skew-1), copyAt(0, here, 7))}, last: -1,
+			seen: []seen{observe(stepped(0, -skew-1), leaseAt(0, here, 7))}, last: -1,
 		},
 		"the wall clock stays late by less: the term lasts as much longer, and no more": {
-			seen: []seen{observe(stepped(0, -skew/2), copyAt(0, here, 7))}, step: -skew / 2, last: term + skew/2 - 1,
+			seen: []seen{observe(stepped(0, -skew/2), leaseAt(0, here, 7))}, step: -skew / 2, last: term + skew/2 - 1,
 		},
 		"the wall clock jumps forward: renewals look old, and permit as much less": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, 10*time.Second), copyAt(5*time.Second, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(stepped(5*time.Second, 10*time.Second), leaseAt(5*time.Second, here, 7))},
 			step: 10 * time.Second, last: 10*time.Second - 1,
 		},
 		"and are not made up for when it is put right": {
 			seen: []seen{
-				observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, 10*time.Second), copyAt(5*time.Second, here, 7)),
-				observe(at(6*time.Second), copyAt(5*time.Second, here, 7)),
+				observe(at(0), leaseAt(0, here, 7)), observe(stepped(5*time.Second, 10*time.Second), leaseAt(5*time.Second, here, 7)),
+				observe(at(6*time.Second), leaseAt(5*time.Second, here, 7)),
 			},
 			last: 10*time.Second - 1,
 		},
 		"the wall clock jumps forward by more than D: renewals permit nothing": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(stepped(5*time.Second, term), copyAt(5*time.Second, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(stepped(5*time.Second, term), leaseAt(5*time.Second, here, 7))},
 			step: term, last: -1,
 		},
 		"the Lease vanishes": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing()}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), missing()}, last: -1,
 		},
 		"the Lease vanishes and comes back": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing(), observe(stepped(5*time.Second, -5*time.Second), copyAt(0, here, 7))},
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), missing(), observe(stepped(5*time.Second, -5*time.Second), leaseAt(0, here, 7))},
 			step: -5 * time.Second, last: term - 1,
 		},
 		"the Lease vanishes and an older one comes back, of a lower epoch": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), missing(), observe(at(time.Second), copyAt(0, here, 6))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), missing(), observe(at(time.Second), leaseAt(0, here, 6))}, last: -1,
 		},
 		"another cluster takes over": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 8))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), leaseAt(time.Second, there, 8))}, last: -1,
 		},
 		"nobody takes over": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, "", 8))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), leaseAt(time.Second, "", 8))}, last: -1,
 		},
 		"another cluster has taken over, and the old Lease is seen again": {
 			seen: []seen{
-				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 8)),
-				observe(at(2*time.Second), copyAt(0, here, 7)),
+				observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), leaseAt(time.Second, there, 8)),
+				observe(at(2*time.Second), leaseAt(0, here, 7)),
 			},
 			last: -1,
 		},
 		"a lower epoch does not end a term": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 6))}, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), leaseAt(time.Second, there, 6))}, last: term - 1,
 		},
 		"a lower epoch does not extend a term": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(5*time.Second), copyAt(5*time.Second, here, 6))}, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(at(5*time.Second), leaseAt(5*time.Second, here, 6))}, last: term - 1,
 		},
 		"a term here again, in a higher epoch": {
 			seen: []seen{
-				observe(at(0), copyAt(0, here, 7)), observe(at(time.Second), copyAt(time.Second, there, 8)),
-				observe(at(5*time.Second), copyAt(5*time.Second, here, 9)),
+				observe(at(0), leaseAt(0, here, 7)), observe(at(time.Second), leaseAt(time.Second, there, 8)),
+				observe(at(5*time.Second), leaseAt(5*time.Second, here, 9)),
 			},
 			last: 5*time.Second + term - 1,
 		},
 		"a new term that ends before the old one would have": {
 			seen: []seen{
-				observe(at(0), copyAt(0, here, 7)),
-				observe(at(time.Second), with(copyAt(time.Second, here, 8), func(c *lease.Content) { c.Duration = 2 * time.Second })),
+				observe(at(0), leaseAt(0, here, 7)),
+				observe(at(time.Second), with(leaseAt(time.Second, here, 8), func(c *lease.Content) { c.Duration = 2 * time.Second })),
 			},
 			last: 3*time.Second - 1,
 		},
 		"a negative epoch": {
-			seen: []seen{observe(at(0), copyAt(0, here, -1))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, here, -1))}, last: -1,
 		},
 		"the very first epoch": {
-			seen: []seen{observe(at(0), copyAt(0, here, 0))}, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 0))}, last: term - 1,
 		},
 		"a poisoned epoch does not lead": {
-			seen: []seen{observe(at(0), copyAt(0, here, huge))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(0, here, huge))}, last: -1,
 		},
 		"a poisoned epoch does not fence honest terms": {
-			seen: []seen{observe(at(0), copyAt(0, there, huge)), observe(at(time.Second), copyAt(0, here, 7))}, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(0, there, huge)), observe(at(time.Second), leaseAt(0, here, 7))}, last: term - 1,
 		},
 		"a renewTime ε in the future": {
-			seen: []seen{observe(at(0), copyAt(skew, here, 7))}, last: skew + term - 1,
+			seen: []seen{observe(at(0), leaseAt(skew, here, 7))}, last: skew + term - 1,
 		},
 		"a renewTime more than ε in the future": {
-			seen: []seen{observe(at(0), copyAt(skew+1, here, 7))}, last: -1,
+			seen: []seen{observe(at(0), leaseAt(skew+1, here, 7))}, last: -1,
 		},
 		"a renewTime more than ε in the future does not end a term": {
-			seen: []seen{observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(time.Hour, there, 8))}, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(0, here, 7)), observe(at(1), leaseAt(time.Hour, there, 8))}, last: term - 1,
 		},
 		"a renewTime more than ε in the future does not raise the epoch": {
-			seen: []seen{observe(at(0), copyAt(time.Hour, there, 8)), observe(at(1), copyAt(0, here, 7))}, last: term - 1,
+			seen: []seen{observe(at(0), leaseAt(time.Hour, there, 8)), observe(at(1), leaseAt(0, here, 7))}, last: term - 1,
 		},
 		"a Lease that promises nothing": {
-			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Content) { c.Duration = 0 }))}, last: -1,
+			seen: []seen{observe(at(0), with(leaseAt(0, here, 7), func(c *lease.Content) { c.Duration = 0 }))}, last: -1,
 		},
 		"a Lease without a renewTime": {
-			seen: []seen{observe(at(0), with(copyAt(0, here, 7), func(c *lease.Content) { c.RenewTime = time.Time{} }))}, last: -1,
+			seen: []seen{observe(at(0), with(leaseAt(0, here, 7), func(c *lease.Content) { c.RenewTime = time.Time{} }))}, last: -1,
 		},
 	}
 	for name, test := range tests {
@@ -289,16 +289,16 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 }
 
 func TestPermitNamesTheEpochOfItsTerm(t *testing.T) {
-	if got := after(observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(1, here, 9))).Epoch; got != 9 {
+	if got := after(observe(at(0), leaseAt(0, here, 7)), observe(at(1), leaseAt(1, here, 9))).Epoch; got != 9 {
 		t.Errorf("Epoch = %d, want 9", got)
 	}
-	if got := after(observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(1, there, 9))); got != (lease.Permit{}) {
+	if got := after(observe(at(0), leaseAt(0, here, 7)), observe(at(1), leaseAt(1, there, 9))); got != (lease.Permit{}) {
 		t.Errorf("permit %+v for a term elsewhere, want none", got)
 	}
 }
 
 func TestSuspendEndsAPermitThoughTheWallClockStoodStill(t *testing.T) {
-	p := after(observe(at(0), copyAt(0, here, 7)))
+	p := after(observe(at(0), leaseAt(0, here, 7)))
 	asleep := at(0)
 	asleep.Boot += term
 	if p.Holds(asleep) || p.Remaining(asleep) != 0 {
@@ -307,7 +307,7 @@ func TestSuspendEndsAPermitThoughTheWallClockStoodStill(t *testing.T) {
 }
 
 func TestRemainingIsWhatTheEarlierClockLeaves(t *testing.T) {
-	p := after(observe(at(0), copyAt(0, here, 7)))
+	p := after(observe(at(0), leaseAt(0, here, 7)))
 	tests := map[string]struct {
 		now  lease.Reading
 		want time.Duration

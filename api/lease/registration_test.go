@@ -93,12 +93,12 @@ func TestWhatIsOver(t *testing.T) {
 		ok   bool
 	}{
 		"nothing was seen":                {nil, -1, false},
-		"this cluster leads":              {[]seen{observe(at(0), copyAt(0, here, 7))}, 6, false},
-		"another cluster leads":           {[]seen{observe(at(0), copyAt(0, there, 7))}, 6, false},
-		"nobody leads":                    {[]seen{observe(at(0), copyAt(0, "", 8))}, 7, true},
-		"nobody leads any more":           {[]seen{observe(at(0), copyAt(0, here, 7)), observe(at(1), copyAt(1, "", 8))}, 7, true},
-		"somebody leads again":            {[]seen{observe(at(0), copyAt(0, "", 8)), observe(at(1), copyAt(1, there, 9))}, 8, false},
-		"an older Lease says nothing new": {[]seen{observe(at(0), copyAt(0, "", 8)), observe(at(1), copyAt(1, there, 7))}, 7, true},
+		"this cluster leads":              {[]seen{observe(at(0), leaseAt(0, here, 7))}, 6, false},
+		"another cluster leads":           {[]seen{observe(at(0), leaseAt(0, there, 7))}, 6, false},
+		"nobody leads":                    {[]seen{observe(at(0), leaseAt(0, "", 8))}, 7, true},
+		"nobody leads any more":           {[]seen{observe(at(0), leaseAt(0, here, 7)), observe(at(1), leaseAt(1, "", 8))}, 7, true},
+		"somebody leads again":            {[]seen{observe(at(0), leaseAt(0, "", 8)), observe(at(1), leaseAt(1, there, 9))}, 8, false},
+		"an older Lease says nothing new": {[]seen{observe(at(0), leaseAt(0, "", 8)), observe(at(1), leaseAt(1, there, 7))}, 7, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &lease.Reader{Skew: skew}

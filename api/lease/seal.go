@@ -35,7 +35,7 @@ func Seal(key Key, c Content) string {
 	for _, n := range [...]int64{c.Epoch, c.AcquireTime.UnixMicro(), c.RenewTime.UnixMicro(), int64(c.Duration / time.Second)} {
 		text = binary.BigEndian.AppendUint64(text, uint64(n))
 	}
-	if c.Skew != 0 { // copies of older hubs say nothing of it, and their seals stay good
+	if c.Skew != 0 { // Leases of older hubs say nothing of it, and their seals stay good
 		text = binary.BigEndian.AppendUint64(text, uint64(c.Skew/time.Millisecond))
 	}
 	mac := hmac.New(sha256.New, key)

@@ -12,7 +12,7 @@ import (
 
 var sealKey = lease.Key("0123456789abcdef0123456789abcdef")
 
-func sealedCopy() lease.Content {
+func sealedLease() lease.Content {
 	return lease.Content{
 		Term: lease.Term{
 			Holder: "east.default", Epoch: 600_000, AcquireTime: noon.Add(-time.Hour), RenewTime: noon, Duration: 15 * time.Second,
@@ -21,7 +21,7 @@ func sealedCopy() lease.Content {
 	}
 }
 
-func TestSealCoversAllThatACopySays(t *testing.T) {
+func TestSealCoversAllThatALeaseSays(t *testing.T) {
 	tests := map[string]struct {
 		change func(*lease.Content)
 		sealed bool
@@ -48,10 +48,10 @@ func TestSealCoversAllThatACopySays(t *testing.T) {
 		"less than a Lease can store":    {func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(999 * time.Nanosecond) }, true},
 		"allowance for clocks":           {func(c *lease.Content) { c.Skew = time.Second }, false},
 	}
-	seal := lease.Seal(sealKey, sealedCopy())
+	seal := lease.Seal(sealKey, sealedLease())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := sealedCopy()
+			c := sealedLease()
 			test.change(&c)
 			if got := lease.Sealed(sealKey, c, seal); got != test.sealed {
 				t.Errorf("Sealed = %v, want %v", got, test.sealed)
@@ -61,7 +61,7 @@ func TestSealCoversAllThatACopySays(t *testing.T) {
 }
 
 func TestSealNeedsItsKeyAndItsWholeText(t *testing.T) {
-	seal := lease.Seal(sealKey, sealedCopy())
+	seal := lease.Seal(sealKey, sealedLease())
 	tests := map[string]struct {
 		key    lease.Key
 		seal   string
@@ -71,8 +71,8 @@ func TestSealNeedsItsKeyAndItsWholeText(t *testing.T) {
 		"another key":                   {lease.Key("another"), seal, false},
 		"a longer key":                  {append(lease.Key{}, append(sealKey, '!')...), seal, false},
 		"no key":                        {nil, seal, false},
-		"no key for a seal without one": {nil, lease.Seal(nil, sealedCopy()), false},
-		"an empty key likewise":         {lease.Key{}, lease.Seal(lease.Key{}, sealedCopy()), false},
+		"no key for a seal without one": {nil, lease.Seal(nil, sealedLease()), false},
+		"an empty key likewise":         {lease.Key{}, lease.Seal(lease.Key{}, sealedLease()), false},
 		"no seal":                       {sealKey, "", false},
 		"only the prefix":               {sealKey, "v1.", false},
 		"without the prefix":            {sealKey, strings.TrimPrefix(seal, "v1."), false},
@@ -83,7 +83,7 @@ func TestSealNeedsItsKeyAndItsWholeText(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := lease.Sealed(test.key, sealedCopy(), test.seal); got != test.sealed {
+			if got := lease.Sealed(test.key, sealedLease(), test.seal); got != test.sealed {
 				t.Errorf("Sealed = %v, want %v", got, test.sealed)
 			}
 		})
@@ -93,13 +93,13 @@ func TestSealNeedsItsKeyAndItsWholeText(t *testing.T) {
 // A hub of any later version must believe what this one sealed.
 func TestSealStaysAsItIs(t *testing.T) {
 	const want = "v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs"
-	if got := lease.Seal(sealKey, sealedCopy()); got != want {
+	if got := lease.Seal(sealKey, sealedLease()); got != want {
 		t.Errorf("Seal = %q, want %q", got, want)
 	}
 }
 
 func TestSealCoversTheAllowanceForClocks(t *testing.T) {
-	c := sealedCopy()
+	c := sealedLease()
 	c.Skew = time.Second
 	seal := lease.Seal(sealKey, c)
 	for name, skew := range map[string]time.Duration{"more": 2 * time.Second, "less": time.Millisecond, "none": 0} {
@@ -182,10 +182,10 @@ func TestTheKeyIsNotWrittenAsJSON(t *testing.T) {
 
 // The other replica, and the hub after an upgrade, must come to the same seal.
 func TestASealIsTheSameInEveryVersion(t *testing.T) {
-	long := sealedCopy()
+	long := sealedLease()
 	long.Namespace, long.Cluster, long.Holder = strings.Repeat("n", 63), strings.Repeat("c", 253), strings.Repeat("h", 253)
 	for want, c := range map[string]lease.Content{
-		"v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs": sealedCopy(),
+		"v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs": sealedLease(),
 		"v1.7txJLNn626606wXr6_eGSNn2BhzPnGJIRurltT_6nDQ": long,
 		"v1.SmsakOnzSoyFaiCBrU9M6lvjnCtF2GWWZZnxwSRHdMo": {},
 	} {

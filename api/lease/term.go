@@ -58,7 +58,7 @@ type Content struct {
 	ClusterUID string
 	// Hub is the mark of the hub that wrote the Lease.
 	Hub string
-	// Skew is the ε of the policy, in whole milliseconds. Zero: the copy does not say, as those of older hubs.
+	// Skew is the ε of the policy, in whole milliseconds. Zero: the Lease does not say, as those of older hubs.
 	Skew time.Duration
 }
 

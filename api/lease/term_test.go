@@ -12,7 +12,7 @@ import (
 // noon is an instant at which tests begin.
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-func TestDeadlineIsStampPlusDuration(t *testing.T) {
+func TestDeadlineIsRenewTimePlusDuration(t *testing.T) {
 	term := lease.Term{RenewTime: noon, Duration: 15 * time.Second}
 	if got, want := term.Deadline(), noon.Add(15*time.Second); !got.Equal(want) {
 		t.Errorf("Deadline = %v, want %v", got, want)
@@ -29,7 +29,7 @@ func TestDeadlineIsStampPlusDuration(t *testing.T) {
 	}
 }
 
-func TestSameTermIsHolderAndEpochWhateverTheStamps(t *testing.T) {
+func TestSameTermIsHolderAndEpochWhateverTheRenewTimes(t *testing.T) {
 	base := lease.Term{Holder: "east.default", Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: time.Second}
 	tests := map[string]struct {
 		change func(*lease.Term)
@@ -53,7 +53,7 @@ func TestSameTermIsHolderAndEpochWhateverTheStamps(t *testing.T) {
 	}
 }
 
-func TestLeadsHereWhenTheHolderIsTheClusterOfTheCopy(t *testing.T) {
+func TestLeadsHereWhenTheHolderIsTheClusterOfTheLease(t *testing.T) {
 	tests := map[string]struct {
 		holder, cluster string
 		want            bool

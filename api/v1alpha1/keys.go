@@ -9,34 +9,34 @@ const (
 	PriorityLabel = "leasecast.dev/priority"
 
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster
-	// at first contact, and on each copy. It survives a clusterctl move.
+	// at first contact, and on each Lease. It survives a clusterctl move.
 	ClusterUIDAnnotation = "leasecast.dev/cluster-uid"
 	// PinProofAnnotation proves that the hub has pinned that UID itself. It is made with the fleet's seal.
 	PinProofAnnotation = "leasecast.dev/cluster-uid-proof"
 
-	// ManagedLabel, "true", marks the copies. Readers and the hub watch only these.
+	// ManagedLabel, "true", marks the Leases. Readers and the hub watch only these.
 	ManagedLabel = "leasecast.dev/managed"
-	// ManagedByLabel names the writer of the copies.
+	// ManagedByLabel names the writer of the Leases.
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	// ManagedByValue is the value of ManagedByLabel.
 	ManagedByValue = "leasecast"
 
-	// ClusterAnnotation on a copy names the member that the copy lives in, as
+	// ClusterAnnotation on a Lease names the member that the Lease lives in, as
 	// `<cluster>.<fleet>`. A reader leads iff holderIdentity equals it.
 	ClusterAnnotation = "leasecast.dev/cluster"
-	// HubAnnotation names the hub that writes a copy or a record, as
+	// HubAnnotation names the hub that writes a Lease or a record, as
 	// `<UID of the management cluster's kube-system>/<namespace of the hub>`. It is empty on
 	// those that their hub has let go of because the Clusters have moved to another one. On the
 	// Secret of a fleet's seal it names the hub that serves the fleet.
 	HubAnnotation = "leasecast.dev/hub"
-	// MaxClockSkewAnnotation on a copy is the policy's maxClockSkewMilliseconds. Readers refuse a renewTime that is
+	// MaxClockSkewAnnotation on a Lease is the policy's maxClockSkewMilliseconds. Readers refuse a renewTime that is
 	// further in their future, or further than they allow themselves, whichever is less.
 	MaxClockSkewAnnotation = "leasecast.dev/max-clock-skew-milliseconds"
-	// SealAnnotation on a copy is a MAC over all that the copy says.
+	// SealAnnotation on a Lease is a MAC over all that the Lease says.
 	SealAnnotation = "leasecast.dev/seal"
 
 	// ReaderLabel, "true", marks the registrations of readers, see lease.Registration. Their
-	// keys have a prefix of their own: the copies are the hub's, registrations the readers'.
+	// keys have a prefix of their own: the Leases are the hub's, registrations the readers'.
 	ReaderLabel = "reader.leasecast.dev/registration"
 	// ReaderNamespacesAnnotation on a registration lists the namespaces that the reader
 	// follows, in ascending order and with commas between; "*": all.
@@ -53,7 +53,7 @@ const (
 	MoveLabel = "clusterctl.cluster.x-k8s.io/move"
 )
 
-// DefaultLeaseName is the name of the copies where a policy names none.
+// DefaultLeaseName is the name of the Leases where a policy names none.
 const DefaultLeaseName = "leasecast"
 
 // DefaultInitialDelay is how long the first leader of a namespace waits for better clusters where a policy

@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// ages follows how old the leaders' copies in one member become before they are renewed, as a reader there sees it.
+// ages follows how old the leaders' Leases in one member become before they are renewed, as a reader there sees it.
 type ages struct {
 	limit time.Duration // a renewal that takes longer is missed
 	last  map[string]standing
@@ -18,7 +18,7 @@ type ages struct {
 	missed int
 }
 
-// standing is the last copy of a leader, stamped on the boot clock.
+// standing is the last Lease of a leader, stamped on the boot clock.
 type standing struct {
 	stamped time.Duration
 	epoch   int64
@@ -38,7 +38,7 @@ func (a *ages) add(seen []harness.Sighting[*coordinationv1.Lease]) {
 	}
 }
 
-// stampGrain is more than the error of a stamp that is put on the boot clock, and less than any interval between two.
+// stampGrain is more than the error of a renewTime that is put on the boot clock, and less than any interval between two.
 const stampGrain = 10 * time.Millisecond
 
 // renewed adds a sighting at an instant of a Lease that names its member.
@@ -49,7 +49,7 @@ func (a *ages) renewed(namespace string, now standing, at time.Duration) {
 		known = false
 	}
 	if known && now.stamped-before.stamped < stampGrain {
-		return // something else than the stamp has changed
+		return // something else than the renewTime has changed
 	}
 	a.last[namespace] = now
 	if !known {

@@ -65,7 +65,7 @@ func measureBlackHole(ctx context.Context, b *bench) (err error) {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	others := maps.Clone(v.Copies)
+	others := maps.Clone(v.Leases)
 	delete(others, "east")
 	before, during := allDelays(others, d.Timings.Renew, without, with), allDelays(others, d.Timings.Renew, with, end)
 	enough := (len(o.Members) - 1) * ledEach * int(blackHoleWindow/d.Timings.Renew) / 2
@@ -90,7 +90,7 @@ func allDelays(watches map[string]*harness.Watch[*coordinationv1.Lease], r, from
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// awaitLed returns when this many namespaces have a leader, with every copy in place.
+// awaitLed returns when this many namespaces have a leader, with every Lease in place.
 func awaitLed(ctx context.Context, d *harness.Drill, want int) error {
 	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(ctx context.Context) error {
 		records := &v1alpha1.NamespaceLeaderList{}

@@ -104,7 +104,7 @@ func (m *massChange) lose(ctx context.Context, leader string) error {
 // change returns how long after the floor the last namespace is led by another cluster. A namespace is led again when the
 // watch of its new leader shows the Lease. The floor is that of the namespace whose old leader was renewed last.
 func (m *massChange) change(ctx context.Context, old, what string, cause func() error) (over time.Duration, err error) {
-	for _, w := range m.view.Copies {
+	for _, w := range m.view.Leases {
 		w.Take() // what was before is of no interest
 	}
 	if err := process.Pass(ctx, 2*m.drill.Timings.Renew); err != nil { // so that a renewal of each is known
@@ -117,7 +117,7 @@ func (m *massChange) change(ctx context.Context, old, what string, cause func() 
 	var took []time.Duration
 	led := map[string]change{}
 	err = m.drill.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces %s", changed, what), func(context.Context) error {
-		for cluster, w := range m.view.Copies {
+		for cluster, w := range m.view.Leases {
 			if cluster != old {
 				note(led, w.Take(), at)
 			}
@@ -133,7 +133,7 @@ func (m *massChange) change(ctx context.Context, old, what string, cause func() 
 	for _, c := range led {
 		took = append(took, c.At-at)
 	}
-	stamps := renewals(m.view.Copies[old].Seen())
+	stamps := renewals(m.view.Leases[old].Seen())
 	var floor time.Duration
 	for _, namespace := range m.namespaces {
 		stamp, ok := lastUpTo(stamps[namespace], at)

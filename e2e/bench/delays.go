@@ -9,10 +9,10 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// renewal is a copy of a leader, when it was seen and when it was stamped, on the boot clock.
+// renewal is a Lease of a leader, when it was seen and when it was stamped, on the boot clock.
 type renewal struct{ seen, stamped time.Duration }
 
-// renewals sorts the sightings in one member by namespace. Only copies that name the member are renewed.
+// renewals sorts the sightings in one member by namespace. Only Leases that name the member are renewed.
 func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renewal {
 	all := map[string][]renewal{}
 	for _, s := range seen {
@@ -23,7 +23,7 @@ func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renew
 	return all
 }
 
-// delays tells of each renewal of one copy that was due between two instants how much later it was seen than it was due,
+// delays tells of each renewal of one Lease that was due between two instants how much later it was seen than it was due,
 // which is every r after the last stamp. One that is still missing when the time is over counts as seen then.
 // One that came early counts as punctual.
 func delays(copies []renewal, r, from, to time.Duration) []time.Duration {

@@ -64,7 +64,7 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 		}
 		f := faults[(i+i/2)%len(faults)]   // as the leaders alternate too, both kinds strike each of them
 		share := float64(i) / failoverRuns // of r, between the renewal and the fault
-		r, err := failover(ctx, d, f, leader, v.Copies[leader], share)
+		r, err := failover(ctx, d, f, leader, v.Leases[leader], share)
 		if err != nil {
 			return fmt.Errorf("run %d, %s, %s: %w", i+1, leader, f.name, err)
 		}
@@ -120,31 +120,31 @@ func failover(
 	if err := awaitReplaced(ctx, copies, leader); err != nil {
 		return outcome{}, err
 	}
-	stamp, ok := harness.LastStamp(copies.Seen(), failoverIn, at)
+	stamp, ok := harness.LastRenewTime(copies.Seen(), failoverIn, at)
 	if !ok {
-		return outcome{}, errors.New("no copy was seen that let the leader act")
+		return outcome{}, errors.New("no Lease was seen that let the leader act")
 	}
 	return outcome{took: next.Begin - at, floor: harness.Floor(d.Timings, at, stamp, 0), to: next.Cluster}, nil
 }
 
-// awaitRenewal returns when the leader's copy is renewed.
+// awaitRenewal returns when the leader's Lease is renewed.
 func awaitRenewal(ctx context.Context, copies *harness.Watch[*coordinationv1.Lease]) error {
 	before := len(copies.Seen())
-	return harness.Await(ctx, recoverLimit, "the leader's copy is renewed", func(context.Context) error {
+	return harness.Await(ctx, recoverLimit, "the leader's Lease is renewed", func(context.Context) error {
 		seen := copies.Seen()
 		if len(seen) == before {
 			return errors.New("no renewal")
 		}
 		if c, _ := wire.Read(seen[len(seen)-1].Object); !c.LeadsHere() {
-			return fmt.Errorf("the copy names %q", c.Holder)
+			return fmt.Errorf("the Lease names %q", c.Holder)
 		}
 		return nil
 	})
 }
 
-// awaitReplaced returns when the copy in the old leader names another.
+// awaitReplaced returns when the Lease in the old leader names another.
 func awaitReplaced(ctx context.Context, copies *harness.Watch[*coordinationv1.Lease], leader string) error {
-	return harness.Await(ctx, recoverLimit, "the copy in "+leader+" names its successor", func(context.Context) error {
+	return harness.Await(ctx, recoverLimit, "the Lease in "+leader+" names its successor", func(context.Context) error {
 		seen := copies.Seen()
 		if c, _ := wire.Read(seen[len(seen)-1].Object); c.LeadsHere() {
 			return errors.New("it names itself")

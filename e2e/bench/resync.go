@@ -85,7 +85,7 @@ func measureResync(ctx context.Context, b *bench, d *harness.Drill) (err error) 
 			return err
 		}
 	}
-	copies, err := d.WatchCopies(ctx, "east")
+	copies, err := d.WatchLeases(ctx, "east")
 	if err != nil {
 		return err
 	}

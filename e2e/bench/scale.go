@@ -73,7 +73,7 @@ func (s *scale) watch(ctx context.Context, b *bench) (usage, error) {
 		}
 		u.cores += now.cores * part.Seconds() / b.sizes.scaleFor.Seconds()
 		u.rssMiB = max(u.rssMiB, now.rssMiB)
-		for cluster, w := range s.view.Copies {
+		for cluster, w := range s.view.Leases {
 			s.followed[cluster].add(w.Take())
 		}
 		all, missed := s.sum()

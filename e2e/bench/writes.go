@@ -58,7 +58,7 @@ func newWriteCounter(ctx context.Context, d *harness.Drill) (*writeCounter, erro
 	return c, nil
 }
 
-// unpublished selects the Leases that are no copies.
+// unpublished selects the Leases that nobody has published.
 var unpublished = client.MatchingLabelsSelector{Selector: notManaged()}
 
 func (c *writeCounter) stop() {

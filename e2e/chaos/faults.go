@@ -234,7 +234,7 @@ func during(ctx context.Context, d time.Duration, look func(proxy.Stats), p *pro
 	return nil
 }
 
-// applyObject is for faults at one copy or its namespace.
+// applyObject is for faults at one Lease or its namespace.
 func (st *stage) applyObject(ctx context.Context, a *Applied) error {
 	c := st.d.Members[a.Target]
 	ctx, cancel := context.WithTimeout(ctx, 2*gonePatience)
@@ -243,7 +243,7 @@ func (st *stage) applyObject(ctx context.Context, a *Applied) error {
 		return recreate(ctx, c, a)
 	}
 	copyOf := func(ctx context.Context) (*coordinationv1.Lease, error) {
-		return st.d.CopyIn(ctx, a.Target, a.Namespace)
+		return st.d.LeaseIn(ctx, a.Target, a.Namespace)
 	}
 	var was *coordinationv1.Lease
 	err := insist(ctx, func(ctx context.Context) (err error) {
@@ -254,7 +254,7 @@ func (st *stage) applyObject(ctx context.Context, a *Applied) error {
 		return err
 	}
 	if was.UID == "" {
-		a.saw(false, "there was no copy")
+		a.saw(false, "there was no Lease")
 		return nil
 	}
 	began := harness.Now().Boot

@@ -73,7 +73,7 @@ func (at site) moves(t *testing.T, to site, epochs map[string]int64) {
 	clusterctl(t, at, to)
 	moved := harness.Now().Boot
 	to.goesOn(t, epochs)
-	t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' copies are those of the %s hub",
+	t.Logf("clusterctl took %.1f s; %.1f s after that all records and leaders' Leases are those of the %s hub",
 		(moved - before).Seconds(), (harness.Now().Boot - moved).Seconds(), to.name)
 	v.markedBy(to.hubID(t))
 	v.settled()
@@ -84,7 +84,7 @@ func (at site) moves(t *testing.T, to site, epochs map[string]int64) {
 		v.unbroken(epochs).Seconds(), v.undisturbed().Seconds())
 }
 
-// duplicate copies the objects of a fleet to another site, as a backup does.
+// duplicate Leases the objects of a fleet to another site, as a backup does.
 func duplicate(t *testing.T, from, to site) {
 	t.Helper()
 	for _, list := range []client.ObjectList{

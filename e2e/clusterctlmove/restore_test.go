@@ -19,7 +19,7 @@ import (
 const late = "late"
 
 // TestARestoredHubKeepsEveryLeader: the hub's etcd goes back to a time when nobody led one of the namespaces: the record
-// is older than the copies, and the election's Lease is, too. No term ends, and no epoch falls.
+// is older than the Leases, and the election's Lease is, too. No term ends, and no epoch falls.
 func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	epochs := first.led(t)
 	v := look(t)
@@ -91,7 +91,7 @@ func TestARecordFromABackupIsARecord(t *testing.T) {
 	v.undisturbed()
 }
 
-// TestARestoredMemberKeepsItsTerms: a member's etcd goes back to a time when its copies were older, and resourceVersions
+// TestARestoredMemberKeepsItsTerms: a member's etcd goes back to a time when its Leases were older, and resourceVersions
 // with it. The leader goes on in its term, and the hub sees what happens there.
 func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	epochs := first.led(t)
@@ -99,7 +99,7 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	east := first.Fleet.Member("east")
 	snapshot, err := east.Snapshot(t.Context())
 	harness.Must(t, err)
-	v.settled() // so that the copies of the snapshot are older
+	v.settled() // so that the Leases of the snapshot are older
 	harness.Must(t, east.Restore(t.Context(), snapshot))
 	restored := harness.Now()
 	first.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
@@ -122,14 +122,14 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	t.Logf("epochs are as they were %.1f s after the restore", (harness.Now().Boot - restored.Boot).Seconds())
 }
 
-// repairs deletes a follower's copy, and returns when the hub has put it back.
+// repairs deletes a follower's Lease, and returns when the hub has put it back.
 func repairs(t *testing.T, member, namespace string) {
 	t.Helper()
-	l, err := first.CopyIn(t.Context(), member, namespace)
+	l, err := first.LeaseIn(t.Context(), member, namespace)
 	harness.Must(t, err)
 	harness.Must(t, first.Members[member].Delete(t.Context(), l))
-	first.Eventually(t, patience, "the copy in "+member+" is put back", func(ctx context.Context) error {
-		now, err := first.CopyIn(ctx, member, namespace)
+	first.Eventually(t, patience, "the Lease in "+member+" is put back", func(ctx context.Context) error {
+		now, err := first.LeaseIn(ctx, member, namespace)
 		if err == nil && now.UID == l.UID {
 			err = fmt.Errorf("it is not deleted yet")
 		}

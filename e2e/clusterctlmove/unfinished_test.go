@@ -87,7 +87,7 @@ func TestASourceThatDiesForGood(t *testing.T) {
 	first.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
 		for namespace, leader := range best {
 			if c, err := copyIn(ctx, leader, namespace); err != nil || c.Live(harness.Now().Wall) {
-				return fmt.Errorf("%s: the copy in %s is %+v (%w)", namespace, leader, c, err)
+				return fmt.Errorf("%s: the Lease in %s is %+v (%w)", namespace, leader, c, err)
 			}
 		}
 		return nil
@@ -114,6 +114,6 @@ func TestASourceThatDiesForGood(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("all namespaces were led %.1f s after the copies were deleted", (harness.Now().Boot - deleted).Seconds())
+	t.Logf("all namespaces were led %.1f s after the Leases were deleted", (harness.Now().Boot - deleted).Seconds())
 	v.harmless()
 }

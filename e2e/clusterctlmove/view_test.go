@@ -88,11 +88,11 @@ func (v *view) harmless() []harness.Verdict {
 	return verdicts
 }
 
-// marks returns, of all copies that exist, how many carry which mark.
+// marks returns, of all Leases that exist, how many carry which mark.
 func (v *view) marks() map[string]int {
 	type place struct{ cluster, namespace, name string }
 	last := map[place]string{}
-	for _, w := range v.Copies {
+	for _, w := range v.Leases {
 		for _, s := range w.Seen() {
 			c, _ := wire.Read(s.Object)
 			p := place{c.Cluster, c.Namespace, c.Name}
@@ -108,18 +108,18 @@ func (v *view) marks() map[string]int {
 	return n
 }
 
-// markedBy returns when all copies carry one mark.
+// markedBy returns when all Leases carry one mark.
 func (v *view) markedBy(hub string) {
 	v.t.Helper()
-	first.Eventually(v.t, patience, "all copies are marked by one hub", func(context.Context) error {
+	first.Eventually(v.t, patience, "all Leases are marked by one hub", func(context.Context) error {
 		if n := v.marks(); len(n) != 1 || n[hub] == 0 {
-			return fmt.Errorf("copies by mark: %v, want all of %s", n, hub)
+			return fmt.Errorf("Leases by mark: %v, want all of %s", n, hub)
 		}
 		return nil
 	})
 }
 
-// settled returns when all leaders' copies, but for some, were renewed once more than when it was called.
+// settled returns when all leaders' Leases, but for some, were renewed once more than when it was called.
 func (v *view) settled(but ...string) {
 	v.t.Helper()
 	now := harness.Now().Wall

@@ -85,7 +85,7 @@ func (at site) startHub(t *testing.T) {
 	harness.Must(t, err)
 }
 
-// led returns when the records at a site and the leaders' copies say who leads, all marked by that
+// led returns when the records at a site and the leaders' Leases say who leads, all marked by that
 // site's hub, and returns the epochs.
 func (at site) led(t *testing.T) map[string]int64 {
 	t.Helper()
@@ -136,7 +136,7 @@ func (at site) ledBy(ctx context.Context, hub, namespace, leader string) (epoch 
 
 // copyIn reads a member's Lease.
 func copyIn(ctx context.Context, member, namespace string) (lease.Content, error) {
-	l, err := first.CopyIn(ctx, member, namespace)
+	l, err := first.LeaseIn(ctx, member, namespace)
 	c, _ := wire.Read(l)
 	return c, err
 }

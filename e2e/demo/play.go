@@ -77,11 +77,11 @@ func (p *play) failover(ctx context.Context) error {
 		return err
 	}
 	p.result.FailedOver = true
-	seen := p.Copies["east"].Seen()
+	seen := p.Leases["east"].Seen()
 	for namespace, at := range first {
-		stamp, ok := harness.LastStamp(seen, namespace, fault)
+		stamp, ok := harness.LastRenewTime(seen, namespace, fault)
 		if !ok {
-			return fmt.Errorf("%s: no copy was seen in east that let it act", namespace)
+			return fmt.Errorf("%s: no Lease was seen in east that let it act", namespace)
 		}
 		if took := at - fault; took > p.result.Failover {
 			p.result.Failover = took

@@ -42,7 +42,7 @@ func stints(acts []harness.Act, namespace string) []stint {
 	return all
 }
 
-// permits tells when a member's copy in a namespace let it act, if its reader saw each version when we did:
+// permits tells when a member's Lease in a namespace let it act, if its reader saw each version when we did:
 // from when it names the member to its deadline, or until it names another.
 func permits(seen []harness.Sighting[*coordinationv1.Lease], namespace string) []span {
 	var all []span

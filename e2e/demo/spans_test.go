@@ -16,7 +16,7 @@ import (
 // epoch0 is the wall time at boot reading 0 in these tests.
 var epoch0 = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// sighting is a copy in east, in seconds on the boot clock.
+// sighting is a Lease in east, in seconds on the boot clock.
 func sighting(t *testing.T, at, stamp float64, holder string) harness.Sighting[*coordinationv1.Lease] {
 	t.Helper()
 	boot := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -42,7 +42,7 @@ func TestPermits(t *testing.T) {
 		seen []at
 		want []span
 	}{
-		"a copy lets its member act from its sighting to its deadline": {
+		"a Lease lets its member act from its sighting to its deadline": {
 			seen: []at{{1.1, 1, us}}, want: []span{{1100 * time.Millisecond, 4 * time.Second}},
 		},
 		"renewals prolong it": {
@@ -51,7 +51,7 @@ func TestPermits(t *testing.T) {
 		"the name of another ends it": {
 			seen: []at{{1.1, 1, us}, {2, 2, them}}, want: []span{{1100 * time.Millisecond, 2 * time.Second}},
 		},
-		"a copy that is seen after its deadline lets nobody act": {
+		"a Lease that is seen after its deadline lets nobody act": {
 			seen: []at{{5, 1, us}},
 		},
 		"after a lapse it begins anew": {
@@ -70,7 +70,7 @@ func TestPermits(t *testing.T) {
 				t.Errorf("permits (-want +got):\n%s", diff)
 			}
 			if got := permits(seen, "ledger"); len(got) != 0 {
-				t.Errorf("permits %v in a namespace without a copy", got)
+				t.Errorf("permits %v in a namespace without a Lease", got)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func (p *play) timeline(acts []harness.Act) []headline {
 				lines = append(lines, headline{s.to, fmt.Sprintf("%-7s %s has acted for the last time, after %d acts", namespace, s.cluster, s.acts)})
 			}
 		}
-		for member, copies := range p.Copies {
+		for member, copies := range p.Leases {
 			for _, s := range permits(copies.Seen(), namespace) {
 				if s.to < now {
 					lines = append(lines, headline{s.to, fmt.Sprintf("%-7s %s may act no longer, by its Lease", namespace, member)})
@@ -120,7 +120,7 @@ func (p *play) bars(acts []harness.Act) string {
 					acted = append(acted, span{a.Begin, min(a.End, now)})
 				}
 			}
-			might := permits(p.Copies[s.Name()].Seen(), namespace)
+			might := permits(p.Leases[s.Name()].Seen(), namespace)
 			out += fmt.Sprintf("  %-8s %-6s %s\n", label, s.Name(), bar(from, step, cells, might, acted))
 			label = ""
 		}

@@ -27,7 +27,7 @@ const tokenLife = 30 * 24 * time.Hour
 // requestTimeout bounds each request that this package makes for its caller.
 const requestTimeout = 10 * time.Second
 
-// AdminConfig is for doing anything, straight at the API server. The caller owns the copy. Like
+// AdminConfig is for doing anything, straight at the API server. The caller owns the Lease. Like
 // every configuration of this package it has no client-side rate limit and no timeout.
 func (s *Server) AdminConfig() *rest.Config { return rest.CopyConfig(s.admin) }
 
@@ -134,7 +134,7 @@ func (s *Server) bareConfig() *rest.Config {
 	}
 }
 
-// ViaProxy returns a copy of a configuration of this server that goes through its proxy.
+// ViaProxy returns a Lease of a configuration of this server that goes through its proxy.
 func (s *Server) ViaProxy(config *rest.Config) *rest.Config {
 	proxied := rest.CopyConfig(config)
 	proxied.Host = "https://" + s.proxy.Addr()

@@ -23,7 +23,7 @@ func (b Snapshot) Discard() error {
 	return nil
 }
 
-// Snapshot takes a copy of etcd's data, of this instant or, if etcd is dead, of its end. A running
+// Snapshot takes a Lease of etcd's data, of this instant or, if etcd is dead, of its end. A running
 // etcd, which must not be paused, is stopped while its files are copied, for tens of milliseconds, and has what a crash
 // leaves: all that it has acknowledged. The API server goes on and does not notice.
 func (s *Server) Snapshot(ctx context.Context) (b Snapshot, err error) {
@@ -86,7 +86,7 @@ func (s *Server) RestartEtcd(ctx context.Context) error {
 	return s.startEtcd(ctx)
 }
 
-// copyTree copies a folder of regular files.
+// copyTree Leases a folder of regular files.
 func copyTree(ctx context.Context, to, from string) error {
 	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -12,6 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	clientlock "k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
@@ -105,6 +108,48 @@ func (p *pods) none(context.Context) error {
 		return errors.New(winner + " is elected")
 	}
 	return nil
+}
+
+// A manager of controller-runtime runs what needs the election in its cluster's terms only, and returns after one.
+func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
+	ns := namespace(t)
+	cfg := cluster.AdminConfig()
+	cfg.Wrap(member.CapWrites)
+	clients, err := kubernetes.NewForConfig(cfg)
+	harness.Must(t, err)
+	m, err := member.New(cfg, member.Options{Namespaces: []string{ns}})
+	harness.Must(t, err)
+	lock, ctx, done := resourcelock.New(t.Context(), m, ns, &clientlock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "shopkeeper"}, Client: clients.CoordinationV1(),
+		LockConfig: clientlock.ResourceLockConfig{Identity: "east-1"},
+	})
+	defer done()
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+	})
+	harness.Must(t, err)
+	p := &pods{t: t, elected: map[string]bool{}}
+	harness.Must(t, errors.Join(mgr.Add(m), mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		p.set("east-1", true)
+		<-ctx.Done()
+		p.set("east-1", false)
+		return nil
+	}))))
+	write(t, ns, them, 1, time.Minute)
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	harness.Must(t, harness.Stay(t.Context(), 3*time.Second, "it does nothing in a follower", p.none))
+	write(t, ns, us, 2, time.Minute)
+	await(t, "it is elected", p.won("east-1"))
+	write(t, ns, them, 3, time.Minute)
+	await(t, "another cluster leads", p.none)
+	harness.Must(t, <-ended)
+	held, err := clients.CoordinationV1().Leases(ns).Get(t.Context(), "shopkeeper", metav1.GetOptions{})
+	harness.Must(t, err)
+	if *held.Spec.HolderIdentity != "" {
+		t.Errorf("%s still holds the lock", *held.Spec.HolderIdentity)
+	}
 }
 
 // The scenario of gke-labs/multicluster-leader-election: a first election, one winner, and a failover. Two clusters have

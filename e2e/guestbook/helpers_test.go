@@ -1,5 +1,5 @@
 // Package guestbook holds the tests of the member library on a real API server, with
-// the sample controller as its user. There is no hub here: the tests write the copies
+// the sample controller as its user. There is no hub here: the tests write the Leases
 // that a hub would, so they know to the instant what was promised.
 package guestbook
 
@@ -113,7 +113,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 	return names
 }
 
-// write writes the copy as the hub does, and returns its deadline on the boot clock.
+// write writes the Lease as the hub does, and returns its deadline on the boot clock.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
 	t.Helper()
 	deadline, err := put(t.Context(), ns, holder, epoch, d)

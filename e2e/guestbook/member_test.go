@@ -64,11 +64,11 @@ func TestMemberFollowsARealCluster(t *testing.T) {
 	l := copyIn(t, ns)
 	delete(l.Labels, v1alpha1.ManagedLabel)
 	harness.Must(t, admin.Update(t.Context(), l))
-	await(t, "a copy without its label is none", leads(m, ns, false))
+	await(t, "a Lease without its label is none", leads(m, ns, false))
 	write(t, ns, us, 3, time.Minute)
-	await(t, "the copy is repaired", leads(m, ns, true))
+	await(t, "the Lease is repaired", leads(m, ns, true))
 	harness.Must(t, admin.Delete(t.Context(), copyIn(t, ns)))
-	await(t, "a missing copy means no", leads(m, ns, false))
+	await(t, "a missing Lease means no", leads(m, ns, false))
 }
 
 // With Namespaces, a Role in each is enough. Without, it is not: so this test would
@@ -167,9 +167,9 @@ func TestMemberComesBackWithItsAPIServer(t *testing.T) {
 	written := clocks.Now().Boot
 	await(t, "this cluster leads again", leads(m, ns, true))
 	took := clocks.Now().Boot - written
-	t.Logf("leads again %v after the copy was written", took)
+	t.Logf("leads again %v after the Lease was written", took)
 	if took > 10*time.Second {
-		t.Errorf("leads again %v after the copy was written, want less than 10s: retries wait at most 4.5s", took)
+		t.Errorf("leads again %v after the Lease was written, want less than 10s: retries wait at most 4.5s", took)
 	}
 }
 

@@ -108,9 +108,9 @@ func (s *stage) revoked() {
 		if r.Spec.State != v1alpha1.StateDraining || r.Spec.RevokedEpoch == 0 {
 			return fmt.Errorf("state %s, revoked epoch %d: %s", r.Spec.State, r.Spec.RevokedEpoch, r.Status.Message)
 		}
-		seen := s.view.Copies[s.leader].Seen()
+		seen := s.view.Leases[s.leader].Seen()
 		if l := seen[len(seen)-1].Object; *l.Spec.HolderIdentity != "" {
-			return errors.New("the copy names " + *l.Spec.HolderIdentity)
+			return errors.New("the Lease names " + *l.Spec.HolderIdentity)
 		}
 		return nil
 	}))
@@ -119,9 +119,9 @@ func (s *stage) revoked() {
 // ranOut fails the test unless the next term began when the last stamp of the old leader had run out, and soon after.
 func (s *stage) ranOut(old string, began, more time.Duration) {
 	s.t.Helper()
-	stamp, ok := harness.LastStamp(s.view.Copies[old].Seen(), namespace, began)
+	stamp, ok := harness.LastRenewTime(s.view.Leases[old].Seen(), namespace, began)
 	if !ok {
-		s.t.Fatalf("no copy let %s act", old)
+		s.t.Fatalf("no Lease let %s act", old)
 	}
 	bound := s.Timings.Duration + s.Timings.Skew
 	if waited := began - stamp; waited < bound || waited > bound+more+slack {

@@ -42,7 +42,7 @@ func TestDrill(t *testing.T) {
 	actsAfter("east", 0)
 
 	t.Log("the leader's API server is paused")
-	copies, err := d.WatchCopies(t.Context(), "east")
+	copies, err := d.WatchLeases(t.Context(), "east")
 	Must(t, err)
 	defer copies.Stop()
 	fault := Now().Boot
@@ -50,9 +50,9 @@ func TestDrill(t *testing.T) {
 	first := actsAfter("west", fault)
 	Must(t, d.Fleet.Member("east").Resume())
 	Must(t, d.AwaitEligible(t.Context(), patience, "east", namespace))
-	stamp, ok := LastStamp(copies.Seen(), namespace, fault)
+	stamp, ok := LastRenewTime(copies.Seen(), namespace, fault)
 	if !ok {
-		t.Fatal("no copy was seen that let east act")
+		t.Fatal("no Lease was seen that let east act")
 	}
 	if took, floor := first.Begin-fault, Floor(d.Timings, fault, stamp, 0); took < floor {
 		t.Errorf("failover took %v, less than its floor of %v: somebody was granted too early", took, floor)

@@ -71,8 +71,8 @@ func (s *Site) Eligible(ctx context.Context, namespace, cluster string) error {
 	return err
 }
 
-// CopyIn reads a member's Lease of a namespace.
-func (s *Site) CopyIn(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
+// LeaseIn reads a member's Lease of a namespace.
+func (s *Site) LeaseIn(ctx context.Context, member, namespace string) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
 	return l, s.Members[member].Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l)
 }
@@ -89,7 +89,7 @@ func (s *Site) Leading(ctx context.Context, leader, namespace string, members ..
 			is.Leader, is.State, is.Reason, r.Status.Message, r.Status.Candidates)
 	}
 	for _, m := range members {
-		l, err := s.CopyIn(ctx, m, namespace)
+		l, err := s.LeaseIn(ctx, m, namespace)
 		if err != nil {
 			return 0, fmt.Errorf("the Lease in %s: %w", m, err)
 		}

@@ -16,7 +16,7 @@ import (
 // View is what could be seen since its beginning: the members' Leases and the records, by watches straight at the API
 // servers, and what guestbooks did.
 type View struct {
-	Copies  map[string]*Watch[*coordinationv1.Lease] // by member
+	Leases  map[string]*Watch[*coordinationv1.Lease] // by member
 	Records *Watch[*v1alpha1.NamespaceLeader]
 
 	d    *Drill
@@ -25,7 +25,7 @@ type View struct {
 
 // Look begins a view. The caller closes it.
 func (d *Drill) Look(ctx context.Context) (*View, error) {
-	v := &View{Copies: map[string]*Watch[*coordinationv1.Lease]{}, d: d}
+	v := &View{Leases: map[string]*Watch[*coordinationv1.Lease]{}, d: d}
 	if err := v.begin(ctx); err != nil {
 		v.Close()
 		return nil, err
@@ -35,11 +35,11 @@ func (d *Drill) Look(ctx context.Context) (*View, error) {
 
 func (v *View) begin(ctx context.Context) (err error) {
 	for _, m := range v.d.Fleet.Members() {
-		w, err := v.d.WatchCopies(ctx, m.Name())
+		w, err := v.d.WatchLeases(ctx, m.Name())
 		if err != nil {
 			return err
 		}
-		v.Copies[m.Name()] = w
+		v.Leases[m.Name()] = w
 	}
 	if v.Records, err = v.d.WatchRecords(ctx); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (d *Drill) LookFor(t TB) *View {
 
 // Close ends the watches. What was seen stays.
 func (v *View) Close() {
-	for _, w := range v.Copies {
+	for _, w := range v.Leases {
 		w.Stop()
 	}
 	if v.Records != nil {
@@ -82,7 +82,7 @@ type Led struct {
 // Terms returns the sightings of Leases that name the member they live in, in order.
 func (v *View) Terms() map[Place][]Led {
 	all := map[Place][]Led{}
-	for _, w := range v.Copies {
+	for _, w := range v.Leases {
 		for _, s := range w.Seen() {
 			if c, _ := wire.Read(s.Object); c.LeadsHere() && !s.Gone {
 				key := Place{c.Namespace, c.Cluster}

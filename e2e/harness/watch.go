@@ -123,12 +123,12 @@ func (w *Watch[O]) Stop() {
 	<-w.done
 }
 
-// WatchCopies watches the managed Leases of a member, straight at its API server.
-func (d *Drill) WatchCopies(ctx context.Context, member string) (*Watch[*coordinationv1.Lease], error) {
+// WatchLeases watches the managed Leases of a member, straight at its API server.
+func (d *Drill) WatchLeases(ctx context.Context, member string) (*Watch[*coordinationv1.Lease], error) {
 	w, err := Observe(ctx, d.Members[member], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
 		client.MatchingLabels{v1alpha1.ManagedLabel: "true"})
 	if err != nil {
-		return nil, fmt.Errorf("copies in %s: %w", member, err)
+		return nil, fmt.Errorf("the Leases in %s: %w", member, err)
 	}
 	return w, nil
 }
@@ -143,9 +143,9 @@ func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLea
 	return w, nil
 }
 
-// LastStamp returns the latest renewTime, on the boot clock and up to an instant, of a Lease that let a member act in a
+// LastRenewTime returns the latest renewTime, on the boot clock and up to an instant, of a Lease that let a member act in a
 // namespace. seen are the sightings in that member.
-func LastStamp(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration, ok bool) {
+func LastRenewTime(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration, ok bool) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)
 		if s.Gone || c.Namespace != namespace || !c.LeadsHere() {

@@ -10,25 +10,25 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-func TestLastStamp(t *testing.T) {
+func TestLastRenewTime(t *testing.T) {
 	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) // boot reading 0
 	const us, them = "east.default", "west.default"
-	type copyAt struct {
+	type leaseAt struct {
 		seen, stamp time.Duration
 		holder      string
 		gone        bool
 	}
 	for name, c := range map[string]struct {
-		copies []copyAt
+		copies []leaseAt
 		want   time.Duration
 		none   bool
 	}{
-		"the last of several renewals counts":         {copies: []copyAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: us}}, want: 4},
-		"what names another cluster promises nothing": {copies: []copyAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: them}}, want: 1},
-		"what was seen late counts by its stamp":      {copies: []copyAt{{seen: 30, stamp: 9, holder: us}}, want: 9},
-		"a stamp after the instant does not count":    {copies: []copyAt{{seen: 2, stamp: 1, holder: us}, {seen: 30, stamp: 11, holder: us}}, want: 1},
-		"a deletion stamps nothing":                   {copies: []copyAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: us, gone: true}}, want: 1},
-		"there may be none":                           {copies: []copyAt{{seen: 5, stamp: 4, holder: them}}, none: true},
+		"the last of several renewals counts":          {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: us}}, want: 4},
+		"what names another cluster promises nothing":  {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: them}}, want: 1},
+		"what was seen late counts by its stamp":       {copies: []leaseAt{{seen: 30, stamp: 9, holder: us}}, want: 9},
+		"a renewTime after the instant does not count": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 30, stamp: 11, holder: us}}, want: 1},
+		"a deletion stamps nothing":                    {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: us, gone: true}}, want: 1},
+		"there may be none":                            {copies: []leaseAt{{seen: 5, stamp: 4, holder: them}}, none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen []Sighting[*coordinationv1.Lease]
@@ -43,12 +43,12 @@ func TestLastStamp(t *testing.T) {
 				at := lease.Reading{Boot: c.seen * time.Second, Wall: start.Add(c.seen * time.Second)}
 				seen = append(seen, Sighting[*coordinationv1.Lease]{At: at, Object: l, Gone: c.gone})
 			}
-			got, ok := LastStamp(seen, "shop", 10*time.Second)
+			got, ok := LastRenewTime(seen, "shop", 10*time.Second)
 			if ok == c.none || got != c.want*time.Second {
 				t.Errorf("last stamp %v, %v; want %v s, any: %v", got, ok, int64(c.want), !c.none)
 			}
-			if _, ok := LastStamp(seen, "ledger", 10*time.Second); ok {
-				t.Error("a stamp in another namespace counts")
+			if _, ok := LastRenewTime(seen, "ledger", 10*time.Second); ok {
+				t.Error("a renewTime in another namespace counts")
 			}
 		})
 	}

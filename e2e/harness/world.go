@@ -198,9 +198,9 @@ func (w *World) Eligible(namespace, cluster string) error {
 	return w.Site.Eligible(w.T.Context(), namespace, cluster)
 }
 
-// CopyIn is [Site.CopyIn] for the world's test.
-func (w *World) CopyIn(member, namespace string) (*coordinationv1.Lease, error) {
-	return w.Site.CopyIn(w.T.Context(), member, namespace)
+// LeaseIn is [Site.LeaseIn] for the world's test.
+func (w *World) LeaseIn(member, namespace string) (*coordinationv1.Lease, error) {
+	return w.Site.LeaseIn(w.T.Context(), member, namespace)
 }
 
 // Leading is [Site.Leading] for the world's test.

@@ -34,7 +34,7 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l, err := s.CopyIn(ctx, leader, shop)
+		l, err := s.LeaseIn(ctx, leader, shop)
 		if err != nil {
 			return err
 		}

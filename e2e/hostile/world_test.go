@@ -147,7 +147,7 @@ func (s *scene) startHubs(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		l, err := s.CopyIn(ctx, leader, shop)
+		l, err := s.LeaseIn(ctx, leader, shop)
 		if err != nil {
 			return err
 		}

@@ -73,8 +73,8 @@ func (o *handover) awaitBound(before time.Duration) {
 // request may take, so that the successor is eligible until the grant.
 const early = 2500 * time.Millisecond
 
-// firstCopy reports whether the successor's guestbook can have seen that it leads.
-func (o *handover) firstCopy() bool {
+// firstLease reports whether the successor's guestbook can have seen that it leads.
+func (o *handover) firstLease() bool {
 	for _, s := range o.Terms()[harness.Place{Namespace: moved[0], Cluster: o.to + "." + harness.FleetNamespace}] {
 		if s.Epoch > o.epochs[moved[0]] {
 			return true
@@ -101,14 +101,14 @@ func (o *handover) toSuccessor() *proxy.Proxy { return o.p.d.Fleet.Member(o.to).
 // ones.
 var steps = []step{
 	{
-		name: "after the grant was persisted and before the first copy was sent",
+		name: "after the grant was persisted and before the first Lease was sent",
 		reach: func(o *handover) {
 			o.begin()
 			o.awaitBound(early)
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},
-		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && !o.firstCopy() },
+		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && !o.firstLease() },
 		mend:    func(o *handover) { o.toSuccessor().Heal() },
 	},
 	{
@@ -143,28 +143,28 @@ var steps = []step{
 		name: "after the grant was persisted, and what was sent arrives late",
 		reach: func(o *handover) {
 			o.begin()
-			o.awaitBound(100 * time.Millisecond) // a copy is sent at once where something was answered just now, else a read goes first
+			o.awaitBound(100 * time.Millisecond) // a Lease is sent at once where something was answered just now, else a read goes first
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},
-		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && !o.firstCopy() },
+		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && !o.firstLease() },
 		mend: func(o *handover) {
 			harness.After(o.t, harness.Now().Boot+2*time.Second)
 			o.toSuccessor().Release()
 		},
 	},
 	{
-		name: "after the first copy was written",
+		name: "after the first Lease was written",
 		reach: func(o *handover) {
 			o.begin()
-			harness.Eventually(o.t, patience, "the first copy is there", func(context.Context) error {
-				if !o.firstCopy() {
+			harness.Eventually(o.t, patience, "the first Lease is there", func(context.Context) error {
+				if !o.firstLease() {
 					return errors.New("it is not")
 				}
 				return nil
 			})
 		},
-		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && o.firstCopy() },
+		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && o.firstLease() },
 	},
 }
 
@@ -213,7 +213,7 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 	r, err := stage.d.Record(t.Context(), moved[0])
 	harness.Must(t, err)
 	if !s.reached(o, r.Spec) {
-		t.Fatalf("the replica died at another step: leader %s, state %s, a first copy: %t", r.Spec.Leader, r.Spec.State, o.firstCopy())
+		t.Fatalf("the replica died at another step: leader %s, state %s, a first Lease: %t", r.Spec.Leader, r.Spec.State, o.firstLease())
 	}
 	if s.mend != nil {
 		s.mend(o)

@@ -22,7 +22,7 @@ type view struct {
 	demoted map[string]int
 }
 
-// look begins to watch copies and records, straight at the API servers.
+// look begins to watch Leases and records, straight at the API servers.
 func look(t *testing.T, p *pair) *view {
 	t.Helper()
 	demoted := demotions(t, p)
@@ -96,12 +96,12 @@ func (v *view) judge() {
 	if _, err := v.Judge(); err != nil {
 		v.t.Error(err)
 	}
-	for member, w := range v.Copies {
+	for member, w := range v.Leases {
 		highest := map[string]int64{}
 		for _, s := range w.Seen() {
 			c, _ := wire.Read(s.Object)
 			if c.Epoch < highest[c.Namespace] {
-				v.t.Errorf("the copy of %s in %s fell from epoch %d to %d", c.Namespace, member, highest[c.Namespace], c.Epoch)
+				v.t.Errorf("the Lease of %s in %s fell from epoch %d to %d", c.Namespace, member, highest[c.Namespace], c.Epoch)
 			}
 			highest[c.Namespace] = max(highest[c.Namespace], c.Epoch)
 		}

@@ -44,9 +44,9 @@ func (p *pair) records(t *testing.T) map[string]*v1alpha1.NamespaceLeader {
 	return all
 }
 
-// TestLostRecordsAreFoundInTheCopies: a replica that takes over without records adopts the terms that the
+// TestLostRecordsAreFoundInTheLeases: a replica that takes over without records adopts the terms that the
 // members show. Leaders, epochs and guestbooks notice nothing.
-func TestLostRecordsAreFoundInTheCopies(t *testing.T) {
+func TestLostRecordsAreFoundInTheLeases(t *testing.T) {
 	losses := []loss{{"deleted", deleted}, {"emptied", emptied}}
 	if !*every {
 		losses = losses[:1]
@@ -151,7 +151,7 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 }
 
 // TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice: the replica that takes over finds a record that
-// somebody has edited. The copies tell it better, but for what is costly, which costs the namespace a term.
+// somebody has edited. The Leases tell it better, but for what is costly, which costs the namespace a term.
 func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 	if !*every {
 		return
@@ -189,7 +189,7 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 	}
 }
 
-// awaitRenewals returns when all leaders' copies but that of the first namespace were renewed twice
+// awaitRenewals returns when all leaders' Leases but that of the first namespace were renewed twice
 // after the instant.
 func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 	t.Helper()

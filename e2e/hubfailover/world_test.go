@@ -180,7 +180,7 @@ func (p *pair) join(t *testing.T) *replica {
 	return r
 }
 
-// led returns when the records and the leaders' copies are as they are while all members are well.
+// led returns when the records and the leaders' Leases are as they are while all members are well.
 func (p *pair) led(t *testing.T, limit time.Duration) {
 	t.Helper()
 	harness.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {

@@ -91,7 +91,7 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 	// A Secret that comes later is used at once.
 	w.setPriority("none", "1")
 	w.Must(w.Hub.Delete(t.Context(), w.cluster("south")))
-	w.noCopy("south", a, soon)
+	w.noLease("south", a, soon)
 	w.Eventually("the member is forgotten", 30*time.Second, func() error {
 		if c, err := w.Candidate(a, "south"); err == nil {
 			return fmt.Errorf("%+v", c)

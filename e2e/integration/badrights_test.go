@@ -148,11 +148,11 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	j.check()
 
 	// It repairs, and the guard lets it.
-	l, err := w.CopyIn("south", a)
+	l, err := w.LeaseIn("south", a)
 	w.Must(err)
 	w.Must(w.Members["south"].Delete(t.Context(), l))
-	w.Eventually("the copy is back", soon, func() error {
-		_, err := w.CopyIn("south", a)
+	w.Eventually("the Lease is back", soon, func() error {
+		_, err := w.LeaseIn("south", a)
 		return err
 	})
 	if got := w.Leads("south", a, soon, "east", "south"); got != epoch {
@@ -166,6 +166,6 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	// And it leaves.
 	w.removePriority("south")
 	w.Leads("east", a, soon, "east")
-	w.noCopy("south", a, soon)
+	w.noLease("south", a, soon)
 	w.left("south")
 }

@@ -200,7 +200,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	epoch = w.Leads("west", ns, soon, "west")
 	first.Stop()
 	bound := last().Add(fastDuration + fastSkew)
-	w.clear() // the copies in the members
+	w.clear() // the Leases in the members
 	w.markGoes()
 	gone := time.Now()
 	after := w.Leads("west", ns, takeBack+fastDuration+fastSkew+soon, "east", "west")
@@ -218,7 +218,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	w.hubOf(ns, "west", w.mark(other))
 }
 
-// hubOf waits until the record and a member's copy carry this mark.
+// hubOf waits until the record and a member's Lease carry this mark.
 func (w *world) hubOf(namespace, member, mark string) {
 	w.T.Helper()
 	w.Eventually("the hub of "+namespace+" is "+mark, soon, func() error {
@@ -226,12 +226,12 @@ func (w *world) hubOf(namespace, member, mark string) {
 		if err != nil {
 			return err
 		}
-		l, err := w.CopyIn(member, namespace)
+		l, err := w.LeaseIn(member, namespace)
 		if err != nil {
 			return err
 		}
 		if a, b := r.Spec.Hub, l.Annotations[v1alpha1.HubAnnotation]; a != mark || b != mark {
-			return fmt.Errorf("the record is of %q, the copy of %q", a, b)
+			return fmt.Errorf("the record is of %q, the Lease of %q", a, b)
 		}
 		return nil
 	})

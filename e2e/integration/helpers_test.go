@@ -192,11 +192,11 @@ func (w *world) addCluster(name, priority string, kubeconfig []byte) {
 	}))
 }
 
-// noCopy waits until a member has no copy of a namespace.
-func (w *world) noCopy(member, namespace string, within time.Duration) {
+// noLease waits until a member has no Lease of a namespace.
+func (w *world) noLease(member, namespace string, within time.Duration) {
 	w.T.Helper()
-	w.Eventually("no copy of "+namespace+" in "+member, within, func() error {
-		l, err := w.CopyIn(member, namespace)
+	w.Eventually("no Lease of "+namespace+" in "+member, within, func() error {
+		l, err := w.LeaseIn(member, namespace)
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
@@ -229,7 +229,7 @@ type journal struct {
 }
 
 // keeps begins to watch a namespace that must not be disturbed. Its check fails the
-// test if in between the record or the copy changed its leader or epoch, or the term
+// test if in between the record or the Lease changed its leader or epoch, or the term
 // lapsed.
 func (w *world) keeps(leader, namespace string) *journal {
 	w.T.Helper()
@@ -289,7 +289,7 @@ func (j *journal) check() time.Duration {
 	seen := j.seen()
 	for i, c := range seen {
 		if c.Holder != was.Leader+"."+j.w.Fleet || c.Epoch != was.Epoch {
-			t.Errorf("the copy of %s in %s was %+v, want holder %s, epoch %d", after.Name, was.Leader, c, was.Leader, was.Epoch)
+			t.Errorf("the Lease of %s in %s was %+v, want holder %s, epoch %d", after.Name, was.Leader, c, was.Leader, was.Epoch)
 		}
 		if i > 0 {
 			longest = max(longest, c.RenewTime.Sub(seen[i-1].RenewTime))
@@ -301,8 +301,8 @@ func (j *journal) check() time.Duration {
 	return longest
 }
 
-// follow begins to watch the copy of a leader that will have to go. The function that
-// it returns tells the latest stamp that was seen in this copy with this holder.
+// follow begins to watch the Lease of a leader that will have to go. The function that
+// it returns tells the latest stamp that was seen in this Lease with this holder.
 func (w *world) follow(leader, namespace string) (last func() time.Time) {
 	w.T.Helper()
 	j := w.keeps(leader, namespace)

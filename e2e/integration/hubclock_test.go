@@ -36,7 +36,7 @@ const (
 	notices = 5 * time.Second
 )
 
-// ledSince waits until a cluster leads by a live copy that was stamped after an instant.
+// ledSince waits until a cluster leads by a live Lease that was stamped after an instant.
 func (w *world) ledSince(since time.Time, namespace string, within time.Duration, members ...string) {
 	w.T.Helper()
 	w.Eventually("somebody leads "+namespace, within, func() error {
@@ -46,14 +46,14 @@ func (w *world) ledSince(since time.Time, namespace string, within time.Duration
 		}
 		last := fmt.Errorf("the record says %s, leader %q: %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 		for _, m := range members {
-			l, err := w.CopyIn(m, namespace)
+			l, err := w.LeaseIn(m, namespace)
 			if err != nil || r.Spec.State != v1alpha1.StateLeading || r.Spec.Leader != m || ptr.Deref(l.Spec.HolderIdentity, "") != m+"."+w.Fleet {
 				continue
 			}
 			if left := time.Until(l.Spec.RenewTime.Add(w.duration())); left > 0 && left <= w.duration() && l.Spec.RenewTime.After(since) {
 				return nil
 			}
-			last = fmt.Errorf("%s leads by a copy of %v", m, l.Spec.RenewTime)
+			last = fmt.Errorf("%s leads by a Lease of %v", m, l.Spec.RenewTime)
 		}
 		return last
 	})

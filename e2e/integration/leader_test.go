@@ -19,8 +19,8 @@ func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
 	w.Leads("west", b, firstElection, "west", "south")
-	if _, err := w.CopyIn("east", b); err == nil {
-		t.Error("there is a copy in a member without the namespace")
+	if _, err := w.LeaseIn("east", b); err == nil {
+		t.Error("there is a Lease in a member without the namespace")
 	}
 }
 
@@ -61,7 +61,7 @@ func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 	}
 	w.Servers.Member("east").Proxy().Heal()
 	w.Eventually("the Lease in east names west", 10*time.Second, func() error {
-		l, err := w.CopyIn("east", a)
+		l, err := w.LeaseIn("east", a)
 		if err == nil && *l.Spec.HolderIdentity != "west."+w.Fleet {
 			err = fmt.Errorf("holder %s", *l.Spec.HolderIdentity)
 		}
@@ -107,10 +107,10 @@ func TestARestartOfTheHubChangesNoLeader(t *testing.T) {
 	w, a, epoch := eastLeads(t)
 	w.StopHub()
 	w.startHub()
-	before, err := w.CopyIn("east", a)
+	before, err := w.LeaseIn("east", a)
 	w.Must(err)
 	w.Eventually("the new hub renews", 10*time.Second, func() error {
-		now, err := w.CopyIn("east", a)
+		now, err := w.LeaseIn("east", a)
 		if err == nil && !now.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
 			err = fmt.Errorf("renewed at %v", now.Spec.RenewTime)
 		}

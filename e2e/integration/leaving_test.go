@@ -63,8 +63,8 @@ func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
 			w, a, b, _ := eastLeadsTwo(t, fast)
 			j := w.keeps("east", a)
 			out.goes(w, "south")
-			w.noCopy("south", a, soon)
-			w.noCopy("south", b, soon)
+			w.noLease("south", a, soon)
+			w.noLease("south", b, soon)
 			w.left("south")
 			w.Eventually("it is no candidate", soon, func() error {
 				if c, err := w.Candidate(a, "south"); err == nil {
@@ -115,7 +115,7 @@ func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
 			w.awaitPhase(a, v1alpha1.StateDraining)
 			w.awaitUnfit("east", a, out.reason, "the Cluster")
 			w.handedOver(a, "west", epoch, last, "west", "south")
-			w.noCopy("east", a, soon)
+			w.noLease("east", a, soon)
 			w.left("east")
 			j.check()
 		})
@@ -143,11 +143,11 @@ func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
 				w.StopHub()
 				w.startHub()
 			}
-			if _, err := w.CopyIn("east", a); err != nil {
-				t.Fatalf("the copy in the member that is away: %v", err)
+			if _, err := w.LeaseIn("east", a); err != nil {
+				t.Fatalf("the Lease in the member that is away: %v", err)
 			}
 			w.Servers.Member("east").Proxy().Heal()
-			w.noCopy("east", a, soon)
+			w.noLease("east", a, soon)
 			w.left("east")
 			if test.stays {
 				w.awaitUnpinned("east")
@@ -157,7 +157,7 @@ func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
 	}
 }
 
-func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
+func TestAClusterThatThePolicyNoLongerSelectsLosesItsLeases(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]bool{"while it is there": false, "while it is away": true} {
 		t.Run(name, func(t *testing.T) {
@@ -182,14 +182,14 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsCopies(t *testing.T) {
 			w.awaitUnfit("east", a, reason.NotSelected, "clusterSelector")
 			w.handedOver(a, "west", epoch, last, "west", "south")
 			proxy.Heal()
-			w.noCopy("east", a, soon)
-			// The other policy still has its copies there.
-			if _, err := w.CopyIn("east", b); err != nil {
-				t.Errorf("the copy of the other policy: %v", err)
+			w.noLease("east", a, soon)
+			// The other policy still has its Leases there.
+			if _, err := w.LeaseIn("east", b); err != nil {
+				t.Errorf("the Lease of the other policy: %v", err)
 			}
 			j := w.keeps("west", a)
 			w.editCluster("south", func(c *clusterv1.Cluster) { c.Labels["tier"] = "silver" })
-			w.noCopy("south", a, soon)
+			w.noLease("south", a, soon)
 			j.check()
 		})
 	}
@@ -267,7 +267,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	}
 	for _, ns := range []string{unlabelled, dropped} {
 		for _, m := range all {
-			w.noCopy(m, ns, soon)
+			w.noLease(m, ns, soon)
 		}
 	}
 	for _, ns := range leave {
@@ -298,7 +298,7 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 	w.deletePolicy("p")
 	w.awaitPhase(a, v1alpha1.StateRetired)
 	for _, m := range all {
-		w.noCopy(m, a, soon)
+		w.noLease(m, a, soon)
 	}
 	w.setPriority("west", "200")
 	w.Policy("q", a)
@@ -316,10 +316,10 @@ func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	w.Leads("east", b, firstElection, all...)
 	w.awaitUnfit("south", a, reason.ForeignLease)
 	w.removePriority("south")
-	w.noCopy("south", b, soon)
+	w.noLease("south", b, soon)
 	w.left("south")
 	w.awaitUnpinned("south")
-	now, err := w.CopyIn("south", a)
+	now, err := w.LeaseIn("south", a)
 	w.Must(err)
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)

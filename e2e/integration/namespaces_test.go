@@ -44,7 +44,7 @@ func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
 	w.awaitUnfit("east", only, reason.NamespaceMissing, "does not exist there")
 	w.awaitUnfit("west", only, reason.NamespaceMissing)
 	for _, m := range []string{"east", "west"} {
-		w.noCopy(m, only, time.Second)
+		w.noLease(m, only, time.Second)
 	}
 
 	// When its only member is lost, the record shows that nobody else can lead.
@@ -66,12 +66,12 @@ func TestANamespaceThatTerminatesInItsLeaderIsHandedOverAndGoes(t *testing.T) {
 	w.deleteNamespace(a, "east")
 	w.awaitUnfit("east", a, reason.NamespaceTerminating, "going away")
 	w.handedOver(a, "west", epoch, last, "west", "south")
-	w.noCopy("east", a, soon)
+	w.noLease("east", a, soon)
 	w.Must(w.Members["east"].Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	w.namespaceGone(a, "east")
 	w.awaitUnfit("east", a, reason.NamespaceMissing)
 
-	// The namespace comes back: its copy too, the leadership does not.
+	// The namespace comes back: its Lease too, the leadership does not.
 	w.Must(w.Members["east"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
 	w.Leads("west", a, soon, all...)
 	w.awaitEligible("east", a)
@@ -108,7 +108,7 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	w.awaitCondition(b, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.grow(3)
 	for m, l := range foreign {
-		now, err := w.CopyIn(m, a)
+		now, err := w.LeaseIn(m, a)
 		w.Must(err)
 		if now.ResourceVersion != l.ResourceVersion || now.UID != l.UID {
 			t.Errorf("the Lease in %s was written: %+v", m, now)
@@ -128,14 +128,14 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	jb.check()
 }
 
-func TestALeaseThatSomebodyMakesInPlaceOfADeletedCopyIsNotOverwritten(t *testing.T) {
+func TestALeaseThatSomebodyMakesInPlaceOfADeletedLeaseIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	w, a, b, _ := eastLeadsTwo(t, fast)
 	ja, jb := w.keeps("east", a), w.keeps("east", b)
 	// While the hub cannot see it, an administrator puts another Lease there.
 	w.Servers.Member("south").Proxy().BlackHole()
 	w.awaitUnfit("south", a, reason.Unreachable)
-	l, err := w.CopyIn("south", a)
+	l, err := w.LeaseIn("south", a)
 	w.Must(err)
 	w.Must(w.Members["south"].Delete(t.Context(), l))
 	foreign := foreignLease(a)
@@ -143,7 +143,7 @@ func TestALeaseThatSomebodyMakesInPlaceOfADeletedCopyIsNotOverwritten(t *testing
 	w.Servers.Member("south").Proxy().Heal()
 	w.awaitUnfit("south", a, reason.ForeignLease)
 	w.awaitEligible("south", b)
-	now, err := w.CopyIn("south", a)
+	now, err := w.LeaseIn("south", a)
 	w.Must(err)
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
@@ -181,7 +181,7 @@ func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
 	w.label("west", a, "led", "yes")
 	w.policyBySelector("p", &metav1.LabelSelector{MatchLabels: map[string]string{"led": "yes"}})
 	w.startHub()
-	// It matches in one member only: there it is led, the others hold followers' copies.
+	// It matches in one member only: there it is led, the others hold followers' Leases.
 	epoch := w.Leads("west", a, firstElection, all...)
 	j := w.keeps("west", a)
 	w.awaitUnfit("east", a, reason.NamespaceMissing, "does not match")
@@ -216,10 +216,10 @@ func TestNamespacesOfTheSystemAndTheHubsOwnMatchNoSelector(t *testing.T) {
 			t.Errorf("the record of %s: %+v, %v", name, r.Status, err)
 		}
 		for _, m := range all {
-			w.noCopy(m, name, time.Second)
+			w.noLease(m, name, time.Second)
 		}
 	}
 	j.check()
 	w.deletePolicy("p")
-	w.noCopy("east", "default", soon)
+	w.noLease("east", "default", soon)
 }

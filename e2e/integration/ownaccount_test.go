@@ -18,7 +18,7 @@ const soonRefused = 4 * soon
 func TestAnAccountThatIsDeletedAndMadeAnewCostsNoLeadership(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t)
-	l, err := w.CopyIn("east", a)
+	l, err := w.LeaseIn("east", a)
 	w.Must(err)
 	own := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: account.Namespace, Name: string(account.Of(l.Annotations[v1alpha1.HubAnnotation])),

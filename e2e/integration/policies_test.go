@@ -117,7 +117,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 		t.Errorf("granted at %v, before the bound %v", other.Spec.AcquireTime, bound)
 	}
 	for _, m := range all {
-		w.noCopy(m, a, soon)
+		w.noLease(m, a, soon)
 	}
 	w.awaitPolicy("newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
 }
@@ -141,7 +141,7 @@ func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 	last := w.follow("east", a)
 	w.deletePolicy("older")
 	w.handedOver(a, "west", epoch, last, "west", "south")
-	w.noCopy("east", a, soon)
+	w.noLease("east", a, soon)
 	j.check()
 }
 
@@ -159,8 +159,8 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			w.Servers.Member("south").Proxy().BlackHole()
 			w.awaitUnfit("south", a, reason.Unreachable)
 			w.deletePolicy("p")
-			w.noCopy("east", a, soon)
-			w.noCopy("west", a, soon)
+			w.noLease("east", a, soon)
+			w.noLease("west", a, soon)
 			w.Eventually("the record is retired", soon, func() error {
 				r, err := w.Record(a)
 				if err == nil && r.Spec.State != v1alpha1.StateRetired {
@@ -172,11 +172,11 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 				w.StopHub()
 				w.startHub()
 			}
-			if _, err := w.CopyIn("south", a); err != nil {
-				t.Fatalf("the copy in the member that is away: %v", err)
+			if _, err := w.LeaseIn("south", a); err != nil {
+				t.Fatalf("the Lease in the member that is away: %v", err)
 			}
 			w.Servers.Member("south").Proxy().Heal()
-			w.noCopy("south", a, soon)
+			w.noLease("south", a, soon)
 			j.check()
 		})
 	}

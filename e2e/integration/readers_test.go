@@ -81,7 +81,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 	}
 }
 
-// edited is a copy of this epoch after an edit.
+// edited is a Lease of this epoch after an edit.
 func edited(edit func(*coordinationv1.Lease), epoch int64) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseTransitions: ptr.To(int32(epoch))}}
 	edit(l)

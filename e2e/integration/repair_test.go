@@ -22,7 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// sealKey is what the copies of the world are sealed with.
+// sealKey is what the Leases of the world are sealed with.
 func (w *world) sealKey() lease.Key {
 	w.T.Helper()
 	s := &corev1.Secret{}
@@ -30,7 +30,7 @@ func (w *world) sealKey() lease.Key {
 	return s.Data["key"]
 }
 
-// edits are what an administrator of a member can do to a copy: the guard refuses it to
+// edits are what an administrator of a member can do to a Lease: the guard refuses it to
 // everybody else.
 var edits = map[string]func(l *coordinationv1.Lease){
 	"another holder": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("somebody.else") },
@@ -38,18 +38,18 @@ var edits = map[string]func(l *coordinationv1.Lease){
 	"this member as holder": func(l *coordinationv1.Lease) {
 		l.Spec.HolderIdentity = ptr.To(l.Annotations[v1alpha1.ClusterAnnotation])
 	},
-	"a stamp in the future":   func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)} },
-	"a stamp in the past":     func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)} },
-	"another start":           func(l *coordinationv1.Lease) { l.Spec.AcquireTime = &metav1.MicroTime{Time: time.Now()} },
-	"an absurd epoch":         func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 2147483647 },
-	"no label":                func(l *coordinationv1.Lease) { l.Labels = nil },
-	"another label value":     func(l *coordinationv1.Lease) { metav1.SetMetaDataLabel(&l.ObjectMeta, v1alpha1.ManagedLabel, "false") },
-	"no seal":                 func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.SealAnnotation) },
-	"another seal":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.SealAnnotation] = "v1.AAAA" },
-	"another cluster":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterAnnotation] = "some.other" },
-	"another cluster's UID":   func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "0000" },
-	"another hub":             func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HubAnnotation] = "0000" },
-	"no label, no annotation": func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil },
+	"a renewTime in the future": func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)} },
+	"a renewTime in the past":   func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)} },
+	"another start":             func(l *coordinationv1.Lease) { l.Spec.AcquireTime = &metav1.MicroTime{Time: time.Now()} },
+	"an absurd epoch":           func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 2147483647 },
+	"no label":                  func(l *coordinationv1.Lease) { l.Labels = nil },
+	"another label value":       func(l *coordinationv1.Lease) { metav1.SetMetaDataLabel(&l.ObjectMeta, v1alpha1.ManagedLabel, "false") },
+	"no seal":                   func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.SealAnnotation) },
+	"another seal":              func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.SealAnnotation] = "v1.AAAA" },
+	"another cluster":           func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterAnnotation] = "some.other" },
+	"another cluster's UID":     func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "0000" },
+	"another hub":               func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HubAnnotation] = "0000" },
+	"no label, no annotation":   func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil },
 }
 
 // burning are edits after which readers, who know no seal, no longer believe the truth.
@@ -58,7 +58,7 @@ var burning = map[string]func(l *coordinationv1.Lease){
 	"a higher epoch":    func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions += 7 },
 }
 
-// intact reports what is wrong with a copy of a term. It knows the seal.
+// intact reports what is wrong with a Lease of a term. It knows the seal.
 func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, epoch int64) error {
 	c, seal := wire.Read(l)
 	switch {
@@ -74,12 +74,12 @@ func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, ep
 	return nil
 }
 
-// repaired waits until a copy is intact again, and returns how long that took.
+// repaired waits until a Lease is intact again, and returns how long that took.
 func (w *world) repaired(member, namespace string, key lease.Key, leader string, epoch int64) time.Duration {
 	w.T.Helper()
 	return took(func() {
-		w.Eventually("the copy in "+member+" is repaired", soon, func() error {
-			l, err := w.CopyIn(member, namespace)
+		w.Eventually("the Lease in "+member+" is repaired", soon, func() error {
+			l, err := w.LeaseIn(member, namespace)
 			if err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 	}
 }
 
-func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
+func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 	t.Parallel()
 	w, a, b, epoch := eastLeadsTwo(t, patient) // and a renewal seldom comes before the repair
 	j, key := w.keeps("east", b), w.sealKey()
@@ -118,7 +118,7 @@ func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
 	for _, m := range all {
 		t.Run("deleted in "+m, func(t *testing.T) {
 			inner := w.on(t)
-			l, err := inner.CopyIn(m, a)
+			l, err := inner.LeaseIn(m, a)
 			inner.Must(err)
 			inner.Must(inner.Members[m].Delete(t.Context(), l))
 			repairs = append(repairs, inner.repaired(m, a, key, "east", epoch))
@@ -138,12 +138,12 @@ func TestWhateverSomebodyEditsInACopyIsRepairedWithinASecond(t *testing.T) {
 	j.check()
 }
 
-// spoil edits a copy and waits for its repair.
+// spoil edits a Lease and waits for its repair.
 func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) time.Duration {
 	w.T.Helper()
 	var stamp time.Time
 	w.Eventually("the edit is stored", soon, func() error { // a renewal may come in between
-		l, err := w.CopyIn(member, namespace)
+		l, err := w.LeaseIn(member, namespace)
 		if err != nil {
 			return err
 		}
@@ -152,15 +152,15 @@ func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit
 		return w.Members[member].Update(w.T.Context(), l)
 	})
 	d := w.repaired(member, namespace, key, "east", epoch)
-	l, err := w.CopyIn(member, namespace)
+	l, err := w.LeaseIn(member, namespace)
 	w.Must(err)
 	if l.Spec.RenewTime.Time.Before(stamp) {
-		w.T.Errorf("the repair took back a stamp: %v after %v", l.Spec.RenewTime, stamp)
+		w.T.Errorf("the repair took back a renewTime: %v after %v", l.Spec.RenewTime, stamp)
 	}
 	return d
 }
 
-func TestACopyThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
+func TestALeaseThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
 	w, a, epoch := eastLeads(t)
 	key := w.sealKey()
 	before, err := w.Record(a)
@@ -175,7 +175,7 @@ func TestACopyThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T)
 	w.unmoved(before)
 }
 
-func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T) {
+func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]string{"the leader's": "east", "a follower's": "west"} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T)
 			j, key := w.keeps("east", b), w.sealKey()
 			var theirs *coordinationv1.Lease
 			w.Eventually("the other hub writes", soon, func() error {
-				if theirs, err = w.CopyIn(m, a); err != nil {
+				if theirs, err = w.LeaseIn(m, a); err != nil {
 					return err
 				}
 				c, _ := wire.Read(theirs)
@@ -196,7 +196,7 @@ func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T)
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
 			w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
 			j.grow(4) // more than D: whoever is to be deposed is by now
-			now, err := w.CopyIn(m, a)
+			now, err := w.LeaseIn(m, a)
 			w.Must(err)
 			if now.ResourceVersion != theirs.ResourceVersion {
 				t.Errorf("it was written: %+v", now)
@@ -207,7 +207,7 @@ func TestACopyThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T)
 	}
 }
 
-func TestWhoMayEditANamespaceCannotTouchItsCopy(t *testing.T) {
+func TestWhoMayEditANamespaceCannotTouchItsLease(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t)
 	w.awaitEligible("west", a)
@@ -235,7 +235,7 @@ func (w *world) tenantIsRefused(member, namespace string) {
 	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
 	w.Eventually("the tenant has its rights", soon, func() error { return tenant.Create(ctx, own.DeepCopy()) })
 
-	before, err := w.CopyIn(member, namespace)
+	before, err := w.LeaseIn(member, namespace)
 	w.Must(err)
 	refused := func(what string, err error) {
 		t.Helper()
@@ -246,7 +246,7 @@ func (w *world) tenantIsRefused(member, namespace string) {
 	for name, edit := range edits {
 		var err error
 		w.Eventually("an answer", soon, func() error { // that is not about a renewal in between
-			l, e := w.CopyIn(member, namespace)
+			l, e := w.LeaseIn(member, namespace)
 			w.Must(e)
 			edit(l)
 			if err = tenant.Update(ctx, l); apierrors.IsConflict(err) {

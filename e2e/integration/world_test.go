@@ -117,7 +117,7 @@ func newWorld(t *testing.T, priorities map[string]string) *world {
 // on is the world for a subtest.
 func (w *world) on(t *testing.T) *world { return &world{w.On(t)} }
 
-// clear removes all copies, so that the next world begins with none of another hub. The hub has stopped.
+// clear removes all Leases, so that the next world begins with none of another hub. The hub has stopped.
 func (w *world) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -57,7 +57,7 @@ var holes = []mutant{
 	// Clocks of the hub.
 	{"5: a clock that was ahead holds a replacement up for as long as it was ahead", electionTests, []edit{{expiryGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)", "!now.Wall.Before(b.wall)"}}},
 	{"5: the wall clock's half is dropped", electionTests, []edit{{expiryGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)", "true"}}},
-	{"7: an epoch of a clock that was days ahead is gone on from, as a copy shows it", tests{"./hub/controller", "^TestWhichCopyIsAStandingTerm$"}, []edit{{gatherGo, "!lease.PlausibleEpoch(now, cp.Epoch) {", "false {"}}},
+	{"7: an epoch of a clock that was days ahead is gone on from, as a copy shows it", tests{"./hub/controller", "^TestWhichLeaseIsAStandingTerm$"}, []edit{{gatherGo, "!lease.PlausibleEpoch(now, cp.Epoch) {", "false {"}}},
 	{"7: an epoch of a clock that was days ahead is gone on from, as this tenure remembers it", tests{"./hub/controller", "^TestTheHighestEpochThatIsKnown$"}, []edit{{gatherGo, "	if !lease.PlausibleEpoch(now, s.Highest) {", "	if false {"}}},
 	{"6: a Lease that was found at the start is live by the wall clock alone", electionTests, []edit{{typesGo, " && now.Boot < s.Boot", ""}}},
 }

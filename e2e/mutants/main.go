@@ -15,7 +15,7 @@
 // list in mutant.go):
 //
 //	{"7: epoch without 1+", simulation, []edit{{termGo, "max(highest+1, ", "max(highest, "}}},
-//	{"guard: anybody may write", tests{"./hub/guard", "^TestCopiesAreTheHubsAlone$"}, []edit{{"hub/guard/objects.go", "old", "new"}}},
+//	{"guard: anybody may write", tests{"./hub/guard", "^TestLeasesAreTheHubsAlone$"}, []edit{{"hub/guard/objects.go", "old", "new"}}},
 //
 // The name says the rule and what is broken of it. Prefer the simulation, which must find
 // it by the protocol's promise; name tests for what the simulation does not run. They are

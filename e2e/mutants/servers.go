@@ -16,8 +16,8 @@ var leftOut = map[string][]string{
 	"hub/guard": {
 		"TestWhatSomebodyEditsOrDeletesIsRepaired",                // half a minute
 		"TestANamespaceTakesItsRegistrationsAlongWhenTheyAreFree", // waits for the namespace controller
-		"TestANamespaceTakesItsCopiesAlong",
-		"TestInADyingNamespaceCopiesAreDeletedButNotChanged",
+		"TestANamespaceTakesItsLeasesAlong",
+		"TestInADyingNamespaceLeasesAreDeletedButNotChanged",
 		"TestCoordinatedElectionIsKeptAway", // starts another server
 		"TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand",
 	},

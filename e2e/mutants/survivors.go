@@ -15,12 +15,12 @@ var (
 	succeeding  = tests{"./hub/controller", "^TestANewWorkerWaitsForTheEndOfTheOldOne$"}
 	guarding    = tests{"./hub/worker", "^TestSilenceSaysNothingOfAGuard$"}
 	relisting   = tests{"./hub/worker", "^TestWhatANewListOfReadersLacksIsNoEnd$"}
-	beginning   = tests{"./hub/controller", "^TestWhoWritesTheFirstCopyOfATerm$"}
+	beginning   = tests{"./hub/controller", "^TestWhoWritesTheFirstLeaseOfATerm$"}
 	believing   = tests{"./hub/controller", "^TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed$"}
 	sealing     = tests{"./hub/controller", "^TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal$"}
 	overlapping = tests{"./hub/controller", "^TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure$"}
 	counting    = tests{"./hub/controller", "^TestMostClustersAreMoreThanHalfOfThoseThatWereReached$"}
-	preparing   = tests{"./hub/controller", "^TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly$"}
+	preparing   = tests{"./hub/controller", "^TestWhatAFreshLeaseShowsItShowsOfOneDrainingOnly$"}
 	promoting   = tests{"./member", "^TestNobodyIsPromotedWithoutARegistration$"}
 	ending      = tests{"./member", "^TestContextEndsWithTheTermAndNotBefore$"}
 	moving      = tests{"./api/lease/clock", "^TestBootIsAskedAgainWhenTheClocksMoveApart$"}

@@ -120,8 +120,8 @@ func (w *world) deleteCluster(name, namespace string, epoch int64) (took [3]time
 		w.T.Errorf("epoch %d after %d", after, epoch)
 	}
 	took[1] = time.Since(begin)
-	w.Eventually("the copy in "+name+" is gone", 20*time.Second, func() error {
-		_, err := w.CopyIn(name, namespace)
+	w.Eventually("the Lease in "+name+" is gone", 20*time.Second, func() error {
+		_, err := w.LeaseIn(name, namespace)
 		return gone(err)
 	})
 	took[2] = time.Since(begin)

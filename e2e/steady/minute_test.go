@@ -27,7 +27,7 @@ const (
 )
 
 // TestASteadyMinuteOfRenewalsChangesNothingButLeases watches everything that the hub and
-// three members let one watch. What is renewed must be the leaders' copies; what must
+// three members let one watch. What is renewed must be the leaders' Leases; what must
 // not be written is everything else.
 func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
 	t.Parallel()
@@ -106,7 +106,7 @@ func watchedWhatMatters(t *testing.T, watched map[string][]schema.GroupResource)
 	}
 }
 
-// of selects the writes of the copy of a namespace in a member.
+// of selects the writes of the Lease of a namespace in a member.
 func of(seen []change, member, namespace string) (copies []change) {
 	for _, c := range seen {
 		if c.server == member && c.name() == namespace+"/"+v1alpha1.DefaultLeaseName {
@@ -117,7 +117,7 @@ func of(seen []change, member, namespace string) (copies []change) {
 }
 
 // onlyKnownLeases fails the test for every write of a Lease other than the leaders'
-// copies, the hub's election, its probes of members' write path, and the Leases by
+// Leases, the hub's election, its probes of members' write path, and the Leases by
 // which API servers tell each other that they live.
 func onlyKnownLeases(t *testing.T, seen []change, leaders map[string]string) {
 	t.Helper()
@@ -140,7 +140,7 @@ func onlyKnownLeases(t *testing.T, seen []change, leaders map[string]string) {
 	}
 }
 
-// renewed checks that a leader's copy never expired, was renewed about as often as the
+// renewed checks that a leader's Lease never expired, was renewed about as often as the
 // policy says (a busy machine may miss some) and no more, and that a renewal is all that
 // happened to it.
 func renewed(t *testing.T, from time.Time, writes []change) {
@@ -155,7 +155,7 @@ func renewed(t *testing.T, from time.Time, writes []change) {
 	for i, c := range writes {
 		l := c.object.(*coordinationv1.Lease)
 		if c.at.After(expires) {
-			t.Errorf("%s: the copy had expired at %s", c, expires.Format("15:04:05.000"))
+			t.Errorf("%s: the Lease had expired at %s", c, expires.Format("15:04:05.000"))
 		}
 		expires = l.Spec.RenewTime.Add(leaseDuration)
 		if i == 0 {
@@ -168,7 +168,7 @@ func renewed(t *testing.T, from time.Time, writes []change) {
 		}
 	}
 	if end := from.Add(minute); expires.Before(end) {
-		t.Errorf("%s: the last renewal; the copy expired at %s", writes[len(writes)-1], expires.Format("15:04:05.000"))
+		t.Errorf("%s: the last renewal; the Lease expired at %s", writes[len(writes)-1], expires.Format("15:04:05.000"))
 	}
 	t.Logf("%s in %s: %d renewals, at most %.2f s apart", writes[0].name(), writes[0].server, len(writes), longest.Seconds())
 }

@@ -148,7 +148,7 @@ func TestAClockThatWasNotMeasuredProvesNothing(t *testing.T) {
 	}
 }
 
-// A record of another hub whose copies are this one's becomes this one's, and a failure of that is told.
+// A record of another hub whose Leases are this one's becomes this one's, and a failure of that is told.
 func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
 	s, p := leads(t)
 	s.c.Tenure = succeeding(t, lease.Reading{Wall: s.clock.now.Wall, Boot: s.clock.now.Boot}, 6*time.Second, -time.Hour)

@@ -26,7 +26,7 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// assigned is the copy of a namespace in east, and whether there is one, after a decision about a view.
+// assigned is the Lease of a namespace in east, and whether there is one, after a decision about a view.
 func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*view, *election.Decision)) (lease.Content, bool) {
 	s.t.Helper()
 	m := measured("east", agrees)
@@ -44,7 +44,7 @@ func (s *stage) assigned(p *publish.Publisher, r election.Record, change func(*v
 	return c, true
 }
 
-func TestWhatACopyHasToBe(t *testing.T) {
+func TestWhatALeaseHasToBe(t *testing.T) {
 	west := func(s *stage) election.Record {
 		r := s.leading(reason.Elected)
 		r.Leader = "west"
@@ -68,14 +68,14 @@ func TestWhatACopyHasToBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			if _, is := s.assigned(s.publisher(), test.record(s), test.change); is != test.want {
-				t.Errorf("there is a copy: %v, want %v", is, test.want)
+				t.Errorf("there is a Lease: %v, want %v", is, test.want)
 			}
 		})
 	}
 }
 
 // What stands in a cluster whose namespace cannot be seen goes with the namespace, if it goes: nothing is taken away.
-func TestACopyStaysWhereTheNamespaceIsGoingAway(t *testing.T) {
+func TestALeaseStaysWhereTheNamespaceIsGoingAway(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*view, *election.Decision)
 		stays  bool
@@ -89,7 +89,7 @@ func TestACopyStaysWhereTheNamespaceIsGoingAway(t *testing.T) {
 			s := newStage(t)
 			s.decided(s.publisher(), s.leading(reason.Elected), true)
 			if _, is := s.assigned(s.publisher(), s.leading(reason.Elected), test.change); is != test.stays {
-				t.Errorf("the copy is there: %v, want %v", is, test.stays)
+				t.Errorf("the Lease is there: %v, want %v", is, test.stays)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
 	})
 	defer p.Queue.ShutDown()
 	if !p.ReadAll(t.Context()) {
-		t.Fatal("the copies were not read")
+		t.Fatal("the Leases were not read")
 	}
 	r := s.leading(reason.Elected)
 	r.Leader = "west"
@@ -62,8 +62,8 @@ func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
 	}
 }
 
-// Where no policy and no record names the copies, there are none to speak of.
-func TestCopiesWithoutANameAreNotWritten(t *testing.T) {
+// Where no policy and no record names the Leases, there are none to speak of.
+func TestLeasesWithoutANameAreNotWritten(t *testing.T) {
 	s := newStage(t)
 	p := s.publisher()
 	m := measured("east", agrees)
@@ -72,12 +72,12 @@ func TestCopiesWithoutANameAreNotWritten(t *testing.T) {
 	v.policy = nil
 	s.c.assign(v, election.Decision{Record: election.Record{State: election.Vacant, Leader: "east"}})
 	if n := p.Queue.Len(); n > 0 {
-		t.Errorf("%d copies are worked on", n)
+		t.Errorf("%d Leases are worked on", n)
 	}
 }
 
 // What has to go goes, wherever it is: a namespace that is missing in a cache may be there.
-func TestACopyGoesAlsoWhereTheNamespaceIsMissing(t *testing.T) {
+func TestALeaseGoesAlsoWhereTheNamespaceIsMissing(t *testing.T) {
 	s := newStage(t)
 	p := s.publisher()
 	s.decided(p, s.leading(reason.Elected), true)

@@ -43,8 +43,8 @@ func TestWhoMayLead(t *testing.T) {
 	troubled := func(r reason.Reason) func(*memberView) {
 		return func(m *memberView) { m.Problem = fleet.Problem{Reason: r, Message: "the trouble"} }
 	}
-	copyTroubled := func(r reason.Reason) func(*memberView) {
-		return func(m *memberView) { m.facts = publish.SyncStatus{Problem: r, Message: "the copy"} }
+	leaseTroubled := func(r reason.Reason) func(*memberView) {
+		return func(m *memberView) { m.facts = publish.SyncStatus{Problem: r, Message: "the Lease"} }
 	}
 	deleting := func(m *memberView) { m.Deleting = true }
 	apart := func(m *memberView) { m.Connected = false }
@@ -89,21 +89,21 @@ func TestWhoMayLead(t *testing.T) {
 		"one without the namespace":                             {anotherLeads, east(bare), election.Unfit, reason.NamespaceMissing, missing},
 		"one where the namespace is being deleted":              {anotherLeads, east(func(m *memberView) { m.namespace.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }), election.Unfit, reason.NamespaceTerminating, gone},
 		"one where the namespace is terminating":                {anotherLeads, east(func(m *memberView) { m.namespace.Status.Phase = corev1.NamespaceTerminating }), election.Unfit, reason.NamespaceTerminating, gone},
-		"one with somebody else's Lease":                        {anotherLeads, east(copyTroubled(reason.ForeignLease)), election.Unfit, reason.ForeignLease, "the copy"},
-		"one with another hub's copy":                           {anotherLeads, east(copyTroubled(reason.OtherHub)), election.Unfit, reason.OtherHub, "the copy"},
-		"one with a copy of another cluster":                    {anotherLeads, east(copyTroubled(reason.WrongCluster)), election.Unfit, reason.WrongCluster, "the copy"},
-		"one that forbids copies":                               {anotherLeads, east(copyTroubled(reason.Forbidden)), election.Unfit, reason.Forbidden, "the copy; grant the hub's user there the rules of config/member"},
-		"one where no copy can be written":                      {anotherLeads, east(copyTroubled(reason.Unwritable), unguarded), election.Unfit, reason.Unwritable, "the copy"},
-		"a copy that is not there yet is no problem":            {anotherLeads, east(copyTroubled(reason.LeaseLost)), election.Fit, reason.Eligible, ""},
+		"one with somebody else's Lease":                        {anotherLeads, east(leaseTroubled(reason.ForeignLease)), election.Unfit, reason.ForeignLease, "the Lease"},
+		"one with another hub's Lease":                          {anotherLeads, east(leaseTroubled(reason.OtherHub)), election.Unfit, reason.OtherHub, "the Lease"},
+		"one with a Lease of another cluster":                   {anotherLeads, east(leaseTroubled(reason.WrongCluster)), election.Unfit, reason.WrongCluster, "the Lease"},
+		"one that forbids Leases":                               {anotherLeads, east(leaseTroubled(reason.Forbidden)), election.Unfit, reason.Forbidden, "the Lease; grant the hub's user there the rules of config/member"},
+		"one where no Lease can be written":                     {anotherLeads, east(leaseTroubled(reason.Unwritable), unguarded), election.Unfit, reason.Unwritable, "the Lease"},
+		"a Lease that is not there yet is no problem":           {anotherLeads, east(leaseTroubled(reason.LeaseLost)), election.Fit, reason.Eligible, ""},
 		"one whose watches do not last, because it is read":     {anotherLeads, east(troubled(reason.Unwatched)), election.Fit, reason.Unwatched, "the trouble"},
 		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced)},
 		"one that is paused":                                    {anotherLeads, east(paused, failing), election.RetainOnly, reason.Paused, stays},
 		"one that cannot be written while another leads":        {anotherLeads, east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
 		"one that could not be written, where nobody ever led":  {election.Record{State: election.Vacant}, east(failing), election.Fit, reason.Eligible, ""},
 		"a leader that cannot be written, while its term lasts": {leads(election.Leading, reason.Unwritable), east(failing), election.Fit, reason.Eligible, ""},
-		"a leader that is replaced for its lost copy":           {leads(election.Draining, reason.LeaseLost), east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
-		"a leader that is replaced because it forbids copies":   {leads(election.Draining, reason.Forbidden), east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
-		"a leader that is replaced because it takes no copy":    {leads(election.Draining, reason.Unwritable), east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
+		"a leader that is replaced for its lost Lease":          {leads(election.Draining, reason.LeaseLost), east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
+		"a leader that is replaced because it forbids Leases":   {leads(election.Draining, reason.Forbidden), east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
+		"a leader that is replaced because it takes no Lease":   {leads(election.Draining, reason.Unwritable), east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
 		"a leader that is replaced for something else":          {leads(election.Draining, reason.PriorityChanged), east(failing), election.Fit, reason.Eligible, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

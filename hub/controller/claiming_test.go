@@ -98,7 +98,7 @@ func TestWhereAPolicyClaimsANamespace(t *testing.T) {
 		"in one that is not selected":                   {[]memberView{with(seenIn("east", true), elsewhere)}, "", false},
 		"its owner, in one that is not selected":        {[]memberView{with(seenIn("east", true), elsewhere)}, "shops", false},
 		"none was reached":                              {[]memberView{with(seenIn("east", true), away)}, "", false},
-		"in one whose copies were not read yet":         {[]memberView{with(seenIn("east", true), func(m *memberView) { m.isRead = false })}, "", false},
+		"in one whose Leases were not read yet":         {[]memberView{with(seenIn("east", true), func(m *memberView) { m.isRead = false })}, "", false},
 		"its owner, where none was reached":             {[]memberView{with(seenIn("east", true), away)}, "shops", true},
 		"its owner, where one was not reached":          {[]memberView{seenIn("a", false), with(seenIn("east", true), away)}, "shops", true},
 		"one was not reached, and it matches in others": {[]memberView{with(seenIn("a", true), away), seenIn("east", true)}, "another", true},

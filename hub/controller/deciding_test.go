@@ -33,7 +33,7 @@ func leads(t *testing.T) (*stage, *publish.Publisher) {
 	return s, p
 }
 
-// stamp is that of the copy in east.
+// stamp is that of the Lease in east.
 func (s *stage) stamp() time.Time {
 	l := s.east.leases[shopCopy.Name]
 	if l == nil {
@@ -43,7 +43,7 @@ func (s *stage) stamp() time.Time {
 	return c.RenewTime
 }
 
-// renews reports whether the copy is renewed when that is due.
+// renews reports whether the Lease is renewed when that is due.
 func (s *stage) renews(p *publish.Publisher) bool {
 	before := s.stamp()
 	s.clock.pass(6 * time.Second)
@@ -53,7 +53,7 @@ func (s *stage) renews(p *publish.Publisher) bool {
 }
 
 // Rule 4: the source of stamps is closed before what was sent is counted.
-func TestStampsEndBeforeTheyAreCounted(t *testing.T) {
+func TestRenewTimesEndBeforeTheyAreCounted(t *testing.T) {
 	for name, test := range map[string]struct {
 		phase  election.RecordState
 		change func(*memberView)
@@ -137,7 +137,7 @@ func TestADecisionIsBounded(t *testing.T) {
 
 func TestNothingIsLeftOfANamespaceThatIsDropped(t *testing.T) {
 	s, _ := leads(t)
-	p := publisherThatRead(t, musterStart.Wall, testKey, eastCopy(20))
+	p := publisherThatRead(t, musterStart.Wall, testKey, eastLease(20))
 	s.c.members[eastKey], s.c.namespace(shop).known = atWork(p), ofSpec(said20())
 	s.c.drop(shop)
 	if promise := s.c.promises.Get(shop); promise.Epoch != 0 {
@@ -221,7 +221,7 @@ func TestWhatCountsAsAGrant(t *testing.T) {
 	}
 }
 
-// Rule 2: the largest D and ε are stored before a copy depends on them, and only for that.
+// Rule 2: the largest D and ε are stored before a Lease depends on them, and only for that.
 func TestWhatTheSealIsToldOf(t *testing.T) {
 	till := types.NamespacedName{Namespace: "fleet", Name: "till"}
 	for name, test := range map[string]struct {

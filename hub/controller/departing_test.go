@@ -37,7 +37,7 @@ func TestARecordThatCannotBeLetGoOfIsTold(t *testing.T) {
 
 // Rule 8: what stands of another hub is seen whichever cluster is looked at last.
 func TestATermOfAnotherHubCountsWhereverItStands(t *testing.T) {
-	live, lapsed := eastCopy(20), eastCopy(20)
+	live, lapsed := eastLease(20), eastLease(20)
 	live.Hub, lapsed.Hub = "another", "another"
 	lapsed.AcquireTime, lapsed.RenewTime = lapsed.AcquireTime.Add(-time.Hour), lapsed.RenewTime.Add(-time.Hour)
 	v := &view{key: shop}
@@ -54,10 +54,10 @@ func TestATermOfAnotherHubCountsWhereverItStands(t *testing.T) {
 	}
 }
 
-// Rule 7: the next epoch is above those of copies that another hub has let go of, unless no hub can have given them.
-func TestTheEpochsOfCopiesThatWereLetGoOfCount(t *testing.T) {
+// Rule 7: the next epoch is above those of Leases that another hub has let go of, unless no hub can have given them.
+func TestTheEpochsOfLeasesThatWereLetGoOfCount(t *testing.T) {
 	for name, test := range map[string]struct{ epoch, want int64 }{"one as any": {20, 20}, "one that no hub can have given": {1 << 30, 0}} {
-		cp := eastCopy(test.epoch)
+		cp := eastLease(test.epoch)
 		cp.Hub = ""
 		v := finds(t, musterStart.Wall, true, testKey, cp)
 		if v.state.Highest != test.want || (v.state.Found != nil) != (test.want != 0) {

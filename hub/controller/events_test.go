@@ -152,7 +152,7 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 			t.Errorf("told: %q", m.events.events)
 		}
 		m.leaseChanged(eastKey, "shop")
-		expects("a copy changed", []string{"fleet/shop"}, nil)
+		expects("a Lease changed", []string{"fleet/shop"}, nil)
 		m.leaseChanged(eastKey, "")
 		expects("a member was read", all, shops)
 		var named []string

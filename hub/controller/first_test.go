@@ -91,7 +91,7 @@ func (c *handClock) pass(d time.Duration) {
 
 var testKey = lease.Key("a key of thirty-two characters..")
 
-// stage is a controller of the hub "this", and cluster east of its fleet, whose copies of namespace shop it writes.
+// stage is a controller of the hub "this", and cluster east of its fleet, whose Leases of namespace shop it writes.
 type stage struct {
 	t      *testing.T
 	clock  *handClock
@@ -125,7 +125,7 @@ func (s *stage) publisher() *publish.Publisher {
 	})
 	s.t.Cleanup(p.Queue.ShutDown)
 	if !p.ReadAll(s.t.Context()) {
-		s.t.Fatal("the copies were not read")
+		s.t.Fatal("the Leases were not read")
 	}
 	s.work(p)
 	return p
@@ -140,7 +140,7 @@ func (s *stage) work(p *publish.Publisher) {
 	}
 }
 
-// decided has the copies written as a record says.
+// decided has the Leases written as a record says.
 func (s *stage) decided(p *publish.Publisher, r election.Record, grants bool) {
 	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, policy: s.policy, members: []memberView{{
 		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}, Connected: true}, takesPart: true, isRead: true,
@@ -161,9 +161,9 @@ func (s *stage) leading(why reason.Reason) election.Record {
 	}
 }
 
-// Rule 3: the first copy of a term is written by the tenure that persisted its grant, once. Whatever else does not find
-// a copy that stands needs a new term: the one that is missing may be what was to end this one.
-func TestWhoWritesTheFirstCopyOfATerm(t *testing.T) {
+// Rule 3: the first Lease of a term is written by the tenure that persisted its grant, once. Whatever else does not find
+// a Lease that stands needs a new term: the one that is missing may be what was to end this one.
+func TestWhoWritesTheFirstLeaseOfATerm(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens func(*stage)
 		written bool
@@ -174,7 +174,7 @@ func TestWhoWritesTheFirstCopyOfATerm(t *testing.T) {
 		"not one that found it in the record": {func(s *stage) {
 			s.decided(s.publisher(), s.leading(reason.Elected), false)
 		}, false},
-		"nor one that found it in a copy": {func(s *stage) {
+		"nor one that found it in a Lease": {func(s *stage) {
 			s.decided(s.publisher(), s.leading(reason.Adopted), true)
 		}, false},
 		"nor the tenure that has stamped it already, over whatever connection": {func(s *stage) {
@@ -199,7 +199,7 @@ func TestWhoWritesTheFirstCopyOfATerm(t *testing.T) {
 			s := newStage(t)
 			test.happens(s)
 			if written := s.east.leases[shopCopy.Name] != nil; written != test.written {
-				t.Errorf("a first copy was written: %v, want %v", written, test.written)
+				t.Errorf("a first Lease was written: %v, want %v", written, test.written)
 			}
 		})
 	}

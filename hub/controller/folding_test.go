@@ -13,8 +13,8 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// What the leader's copy shows counts for its term; what another one shows for the next.
-func TestWhatADecisionTakesFromTheCopies(t *testing.T) {
+// What the leader's Lease shows counts for its term; what another one shows for the next.
+func TestWhatADecisionTakesFromTheLeases(t *testing.T) {
 	leads := election.Record{State: election.Leading, Leader: "east", Epoch: 20}
 	revoked := election.Record{State: election.Draining, Leader: "east", Epoch: 21, Revoked: 20}
 	drains := election.Record{State: election.Draining, Leader: "east", Epoch: 20}
@@ -38,7 +38,7 @@ func TestWhatADecisionTakesFromTheCopies(t *testing.T) {
 		"the readers of another cluster have":                 {revoked, "west", publish.SyncStatus{Released: 20}, election.State{}},
 		"nothing is revoked, and nothing was released":        {drains, "east", publish.SyncStatus{}, election.State{}},
 		"the term that is revoked is the first that there is": {election.Record{State: election.Draining, Leader: "east", Epoch: 2, Revoked: 1}, "east", publish.SyncStatus{Released: 1}, election.State{Released: true}},
-		"another hub's copy":                                  {leads, "west", publish.SyncStatus{Problem: reason.OtherHub}, election.State{OtherHub: true}},
+		"another hub's Lease":                                 {leads, "west", publish.SyncStatus{Problem: reason.OtherHub}, election.State{OtherHub: true}},
 		"another problem":                                     {leads, "west", publish.SyncStatus{Problem: reason.Unwritable}, election.State{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestAMemberIsJudgedByThePolicy(t *testing.T) {
 	}
 }
 
-// A copy keeps its name until its record says otherwise, whatever the policy says by then.
-func TestHowACopyIsNamed(t *testing.T) {
+// A Lease keeps its name until its record says otherwise, whatever the policy says by then.
+func TestHowALeaseIsNamed(t *testing.T) {
 	v := shopView(election.Record{LeaseName: "old"})
 	v.policy.election.LeaseName = "new"
 	if key := v.leaseKey(); key.Namespace != "shop" || key.Name != "old" {

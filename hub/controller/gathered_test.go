@@ -75,7 +75,7 @@ func onScene(t *testing.T) (*Controller, *scene, client.Client) {
 	api := hubOf(t, c)
 	s := &scene{shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{}, verdict: health.Verdict{State: health.Healthy}}
 	c.source = s
-	old := eastCopy(20) // that lapsed long before this tenure
+	old := eastLease(20) // that lapsed long before this tenure
 	old.AcquireTime, old.RenewTime = old.AcquireTime.Add(-2*time.Hour), old.RenewTime.Add(-2*time.Hour)
 	c.members[eastKey] = atWork(publisherThatRead(t, musterStart.Wall, testKey, old))
 	return c, s, api
@@ -183,7 +183,7 @@ func TestWhatIsKnownOfAMember(t *testing.T) {
 	}{
 		"it was read, and has the namespace":   {true, true, scene{space: there}, true, true, true},
 		"it was read, and does not have it":    {true, true, scene{}, true, true, false},
-		"its copies were not read":             {true, false, scene{space: there}, true, false, true},
+		"its Leases were not read":             {true, false, scene{space: there}, true, false, true},
 		"it is not connected":                  {false, true, scene{space: there}, false, false, false},
 		"it was let go of since it was listed": {true, true, scene{refuses: errDisengaged}, false, false, false},
 	} {
@@ -205,8 +205,8 @@ func TestWhatIsKnownOfAMember(t *testing.T) {
 	}
 }
 
-// eastCopy is the copy of a term of east in east, stamped at the start.
-func eastCopy(epoch int64) lease.Content {
+// eastLease is the Lease of a term of east in east, stamped at the start.
+func eastLease(epoch int64) lease.Content {
 	us := eastKey.Identity()
 	return lease.Content{
 		Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this",
@@ -214,7 +214,7 @@ func eastCopy(epoch int64) lease.Content {
 	}
 }
 
-// folded is what a controller makes of a record, and of a copy in east.
+// folded is what a controller makes of a record, and of a Lease in east.
 func folded(t *testing.T, c *Controller, r election.Record, cp lease.Content, changes ...func(*view)) *view {
 	t.Helper()
 	v := shopView(r, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, takesPart: true, isRead: true})
@@ -234,7 +234,7 @@ func TestTheHighestEpochThatIsKnown(t *testing.T) {
 		granted, seen, recorded, copied, want int64
 	}{
 		"of the record":                         {0, 0, 30, 20, 30},
-		"of a copy":                             {0, 0, 10, 20, 20},
+		"of a Lease":                            {0, 0, 10, 20, 20},
 		"that this tenure granted":              {40, 0, 10, 20, 40},
 		"that was in a record that was lost":    {0, 50, 10, 20, 50},
 		"none that a clock gave that was ahead": {0, floor + 1e9, 10, 20, 20},
@@ -247,7 +247,7 @@ func TestTheHighestEpochThatIsKnown(t *testing.T) {
 			if test.seen != 0 {
 				c.namespace(shop).highest = test.seen
 			}
-			v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}, eastCopy(test.copied))
+			v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}, eastLease(test.copied))
 			if v.state.Highest != test.want {
 				t.Errorf("%d, want %d", v.state.Highest, test.want)
 			}
@@ -257,7 +257,7 @@ func TestTheHighestEpochThatIsKnown(t *testing.T) {
 		})
 	}
 	c, _, _ := onScene(t)
-	if folded(t, c, election.Record{}, eastCopy(20)); len(c.namespaces) != 0 {
+	if folded(t, c, election.Record{}, eastLease(20)); len(c.namespaces) != 0 {
 		t.Errorf("an entry for what nobody manages: %v", c.namespaces)
 	}
 }
@@ -273,14 +273,14 @@ func TestWhoseGrantARecordIs(t *testing.T) {
 	} {
 		c, _, _ := onScene(t)
 		c.namespace(shop).granted = test.granted
-		if v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded}, eastCopy(1)); v.state.GrantedHere != test.mine {
+		if v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded}, eastLease(1)); v.state.GrantedHere != test.mine {
 			t.Errorf("%s: mine %v", name, v.state.GrantedHere)
 		}
 	}
 }
 
 // Rule 8: what became of a standing term since it was taken over is in the record.
-func TestWhichCopyIsAStandingTerm(t *testing.T) {
+func TestWhichLeaseIsAStandingTerm(t *testing.T) {
 	for name, test := range map[string]struct {
 		adopted int64
 		epoch   int64
@@ -299,7 +299,7 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
 			c.namespace(shop).adopted = test.adopted
-			cp := eastCopy(min(test.epoch, 20))
+			cp := eastLease(min(test.epoch, 20))
 			v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
 				v.members[0].initial.Leases = slices.Clone(v.members[0].initial.Leases)
 				v.members[0].initial.Leases[0].Epoch = test.epoch
@@ -314,10 +314,10 @@ func TestWhichCopyIsAStandingTerm(t *testing.T) {
 	}
 }
 
-// An election's Lease that told an untruth is found out by the stamps of the copies.
-func TestAStampThatIsLaterThanWhatWasInheritedCastsDoubt(t *testing.T) {
+// An election's Lease that told an untruth is found out by the renewTimes of the Leases.
+func TestARenewTimeThatIsLaterThanWhatWasInheritedCastsDoubt(t *testing.T) {
 	c, _, _ := onScene(t)
-	v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastCopy(20))
+	v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20))
 	if want := musterStart.Wall.Add(6 * time.Second); !c.inherits().Equal(want) {
 		t.Errorf("inherited %v, want %v", c.inherits(), want)
 	}
@@ -331,8 +331,8 @@ func (c *Controller) inherits() time.Time {
 	return inherited
 }
 
-func TestAnotherHubsCopyIsSeen(t *testing.T) {
-	cp := eastCopy(20)
+func TestAnotherHubsLeaseIsSeen(t *testing.T) {
+	cp := eastLease(20)
 	cp.Hub = "another"
 	c, _, _ := onScene(t)
 	v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(*view) {
@@ -341,8 +341,8 @@ func TestAnotherHubsCopyIsSeen(t *testing.T) {
 	if !v.state.OtherHub || v.members[0].facts.Problem != reason.OtherHub {
 		t.Errorf("other hub %v, facts %+v", v.state.OtherHub, v.members[0].facts)
 	}
-	if v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, eastCopy(20)); v.state.OtherHub {
-		t.Error("this hub's copy is another's")
+	if v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, eastLease(20)); v.state.OtherHub {
+		t.Error("this hub's Lease is another's")
 	}
 }
 
@@ -359,7 +359,7 @@ func TestAnAbsurdRecordBesideAWrongClock(t *testing.T) {
 	} {
 		c, s, _ := onScene(t)
 		s.offset = test.clocks
-		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastCopy(20), func(v *view) { v.absurd = test.absurd })
+		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20), func(v *view) { v.absurd = test.absurd })
 		if stops := v.stop != ""; stops != test.stops {
 			t.Errorf("%s: stops %v", name, v.stop)
 		}
@@ -370,7 +370,7 @@ func TestADecisionKnowsThatMostClustersAreLost(t *testing.T) {
 	for state, want := range map[health.State]bool{health.Unhealthy: true, health.Healthy: false} {
 		c, s, _ := onScene(t)
 		s.verdict.State = state
-		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastCopy(20))
+		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20))
 		if v.state.MostUnreachable != want || v.members[0].verdict.State != state {
 			t.Errorf("most unreachable: %v of %+v", v.state.MostUnreachable, v.members[0].verdict)
 		}

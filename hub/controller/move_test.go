@@ -44,7 +44,7 @@ func TestWhoseRecord(t *testing.T) {
 	}
 }
 
-// Rule 8: a record is this hub's once the leader's copy is or, where nobody leads, every copy.
+// Rule 8: a record is this hub's once the leader's Lease is or, where nobody leads, every Lease.
 func TestTaken(t *testing.T) {
 	member := func(name string, changes ...func(*memberView)) memberView {
 		m := memberView{
@@ -70,18 +70,18 @@ func TestTaken(t *testing.T) {
 		members []memberView
 		want    bool
 	}{
-		"the leader's copy is, whatever the others are": {leading, []memberView{member("east"), member("west", unmarked), member("south", unread)}, true},
-		"the leader's copy is not":                      {leading, []memberView{member("east", unmarked), member("west")}, false},
-		"the leader's copy is of another term":          {leading, []memberView{member("east", misplaced), member("west")}, false},
-		"the leader is not there":                       {leading, []memberView{member("west")}, false},
-		"nobody leads, and all copies are":              {vacant, []memberView{member("east"), member("west")}, true},
-		"nobody leads, and one is not":                  {vacant, []memberView{member("east"), member("west", unmarked)}, false},
-		"nobody leads, and one says something else":     {vacant, []memberView{member("east"), member("west", misplaced)}, false},
-		"nobody leads, and one was not read":            {vacant, []memberView{member("east"), member("west", unread)}, false},
-		"one that takes no part does not count":         {vacant, []memberView{member("east"), member("west", unread, outside)}, true},
-		"nor one without the namespace":                 {vacant, []memberView{member("east"), member("west", bare, unmarked)}, true},
-		"nor one where it is going away":                {vacant, []memberView{member("east"), member("west", going, unmarked)}, true},
-		"nobody ever led, and there are no copies": {
+		"the leader's Lease is, whatever the others are": {leading, []memberView{member("east"), member("west", unmarked), member("south", unread)}, true},
+		"the leader's Lease is not":                      {leading, []memberView{member("east", unmarked), member("west")}, false},
+		"the leader's Lease is of another term":          {leading, []memberView{member("east", misplaced), member("west")}, false},
+		"the leader is not there":                        {leading, []memberView{member("west")}, false},
+		"nobody leads, and all Leases are":               {vacant, []memberView{member("east"), member("west")}, true},
+		"nobody leads, and one is not":                   {vacant, []memberView{member("east"), member("west", unmarked)}, false},
+		"nobody leads, and one says something else":      {vacant, []memberView{member("east"), member("west", misplaced)}, false},
+		"nobody leads, and one was not read":             {vacant, []memberView{member("east"), member("west", unread)}, false},
+		"one that takes no part does not count":          {vacant, []memberView{member("east"), member("west", unread, outside)}, true},
+		"nor one without the namespace":                  {vacant, []memberView{member("east"), member("west", bare, unmarked)}, true},
+		"nor one where it is going away":                 {vacant, []memberView{member("east"), member("west", going, unmarked)}, true},
+		"nobody ever led, and there are no Leases": {
 			election.Record{State: election.Vacant, Reason: reason.Moved}, []memberView{member("east", unmarked)}, true,
 		},
 		"nobody leads for another reason: then nothing was taken": {
@@ -98,7 +98,7 @@ func TestTaken(t *testing.T) {
 	}
 }
 
-// found is a member's API server that shows one copy when it is asked for all.
+// found is a member's API server that shows one Lease when it is asked for all.
 type found struct {
 	coordinationclient.LeaseInterface
 	copy *coordinationv1.Lease
@@ -110,8 +110,8 @@ func (f found) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseL
 	return &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*f.copy}}, nil
 }
 
-// Rule 8: what stands is seen as soon as the member was read, before anything was done with any copy:
-// where nothing stands, all copies are taken, and a term that was overlooked would end.
+// Rule 8: what stands is seen as soon as the member was read, before anything was done with any Lease:
+// where nothing stands, all Leases are taken, and a term that was overlooked would end.
 func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	key, another := lease.Key("a key of thirty-two characters.."), lease.Key("another one of as many characters")
@@ -122,13 +122,13 @@ func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
 		stands      bool
 		otherHub    bool
 	}{
-		"the leader's copy, of which the other hub has let go":   {"", us, key, true, false},
-		"the leader's copy, which is this hub's already":         {"this", us, key, true, false},
-		"the leader's copy, which the other hub writes":          {"another", us, key, false, true},
-		"a follower's copy, of which the other hub has let go":   {"", them, key, false, false},
-		"a follower's copy, which the other hub writes":          {"another", them, key, false, true},
-		"a copy of another hub with another seal":                {"another", us, another, false, true},
-		"a copy without a mark that has a seal of somebody else": {"", us, another, false, false},
+		"the leader's Lease, of which the other hub has let go":   {"", us, key, true, false},
+		"the leader's Lease, which is this hub's already":         {"this", us, key, true, false},
+		"the leader's Lease, which the other hub writes":          {"another", us, key, false, true},
+		"a follower's Lease, of which the other hub has let go":   {"", them, key, false, false},
+		"a follower's Lease, which the other hub writes":          {"another", them, key, false, true},
+		"a Lease of another hub with another seal":                {"another", us, another, false, true},
+		"a Lease without a mark that has a seal of somebody else": {"", us, another, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := finds(t, now, true, test.key, lease.Content{
@@ -150,13 +150,13 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 	const second = time.Second
 	for name, test := range map[string]struct {
 		hub, holder string
-		after       time.Duration // the stamp
+		after       time.Duration // the renewTime
 		want        bool
 	}{
 		"that stands, under whatever name":       {"another", us, 0, true},
 		"that a late reader may still act by":    {"another", us, 16*second - 1, true},
 		"that has lapsed":                        {"another", us, 16 * second, false},
-		"that leads elsewhere, as a copy says":   {"another", them, 0, false},
+		"that leads elsewhere, as a Lease says":  {"another", them, 0, false},
 		"that this hub began, under an old name": {"this", us, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 	}
 }
 
-// finds is what the hub "this" makes of the one copy that it finds in a member, under an ε of 1 s.
+// finds is what the hub "this" makes of the one Lease that it finds in a member, under an ε of 1 s.
 func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Content) *view {
 	t.Helper()
 	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: moved, members: []memberView{{
@@ -182,7 +182,7 @@ func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Cont
 	return v
 }
 
-// publisherThatRead is a publisher of the hub "this" that has read the one copy in a member.
+// publisherThatRead is a publisher of the hub "this" that has read the one Lease in a member.
 func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Content) *publish.Publisher {
 	t.Helper()
 	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
@@ -199,7 +199,7 @@ func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Cont
 	})
 	t.Cleanup(p.Queue.ShutDown)
 	if !p.ReadAll(t.Context()) {
-		t.Fatal("the copies were not read")
+		t.Fatal("the Leases were not read")
 	}
 	return p
 }

@@ -128,10 +128,10 @@ func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 		taken  bool
 		fails  bool
 	}{
-		"once its copies are":                   {func(*Controller, *view, *election.Decision) {}, true, false},
+		"once its Leases are":                   {func(*Controller, *view, *election.Decision) {}, true, false},
 		"not one that is this hub's":            {func(_ *Controller, v *view, _ *election.Decision) { v.moved = false }, false, false},
 		"not while there is something to write": {func(_ *Controller, _ *view, d *election.Decision) { d.Persist = true }, false, false},
-		"not before its copies are":             {func(_ *Controller, v *view, _ *election.Decision) { v.members[0].facts.Marked = false }, false, false},
+		"not before its Leases are":             {func(_ *Controller, v *view, _ *election.Decision) { v.members[0].facts.Marked = false }, false, false},
 		"not one that does not exist":           {func(_ *Controller, v *view, _ *election.Decision) { v.object = nil }, false, false},
 		"not one that somebody wrote": {func(c *Controller, _ *view, _ *election.Decision) {
 			c.client = updates{c.client, apierrors.NewConflict(recordResource, "shop", errRefused)}

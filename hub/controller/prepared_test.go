@@ -11,9 +11,9 @@ import (
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// Rule 10: a successor shows that it can be written by a copy of this draining. One that was written for an earlier one, or
+// Rule 10: a successor shows that it can be written by a Lease of this draining. One that was written for an earlier one, or
 // refused then, shows nothing of now.
-func TestWhatAFreshCopyShowsItShowsOfOneDrainingOnly(t *testing.T) {
+func TestWhatAFreshLeaseShowsItShowsOfOneDrainingOnly(t *testing.T) {
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	earlier, later := since.Add(-time.Minute), since.Add(time.Minute)
 	for name, test := range map[string]struct {

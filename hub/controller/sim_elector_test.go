@@ -140,7 +140,7 @@ func (w *world) loseElection() {
 
 // editElection makes the Lease of the hub's election say something odd. What says,
 // without being odd, that the last tenure ended earlier than it did is not among it: it
-// is as good as a restored hub, and only copies in members can tell.
+// is as good as a restored hub, and only Leases in members can tell.
 func (w *world) editElection() {
 	key := electionKeys[w.rng.IntN(w.installations)]
 	obj := w.hub.leases[key]

@@ -195,13 +195,13 @@ var allFaults = []fault{
 		w.editPolicy()
 		w.hubChanged()
 	}, edits: true},
-	{name: "a copy is deleted", do: func(w *world) {
+	{name: "a Lease is deleted", do: func(w *world) {
 		m := pick(w.rng, w.members)
 		if keys := m.copyKeys(); len(keys) > 0 {
 			_ = m.remove(pick(w.rng, keys), nil)
 		}
 	}, member: true},
-	{name: "a copy is edited", do: func(w *world) { w.editCopy(pick(w.rng, w.members)) }, member: true},
+	{name: "a Lease is edited", do: func(w *world) { w.editLease(pick(w.rng, w.members)) }, member: true},
 	{name: "a namespace goes or comes", do: func(w *world) {
 		w.toggleSpace(pick(w.rng, w.members), pick(w.rng, w.spaces))
 	}, member: true},
@@ -311,7 +311,7 @@ func (w *world) setTimings(set func(*v1alpha1.Timings)) {
 	w.hubChanged()
 }
 
-// editPolicy gives it another D, and sometimes another name for the copies.
+// editPolicy gives it another D, and sometimes another name for the Leases.
 func (w *world) editPolicy() {
 	name := leaseNames[0]
 	if w.chance(0.3) {
@@ -324,9 +324,9 @@ func (w *world) editPolicy() {
 	w.say("FAULT", "D=%ds, lease %s", p.Spec.Timings.LeaseDurationSeconds, name)
 }
 
-// editCopy changes a copy in a way that lets nobody act who could not before: the guard
+// editLease changes a Lease in a way that lets nobody act who could not before: the guard
 // in the member refuses everything else.
-func (w *world) editCopy(m *member) {
+func (w *world) editLease(m *member) {
 	keys := m.copyKeys()
 	if len(keys) == 0 {
 		return

@@ -97,7 +97,7 @@ func (q *simQueue) item(k types.NamespacedName) *item {
 	return q.items[k]
 }
 
-// busy reports whether a copy is worked on.
+// busy reports whether a Lease is worked on.
 func (q *simQueue) busy() bool {
 	for _, i := range q.items {
 		if i.running {
@@ -107,7 +107,7 @@ func (q *simQueue) busy() bool {
 	return false
 }
 
-// Add has the copy worked on.
+// Add has the Lease worked on.
 func (q *simQueue) Add(k types.NamespacedName) {
 	if q.isOpen || q.ended || !q.r.alive {
 		q.item(k).add()

@@ -17,7 +17,7 @@ type member struct {
 	leaseServer
 	index   int
 	uid     string
-	revoked time.Duration // when a leader's copy gave way to nobody's last
+	revoked time.Duration // when a leader's Lease gave way to nobody's last
 }
 
 func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
@@ -31,7 +31,7 @@ func (w *world) newMember(i int) *member {
 	return m
 }
 
-// reader is one process in a member that obeys the copies, with one rule a copy.
+// reader is one process in a member that obeys the Leases, with one rule a Lease.
 type reader struct {
 	*proc
 	m       *member
@@ -64,7 +64,7 @@ func (r *reader) rule(key types.NamespacedName) *lease.Reader {
 	return r.rules[key]
 }
 
-// seen applies the reader's rule. A policy may change the name of the copies: a reader
+// seen applies the reader's rule. A policy may change the name of the Leases: a reader
 // follows the name that it was configured with, so there is a reader for each.
 func (r *reader) seen(obj *coordinationv1.Lease) {
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}

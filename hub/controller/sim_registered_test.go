@@ -22,7 +22,7 @@ import (
 // podSpace is where readers keep their registrations.
 const podSpace = "pods"
 
-// registration is what a registered reader keeps: it registers, then lists the copies, and only then
+// registration is what a registered reader keeps: it registers, then lists the Leases, and only then
 // trusts any; it stops in a term some time after it has learned of its end, and
 // releases it after that.
 type registration struct {
@@ -94,7 +94,7 @@ func (r *reader) stop(place, namespace string, p lease.Permit) {
 	})
 }
 
-// ended notes that terms are over for good, by a copy that says so and is believed.
+// ended notes that terms are over for good, by a Lease that says so and is believed.
 func (r *reader) ended(c lease.Content) {
 	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 && !c.RenewTime.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
 		r.reg.over[c.Namespace] = max(r.reg.over[c.Namespace], c.Epoch-1)
@@ -209,7 +209,7 @@ func (g *registration) create() error {
 	return nil
 }
 
-// list reads the copies once consistently, and watches from there: so either the hub finds the
+// list reads the Leases once consistently, and watches from there: so either the hub finds the
 // registration, or this finds the revocation, and nothing older comes after it.
 func (g *registration) list() error {
 	r, server := g.r, &g.r.m.leaseServer
@@ -353,7 +353,7 @@ func (h *hubServer) noteHandover(old, now *v1alpha1.NamespaceLeader) {
 	}
 }
 
-// noteRevocation remembers when a leader's copy last gave way to nobody's.
+// noteRevocation remembers when a leader's Lease last gave way to nobody's.
 func (m *member) noteRevocation(old, obj *coordinationv1.Lease) {
 	if old == nil || isRegistration(obj) {
 		return

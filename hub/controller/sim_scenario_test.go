@@ -21,7 +21,7 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// leaseNames are the names that policies give to copies.
+// leaseNames are the names that policies give to Leases.
 var leaseNames = [2]string{v1alpha1.DefaultLeaseName, "other"}
 
 // scenario is what one seed draws: sizes, timings, and how likely each fault is.
@@ -41,7 +41,7 @@ type scenario struct {
 	longestStop   time.Duration
 	calm          time.Duration // between two faults, at most
 	kinds         []fault
-	prompt        bool          // candidates take over when the stamp in the election's Lease says so, as in the product
+	prompt        bool          // candidates take over when the renewTime in the election's Lease says so, as in the product
 	acknowledged  bool          // readers register, and the policy says so
 	registered    time.Duration // for how long, unless they confirm
 	identities    int           // of readers
@@ -212,7 +212,7 @@ func (w *world) nextFault() {
 }
 
 // judge asks whether everything is as it has to be once the faults are over: each
-// namespace has a leader, the one that the record names, and every copy is sealed.
+// namespace has a leader, the one that the record names, and every Lease is sealed.
 func (w *world) judge() {
 	for _, ns := range w.spaces {
 		r := w.hub.records[ns]
@@ -243,12 +243,12 @@ func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
 		}
 		obj := m.leases[types.NamespacedName{Namespace: ns, Name: r.Spec.LeaseName}]
 		if obj == nil {
-			w.stuck("%s: no copy in %s", ns, m.name)
+			w.stuck("%s: no Lease in %s", ns, m.name)
 			return
 		}
 		c, mac := wire.Read(obj)
 		if !lease.Sealed(simKey, c, mac) || c.Holder != lease.Identity(r.Spec.Leader, simFleet) || c.Epoch != r.Spec.Epoch {
-			w.stuck("%s: the copy in %s is not as it has to be: %s", ns, m.name, describeLease(types.NamespacedName{Namespace: ns}, obj))
+			w.stuck("%s: the Lease in %s is not as it has to be: %s", ns, m.name, describeLease(types.NamespacedName{Namespace: ns}, obj))
 			return
 		}
 	}

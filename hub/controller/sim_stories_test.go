@@ -31,7 +31,7 @@ func TestStories(t *testing.T) {
 				r.crash()
 			}
 		},
-		// It wakes when its right to stamp is gone and the copy still stands, which it alone can reach.
+		// It wakes when its right to stamp is gone and the Lease still stands, which it alone can reach.
 		"the elected replica is stopped at a reading, for longer than its tenure and shorter than a term": func(w *world) {
 			w.stopAtReadings(w.timings.Duration * 2 / 3)
 		},
@@ -62,7 +62,7 @@ func TestStories(t *testing.T) {
 				w.run(w.now + w.timings.Skew/5)
 			}
 		},
-		// All that is left to see is the copy of the old leader, which says the same as the record.
+		// All that is left to see is the Lease of the old leader, which says the same as the record.
 		"the hub is restored to before a failover, and all but the old leader are out of reach": func(w *world) {
 			before := map[string]*v1alpha1.NamespaceLeader{}
 			for _, ns := range w.spaces {
@@ -122,7 +122,7 @@ func TestStories(t *testing.T) {
 		},
 		"the policy goes after a takeover, for longer than anything is remembered, and comes back": func(w *world) {
 			for _, r := range w.replicas {
-				r.crash() // the next tenure finds copies
+				r.crash() // the next tenure finds Leases
 			}
 			w.lead()
 			policies := w.hub.policies

@@ -17,7 +17,7 @@ type wider struct {
 	installations int
 	// steady worlds have trouble with the hub only: once a namespace has a leader, it keeps it.
 	steady bool
-	// extends worlds have somebody who edits copies so that they promise more.
+	// extends worlds have somebody who edits Leases so that they promise more.
 	extends bool
 	// steps worlds have wall clocks of the hub's hosts that are wrong by more than D for a while.
 	steps bool
@@ -58,7 +58,7 @@ var (
 			w.away()
 		}
 	}}
-	extendsWorld = special{"somebody edits copies so that they promise more", func(w *world) {
+	extendsWorld = special{"somebody edits Leases so that they promise more", func(w *world) {
 		w.extends = true
 		w.only(func(f fault) bool {
 			// Who sees the edit and not that it was put right acts by it: see hub/README.md.
@@ -132,13 +132,13 @@ func (w *world) slowStart(r *replica) {
 	}
 }
 
-// moreFault edits a leader's copy so that it promises more. Whoever may publish can do so.
-var moreFault = fault{name: "a leader's copy is edited to promise more", do: func(w *world) {
+// moreFault edits a leader's Lease so that it promises more. Whoever may publish can do so.
+var moreFault = fault{name: "a leader's Lease is edited to promise more", do: func(w *world) {
 	m := pick(w.rng, w.members)
 	for _, key := range m.copyKeys() {
 		obj := m.leases[key].DeepCopy()
 		c, _ := wire.Read(obj)
-		// A copy that is about to end would be followed by another leader before anybody can have seen the edit.
+		// A Lease that is about to end would be followed by another leader before anybody can have seen the edit.
 		if now := w.start.Add(w.now); !c.LeadsHere() || !c.Live(now.Add(w.timings.Skew+500*time.Millisecond)) {
 			continue
 		}

@@ -323,7 +323,7 @@ type task struct {
 	yield   func(struct{}) bool
 	started bool
 	killed  bool
-	writes  bool // copies in a member
+	writes  bool // Leases in a member
 }
 
 // crew keeps coroutines that have nothing to do, for the next tasks: a new one has to

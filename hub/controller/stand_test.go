@@ -13,9 +13,9 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// A follower's copy is written on change and promises nothing, whoever it names: a tenure
+// A follower's Lease is written on change and promises nothing, whoever it names: a tenure
 // that took one for the standing term would change the leader.
-func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
+func TestOnlyTheLeadersOwnLeaseIsTheStandingTerm(t *testing.T) {
 	var east memberView
 	east.Name, east.Fleet = "east", "fleet"
 	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
@@ -46,7 +46,7 @@ func TestOnlyTheLeadersOwnCopyIsTheStandingTerm(t *testing.T) {
 }
 
 // Rule 7: epochs rise above all that any cluster knows.
-func TestACopyRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
+func TestALeaseRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 	now, key := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease.Key("a key of thirty-two characters..")
 	us := lease.Identity("east", "fleet")
 	for name, takesPart := range map[string]bool{"a cluster that takes part": true, "a cluster without a label": false} {
@@ -67,9 +67,9 @@ func TestACopyRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 	}
 }
 
-// Rule 7: a copy may be left of a namespace that was forgotten, because its member was away. The record that is
-// made of it anew would stay below that, and the member could not be given a copy.
-func TestACopyThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
+// Rule 7: a Lease may be left of a namespace that was forgotten, because its member was away. The record that is
+// made of it anew would stay below that, and the member could not be given a Lease.
+func TestALeaseThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 	now, us := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease.Identity("east", "fleet")
 	key := types.NamespacedName{Namespace: "shop", Name: "leasecast"}
 	for name, test := range map[string]struct {

@@ -148,7 +148,7 @@ func TestWordsAreCutToWhatTheRecordTakes(t *testing.T) {
 	}
 }
 
-// Once a copy of the term has stood, the term is ready: a renewal that is late is no news.
+// Once a Lease of the term has stood, the term is ready: a renewal that is late is no news.
 func TestWhenALeaderIsReady(t *testing.T) {
 	placed := func(name string, in bool) memberView {
 		return changed(measured(name, agrees), func(m *memberView) { m.facts.InPlace = in })
@@ -162,10 +162,10 @@ func TestWhenALeaderIsReady(t *testing.T) {
 		members   []memberView
 		want      bool
 	}{
-		"its copy is written":                    {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", true), placed("west", false)}, true},
-		"its copy is not written yet":            {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", false)}, false},
-		"only the copy of another is":            {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", false), placed("west", true)}, false},
-		"its copy is late":                       {eastLeads(20), eastLeads(20), true, 20, []memberView{placed("east", false)}, true},
+		"its Lease is written":                   {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", true), placed("west", false)}, true},
+		"its Lease is not written yet":           {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", false)}, false},
+		"only the Lease of another is":           {eastLeads(20), eastLeads(20), false, 20, []memberView{placed("east", false), placed("west", true)}, false},
+		"its Lease is late":                      {eastLeads(20), eastLeads(20), true, 20, []memberView{placed("east", false)}, true},
 		"it was ready in an earlier term":        {eastLeads(20), eastLeads(20), true, 19, []memberView{placed("east", false)}, false},
 		"it is granted now":                      {eastLeads(19), eastLeads(20), true, 20, []memberView{placed("east", true)}, false},
 		"it resumes: nobody may act before that": {draining, eastLeads(20), true, 20, []memberView{placed("east", true)}, false},
@@ -200,7 +200,7 @@ func TestWhenALeaderIsReady(t *testing.T) {
 	}
 }
 
-func TestWhichCopiesAreNotInPlace(t *testing.T) {
+func TestWhichLeasesAreNotInPlace(t *testing.T) {
 	with := func(name string, r reason.Reason) memberView {
 		return changed(measured(name, agrees), func(m *memberView) {
 			m.facts = publish.SyncStatus{Problem: r, Message: fmt.Sprintf("the words of %s", r)}

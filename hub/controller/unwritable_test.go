@@ -17,14 +17,14 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// refusals are how a cluster that answers reads and probes may fail the writes of copies: by a webhook that
+// refusals are how a cluster that answers reads and probes may fail the writes of Leases: by a webhook that
 // fails, of which nobody can tell what became of the write, and by one that says no.
 var refusals = map[string]error{
 	"a webhook that fails": apierrors.NewInternalError(errors.New("failed calling webhook")),
 	"a quota":              apierrors.NewForbidden(leaseResource, "leasecast", errors.New("quota")),
 }
 
-// refuses has a member refuse all writes of copies in a namespace, or none.
+// refuses has a member refuse all writes of Leases in a namespace, or none.
 func (m *member) refuses(ns string, err error) {
 	m.deny = func(key types.NamespacedName) error {
 		if key.Namespace == ns {
@@ -78,7 +78,7 @@ func (w *world) ledWithin(ns string, d time.Duration) bool {
 	return false
 }
 
-// A cluster may answer whatever it is asked, and yet take no copy in one of the namespaces.
+// A cluster may answer whatever it is asked, and yet take no Lease in one of the namespaces.
 func TestAClusterThatCannotBeWritten(t *testing.T) {
 	for how, refusal := range refusals {
 		for name, test := range map[string]func(t *testing.T, w *world, ns string, refusal error){
@@ -133,7 +133,7 @@ func soleLeaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 	old.refuses(ns, refusal)
 	w.run(w.now + time.Minute)
 	if w.leader(ns) != nil {
-		t.Fatal("somebody leads whose copy cannot be written")
+		t.Fatal("somebody leads whose Lease cannot be written")
 	}
 	old.refuses(ns, nil)
 	if !w.ledWithin(ns, 2*time.Second) {
@@ -221,7 +221,7 @@ func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
 	}
 }
 
-// changes has something in a member change all copies that are written there.
+// changes has something in a member change all Leases that are written there.
 func (m *member) changes(how func(*coordinationv1.Lease)) {
 	before := m.noted
 	m.noted = func(old, obj *coordinationv1.Lease) {
@@ -233,7 +233,7 @@ func (m *member) changes(how func(*coordinationv1.Lease)) {
 	}
 }
 
-// What changes copies on their way, as an admission webhook may, would change each that puts them right.
+// What changes Leases on their way, as an admission webhook may, would change each that puts them right.
 func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
 	t.Run("does not lead, says why, and is written seldom", func(t *testing.T) {
 		w := calmWorld(t, 3)

@@ -67,7 +67,7 @@ func TestARecordIsWrittenByCompareAndSwap(t *testing.T) {
 }
 
 // A write without an answer may have been carried out. What it says is then the word of this hub, and no edit to be put
-// right: that would take back a grant by which copies are written.
+// right: that would take back a grant by which Leases are written.
 func TestARecordThatMayHaveBeenWrittenIsNoEdit(t *testing.T) {
 	timeout := apierrors.NewTimeoutError("etcdserver: request timed out", 0)
 	for name, test := range map[string]struct {

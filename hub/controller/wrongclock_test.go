@@ -33,7 +33,7 @@ func TestTheHubsClockIsPutRight(t *testing.T) {
 	}
 }
 
-// A copy written since then is what its successor has to show, and there will be none before tomorrow.
+// A Lease written since then is what its successor has to show, and there will be none before tomorrow.
 func TestARecordThatDrainsSinceTomorrow(t *testing.T) {
 	w := calmWorld(t, 3)
 	ns := w.spaces[0]

@@ -220,7 +220,7 @@ func TestARecordWithoutALeaderNamesNobody(t *testing.T) {
 }
 
 // Rule 6, where the record and the standing Lease are of one leader, or of one that this tenure has granted.
-func TestANewerCopyRaisesWhateverTheRecordSays(t *testing.T) {
+func TestANewerLeaseRaisesWhateverTheRecordSays(t *testing.T) {
 	among := []election.Candidate{fit("east", 100), fit("west", 50)}
 	state := func(r election.Record, epoch int64) election.State {
 		return election.State{Record: r, Tenure: young(), Sent: closed(), Found: standing("east", epoch, -1), Highest: epoch}

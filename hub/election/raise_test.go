@@ -99,7 +99,7 @@ func TestRaise(t *testing.T) {
 	})
 }
 
-func TestARecordOlderThanTheCopies(t *testing.T) {
+func TestARecordOlderThanTheLeases(t *testing.T) {
 	among := []election.Candidate{fit("east", 100), fit("west", 50)}
 	s := election.State{
 		Record: record(election.Leading, "east", followedBy("west")), Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 60 * second,
@@ -113,7 +113,7 @@ func TestARecordOlderThanTheCopies(t *testing.T) {
 }
 
 // The members are read one after the other, and the leader's may come last.
-func TestALostRecordWaitsForTheLeadersCopy(t *testing.T) {
+func TestALostRecordWaitsForTheLeadersLease(t *testing.T) {
 	among := []election.Candidate{fit("east", 100), unknown("west", 50)}
 	s := election.State{Tenure: young(), Sent: closed(), Highest: 30, LargestDuration: 15 * second}
 	d := election.Next(at(1), policy(), s, among)

@@ -90,7 +90,7 @@ func TestResume(t *testing.T) {
 }
 
 // Losing the Lease is no reason to lose the lead.
-func TestALeaderWhoseCopyWasLost(t *testing.T) {
+func TestALeaderWhoseLeaseWasLost(t *testing.T) {
 	decide(t, map[string]decision{
 		"ends its term": {
 			now: at(5), state: leading(copyLost), among: []election.Candidate{fit("east", 100), fit("west", 50)},

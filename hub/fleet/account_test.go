@@ -79,6 +79,7 @@ func TestAStandbyRequestsTokensAndInstallsNothing(t *testing.T) {
 // The member's own audit log tells who asked for what.
 func TestAnAdministratorsKubeconfigInstallsTheAccountAndDoesNothingElse(t *testing.T) {
 	server, began := servers(t).Member("east"), time.Now()
+	removeProbe(t, server)
 	h := startHub(t, "audited", true)
 	k := register(t, server, "audited", "100")
 	h.awaitMember(t, k, "east is healthy", retryPause, healthy)

@@ -170,8 +170,8 @@ func eventually(t *testing.T, what string, condition func(ctx context.Context) e
 	}
 }
 
-// newCopy is what the hub writes.
-func newCopy(t *testing.T, namespace, name string) *coordinationv1.Lease {
+// newLease is what the hub writes.
+func newLease(t *testing.T, namespace, name string) *coordinationv1.Lease {
 	t.Helper()
 	stamp := time.Now()
 	l := &coordinationv1.Lease{}
@@ -190,7 +190,7 @@ func newCopy(t *testing.T, namespace, name string) *coordinationv1.Lease {
 // newForeign is the Lease of somebody's own election: the same content without our marks.
 func newForeign(t *testing.T, namespace, name string) *coordinationv1.Lease {
 	t.Helper()
-	l := newCopy(t, namespace, name)
+	l := newLease(t, namespace, name)
 	stripMarks(l)
 	return l
 }

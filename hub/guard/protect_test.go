@@ -47,7 +47,7 @@ type act struct {
 // create creates a Lease with a change.
 func create(change func(*coordinationv1.Lease)) request {
 	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-		l := newCopy(t, namespace, name)
+		l := newLease(t, namespace, name)
 		change(l)
 		_, err := leases.Create(ctx, l, metav1.CreateOptions{})
 		return err
@@ -76,7 +76,7 @@ func patch(kind types.PatchType, body string) request {
 
 func apply(change func(*coordinationv1.Lease)) request {
 	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-		l := newCopy(t, namespace, name)
+		l := newLease(t, namespace, name)
 		l.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 		change(l)
 		body, err := json.Marshal(l)
@@ -115,7 +115,7 @@ var acts = map[string]act{
 	},
 	"a Lease is created by an update": {
 		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-			_, err := leases.Update(ctx, newCopy(t, namespace, name), metav1.UpdateOptions{})
+			_, err := leases.Update(ctx, newLease(t, namespace, name), metav1.UpdateOptions{})
 			return err
 		},
 		tenants: notTheHub,
@@ -124,23 +124,23 @@ var acts = map[string]act{
 		do: apply(asIs), tenants: notTheHub, hub: rbac,
 	},
 	"a Lease is renewed": {
-		before: newCopy, tenants: notTheHub,
+		before: newLease, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(1e9) }),
 	},
 	"a Lease gets another holder by server-side apply": {
-		before: newCopy, tenants: notTheHub, hub: rbac,
+		before: newLease, tenants: notTheHub, hub: rbac,
 		do: apply(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("west.default") }),
 	},
 	"a Lease gets another holder by a merge patch": {
-		before: newCopy, tenants: notTheHub, hub: rbac,
+		before: newLease, tenants: notTheHub, hub: rbac,
 		do: patch(types.MergePatchType, `{"spec":{"holderIdentity":"west.default"}}`),
 	},
 	"a Lease gets another holder by a JSON patch": {
-		before: newCopy, tenants: notTheHub, hub: rbac,
+		before: newLease, tenants: notTheHub, hub: rbac,
 		do: patch(types.JSONPatchType, `[{"op":"replace","path":"/spec/holderIdentity","value":"west.default"}]`),
 	},
 	"nobody holds a Lease": {
-		before: newCopy, tenants: notTheHub,
+		before: newLease, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { *l.Spec.HolderIdentity = ""; *l.Spec.LeaseTransitions++ }),
 	},
 	"a foreign Lease gets the label": {
@@ -154,14 +154,14 @@ var acts = map[string]act{
 		}),
 	},
 	"a Lease loses its label": {
-		before: newCopy, tenants: notTheHub,
+		before: newLease, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { delete(l.Labels, v1alpha1.ManagedLabel) }),
 	},
 	"a Lease loses all marks": {
-		before: newCopy, tenants: notTheHub, do: update(stripMarks),
+		before: newLease, tenants: notTheHub, do: update(stripMarks),
 	},
 	"a Lease gets a finalizer": {
-		before: newCopy, tenants: notTheHub,
+		before: newLease, tenants: notTheHub,
 		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
 			add := update(func(l *coordinationv1.Lease) { l.Finalizers = []string{"example.com/stay"} })
 			drop := update(func(l *coordinationv1.Lease) { l.Finalizers = nil })
@@ -172,17 +172,17 @@ var acts = map[string]act{
 		},
 	},
 	"a Lease is deleted": {
-		before: newCopy, do: remove, tenants: notTheHub,
+		before: newLease, do: remove, tenants: notTheHub,
 	},
 	"a Lease is deleted with the collection": {
-		before: newCopy, do: removeCollection, tenants: notTheHub, hub: rbac,
+		before: newLease, do: removeCollection, tenants: notTheHub, hub: rbac,
 	},
 	"the epoch falls": {
-		before: newCopy, tenants: notTheHub, administrator: epochFell, hub: epochFell,
+		before: newLease, tenants: notTheHub, administrator: epochFell, hub: epochFell,
 		do: update(func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions-- }),
 	},
 	"the epoch falls as the marks are taken off": {
-		before: newCopy, tenants: notTheHub, administrator: epochFell, hub: epochFell,
+		before: newLease, tenants: notTheHub, administrator: epochFell, hub: epochFell,
 		do: update(func(l *coordinationv1.Lease) { stripMarks(l); *l.Spec.LeaseTransitions-- }),
 	},
 	"the epoch falls as the marks are put on": {
@@ -193,15 +193,15 @@ var acts = map[string]act{
 		}),
 	},
 	"the epoch vanishes": {
-		before: newCopy, tenants: notTheHub, administrator: incomplete, hub: incomplete,
+		before: newLease, tenants: notTheHub, administrator: incomplete, hub: incomplete,
 		do: update(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }),
 	},
 	"the epoch vanishes as the marks are taken off": {
-		before: newCopy, tenants: notTheHub, administrator: epochFell, hub: epochFell,
+		before: newLease, tenants: notTheHub, administrator: epochFell, hub: epochFell,
 		do: update(func(l *coordinationv1.Lease) { stripMarks(l); l.Spec.LeaseTransitions = nil }),
 	},
 	"the epoch rises": {
-		before: newCopy, tenants: notTheHub,
+		before: newLease, tenants: notTheHub,
 		do: update(func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions++ }),
 	},
 	"a Lease is created without an epoch": {
@@ -256,7 +256,7 @@ var acts = map[string]act{
 		},
 		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
 			return update(func(l *coordinationv1.Lease) {
-				written := newCopy(t, namespace, name)
+				written := newLease(t, namespace, name)
 				l.Labels, l.Annotations, l.Spec = written.Labels, written.Annotations, written.Spec
 			})(ctx, t, leases, namespace, name)
 		},
@@ -270,7 +270,7 @@ var acts = map[string]act{
 	},
 }
 
-func TestCopiesAreTheHubsAlone(t *testing.T) {
+func TestLeasesAreTheHubsAlone(t *testing.T) {
 	standing(t)
 	namespace := newNamespace(t)
 	admin := administrator(t)
@@ -361,7 +361,7 @@ func mustBeUntouched(ctx context.Context, t *testing.T, leases coordinationclien
 	}
 }
 
-func TestANamespaceTakesItsCopiesAlong(t *testing.T) {
+func TestANamespaceTakesItsLeasesAlong(t *testing.T) {
 	standing(t)
 	admin := administrator(t)
 	namespace := newDoomedNamespace(t)
@@ -374,7 +374,7 @@ func TestANamespaceTakesItsCopiesAlong(t *testing.T) {
 	eventually(t, "the namespace is gone", func(ctx context.Context) error { return gone(ctx, admin, namespace) })
 }
 
-func TestInADyingNamespaceCopiesAreDeletedButNotChanged(t *testing.T) {
+func TestInADyingNamespaceLeasesAreDeletedButNotChanged(t *testing.T) {
 	standing(t)
 	admin, editor := administrator(t), leaseEditor(t)
 	namespace := newDoomedNamespace(t)

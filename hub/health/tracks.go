@@ -69,7 +69,7 @@ func (ts Tracks) Forgotten() Tracks {
 func (ts Tracks) each(change func(timeout time.Duration, t *Track)) Tracks {
 	next := slices.Clone(ts)
 	for i := range next {
-		for k := range next[i].Track.facts { // a copy shares nothing that is written to
+		for k := range next[i].Track.facts { // a Lease shares nothing that is written to
 			f := &next[i].Track.facts[k]
 			f.lapses = slices.Clone(f.lapses)
 		}

@@ -8,12 +8,12 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// A reader takes the policy's ε from the copy, whatever its author has set.
-func TestACopySaysWhatThePolicyAllowsClocks(t *testing.T) {
+// A reader takes the policy's ε from the Lease, whatever its author has set.
+func TestALeaseSaysWhatThePolicyAllowsClocks(t *testing.T) {
 	says := func(r *rig, want time.Duration) {
 		r.t.Helper()
 		if c, seal := wire.Read(r.there); c.Skew != want || !lease.Sealed(testKey, c, seal) {
-			r.t.Errorf("the copy allows %v (sealed: %v), want %v", c.Skew, lease.Sealed(testKey, c, seal), want)
+			r.t.Errorf("the Lease allows %v (sealed: %v), want %v", c.Skew, lease.Sealed(testKey, c, seal), want)
 		}
 	}
 	run(t, map[string]func(*rig){

@@ -29,7 +29,7 @@ var (
 
 // newGroups returns what starts groups. It makes this process the one that waits for all its children, and for the
 // orphans among their children.
-func newGroups(command []string) (start func(until instant) (group, error), err error) {
+func newGroups(command []string) (start func(until instant, epoch int64) (group, error), err error) {
 	if len(command) == 0 {
 		return nil, fmt.Errorf("%w: no command is given", errNotFound)
 	}
@@ -45,13 +45,13 @@ func newGroups(command []string) (start func(until instant) (group, error), err 
 	if err != nil {
 		return nil, err
 	}
-	return func(until instant) (group, error) {
+	return func(until instant, epoch int64) (group, error) {
 		g := &processes{children: children}
 		if err := g.guard(self, until); err != nil {
 			g.end()
 			return nil, fmt.Errorf("start the watchdog: %w", err)
 		}
-		if g.program, err = children.start(path, command, []*os.File{os.Stdin, os.Stdout, os.Stderr}, g.watchdog.pid); err != nil {
+		if g.program, err = children.start(path, command, fmt.Sprint(epoch), []*os.File{os.Stdin, os.Stdout, os.Stderr}, g.watchdog.pid); err != nil {
 			g.end()
 			return nil, fmt.Errorf("%w: %w", errCannotExec, err)
 		}
@@ -80,7 +80,7 @@ func (g *processes) guard(self string, until instant) error {
 		return err
 	}
 	defer func() { _ = ready.Close() }()
-	g.watchdog, err = g.children.start(self, []string{self, Watchdog}, []*os.File{in, out, os.Stderr}, 0)
+	g.watchdog, err = g.children.start(self, []string{self, Watchdog}, "", []*os.File{in, out, os.Stderr}, 0)
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ var (
 	errCannotExec = errors.New("the program cannot be started")
 )
 
-func newGroups([]string) (func(instant) (group, error), error) {
+func newGroups([]string) (func(instant, int64) (group, error), error) {
 	return nil, errors.New("a program can be gated on Linux only")
 }
 

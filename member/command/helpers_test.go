@@ -60,7 +60,7 @@ func newStage(t *testing.T, o Options) *stage {
 	s := &stage{t: t, clock: &bubbleClock{start: time.Now()}, ended: make(chan struct{})}
 	s.Terms = member.NewTerms(s.clock, time.Second)
 	o.Namespace, o.Clock, o.Logger = ns, s.clock, logr.Discard()
-	s.runner = newRunner(s.Terms, o, func(until instant) (group, error) {
+	s.runner = newRunner(s.Terms, o, func(until instant, _ int64) (group, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		g := &fakeGroup{clock: s.clock, until: until, gone: make(chan struct{}), left: make(chan struct{})}

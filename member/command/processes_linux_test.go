@@ -24,7 +24,7 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// asGate is the first argument of a copy of this program that is a gate.
+// asGate is the first argument of a Lease of this program that is a gate.
 const asGate = "as-gate"
 
 func TestMain(m *testing.M) {
@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beGate runs a program by the Leases that file descriptor 3 tells of, each a line: holder, epoch, seconds, renewTime.
+// beGate runs a program by the Leases that file descriptor 3 tells of, each a line: holder, epoch, seconds, renewTime. It
+// says on descriptor 4 that it is there.
 func beGate(program []string) int {
 	system := &clock.System{}
 	terms := member.NewTerms(system, time.Second)
@@ -56,6 +57,9 @@ func beGate(program []string) int {
 			terms.Observe(l)
 		}
 	}()
+	if err := os.NewFile(4, "there").Close(); err != nil {
+		panic(err)
+	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
 	code, err := Run(context.Background(), terms, Options{
@@ -86,12 +90,18 @@ func startGate(t *testing.T, program ...string) *realGate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &realGate{t: t, cmd: exec.Command(self, append([]string{asGate}, program...)...), leases: out}
-	g.cmd.ExtraFiles, g.cmd.Stderr = []*os.File{in}, &g.log
-	g.cmd.WaitDelay = time.Second // what outlives the gate, and must not, holds its output open
-	if err := errors.Join(g.cmd.Start(), in.Close()); err != nil {
+	there, isThere, err := os.Pipe()
+	if err != nil {
 		t.Fatal(err)
 	}
+	g := &realGate{t: t, cmd: exec.Command(self, append([]string{asGate}, program...)...), leases: out}
+	g.cmd.ExtraFiles, g.cmd.Stderr = []*os.File{in, isThere}, &g.log
+	g.cmd.WaitDelay = time.Second // what outlives the gate, and must not, holds its output open
+	if err := errors.Join(g.cmd.Start(), in.Close(), isThere.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = there.Read(make([]byte, 1)) // until it is closed
+	_ = there.Close()
 	t.Cleanup(func() {
 		_ = g.cmd.Process.Kill()
 		_ = g.cmd.Wait()
@@ -224,7 +234,7 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 	dir := t.TempDir()
 	g := startGate(t, "sh", "-c", family, dir, stubborn)
-	deadline := g.lease(us, 1, 2*time.Second)
+	deadline := g.lease(us, 1, 4*time.Second)
 	pids := lines(t, filepath.Join(dir, "pids"), 2)
 	group := watchdogOf(t, pids[0])
 	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
@@ -249,6 +259,7 @@ func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 }
 
 func TestTheExitCodeOfTheGate(t *testing.T) {
+	t.Setenv(EpochVariable, "of another gate")
 	notExecutable := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(notExecutable, []byte("\x7fELF is what it is not"), 0o700); err != nil {
 		t.Fatal(err)
@@ -257,14 +268,14 @@ func TestTheExitCodeOfTheGate(t *testing.T) {
 		program []string
 		want    int
 	}{
-		"is that of the program":                 {[]string{"sh", "-c", "exit 7"}, 7},
-		"is 128 and the signal that ended it":    {[]string{"sh", "-c", "kill -INT $$"}, 130},
-		"is 127 for a program that is not there": {[]string{"no-such-program"}, NotFound},
-		"is 126 for one that cannot be started":  {[]string{notExecutable}, CannotExec},
+		"is that of the program":                    {[]string{"sh", "-c", "exit 7"}, 7},
+		"shows that it knows the epoch of its term": {[]string{"sh", "-c", "exit $LEASECAST_EPOCH"}, 1},
+		"is 128 and the signal that ended it":       {[]string{"sh", "-c", "kill -INT $$"}, 130},
+		"is 127 for a program that is not there":    {[]string{"no-such-program"}, NotFound},
+		"is 126 for one that cannot be started":     {[]string{notExecutable}, CannotExec},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			g := startGate(t, tc.program...)
 			if tc.want != NotFound {
 				g.lease(us, 1, time.Minute)

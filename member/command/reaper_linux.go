@@ -43,10 +43,11 @@ func newReaper() (*reaper, error) {
 }
 
 // start starts a child in a process group, or as the leader of a new one: 0.
-func (r *reaper) start(path string, args []string, files []*os.File, group int) (*child, error) {
+func (r *reaper) start(path string, args []string, epoch string, files []*os.File, group int) (*child, error) {
 	r.mu.Lock() // it is known before it can be waited for
 	defer r.mu.Unlock()
-	p, err := os.StartProcess(path, args, &os.ProcAttr{Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: group}})
+	environment := append(os.Environ(), EpochVariable+"="+epoch)
+	p, err := os.StartProcess(path, args, &os.ProcAttr{Env: environment, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: group}})
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,9 @@ const (
 	NotFound   = 127
 )
 
+// EpochVariable is where the program finds the epoch of its term, for systems that can refuse a lower one.
+const EpochVariable = "LEASECAST_EPOCH"
+
 // look is the longest time between two looks at term and clocks, soonest the shortest.
 const (
 	look    = 100 * time.Millisecond
@@ -102,7 +105,7 @@ func startCode(err error) int {
 type runner struct {
 	Options
 	leader Leader
-	start  func(until instant) (group, error)
+	start  func(until instant, epoch int64) (group, error)
 
 	mu      sync.Mutex
 	current group // nil: none runs
@@ -111,7 +114,7 @@ type runner struct {
 	cancel  context.CancelCauseFunc
 }
 
-func newRunner(l Leader, o Options, start func(until instant) (group, error)) *runner {
+func newRunner(l Leader, o Options, start func(until instant, epoch int64) (group, error)) *runner {
 	return &runner{Options: o, leader: l, start: start}
 }
 
@@ -150,6 +153,7 @@ func (r *runner) pass(s syscall.Signal) {
 	case r.current != nil:
 		r.current.signal(s)
 	case r.asked:
+		r.code = 0 // what ran before was to be stopped
 		r.cancel(errAsked)
 	}
 }
@@ -199,7 +203,7 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 	if now.next(r.see(ctx, term)) != 0 {
 		return nil
 	}
-	g, err := r.start(now.until)
+	g, err := r.start(now.until, term.Epoch())
 	if err != nil {
 		return err
 	}

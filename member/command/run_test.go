@@ -222,6 +222,17 @@ func TestHowTheGateEnds(t *testing.T) {
 		"with 0 when it is asked to end and runs nothing": {func(_ *stage, signals chan<- os.Signal) {
 			signals <- syscall.SIGINT
 		}, 0, nil},
+		"with 0 when it is asked to end after its program was stopped": {func(s *stage, signals chan<- os.Signal) {
+			s.lease(us, 1)
+			synctest.Wait()
+			_, g := s.runs()
+			g.mu.Lock()
+			g.status = 137
+			g.mu.Unlock()
+			s.lease(them, 2)
+			synctest.Wait()
+			signals <- syscall.SIGTERM
+		}, 0, nil},
 		"with that of the last run when the term is over before a program has heeded a signal": {func(s *stage, signals chan<- os.Signal) {
 			s.lease(us, 1)
 			synctest.Wait()

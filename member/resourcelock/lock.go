@@ -5,13 +5,14 @@
 //	...
 //	lock, ctx, done := resourcelock.New(ctx, m, "shop", leaseLock) // that of client-go's package resourcelock
 //	defer done()
-//	mgr, err := ctrl.NewManager(cfg, ctrl.Options{LeaderElection: true, LeaderElectionResourceLockInterface: lock})
+//	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+//		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true})
 //	...
 //	err = errors.Join(mgr.Add(m), mgr.Start(ctx)) // the context that New has returned
 //
 // Nothing else in a controller has to change. A Pod in a follower is no candidate: each of its tries is refused at once,
-// without a request, and the elector tries again after its retry period. It logs each refusal as an error. A manager whose context has ended stops, as after a lost election.
-// So its process ends, and the next one is a candidate again.
+// without a write, and the elector tries again after its retry period. It logs each refusal as an error. A manager whose
+// context has ended stops, as after a lost election. So its process ends, and the next one is a candidate again.
 //
 // # What is promised
 //

@@ -20,7 +20,7 @@ var (
 	noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 )
 
-func someCopy() lease.Content {
+func someLease() lease.Content {
 	return lease.Content{
 		Term: lease.Term{
 			Holder: "east.default", Epoch: 600_000, AcquireTime: noon.Add(-time.Hour),
@@ -71,7 +71,7 @@ func TestWhatIsWrittenIsReadAndSealed(t *testing.T) {
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			want := someCopy()
+			want := someLease()
 			change(&want)
 			l := &coordinationv1.Lease{}
 			if err := wire.Write(key, want, l); err != nil {
@@ -91,7 +91,7 @@ func TestWhatIsWrittenIsReadAndSealed(t *testing.T) {
 // Each fact is in the place that protocol and readers in other languages know.
 func TestWhereEachFactIsStored(t *testing.T) {
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(key, someCopy(), l); err != nil {
+	if err := wire.Write(key, someLease(), l); err != nil {
 		t.Fatal(err)
 	}
 	seal := l.Annotations["leasecast.dev/seal"]
@@ -119,8 +119,8 @@ func TestWhereEachFactIsStored(t *testing.T) {
 	}
 }
 
-func TestStampsAreCutSoThatLessIsPromised(t *testing.T) {
-	c := someCopy()
+func TestRenewTimesAreCutSoThatLessIsPromised(t *testing.T) {
+	c := someLease()
 	c.RenewTime = noon.Add(999 * time.Nanosecond)
 	c.AcquireTime = noon.Add(1999 * time.Nanosecond)
 	l := &coordinationv1.Lease{}
@@ -151,7 +151,7 @@ func TestWhatALeaseCannotStoreIsRefusedAndNothingIsWritten(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := someCopy()
+			c := someLease()
 			test.change(&c)
 			l := &coordinationv1.Lease{}
 			err := wire.Write(key, c, l)
@@ -177,7 +177,7 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 			HolderIdentity: new("somebody"),
 		},
 	}
-	if err := wire.Write(key, someCopy(), l); err != nil {
+	if err := wire.Write(key, someLease(), l); err != nil {
 		t.Fatal(err)
 	}
 	if l.UID != "uid" || l.ResourceVersion != "42" {
@@ -196,7 +196,7 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 
 func TestTheAllowanceForClocksIsAnAnnotation(t *testing.T) {
 	const annotation = "leasecast.dev/max-clock-skew-milliseconds"
-	c, l := someCopy(), &coordinationv1.Lease{}
+	c, l := someLease(), &coordinationv1.Lease{}
 	c.Skew = 250 * time.Millisecond
 	if err := wire.Write(key, c, l); err != nil || l.Annotations[annotation] != "250" {
 		t.Errorf("annotation %q, error %v", l.Annotations[annotation], err)
@@ -237,7 +237,7 @@ func TestALeaseIsOursByAnyOfTheMarksThatOnlyAHubWrites(t *testing.T) {
 		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{k: v}}}
 	}
 	written := &coordinationv1.Lease{}
-	if err := wire.Write(key, someCopy(), written); err != nil {
+	if err := wire.Write(key, someLease(), written); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct {
@@ -266,7 +266,7 @@ func TestALeaseIsOursByAnyOfTheMarksThatOnlyAHubWrites(t *testing.T) {
 	}
 }
 
-func TestACopyIsLabelledIfReadersSeeIt(t *testing.T) {
+func TestALeaseIsLabelledIfReadersSeeIt(t *testing.T) {
 	tests := map[string]struct {
 		change func(*coordinationv1.Lease)
 		want   bool
@@ -283,7 +283,7 @@ func TestACopyIsLabelledIfReadersSeeIt(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := &coordinationv1.Lease{}
-			if err := wire.Write(key, someCopy(), l); err != nil {
+			if err := wire.Write(key, someLease(), l); err != nil {
 				t.Fatal(err)
 			}
 			test.change(l)
@@ -296,7 +296,7 @@ func TestACopyIsLabelledIfReadersSeeIt(t *testing.T) {
 
 // Whatever a Lease holds, reading it does not fail; and it is sealed only if it says what was sealed.
 func FuzzRead(f *testing.F) {
-	original := someCopy()
+	original := someLease()
 	l := &coordinationv1.Lease{}
 	if err := wire.Write(key, original, l); err != nil {
 		f.Fatal(err)
