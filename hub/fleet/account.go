@@ -40,9 +40,10 @@ type ownAccount struct {
 	admin      transport.Access
 	// asked: the member has told whether the kubeconfig is an administrator's.
 	asked, administrator bool
-	// installed: this replica has installed the account, and repaired it, since it was elected.
-	installed   bool
-	credentials account.Credentials
+	// installed: this replica has installed the account, and repaired it, since it was elected. refused: the member has
+	// refused what was there, so it is installed before anything else.
+	installed, refused bool
+	credentials        account.Credentials
 	// next is the boot reading before which nothing is tried again.
 	next time.Duration
 }
@@ -71,7 +72,7 @@ func (c *connection) leadsThere(t *transport.Target) bool {
 func (c *connection) dropRefused(s state, now lease.Reading) {
 	if s.accountRefused && now.Boot >= c.account.next {
 		log.FromContext(c.lifetime).Info("The member refuses the hub's own account: it is installed anew", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
-		c.account.credentials, c.account.installed = account.Credentials{}, false
+		c.account.credentials, c.account.installed, c.account.refused = account.Credentials{}, false, true
 		c.change(func(s *state) { s.accountRefused = false })
 	}
 }
@@ -131,8 +132,11 @@ func (c *connection) accountDue(now lease.Reading, mayInstall bool) bool {
 	return a.administrator && (!has || mayInstall && !a.installed || now.Boot >= a.credentials.Renew)
 }
 
-// renewAccount asks whether the kubeconfig is an administrator's. If so, it installs the account if that is allowed,
-// requests a token, and uses it.
+// renewAccount asks whether the kubeconfig is an administrator's. If so, it requests a token and uses it, and installs
+// the account if that is allowed and was not done yet.
+//
+// An account that an earlier process has left is used at once, and repaired afterwards: terms end while a new process
+// installs what is there already.
 func (c *connection) renewAccount(ctx context.Context, install bool) error {
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
@@ -151,17 +155,35 @@ func (c *connection) renewAccount(ctx context.Context, install bool) error {
 	if !a.administrator {
 		return nil
 	}
-	if install {
-		if err := c.p.account().Install(ctx, admin); err != nil {
+	_, has := a.access()
+	if install && (has || a.refused) && !a.installed {
+		if err := c.installAccount(ctx, admin); err != nil {
 			return err
 		}
-		a.installed = true
+	}
+	if has && c.p.clock.Now().Boot < a.credentials.Renew {
+		return nil
 	}
 	credentials, err := c.p.account().Request(ctx, admin, c.p.clock)
+	if errors.Is(err, account.ErrMissing) && install && !a.installed {
+		if err := c.installAccount(ctx, admin); err != nil {
+			return err
+		}
+		credentials, err = c.p.account().Request(ctx, admin, c.p.clock)
+	}
 	if err != nil {
 		return err
 	}
 	return c.useCredentials(ctx, credentials)
+}
+
+// installAccount installs or repairs the account, as an administrator.
+func (c *connection) installAccount(ctx context.Context, admin kubernetes.Interface) error {
+	if err := c.p.account().Install(ctx, admin); err != nil {
+		return err
+	}
+	c.account.installed, c.account.refused = true, false
+	return nil
 }
 
 // useCredentials uses new credentials of the account, once they have proved to lead to the cluster that is known.
@@ -173,6 +195,7 @@ func (c *connection) useCredentials(ctx context.Context, credentials account.Cre
 	}
 	t.Hide(c.last)
 	if err := c.prove(ctx, t, s.uid); err != nil {
+		c.account.refused = asProblem(err).Reason == reason.Forbidden
 		if !t.Shares(s.target) {
 			t.Close()
 		}
@@ -184,13 +207,17 @@ func (c *connection) useCredentials(ctx context.Context, credentials account.Cre
 	return nil
 }
 
-// prove asks by a target until the member answers: rights that were given a moment ago may not count yet.
+// prove asks by a target until the member answers: rights that were given a moment ago may not count yet. Those that an
+// earlier process has left count, or are missing.
 func (c *connection) prove(ctx context.Context, t *transport.Target, uid string) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, provePause, true, func(ctx context.Context) (bool, error) {
 		t.UID, last = t.Identify(ctx)
 		if last == nil && t.UID != uid {
 			return false, &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(uid, t.UID)}
+		}
+		if last != nil && !c.account.installed {
+			return false, last
 		}
 		return last == nil, nil
 	})
