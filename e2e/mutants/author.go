@@ -1,16 +1,17 @@
 package main
 
 const (
-	stateGo   = "member/state.go"
-	tellGo    = "member/tell.go"
-	doubtGo   = "member/doubt.go"
-	outagesGo = "member/outages.go"
-	healthzGo = "member/healthz.go"
-	optionsGo = "member/options.go"
-	gateGo    = "member/gate/gate.go"
-	memberCap = "member/gate/cap.go"
-	resyncGo  = "member/gate/resync.go"
-	countedGo = "hub/worker/readers.go"
+	stateGo      = "member/state.go"
+	tellGo       = "member/tell.go"
+	doubtGo      = "member/doubt.go"
+	outagesGo    = "member/outages.go"
+	healthzGo    = "member/healthz.go"
+	neighboursGo = "member/neighbours.go"
+	optionsGo    = "member/options.go"
+	gateGo       = "member/gate/gate.go"
+	memberCap    = "member/gate/cap.go"
+	resyncGo     = "member/gate/resync.go"
+	countedGo    = "hub/worker/readers.go"
 )
 
 // What has to notice the mutants of what a controller's author meets.
@@ -48,6 +49,9 @@ var author = []mutant{
 	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(w.readers.all, uid)\n", ""}}},
 	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.reader.Follows(namespace)", "return !r.broken && r.reader.Follows(namespace)"}}},
 	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
+
+	{"author: a term is released while another Member of the process acts in it", told, []edit{{neighboursGo, "		if (m.registrar == nil) != (other.registrar == nil) {", "		if false {"}}},
+	{"author: a Member that has stopped keeps others from starting", told, []edit{{neighboursGo, "return o == m })", "return false })"}}},
 
 	// Package gate.
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},
