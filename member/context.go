@@ -37,6 +37,7 @@ func (t *Terms) Context(ctx context.Context, namespace string) (context.Context,
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{}, Term{tm}))
 	o := &openContext{cancel}
 	tm.open[o] = struct{}{}
+	t.worked = true
 	return ctx, func() {
 		cancel(context.Canceled)
 		t.mu.Lock()

@@ -93,6 +93,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		Demoted: func(ns string, reason error) {
 			if errors.Is(reason, ErrLost) { // if it never led, who does is told when its Lease is seen
 				m.log.Info("This cluster does not lead any more", "namespace", ns, "reason", reason.Error())
+				m.teller.ended()
 			}
 		},
 	})

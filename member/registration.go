@@ -44,7 +44,10 @@ import (
 type Registration struct {
 	// Client is what the clients that act send their requests with, so that New can see that CapWrites is there: it is not
 	// if the configuration was wrapped after they were made. Under controller-runtime it is mgr.GetHTTPClient(). With
-	// client-go it is what rest.HTTPClientFor returned and kubernetes.NewForConfigAndClient was given. It is not used.
+	// client-go it is what rest.HTTPClientFor returned and kubernetes.NewForConfigAndClient was given. The Member itself
+	// sends nothing by it. It must be the client that writes, and New cannot see whether it is. Writes through CapWrites are waited for,
+	// whichever client sends them, and no others. When a term ends in which there was work, and no write was ever seen, the
+	// Member tells it once.
 	Client *http.Client
 	// Namespace is where the registration is kept: that of the program's own Pod. Default:
 	// the one in the files of the Pod's service account.
@@ -74,7 +77,7 @@ var confirmBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, J
 // errUncapped refuses a registration that would promise too much.
 var errUncapped = fmt.Errorf("%w: a registration needs CapWrites, which knows what writes are still on their way when a term is to be "+
 	"released, and it is not in the transport of Registration.Client: call cfg.Wrap(member.CapWrites) before the manager or any client is "+
-	"made, and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with; "+
+	"made, and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with: it must be the client that writes; "+
 	"a wrapper that is put on after that needs the method WrappedRoundTripper, so that it can be seen through", ErrMisused)
 
 func (r *Registration) complete() error {

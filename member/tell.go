@@ -27,6 +27,7 @@ type teller struct {
 	*Member
 	own    time.Duration // the allowance for clocks that this reader has
 	chosen bool          // somebody has chosen it
+	capped sync.Once // people know that no write was seen
 	mu     sync.Mutex
 	about  map[string]*about // by namespace
 }
@@ -135,6 +136,16 @@ func (t *teller) looksAtAll(scope string, listed map[string]bool) {
 	}
 	for _, ns := range known {
 		t.looks(ns)
+	}
+}
+
+// ended tells once, at the end of a term, that its work wrote nothing that would be waited for.
+func (t *teller) ended() {
+	if t.terms.uncapped() {
+		t.capped.Do(func() {
+			t.log.Info("A term with work has ended, and CapWrites has seen no write of this program. If it writes to Kubernetes, a term is " +
+				"released without waiting for that: wrap the configuration of the clients that write, and hand the contexts of their work on")
+		})
 	}
 }
 

@@ -69,6 +69,8 @@ type Terms struct {
 	stopped   bool
 	ended     chan struct{}     // closed when stopped is set
 	releases  *releases         // nil: nobody waits for any
+	worked    bool              // there was a context for work
+	wrote     bool              // CapWrites has seen a write of such work
 	alarms    map[string]*alarm // by the namespace that each rings for, allNamespaces for one for all
 }
 

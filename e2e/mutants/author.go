@@ -51,6 +51,8 @@ var author = []mutant{
 	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
 
 	{"author: a term is released while another Member of the process acts in it", told, []edit{{neighboursGo, "		if (m.registrar == nil) != (other.registrar == nil) {", "		if false {"}}},
+	{"author: a registered Member is silent about writes that it cannot see", told, []edit{{releaseGo, "t.releases != nil && t.worked && !t.wrote", "t.releases == nil && t.worked && !t.wrote"}}},
+	{"author: a registered Member complains of writes that it has seen", told, []edit{{releaseGo, "	t.terms.wrote = true\n", ""}}},
 	{"author: a Member that has stopped keeps others from starting", told, []edit{{neighboursGo, "return o == m })", "return false })"}}},
 
 	// Package gate.
