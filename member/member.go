@@ -169,7 +169,7 @@ func (m *Member) Context(ctx context.Context, namespace string) (context.Context
 	}
 	work, done, err := m.terms.Context(ctx, namespace)
 	if err != nil {
-		m.teller.asked(namespace)
+		m.teller.wants(namespace)
 		return nil, nil, err
 	}
 	if _, err := logr.FromContext(work); err != nil {
@@ -191,6 +191,7 @@ func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.
 	if m.terms == nil {
 		return errNotMade
 	}
+	m.teller.wants(namespace)
 	return m.terms.Lead(ctx, namespace, f)
 }
 

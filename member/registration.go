@@ -150,7 +150,7 @@ func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 		lost := r.keep(ctx)
 		if lost != nil {
 			r.member.terms.distrust(lost.Error())
-			r.member.log.Error(lost, "Registers anew, and does not lead until then", "registration", klog.KObj(r.stored))
+			r.member.log.Info("Registers anew, and does not lead until then", "registration", klog.KObj(r.stored), "reason", lost.Error())
 			if errors.Is(lost, errLost) {
 				r.remember(r.stored)
 			}
@@ -344,10 +344,22 @@ func (r *registrar) update(ctx context.Context, l *coordinationv1.Lease) (*coord
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w: somebody has removed it: %w", errLost, err)
 	case apierrors.IsConflict(err) && len(r.unsettled) == 0:
-		return nil, fmt.Errorf("%w: somebody has changed it: %w", errLost, err)
+		return nil, fmt.Errorf("%w: somebody has %s it: %w", errLost, r.touched(ctx), err)
 	}
 	r.unsettled = append(r.unsettled, l)
 	return nil, fmt.Errorf("confirm registration %s: %w", l.Name, err)
+}
+
+// touched says what somebody has done to the registration, whose finalizer keeps it when it is deleted.
+func (r *registrar) touched(ctx context.Context) string {
+	stored, err := r.leases.Get(ctx, r.stored.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return "changed or deleted"
+	case stored.DeletionTimestamp != nil:
+		return "deleted"
+	}
+	return "changed"
 }
 
 // settle finds out what became of updates without an answer. Whatever else is stored is not

@@ -109,8 +109,10 @@ func (t *teller) looks(namespace string) {
 	switch {
 	case a.leads == leads && a.epoch == s.Epoch, s.Leader == "" && l.doubt != "": // that is told
 		return
-	case s.Leader == "":
+	case s.Leader == "" && l.seen:
 		log.Info("No cluster leads", "reason", s.Why)
+	case s.Leader == "": // another cluster may lead where there is no Lease
+		log.Info("This cluster does not lead", "reason", s.Why)
 	case s.Leader != s.Cluster: // otherwise its promotion is told, or why it does not lead
 		log.Info("This cluster does not lead", "leader", s.Leader, "epoch", s.Epoch, "cluster", s.Cluster)
 	}
@@ -149,8 +151,16 @@ func (t *teller) ended() {
 	}
 }
 
-// asked tells of a namespace that somebody wants to act in and that has no Lease at all.
-func (t *teller) asked(namespace string) {
+// wants tells of a namespace that somebody wants to act in and that has no Lease: now, or when the Leases are listed.
+func (t *teller) wants(namespace string) {
+	if namespace == "" || !t.terms.watches(namespace) {
+		return
+	}
+	t.mu.Lock()
+	if t.about[namespace] == nil {
+		t.about[namespace] = &about{}
+	}
+	t.mu.Unlock()
 	if t.terms.State(namespace).Why == noLease {
 		t.looks(namespace)
 	}
