@@ -27,7 +27,7 @@ type teller struct {
 	*Member
 	own    time.Duration // the allowance for clocks that this reader has
 	chosen bool          // somebody has chosen it
-	capped sync.Once // people know that no write was seen
+	capped sync.Once     // people know that no write was seen
 	mu     sync.Mutex
 	about  map[string]*about // by namespace
 }
@@ -269,14 +269,23 @@ func (w *watched) cure() string {
 	return checkTheWay
 }
 
+// advice says what to do about a failure; empty: nothing is known.
+func (w *watched) advice(err error) string {
+	hint := advice(err, readerRole)
+	if w.namespace == allNamespaces && apierrors.IsForbidden(err) {
+		hint += " by a ClusterRoleBinding, or name Options.Namespaces"
+	}
+	return hint
+}
+
 // failed takes in that the Leases cannot be followed, and has it told.
 func (w *watched) failed(err error) {
-	text := explained(err, readerRole)
-	w.failure.Store(&text)
-	what := "Cannot follow leases"
-	if hint := advice(err, readerRole); hint != "" {
+	text, what := err.Error(), "Cannot follow leases"
+	if hint := w.advice(err); hint != "" {
+		text = hint + ": " + text
 		what = "Cannot " + w.doing + " leases: " + hint
 	}
+	w.failure.Store(&text)
 	w.member.outages.fails(w, what, err)
 }
 

@@ -121,7 +121,7 @@ func TestAReaderWithoutRightsSaysSoAtOnceAndEveryMinute(t *testing.T) {
 		r := newReaderWith(t, member.Options{Logger: l.logger()})
 		r.become(refuses)
 		defer r.start(t)()
-		said := []string{"Cannot list leases: bind leasecast-reader (config/reader) to the account of this program; nothing is led", `"scope"="all namespaces"`}
+		said := []string{"Cannot list leases: bind leasecast-reader (config/reader) to the account of this program by a ClusterRoleBinding, or name Options.Namespaces; nothing is led", `"scope"="all namespaces"`}
 		l.expect(t, "at once", 1, said...)
 		pass(59 * time.Second)
 		l.expect(t, "within the minute", 1, said...)
