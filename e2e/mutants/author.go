@@ -39,7 +39,7 @@ var author = []mutant{
 	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return t.told"}}},
 	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
-	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "	if !t.watches(namespace) {", "	if false {"}}},
+	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "|| !t.watches(namespace) {", "|| false {"}}},
 	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.leases) > 0 {\n", "		if true {\n"}}},
 	{"author: never listed is called stale", told, []edit{{healthzGo, "	case !w.everListed():", "	case false:"}}},
 
@@ -54,6 +54,9 @@ var author = []mutant{
 	{"author: a registered Member is silent about writes that it cannot see", told, []edit{{releaseGo, "t.releases != nil && t.worked && !t.wrote", "t.releases == nil && t.worked && !t.wrote"}}},
 	{"author: a registered Member complains of writes that it has seen", told, []edit{{releaseGo, "	t.terms.wrote = true\n", ""}}},
 	{"author: a Member that has stopped keeps others from starting", told, []edit{{neighboursGo, "return o == m })", "return false })"}}},
+
+	{"author: the hub is blamed though nobody answers", told, []edit{{alarmGo, "a != nil && a.unheard() {", "false && a.unheard() {"}}},
+	{"author: Lead waits in silence for a namespace without a Lease", told, []edit{{memberGo, "	m.teller.wants(namespace)\n	return", "	return"}}},
 
 	// Package gate.
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},
