@@ -56,7 +56,7 @@ type figures struct {
 	PeakRSSMiB               float64 `json:"peakRssMiB"`
 	CPUCores                 float64 `json:"cpuCores"`
 	RenewalDelayP99Seconds   float64 `json:"renewalDelayP99Seconds"`
-	FailoverOverFloorSeconds float64 `json:"failoverOverFloorSeconds,omitempty"`
+	FailoverOverFloorSeconds float64 `json:"failoverOverFloorSeconds"`
 	Lapsed                   int     `json:"lapsed"`
 }
 

@@ -14,7 +14,7 @@ const (
 // What must notice the mutants of the bounds on what comes from outside.
 var (
 	weighed   = tests{"./hub/fleet/transport", "^(TestAnAnswerThat|TestHonestAnswers|TestAnEndlessWatch|TestAMeterDrains|TestTooManyRegistrations)"}
-	cleaned   = tests{"./hub/fleet/transport", "^(TestWhatAMemberSays|TestAnErrorOf|TestNoHeader)"}
+	cleaned   = tests{"./hub/fleet/transport", "^(TestWhatAMemberSays|TestAnErrorOf|TestNoHeader|TestTokensThat)"}
 	paced     = tests{"./hub/fleet/transport", "^TestWhatFailsAgain"}
 	slimmed   = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestTheKubeconfigs|TestSecretsOfOthers)"}
 	readers   = tests{"./hub/publish", "^(TestAboveABound|TestAPartOf|TestWhatIsGone|TestARegistrationThat|TestAConfirmation|TestOfARegistration)"}
@@ -39,7 +39,8 @@ var hostile = []mutant{
 
 	// What a member says is clean, and makes the hub wait for seconds at most.
 	{"hostile: errors are handed on as they came", cleaned, []edit{{hostileAnswersGo, "	case failed: // what", "	case failed && len(body) < 0: // what"}}},
-	{"hostile: a token is shown", cleaned, []edit{{cleanGo, "len(t.Access.token) >= leastSecret", "false"}}},
+	{"hostile: a token is shown", cleaned, []edit{{cleanGo, "len(token) >= leastSecret", "false"}}},
+	{"hostile: an earlier token is shown", cleaned, []edit{{cleanGo, "range t.earlier {", "range t.earlier[:0] {"}}},
 	{"hostile: control characters are shown", cleaned, []edit{{cleanGo, "case unicode.IsGraphic(r):", "case true:"}}},
 	{"hostile: an event that ends a watch is not cleaned", cleaned, []edit{{hostileAnswersGo, "if kind == eventError {", "if false {"}}},
 	{"hostile: nor one in JSON", cleaned, []edit{{hostileAnswersGo, "e.event = cleanJSONEvent(e.event, e.clean)", "_ = cleanJSONEvent(nil, e.clean)"}}},

@@ -171,6 +171,7 @@ func (c *connection) useCredentials(ctx context.Context, credentials account.Cre
 	if err != nil {
 		return err
 	}
+	t.Hide(c.last)
 	if err := c.prove(ctx, t, s.uid); err != nil {
 		if !t.Shares(s.target) {
 			t.Close()
@@ -205,6 +206,7 @@ func (c *connection) administrator() (client kubernetes.Interface, done func(), 
 	if err != nil {
 		return nil, nil, err
 	}
+	t.Hide(c.last)
 	lane := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent, transport.MaxRenewalsBody)
 	lane.Meter, lane.Timers = c.meter, c.p.timers
 	transport.Lead(t, lane, lane)

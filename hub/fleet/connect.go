@@ -49,6 +49,8 @@ type connection struct {
 	// drained holds a replaced target until its requests are done.
 	drained   *transport.Target
 	drainedAt lease.Reading
+	// last is the target that was used last.
+	last *transport.Target
 	// running is the cluster, if its caches are full.
 	running *runningCluster
 	// probeRemoved: the probe Lease and the account were removed, or that was tried.
@@ -202,6 +204,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	}
 	t, err := transport.NewTarget(c.parsed, s.target)
 	if err == nil {
+		t.Hide(c.last)
 		err = c.useIfRight(ctx, s, t)
 	}
 	if err == nil {
@@ -244,6 +247,7 @@ func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Targe
 // Renewals under way may finish.
 func (c *connection) use(ctx context.Context, t *transport.Target) {
 	var old *transport.Target
+	c.last = t
 	t.RequestSent = c.requestSent
 	c.change(func(s *state) {
 		old, s.target, s.uid = s.target, t, t.UID

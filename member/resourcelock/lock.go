@@ -61,11 +61,12 @@ func New(ctx context.Context, l member.Leader, namespace string, inner resourcel
 }
 
 func (l *Lock) done() {
-	l.end(nil)
+	l.end(nil) // so that none is taken from here on
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.finish != nil {
-		l.finish()
+	finish := l.finish
+	l.mu.Unlock()
+	if finish != nil {
+		finish()
 	}
 }
 
@@ -84,10 +85,8 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // take writes the lock in the present term, and fails if that is over when the answer has come.
 func (l *Lock) take(ctx context.Context, write func(context.Context) error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
-		return fmt.Errorf("lock %s: %w", l.Describe(), context.Cause(l.ctx))
+		return l.over()
 	}
 	// What is done under the lock may go on after ctx, and the term is not released before that.
 	work, finish, err := l.leader.Context(context.WithoutCancel(ctx), l.namespace)
@@ -101,11 +100,31 @@ func (l *Lock) take(ctx context.Context, write func(context.Context) error) erro
 	if over := member.Check(work); over != nil {
 		err = fmt.Errorf("lock %s: %w", l.Describe(), errors.Join(over, err))
 	}
-	if err != nil || l.finish != nil {
+	if err != nil {
 		finish()
 		return err
 	}
-	l.finish = finish
-	context.AfterFunc(work, func() { l.end(context.Cause(work)) })
+	return l.taken(work, finish)
+}
+
+// taken keeps the term in which the lock was taken first until done is called.
+func (l *Lock) taken(work context.Context, finish context.CancelFunc) error {
+	l.mu.Lock()
+	ended, first := l.ctx.Err() != nil, l.finish == nil
+	if !ended && first {
+		l.finish = finish
+	}
+	l.mu.Unlock()
+	switch {
+	case ended: // while the lock was written
+		finish()
+		return l.over()
+	case first:
+		context.AfterFunc(work, func() { l.end(context.Cause(work)) })
+	default:
+		finish()
+	}
 	return nil
 }
+
+func (l *Lock) over() error { return fmt.Errorf("lock %s: %w", l.Describe(), context.Cause(l.ctx)) }

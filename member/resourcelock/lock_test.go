@@ -108,6 +108,10 @@ func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
 			f.Promote(ns)
 			done()
 		}, mine, context.Canceled, 0},
+		"and not if the work ends before the answer": {func(f *membertest.Fake, s *server, _ *resourcelock.Lock, done func()) {
+			f.Promote(ns)
+			s.during = done
+		}, mine, context.Canceled, 1},
 		"but it is released in a follower": {func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Demote(ns) },
 			clientlock.LeaderElectionRecord{}, nil, 1},
 	}

@@ -36,10 +36,19 @@ func (t *Target) Clean(s string) string { return Shorten(t.scrub(s)) }
 
 // scrub is what everything goes through that a member says: see Clean.
 func (t *Target) scrub(s string) string {
-	if len(t.Access.token) >= leastSecret {
-		s = strings.ReplaceAll(s, t.Access.token, "[token]")
+	s = hide(s, t.Access.token)
+	for _, token := range t.earlier {
+		s = hide(s, token)
 	}
 	return printable(s, maxText)
+}
+
+// hide takes a token out of a text.
+func hide(s, token string) string {
+	if len(token) >= leastSecret {
+		s = strings.ReplaceAll(s, token, "[token]")
+	}
+	return s
 }
 
 // Shorten makes a text fit to be shown: short, in one line, and printable.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,24 @@ type Target struct {
 	caches, writer *pool
 	// RequestSent is that of a Swappable. It is set when the target comes into use.
 	RequestSent func() AnswerFunc
+	// earlier are tokens that the member was sent before: it could send them back.
+	earlier []string
+}
+
+// mostEarlier bounds how many of them are remembered. A token lasts an hour.
+const mostEarlier = 8
+
+// Hide has the target hide the tokens of an earlier one in messages, too. o may be nil. Call it before the target is used.
+func (t *Target) Hide(o *Target) {
+	if o == nil {
+		return
+	}
+	for _, token := range append(slices.Clone(o.earlier), o.Access.token) {
+		if token != t.Access.token && !slices.Contains(t.earlier, token) {
+			t.earlier = append(t.earlier, token)
+		}
+	}
+	t.earlier = t.earlier[max(0, len(t.earlier)-mostEarlier):]
 }
 
 // NewTarget returns a target that is not connected yet. If it differs from old in the token only, it shares
