@@ -18,6 +18,7 @@ const (
 var (
 	told            = tests{"./member", "^Test(AReader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
+	seeing          = tests{"./member", "^TestARegisteredMemberSays"}
 	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|AList|ALimit)"}
 	countingReaders = tests{"./hub/worker", "^Test(RegisteredReaders|WhatANewList)"}
 	showingReaders  = tests{"./hub/controller", "^TestTheStatusShows"}
@@ -51,8 +52,8 @@ var author = []mutant{
 	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
 
 	{"author: a term is released while another Member of the process acts in it", told, []edit{{neighboursGo, "		if (m.registrar == nil) != (other.registrar == nil) {", "		if false {"}}},
-	{"author: a registered Member is silent about writes that it cannot see", told, []edit{{releaseGo, "t.releases != nil && t.worked && !t.wrote", "t.releases == nil && t.worked && !t.wrote"}}},
-	{"author: a registered Member complains of writes that it has seen", told, []edit{{releaseGo, "	t.terms.wrote = true\n", ""}}},
+	{"author: a registered Member is silent about writes that it cannot see", seeing, []edit{{releaseGo, "t.releases != nil && t.worked && !t.wrote", "t.releases == nil && t.worked && !t.wrote"}}},
+	{"author: a registered Member complains of writes that it has seen", seeing, []edit{{releaseGo, "	t.terms.wrote = true\n", ""}}},
 	{"author: a Member that has stopped keeps others from starting", told, []edit{{neighboursGo, "return o == m })", "return false })"}}},
 
 	{"author: the hub is blamed though nobody answers", told, []edit{{alarmGo, "a != nil && a.unheard() {", "false && a.unheard() {"}}},
