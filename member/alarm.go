@@ -102,6 +102,17 @@ func (a *alarm) unheard() bool {
 	return a.missing > a.heard
 }
 
+// hears reports whether the API server was heard since news of the namespace were found to be missing. Called under
+// Terms.mu.
+func (t *Terms) hears(namespace string) bool {
+	for _, scope := range []string{namespace, allNamespaces} {
+		if a := t.alarms[scope]; a != nil && a.unheard() {
+			return false
+		}
+	}
+	return true
+}
+
 // silent returns an error if a term is over since, and nothing was heard.
 func (a *alarm) silent(now time.Duration) error {
 	a.mu.Lock()

@@ -23,7 +23,8 @@ type openContext struct{ cancel context.CancelCauseFunc }
 // that nothing more will be done in this term.
 //
 // If this cluster does not lead the namespace, the error is a *[NotLeaderError], which wraps ErrNotLeader and says who
-// does and why not this one. If the namespace is not watched, it wraps ErrNotWatched instead.
+// does and why not this one. If the namespace is not watched, it wraps ErrNotWatched instead, and if its name is
+// empty ErrMisused.
 func (t *Terms) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,6 +38,7 @@ func (t *Terms) Context(ctx context.Context, namespace string) (context.Context,
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{}, Term{tm}))
 	o := &openContext{cancel}
 	tm.open[o] = struct{}{}
+	t.worked = true
 	return ctx, func() {
 		cancel(context.Canceled)
 		t.mu.Lock()

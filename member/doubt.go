@@ -33,7 +33,7 @@ func (n *nsState) takes(c lease.Content, now lease.Reading) lease.Permit {
 	}
 	n.doubted = doubt{}
 	if !c.SameTerm(n.seen.Term) || !c.RenewTime.Equal(n.seen.RenewTime) {
-		n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration}
+		n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration, at: now.Boot}
 	}
 	n.seen = c
 	return n.reader.Observe(c, now)

@@ -10,7 +10,7 @@ import (
 // between processes, except that nothing has to exit: f is simply run anew.
 //
 // For a namespace that is not watched it returns an error that wraps ErrNotWatched, at
-// once. Otherwise it returns when f does so of its own accord, in a term that still stands, with
+// once, and for an empty name one that wraps ErrMisused. Otherwise it returns when f does so of its own accord, in a term that still stands, with
 // the error of f; when ctx ends, with context.Cause(ctx); or when the Member has stopped, with an error that
 // wraps ErrStopped. In any case f is no
 // longer running. What f returns after its context has ended is dropped: it was
@@ -21,7 +21,7 @@ func (t *Terms) Lead(ctx context.Context, namespace string, f func(ctx context.C
 		defer t.mu.Unlock()
 		return t.notLeader(namespace)
 	}
-	if !t.watches(namespace) {
+	if namespace == "" || !t.watches(namespace) {
 		return no()
 	}
 	promoted := make(chan struct{}, 1)

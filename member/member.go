@@ -24,6 +24,7 @@ import (
 type Member struct {
 	terms   *Terms // nil: New has not made it
 	log     logr.Logger
+	host    string // the address of the API server
 	clock   lease.Clock
 	stale   time.Duration
 	watches []*watched
@@ -67,6 +68,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	m := &Member{
 		terms: NewTerms(o.Clock, o.MaxClockSkew),
 		log:   o.Logger,
+		host:  cfg.Host,
 		clock: o.Clock,
 		stale: o.StaleAfter,
 		link:  link,
@@ -91,6 +93,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		Demoted: func(ns string, reason error) {
 			if errors.Is(reason, ErrLost) { // if it never led, who does is told when its Lease is seen
 				m.log.Info("This cluster does not lead any more", "namespace", ns, "reason", reason.Error())
+				m.teller.ended()
 			}
 		},
 	})
@@ -103,7 +106,9 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 // its registration back before that, once all work has finished, and waits 5 s for it at most. A
 // controller-runtime manager runs it: mgr.Add(m).
 //
-// It can be called once; another call fails at once with an error that wraps ErrMisused. From its return on the Member has
+// It can be called once; another call fails at once with an error that wraps ErrMisused. So does a Member that is registered,
+// beside one of this process that is not, or the other way round, if both follow a namespace by the same address of the
+// API server. From its return on the Member has
 // stopped, see ErrStopped. With a ctx that has ended already that is at once, nobody is asked anything, and it is no error.
 func (m *Member) Start(ctx context.Context) error {
 	if m.terms == nil {
@@ -113,6 +118,12 @@ func (m *Member) Start(ctx context.Context) error {
 		return fmt.Errorf("%w: Start was called before, and a Member cannot be started twice: add it to one manager only, or make a new one", ErrMisused)
 	}
 	m.nagging.Stop()
+	if err := m.join(); err != nil {
+		m.log.Error(err, "This Member does not start")
+		m.terms.stop()
+		return err
+	}
+	defer m.part()
 	var all sync.WaitGroup
 	all.Go(func() {
 		if m.registrar != nil {
@@ -158,7 +169,7 @@ func (m *Member) Context(ctx context.Context, namespace string) (context.Context
 	}
 	work, done, err := m.terms.Context(ctx, namespace)
 	if err != nil {
-		m.teller.asked(namespace)
+		m.teller.wants(namespace)
 		return nil, nil, err
 	}
 	if _, err := logr.FromContext(work); err != nil {
@@ -180,6 +191,7 @@ func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.
 	if m.terms == nil {
 		return errNotMade
 	}
+	m.teller.wants(namespace)
 	return m.terms.Lead(ctx, namespace, f)
 }
 

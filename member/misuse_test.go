@@ -37,6 +37,19 @@ func TestAMemberThatNewDidNotMakeSaysSo(t *testing.T) {
 	m.Listen(member.Listener{})()
 }
 
+func TestNobodyLeadsANamespaceWithoutAName(t *testing.T) {
+	r := newReader(t)
+	_, _, ofContext := r.Context(t.Context(), "")
+	for what, err := range map[string]error{
+		"Context": ofContext,
+		"Lead":    r.Lead(t.Context(), "", func(context.Context) error { return nil }),
+	} {
+		if !errors.Is(err, member.ErrMisused) || errors.Is(err, member.ErrNotLeader) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 func TestNewWithoutAConfigurationIsRefused(t *testing.T) {
 	if _, err := member.New(nil, member.Options{}); !errors.Is(err, member.ErrMisused) {
 		t.Errorf("err = %v", err)

@@ -42,7 +42,8 @@ type Options struct {
 	// handovers without a gap. Default: nil, it does not register.
 	Registration *Registration
 	// StaleAfter is how old the last list of Leases may be before Healthz fails, where no term
-	// ran out. Lists are repeated at least every half of it, see Member.Healthz. At least 10s.
+	// ran out. Lists are repeated at least every half of it, see Member.Healthz. So a Member that was never started, or
+	// has no rights, is healthy for that long. At least 10s.
 	// Default: 2m.
 	StaleAfter time.Duration
 }

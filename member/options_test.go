@@ -104,7 +104,7 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 }
 
 const (
-	cannotFollow   = "Cannot list leases: bind leasecast-reader (config/reader) to the account of this program; nothing is led"
+	cannotFollow   = "Cannot list leases: bind leasecast-reader (config/reader) to the account of this program by a ClusterRoleBinding, or name Options.Namespaces; nothing is led"
 	follows        = "Follows leases again"
 	cannotRegister = "Cannot register: bind leasecast-registration (config/reader) to the account of this program in namespace home; nothing is led"
 	leavesIt       = "Leaves its registration to the hub"

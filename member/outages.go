@@ -128,7 +128,7 @@ func (o *outages) tellOf(what string, all []*watched) {
 	}
 	text := what + "; nothing is led"
 	if leads {
-		text = what + "; what is led ends when its term runs out"
+		text = what + "; what is led ends when its term runs out, unless a watch that stands shows its renewals"
 	}
 	o.member.log.Error(o.failing[all[0]].err, text, "scope", o.scope(all))
 }

@@ -3,6 +3,7 @@ package member_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -215,5 +216,43 @@ func TestAContextCarriesTheLoggerOfItsMember(t *testing.T) {
 			want.expect(t, "once", 1, `"msg"="work"`)
 			done()
 		}
+	})
+}
+
+// A term that runs out while the API server answers is the hub's to explain.
+func TestATermThatRanOutNamesTheHubOnlyWhereTheAPIServerAnswers(t *testing.T) {
+	const hub = "no renewal has come for 15.0 s although the API server answers: look at the hub"
+	for name, tc := range map[string]struct {
+		m    mode
+		want int
+	}{
+		"the hub is silent": {answers, 1}, "nobody answers": {hangs, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+				r.put(r.cluster.leaseOf(ns, us, 1))
+				synctest.Wait()
+				r.become(tc.m)
+				pass(duration + recheck)
+				l.expect(t, name, 1, "This cluster does not lead any more", "it ran out")
+				l.expect(t, name, tc.want, "This cluster does not lead any more", hub)
+				r.become(answers)
+			})
+		})
+	}
+}
+
+func TestARegistrationThatSomebodyDeletesIsToldAsDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &logged{}
+		r := newReaderWith(t, member.Options{Registration: registration(t), Logger: l.logger()})
+		r.say(ns, us, 7)
+		defer r.start(t)()
+		pass(time.Second)
+		for _, own := range r.registered() {
+			r.do(&write{method: http.MethodDelete, namespace: home, name: own.Name})
+		}
+		pass(2 * confirm)
+		l.expect(t, "deleted", 1, `"level"=0 "msg"="Registers anew, and does not lead until then"`, "somebody has deleted it")
 	})
 }

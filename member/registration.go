@@ -44,7 +44,10 @@ import (
 type Registration struct {
 	// Client is what the clients that act send their requests with, so that New can see that CapWrites is there: it is not
 	// if the configuration was wrapped after they were made. Under controller-runtime it is mgr.GetHTTPClient(). With
-	// client-go it is what rest.HTTPClientFor returned and kubernetes.NewForConfigAndClient was given. It is not used.
+	// client-go it is what rest.HTTPClientFor returned and kubernetes.NewForConfigAndClient was given. The Member itself
+	// sends nothing by it. It must be the client that writes, and New cannot see whether it is. Writes through CapWrites are waited for,
+	// whichever client sends them, and no others. When a term ends in which there was work, and no write was ever seen, the
+	// Member tells it once.
 	Client *http.Client
 	// Namespace is where the registration is kept: that of the program's own Pod. Default:
 	// the one in the files of the Pod's service account.
@@ -74,7 +77,7 @@ var confirmBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, J
 // errUncapped refuses a registration that would promise too much.
 var errUncapped = fmt.Errorf("%w: a registration needs CapWrites, which knows what writes are still on their way when a term is to be "+
 	"released, and it is not in the transport of Registration.Client: call cfg.Wrap(member.CapWrites) before the manager or any client is "+
-	"made, and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with; "+
+	"made, and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with: it must be the client that writes; "+
 	"a wrapper that is put on after that needs the method WrappedRoundTripper, so that it can be seen through", ErrMisused)
 
 func (r *Registration) complete() error {
@@ -147,7 +150,7 @@ func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 		lost := r.keep(ctx)
 		if lost != nil {
 			r.member.terms.distrust(lost.Error())
-			r.member.log.Error(lost, "Registers anew, and does not lead until then", "registration", klog.KObj(r.stored))
+			r.member.log.Info("Registers anew, and does not lead until then", "registration", klog.KObj(r.stored), "reason", lost.Error())
 			if errors.Is(lost, errLost) {
 				r.remember(r.stored)
 			}
@@ -341,10 +344,22 @@ func (r *registrar) update(ctx context.Context, l *coordinationv1.Lease) (*coord
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("%w: somebody has removed it: %w", errLost, err)
 	case apierrors.IsConflict(err) && len(r.unsettled) == 0:
-		return nil, fmt.Errorf("%w: somebody has changed it: %w", errLost, err)
+		return nil, fmt.Errorf("%w: somebody has %s it: %w", errLost, r.touched(ctx), err)
 	}
 	r.unsettled = append(r.unsettled, l)
 	return nil, fmt.Errorf("confirm registration %s: %w", l.Name, err)
+}
+
+// touched says what somebody has done to the registration, whose finalizer keeps it when it is deleted.
+func (r *registrar) touched(ctx context.Context) string {
+	stored, err := r.leases.Get(ctx, r.stored.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return "changed or deleted"
+	case stored.DeletionTimestamp != nil:
+		return "deleted"
+	}
+	return "changed"
 }
 
 // settle finds out what became of updates without an answer. Whatever else is stored is not

@@ -185,6 +185,13 @@ func (t *Terms) settle(tm *term) {
 	}
 }
 
+// uncapped reports whether there was work in a term that is to be released, and CapWrites has never seen a write.
+func (t *Terms) uncapped() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.releases != nil && t.worked && !t.wrote
+}
+
 // beginWrite takes in that a write is being sent, and returns what remains of the term for it.
 // If that is less than a millisecond the write must not be sent, and the term is over. Otherwise settled is to be called when it is
 // clear that it was, or was not, carried out; or that nobody knows.
@@ -198,6 +205,7 @@ func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 		return 0, nil
 	}
 	t.writes++
+	t.terms.wrote = true
 	return left, func(known bool) {
 		t.terms.mu.Lock()
 		defer t.terms.mu.Unlock()

@@ -19,7 +19,8 @@ type State struct {
 	Cluster string
 	// Leads says whether this cluster leads now. If so, Leader is Cluster.
 	Leads bool
-	// Leader is the identity of the cluster that leads by the last Lease that was believed; empty: none.
+	// Leader is the identity of the cluster that leads by the last Lease that was believed; empty: none. A follower's Lease
+	// is not renewed. So a follower cannot tell whether the term of another cluster still goes on.
 	Leader string
 	// Epoch is the epoch of that Lease; 0: none was believed yet.
 	Epoch int64
@@ -60,7 +61,7 @@ var ErrStopped = errors.New("the Member has stopped")
 var ErrNotWatched = errors.New("the namespace is not watched")
 
 // noLease is why nothing is led in a namespace without a Lease.
-const noLease = "it has no Lease of a hub: the namespace is missing, or no LeadershipPolicy selects it"
+const noLease = "who leads is not known here: there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"
 
 // State returns what is known of a namespace now. It is for people and their logs: it takes a lock, which Term does not.
 func (t *Terms) State(namespace string) State {
@@ -136,6 +137,9 @@ func (t *Terms) why(n *nsState, trouble string) string {
 
 // notLeader is why there is no context for work in a namespace. Called under mu.
 func (t *Terms) notLeader(namespace string) error {
+	if namespace == "" {
+		return fmt.Errorf("%w: the name of the namespace is empty, and a cluster leads one namespace at a time", ErrMisused)
+	}
 	if !t.watches(namespace) {
 		return fmt.Errorf("%w: namespace %s: the Options.Namespaces of this Member are %s",
 			ErrNotWatched, namespace, strings.Join(t.only, ", "))
@@ -158,7 +162,10 @@ func (t *Terms) watches(namespace string) bool {
 
 // arrival is how old a Lease that names its own cluster was when it was first seen, by the wall clock, and how long after
 // its renewTime it lasts.
-type arrival struct{ age, lasts time.Duration }
+type arrival struct {
+	age, lasts time.Duration
+	at         time.Duration // as in Reading.Boot
+}
 
 // late reports whether more than half of the time had passed. Where clocks agree that is rare: the hub renews every
 // third of it, or so.

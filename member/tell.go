@@ -27,6 +27,7 @@ type teller struct {
 	*Member
 	own    time.Duration // the allowance for clocks that this reader has
 	chosen bool          // somebody has chosen it
+	capped sync.Once     // people know that no write was seen
 	mu     sync.Mutex
 	about  map[string]*about // by namespace
 }
@@ -108,8 +109,10 @@ func (t *teller) looks(namespace string) {
 	switch {
 	case a.leads == leads && a.epoch == s.Epoch, s.Leader == "" && l.doubt != "": // that is told
 		return
-	case s.Leader == "":
+	case s.Leader == "" && l.seen:
 		log.Info("No cluster leads", "reason", s.Why)
+	case s.Leader == "": // another cluster may lead where there is no Lease
+		log.Info("This cluster does not lead", "reason", s.Why)
 	case s.Leader != s.Cluster: // otherwise its promotion is told, or why it does not lead
 		log.Info("This cluster does not lead", "leader", s.Leader, "epoch", s.Epoch, "cluster", s.Cluster)
 	}
@@ -138,8 +141,26 @@ func (t *teller) looksAtAll(scope string, listed map[string]bool) {
 	}
 }
 
-// asked tells of a namespace that somebody wants to act in and that has no Lease at all.
-func (t *teller) asked(namespace string) {
+// ended tells once, at the end of a term, that its work wrote nothing that would be waited for.
+func (t *teller) ended() {
+	if t.terms.uncapped() {
+		t.capped.Do(func() {
+			t.log.Info("A term with work has ended, and CapWrites has seen no write of this program. If it writes to Kubernetes, a term is " +
+				"released without waiting for that: wrap the configuration of the clients that write, and hand the contexts of their work on")
+		})
+	}
+}
+
+// wants tells of a namespace that somebody wants to act in and that has no Lease: now, or when the Leases are listed.
+func (t *teller) wants(namespace string) {
+	if namespace == "" || !t.terms.watches(namespace) {
+		return
+	}
+	t.mu.Lock()
+	if t.about[namespace] == nil {
+		t.about[namespace] = &about{}
+	}
+	t.mu.Unlock()
 	if t.terms.State(namespace).Why == noLease {
 		t.looks(namespace)
 	}
@@ -248,14 +269,23 @@ func (w *watched) cure() string {
 	return checkTheWay
 }
 
+// advice says what to do about a failure; empty: nothing is known.
+func (w *watched) advice(err error) string {
+	hint := advice(err, readerRole)
+	if w.namespace == allNamespaces && apierrors.IsForbidden(err) {
+		hint += " by a ClusterRoleBinding, or name Options.Namespaces"
+	}
+	return hint
+}
+
 // failed takes in that the Leases cannot be followed, and has it told.
 func (w *watched) failed(err error) {
-	text := explained(err, readerRole)
-	w.failure.Store(&text)
-	what := "Cannot follow leases"
-	if hint := advice(err, readerRole); hint != "" {
+	text, what := err.Error(), "Cannot follow leases"
+	if hint := w.advice(err); hint != "" {
+		text = hint + ": " + text
 		what = "Cannot " + w.doing + " leases: " + hint
 	}
+	w.failure.Store(&text)
 	w.member.outages.fails(w, what, err)
 }
 

@@ -108,7 +108,7 @@ func TestAFollowerSaysWhoLeadsAndSaysItAgainWhenThatChanges(t *testing.T) {
 		r.put(r.cluster.leaseOf(ns, none, 3))
 		l.expect(t, "nobody leads", 1, `"msg"="No cluster leads" "namespace"="shop" "reason"="nobody leads in epoch 3"`)
 		r.remove(ns, v1alpha1.DefaultLeaseName)
-		l.expect(t, "the Lease is gone", 1, `"msg"="No cluster leads" "namespace"="shop" "reason"="its Lease is gone"`)
+		l.expect(t, "the Lease is gone", 1, `"msg"="This cluster does not lead" "namespace"="shop" "reason"="its Lease is gone"`)
 		r.put(r.cluster.leaseOf(ns, them, 4))
 		l.expect(t, "it is back", 1, leads(them, 4)...)
 	})
@@ -121,7 +121,7 @@ func TestAReaderWithoutRightsSaysSoAtOnceAndEveryMinute(t *testing.T) {
 		r := newReaderWith(t, member.Options{Logger: l.logger()})
 		r.become(refuses)
 		defer r.start(t)()
-		said := []string{"Cannot list leases: bind leasecast-reader (config/reader) to the account of this program; nothing is led", `"scope"="all namespaces"`}
+		said := []string{"Cannot list leases: bind leasecast-reader (config/reader) to the account of this program by a ClusterRoleBinding, or name Options.Namespaces; nothing is led", `"scope"="all namespaces"`}
 		l.expect(t, "at once", 1, said...)
 		pass(59 * time.Second)
 		l.expect(t, "within the minute", 1, said...)
@@ -194,12 +194,12 @@ func TestStartingTwiceIsAnErrorThatSaysWhatToDo(t *testing.T) {
 
 // Neither the reader nor its author can tell a namespace that is missing from one in no policy.
 func TestANamespaceWithoutALeaseIsNamed(t *testing.T) {
-	const why = "it has no Lease of a hub: the namespace is missing, or no LeadershipPolicy selects it"
+	const why = "who leads is not known here: there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"
 	t.Run("among those of the options", func(t *testing.T) {
 		telling(t, member.Options{Namespaces: []string{"typo", ns}}, func(t *testing.T, r *reader, l *logged) {
 			r.put(r.cluster.leaseOf(ns, us, 1))
 			pass(10 * staleAfter)
-			l.expect(t, "once", 1, `"level"=0 "msg"="No cluster leads" "namespace"="typo" "reason"="`+why+`"`)
+			l.expect(t, "once", 1, `"level"=0 "msg"="This cluster does not lead" "namespace"="typo" "reason"="`+why+`"`)
 			if s := r.State("typo"); s.Why != why || s.Leads || s.Leader != "" {
 				t.Errorf("State = %+v", s)
 			}
@@ -214,9 +214,23 @@ func TestANamespaceWithoutALeaseIsNamed(t *testing.T) {
 					t.Errorf("err = %v", err)
 				}
 			}
-			l.expect(t, "once", 1, `"msg"="No cluster leads" "namespace"="typo" "reason"="`+why+`"`)
+			l.expect(t, "once", 1, `"msg"="This cluster does not lead" "namespace"="typo" "reason"="`+why+`"`)
 		})
 	})
+	for name, known := range map[string]bool{"when Lead waits for it": true, "when Lead waits for it since before the first list": false} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+				if known {
+					synctest.Wait()
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() { _ = r.Lead(ctx, "typo", func(context.Context) error { return nil }) }()
+				synctest.Wait()
+				l.expect(t, name, 1, `"msg"="This cluster does not lead" "namespace"="typo" "reason"="`+why+`"`)
+			})
+		})
+	}
 	t.Run("and a cluster without any", func(t *testing.T) {
 		telling(t, member.Options{}, func(t *testing.T, _ *reader, l *logged) {
 			pass(10 * staleAfter)

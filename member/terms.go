@@ -69,6 +69,8 @@ type Terms struct {
 	stopped   bool
 	ended     chan struct{}     // closed when stopped is set
 	releases  *releases         // nil: nobody waits for any
+	worked    bool              // there was a context for work
+	wrote     bool              // CapWrites has seen a write of such work
 	alarms    map[string]*alarm // by the namespace that each rings for, allNamespaces for one for all
 }
 
@@ -274,8 +276,11 @@ func (t *Terms) ranOut(n *nsState, last arrival) string {
 	if t.news == nil {
 		return why
 	}
-	if unknown, trouble := t.news(n.name); unknown == "" && trouble != "" {
+	switch unknown, trouble := t.news(n.name); {
+	case unknown == "" && trouble != "":
 		why += noNews + trouble
+	case unknown == "" && n.doubted.text == "" && !last.late() && t.hears(n.name):
+		why += "; no renewal has come for " + seconds(t.clock.Now().Boot-last.at) + " although the API server answers: look at the hub"
 	}
 	return why
 }

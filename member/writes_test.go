@@ -225,3 +225,44 @@ func TestWhoClosesTheAnswerOfAWriteHearsOfItsError(t *testing.T) {
 		}
 	})
 }
+
+// A client that is capped passes New, though it may not be the one that writes.
+func TestARegisteredMemberSaysThatItSeesNoWrites(t *testing.T) {
+	const said = "CapWrites has seen no write of this program"
+	for name, tc := range map[string]struct {
+		registration *member.Registration
+		works        bool
+		writes       int // of these terms the first ones
+		told         int
+	}{
+		"work that writes elsewhere":      {registration(t), true, 0, 1},
+		"work that has written":           {registration(t), true, 2, 0},
+		"work that has written once":      {registration(t), true, 1, 0},
+		"no work at all":                  {registration(t), false, 0, 0},
+		"a Member that is not registered": {nil, true, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{Registration: tc.registration}, func(t *testing.T, r *reader, l *logged) {
+				for epoch := range int64(2) {
+					r.put(r.cluster.leaseOf(ns, us, 2*epoch+1))
+					synctest.Wait()
+					if tc.works {
+						ctx, done, err := r.Context(t.Context(), ns)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if int(epoch) < tc.writes {
+							if err := act(ctx, t, func(*http.Request) (*http.Response, error) { return answering(200) }); err != nil {
+								t.Error(err)
+							}
+						}
+						done()
+					}
+					r.put(r.cluster.leaseOf(ns, them, 2*epoch+2))
+					synctest.Wait()
+				}
+				l.expect(t, name, tc.told, said)
+			})
+		})
+	}
+}

@@ -1,22 +1,24 @@
 package main
 
 const (
-	stateGo   = "member/state.go"
-	tellGo    = "member/tell.go"
-	doubtGo   = "member/doubt.go"
-	outagesGo = "member/outages.go"
-	healthzGo = "member/healthz.go"
-	optionsGo = "member/options.go"
-	gateGo    = "member/gate/gate.go"
-	memberCap = "member/gate/cap.go"
-	resyncGo  = "member/gate/resync.go"
-	countedGo = "hub/worker/readers.go"
+	stateGo      = "member/state.go"
+	tellGo       = "member/tell.go"
+	doubtGo      = "member/doubt.go"
+	outagesGo    = "member/outages.go"
+	healthzGo    = "member/healthz.go"
+	neighboursGo = "member/neighbours.go"
+	optionsGo    = "member/options.go"
+	gateGo       = "member/gate/gate.go"
+	memberCap    = "member/gate/cap.go"
+	resyncGo     = "member/gate/resync.go"
+	countedGo    = "hub/worker/readers.go"
 )
 
 // What has to notice the mutants of what a controller's author meets.
 var (
 	told            = tests{"./member", "^Test(AReader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
+	seeing          = tests{"./member", "^TestARegisteredMemberSays"}
 	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|AList|ALimit)"}
 	countingReaders = tests{"./hub/worker", "^Test(RegisteredReaders|WhatANewList)"}
 	showingReaders  = tests{"./hub/controller", "^TestTheStatusShows"}
@@ -38,7 +40,7 @@ var author = []mutant{
 	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return t.told"}}},
 	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
-	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "	if !t.watches(namespace) {", "	if false {"}}},
+	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "|| !t.watches(namespace) {", "|| false {"}}},
 	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.leases) > 0 {\n", "		if true {\n"}}},
 	{"author: never listed is called stale", told, []edit{{healthzGo, "	case !w.everListed():", "	case false:"}}},
 
@@ -48,6 +50,14 @@ var author = []mutant{
 	{"author: readers that have gone are counted", countingReaders, []edit{{countedGo, "	delete(w.readers.all, uid)\n", ""}}},
 	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.reader.Follows(namespace)", "return !r.broken && r.reader.Follows(namespace)"}}},
 	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
+
+	{"author: a term is released while another Member of the process acts in it", told, []edit{{neighboursGo, "		if (m.registrar == nil) != (other.registrar == nil) {", "		if false {"}}},
+	{"author: a registered Member is silent about writes that it cannot see", seeing, []edit{{releaseGo, "t.releases != nil && t.worked && !t.wrote", "t.releases == nil && t.worked && !t.wrote"}}},
+	{"author: a registered Member complains of writes that it has seen", seeing, []edit{{releaseGo, "	t.terms.wrote = true\n", ""}}},
+	{"author: a Member that has stopped keeps others from starting", told, []edit{{neighboursGo, "return o == m })", "return false })"}}},
+
+	{"author: the hub is blamed though nobody answers", told, []edit{{alarmGo, "a != nil && a.unheard() {", "false && a.unheard() {"}}},
+	{"author: Lead waits in silence for a namespace without a Lease", told, []edit{{memberGo, "	m.teller.wants(namespace)\n	return", "	return"}}},
 
 	// Package gate.
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},

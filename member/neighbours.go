@@ -1,0 +1,58 @@
+package member
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// neighbours are the Members of this process that run now.
+var neighbours struct {
+	mu  sync.Mutex
+	all []*Member
+}
+
+// join has a Member run beside the others. It refuses one that would have terms released while others act in them: the
+// hub does not know of a Member that is not registered, and would not wait for it.
+func (m *Member) join() error {
+	neighbours.mu.Lock()
+	defer neighbours.mu.Unlock()
+	for _, other := range neighbours.all {
+		common, found := m.follows(other)
+		if !found {
+			continue
+		}
+		if (m.registrar == nil) != (other.registrar == nil) {
+			return fmt.Errorf("%w: two Members of this process follow %s of the API server %s, and one of them is registered and the "+
+				"other is not: a term would be released while the other acts. Use one Member for all, or give both a Registration", ErrMisused, common, m.host)
+		}
+		m.log.Info("Another Member of this process follows the same, so each line is told by both: one Member is enough", "scope", common)
+	}
+	neighbours.all = append(neighbours.all, m)
+	return nil
+}
+
+// part takes back join.
+func (m *Member) part() {
+	neighbours.mu.Lock()
+	defer neighbours.mu.Unlock()
+	neighbours.all = slices.DeleteFunc(neighbours.all, func(o *Member) bool { return o == m })
+}
+
+// follows returns something that both Members follow, and false if there is nothing.
+func (m *Member) follows(other *Member) (what string, found bool) {
+	if m.host != other.host {
+		return "", false
+	}
+	for _, w := range m.watches {
+		for _, o := range other.watches {
+			switch {
+			case w.namespace == o.namespace, o.namespace == allNamespaces:
+				return w.String(), true
+			case w.namespace == allNamespaces:
+				return o.String(), true
+			}
+		}
+	}
+	return "", false
+}
