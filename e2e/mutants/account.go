@@ -11,6 +11,7 @@ var (
 	installing = tests{"./hub/account", "^Test"}
 	working    = tests{"./hub/fleet", "^(TestAnAdministrators.*|TestAStandbyRequests.*|TestAMemberThatRefusesTokens.*|TestDeletedCluster.*|TestMemberWithoutLabel.*)$"}
 	repairing  = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
+	leftBehind = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
 	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
 )
 
@@ -29,4 +30,6 @@ var accounts = []mutant{
 	{"account: rights that are gone are not noticed", repairing, []edit{{"hub/fleet/probe.go", "		p.refuseAccount() // its rights may be gone\n", ""}}},
 	{"account: a token is renewed when it has expired", renewing, []edit{{fleetAccountGo, "now.Boot >= a.credentials.Renew)", "now.Boot >= a.credentials.Expire)"}}},
 	{"account: a new hub keeps the rights of an old one", renewing, []edit{{fleetAccountGo, "!has || mayInstall && !a.installed ||", "!has ||"}}},
+	{"account: one that was left is repaired before it is used", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && !a.installed {"}}},
+	{"account: one that was left is never repaired", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && a.refused && !a.installed {"}}},
 }

@@ -48,6 +48,40 @@ func awaitOwn(t *testing.T, h *hub, k fleet.Key) {
 	})
 }
 
+// Terms end while a new process installs what is there already.
+func TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards(t *testing.T) {
+	server, k := servers(t).Member("east"), fleet.Key{Fleet: "left", Name: "east"}
+	admin, own := direct(t, server), hubaccount.Of("hub-of-"+t.Name())
+	if err := own.Install(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	schemas := admin.FlowcontrolV1().FlowSchemas()
+	if err := schemas.Delete(t.Context(), string(own), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	repaired := func() bool {
+		_, err := schemas.Get(t.Context(), string(own), metav1.GetOptions{})
+		return err == nil
+	}
+	h := startHub(t, "left", true)
+	register(t, server, "left", "100")
+	early := false
+	h.awaitMember(t, k, "east is connected", retryPause, func(m fleet.Member) bool {
+		early = early || !m.Connected && repaired()
+		return m.Connected
+	})
+	awaitOwn(t, h, k)
+	if early {
+		t.Error("the account was repaired before it was used")
+	}
+	await(t, "the account is repaired", retryPause, func() string {
+		if !repaired() {
+			return "its priority is missing"
+		}
+		return ""
+	})
+}
+
 func TestAStandbyRequestsTokensAndInstallsNothing(t *testing.T) {
 	server, k := servers(t).Member("east"), fleet.Key{Fleet: "own", Name: "east"}
 	h := startHub(t, "own", false)
