@@ -227,26 +227,33 @@ func (c *connection) prove(ctx context.Context, t *transport.Target, uid string)
 	return err
 }
 
-// administrator returns a client of the kubeconfig, for the account only, and what closes its connections.
+// administrator returns a client of the kubeconfig, for the account only, and what closes its connections, if they are no
+// other's.
 func (c *connection) administrator() (client kubernetes.Interface, done func(), err error) {
-	t, err := transport.NewTarget(c.account.admin, nil)
+	inUse := c.get().target
+	t, err := transport.NewTarget(c.account.admin, inUse)
 	if err != nil {
 		return nil, nil, err
 	}
+	done = func() {
+		if !t.Shares(inUse) {
+			t.Close()
+		}
+	}
 	t.Hide(c.last)
-	lane := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent, transport.MaxRenewalsBody)
-	lane.Meter, lane.Timers = c.meter, c.p.timers
-	transport.Lead(t, lane, lane)
-	config := lane.Config(lane)
+	requests := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent, transport.MaxRenewalsBody)
+	requests.Meter, requests.Timers = c.meter, c.p.timers
+	transport.Lead(t, requests, requests)
+	config := requests.Config(requests)
 	connections, err := transport.HTTPClient(config)
 	if err == nil {
 		client, err = kubernetes.NewForConfigAndClient(config, connections)
 	}
 	if err != nil {
-		t.Close()
+		done()
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	return client, t.Close, nil
+	return client, done, nil
 }
 
 // describeAccount says what to do where the hub gets no account of its own.

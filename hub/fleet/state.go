@@ -96,9 +96,9 @@ func newMember(p *Provider, k Key) (*member, error) {
 	}
 	m.meter = transport.NewMeter(p.timers, m.sentTooMuch)
 	readers := transport.NewReadersMeter(p.timers)
-	for _, lane := range []*transport.Swappable{m.caches, m.renewals} {
-		lane.RequestSent, lane.Timers = m.requestSent, p.timers
-		lane.Meter, lane.Readers, lane.ReadersSelector = m.meter, readers, v1alpha1.ReaderLabel+"=true"
+	for _, requests := range []*transport.Swappable{m.caches, m.renewals} {
+		requests.RequestSent, requests.Timers = m.requestSent, p.timers
+		requests.Meter, requests.Readers, requests.ReadersSelector = m.meter, readers, v1alpha1.ReaderLabel+"=true"
 	}
 	writerConfig := m.renewals.Config(m.renewals)
 	m.cachesConfig = m.caches.Config(m.caches)
