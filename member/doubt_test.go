@@ -52,6 +52,26 @@ func TestALeaseThatNoHubCanHaveWrittenIsRefusedByName(t *testing.T) {
 	}
 }
 
+// The term goes on, and ends although the hub renews it. So whoever asks has to see that coming.
+func TestALeaderWhoseRenewalIsRefusedSaysSoWhileItLeads(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, _ *logged) {
+		r.put(r.cluster.leaseOf(ns, us, 7))
+		pass(time.Second)
+		ahead := r.cluster.leaseOf(ns, us, 7)
+		ahead.Spec.RenewTime.Time = ahead.Spec.RenewTime.Add(2 * time.Second)
+		r.put(ahead)
+		pass(time.Second)
+		if s := r.State(ns); !s.Leads || !strings.Contains(s.Trouble, "2.0 s ahead of this clock, allowed 1 s: not believed") {
+			t.Errorf("State = %+v", s)
+		}
+		r.put(r.cluster.leaseOf(ns, us, 7))
+		pass(time.Second)
+		if s := r.State(ns); !s.Leads || s.Trouble != "" {
+			t.Errorf("after a renewal that is believed, State = %+v", s)
+		}
+	})
+}
+
 func TestALeaseThatIsRefusedAgainIsToldAtOnce(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
 		refused := func() {

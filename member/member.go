@@ -73,6 +73,10 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		stale: o.StaleAfter,
 		link:  link,
 	}
+	if cfg.Transport != nil {
+		m.log.Info("The configuration has a Transport of its own, so nobody finds out that a connection has died without a word, unless " +
+			"that Transport does: leave it empty if you can")
+	}
 	m.teller = newTeller(m, o.MaxClockSkew, chosen)
 	m.outages = newOutages(m)
 	m.terms.only, m.terms.news = o.Namespaces, m.news

@@ -56,6 +56,27 @@ func TestNewWithoutAConfigurationIsRefused(t *testing.T) {
 	}
 }
 
+// Pings are what finds out that a connection has died without a word, and a Transport of somebody else may send none.
+func TestATransportThatNobodyPingsIsTold(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg  rest.Config
+		told int
+	}{
+		"a configuration with a Transport": {rest.Config{Host: "http://member", Transport: http.DefaultTransport}, 1},
+		"one without":                      {rest.Config{Host: "http://member"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &logged{}
+				if _, err := member.New(&test.cfg, member.Options{Logger: l.logger()}); err != nil {
+					t.Fatal(err)
+				}
+				l.expect(t, "the Transport", test.told, "has a Transport of its own")
+			})
+		})
+	}
+}
+
 func TestCapWritesWithoutATransportFailsEachRequest(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		body := &wrapper{}

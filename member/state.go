@@ -29,8 +29,8 @@ type State struct {
 	Duration time.Duration
 	// Why says why this cluster does not lead; empty if it does. It contains the Trouble.
 	Why string
-	// Trouble says why the Leases of the namespace cannot be followed, and what to do; empty: they can. What is led goes on
-	// in trouble until its term runs out.
+	// Trouble says why the Leases of the namespace cannot be followed, and what to do, or why the last one is not believed;
+	// empty: nothing. What is led goes on in trouble until its term runs out.
 	Trouble string
 }
 
@@ -93,6 +93,9 @@ func (t *Terms) state(namespace string) State {
 	if n != nil {
 		if tm := n.term.Load(); tm != nil && tm.holds() {
 			s.Leads, s.Leader, s.Cluster, s.Epoch = true, tm.cluster, tm.cluster, tm.epoch
+			if s.Trouble == "" { // a renewal that is not believed does not make the term longer
+				s.Trouble = n.doubted.text
+			}
 			return s
 		}
 	}

@@ -92,4 +92,7 @@ var author = []mutant{
 	{"author: Healthz of a follower waits for StaleAfter", told, []edit{{healthzGo, "	case asked > 0 && w.everListed()", "	case false && w.everListed()"}}},
 	{"author: a server that refuses counts as dead", told, []edit{{watchGo, "			w.asked.Store(0) // it has answered\n", ""}}},
 	{"author: any name is one of a namespace", told, []edit{{optionsGo, "len(wrong) > 0 {", "len(wrong) > 0 && false {"}}},
+	{"author: a leader hides that its renewals are refused", told, []edit{{stateGo, "			if s.Trouble == \"\" { // a", "			if false { // a"}}},
+	{"author: what Gate has skipped is lost without a word", gated, []edit{{"member/gate/skipped.go", "!found || isResynced(m) {", "!found || isResynced(m) || true {"}}},
+	{"author: what a Resync enqueues again is called lost", gated, []edit{{resyncGo, "	listensTo(s.member)\n", ""}}},
 }

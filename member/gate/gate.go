@@ -25,7 +25,7 @@ func Observe[request comparable](r reconcile.TypedReconciler[request]) Option[re
 
 // Gate returns a reconciler that calls r while this cluster leads the namespace of
 // the request, and otherwise returns at once: no error, no requeue. Resync enqueues
-// the request again when this cluster is promoted.
+// the request again when this cluster is promoted. Where no Resync does, that is told once.
 //
 // The context of r is cancelled when the term ends, carries its epoch, and its
 // logger has the value "epoch". A reconciler that ignores its context acts on after
@@ -58,6 +58,7 @@ type gate[request comparable] struct {
 	leader    reconcile.TypedReconciler[request]
 	follower  reconcile.TypedReconciler[request] // nil: followers do nothing
 	refused   sync.Map                           // the namespaces that are not watched and were refused
+	skipped   skipped
 }
 
 // Reconcile implements reconcile.TypedReconciler.
@@ -69,7 +70,7 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	term, done, err := g.member.Context(ctx, ns)
 	switch {
 	case errors.Is(err, member.ErrNotLeader):
-		return g.follow(ctx, req)
+		return g.follow(ctx, ns, req)
 	case errors.Is(err, member.ErrNotWatched): // trying again changes nothing
 		if _, before := g.refused.LoadOrStore(ns, true); before {
 			return reconcile.Result{}, nil
@@ -91,8 +92,9 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	return result, err
 }
 
-func (g *gate[request]) follow(ctx context.Context, req request) (reconcile.Result, error) {
+func (g *gate[request]) follow(ctx context.Context, namespace string, req request) (reconcile.Result, error) {
 	if g.follower == nil {
+		g.skipped.note(g.member, namespace, log.FromContext(ctx))
 		return reconcile.Result{}, nil
 	}
 	return g.follower.Reconcile(ctx, req)

@@ -115,6 +115,7 @@ func (s *resync[request]) Start(ctx context.Context, queue workqueue.TypedRateLi
 	if s.member == nil || s.reader == nil || s.list == nil || s.requests == nil {
 		return fmt.Errorf("%w: Resync needs a Member, a client and a list", member.ErrMisused)
 	}
+	listensTo(s.member)
 	remove := s.member.Listen(member.Listener{Promoted: func(namespace string, t member.Term) {
 		s.enqueueAll(ctx, namespace, t, queue)
 	}})
