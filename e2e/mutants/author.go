@@ -16,10 +16,10 @@ const (
 
 // What has to notice the mutants of what a controller's author meets.
 var (
-	told            = tests{"./member", "^Test(AReader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two)"}
+	told            = tests{"./member", "^Test(AReader|ALeader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
 	seeing          = tests{"./member", "^TestARegisteredMemberSays"}
-	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|AList|ALimit)"}
+	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|Requests|AList|ALimit)"}
 	countingReaders = tests{"./hub/worker", "^Test(RegisteredReaders|WhatANewList)"}
 	showingReaders  = tests{"./hub/controller", "^TestTheStatusShows"}
 )
