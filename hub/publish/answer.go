@@ -53,6 +53,9 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	switch {
 	case s.action == create && apierrors.IsNotFound(err):
 		v, problem = refused, reason.NamespaceMissing
+	case apierrors.IsUnauthorized(err):
+		// Credentials that do not count concern the whole member. Its health tells when they have not for too long, and
+		// new ones are often there in a moment.
 	case v == refused:
 		problem = reason.Forbidden
 	}
@@ -76,7 +79,7 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 		l.status.Refused = true
 	}
 	pause := pauseSilent
-	if v == refused {
+	if v == refused && problem != reason.Unreachable {
 		pause = pauseRefused
 	}
 	if s.writes() || proves {

@@ -189,6 +189,12 @@ func TestAnswers(t *testing.T) {
 			r.assign(lease.Follow, term("west", 20))
 			r.next("read").failed(errForbidden, pauseRefused).facts(SyncStatus{Problem: reason.Forbidden}).next("read")
 		},
+		"credentials that do not count are no refusal: the member's health judges them": func(r *rig) {
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(apierrors.NewUnauthorized("expired"), pauseSilent)
+			if r.syncer.status.Problem != reason.Unreachable {
+				r.t.Errorf("the problem is %s", r.syncer.status.Problem)
+			}
+		},
 		"a refused renewal keeps its renewTime to itself": func(r *rig) {
 			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
 			r.at(6).next("update east 20 renewTime 6s for 15s promise 21s")

@@ -1,10 +1,12 @@
 package publish
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,30 +19,31 @@ func TestWhatLeavesOpenWhetherAWriteWasDone(t *testing.T) {
 		return apierrors.NewGenericServerResponse(code, "put", leases, "leasecast", "upstream request timeout", 0, true)
 	}
 	for name, test := range map[string]struct {
-		err  error
-		open bool
+		err   error
+		open  bool
+		pause time.Duration // until it is tried again; 0: that of a refusal
 	}{
-		"the API server gave up waiting, 504":   {apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0), true},
-		"a gateway gave up waiting, 504":        {status(http.StatusGatewayTimeout), true},
-		"a gateway lost the connection, 502":    {status(http.StatusBadGateway), true},
-		"the API server timed out within, 500":  {apierrors.NewServerTimeout(leases, "update", 0), true},
-		"an internal error, 500":                {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), true},
-		"the API server is shutting down, 503":  {apierrors.NewServiceUnavailable("shutting down"), true},
-		"nothing was heard in time":             {errTimeout, true},
-		"the connection broke":                  {io.ErrUnexpectedEOF, true},
-		"the hub has no right to it, 403":       {errForbidden, false},
-		"its credentials have expired, 401":     {apierrors.NewUnauthorized("expired"), false},
-		"the API server finds it invalid, 422":  {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "leasecast", nil), false},
-		"the API server cannot read it, 400":    {apierrors.NewBadRequest("no"), false},
-		"the API server does not serve it, 405": {apierrors.NewMethodNotSupported(leases, "update"), false},
+		"the API server gave up waiting, 504":   {apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0), true, pauseSilent},
+		"a gateway gave up waiting, 504":        {status(http.StatusGatewayTimeout), true, pauseSilent},
+		"a gateway lost the connection, 502":    {status(http.StatusBadGateway), true, pauseSilent},
+		"the API server timed out within, 500":  {apierrors.NewServerTimeout(leases, "update", 0), true, pauseSilent},
+		"an internal error, 500":                {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), true, pauseSilent},
+		"the API server is shutting down, 503":  {apierrors.NewServiceUnavailable("shutting down"), true, pauseSilent},
+		"nothing was heard in time":             {errTimeout, true, pauseSilent},
+		"the connection broke":                  {io.ErrUnexpectedEOF, true, pauseSilent},
+		"the hub has no right to it, 403":       {errForbidden, false, 0},
+		"its credentials have expired, 401":     {apierrors.NewUnauthorized("expired"), false, pauseSilent},
+		"the API server finds it invalid, 422":  {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "leasecast", nil), false, 0},
+		"the API server cannot read it, 400":    {apierrors.NewBadRequest("no"), false, 0},
+		"the API server does not serve it, 405": {apierrors.NewMethodNotSupported(leases, "update"), false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s")
 			if test.open {
-				r.failed(test.err, pauseSilent).at(6).next("read")
+				r.failed(test.err, test.pause).at(6).next("read")
 			} else {
-				r.failed(test.err, pauseRefused).at(6).next("update east 20 renewTime 6s for 15s promise 21s")
+				r.failed(test.err, cmp.Or(test.pause, pauseRefused)).at(6).next("update east 20 renewTime 6s for 15s promise 21s")
 			}
 		})
 	}
