@@ -23,7 +23,7 @@ import (
 )
 
 // fleets is how many fleets the tests of this package share, and so how many of them run at once.
-const fleets = 3
+const fleets = 2
 
 var all = []string{"east", "west", "south"}
 
