@@ -32,5 +32,5 @@ var accounts = []mutant{
 	{"account: a new hub keeps the rights of an old one", renewing, []edit{{fleetAccountGo, "!has || mayInstall && !a.installed ||", "!has ||"}}},
 	{"account: one that was left is repaired before it is used", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && !a.installed {"}}},
 	{"account: one that was left is never repaired", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && a.refused && !a.installed {"}}},
-	{"account: a token that does not count any more deposes the leader", tests{"./hub/publish", "^Test(Answers|WhatLeavesOpen.*)$"}, []edit{{answerGo, "	case apierrors.IsUnauthorized(err):\n", "	case false:\n"}}},
+	{"account: a token that does not count any more deposes the leader", tests{"./hub/publish", "^Test(Answers|WhatLeavesOpen.*)$"}, []edit{{answerGo, "== refused && !apierrors.IsUnauthorized(err) {", "== refused {"}}},
 }

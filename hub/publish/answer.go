@@ -36,6 +36,15 @@ func outcomeOf(err error) outcome {
 	}
 }
 
+// problemOf is what the status says of a request that failed. Credentials that do not count concern the whole member. Its
+// health tells when they have not for too long, and new ones are often there in a moment.
+func problemOf(err error) reason.Reason {
+	if outcomeOf(err) == refused && !apierrors.IsUnauthorized(err) {
+		return reason.Forbidden
+	}
+	return reason.Unreachable
+}
+
 // A syncer pauses before it tries again after a refusal. After silence the pause is shorter, so that it
 // notices at once when a link heals.
 const (
@@ -49,15 +58,9 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	if s.action == read && apierrors.IsNotFound(err) {
 		obj, err = nil, nil
 	}
-	v, problem := outcomeOf(err), reason.Unreachable
-	switch {
-	case s.action == create && apierrors.IsNotFound(err):
+	v, problem := outcomeOf(err), problemOf(err)
+	if s.action == create && apierrors.IsNotFound(err) {
 		v, problem = refused, reason.NamespaceMissing
-	case apierrors.IsUnauthorized(err):
-		// Credentials that do not count concern the whole member. Its health tells when they have not for too long, and
-		// new ones are often there in a moment.
-	case v == refused:
-		problem = reason.Forbidden
 	}
 	switch v {
 	case answered:
