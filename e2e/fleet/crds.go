@@ -23,11 +23,11 @@ const (
 	clusterctlLabel = "clusterctl.cluster.x-k8s.io"
 )
 
-// loadCRDs reads the CRDs of the hub: Cluster API's, and ours. It works within the repository only.
-func loadCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+// loadCRDs reads the CRDs of the hub: Cluster API's, and ours if they are wanted. It works within the repository only.
+func loadCRDs(ctx context.Context, ours bool) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	capi, err := capiCRDs(ctx)
-	if err != nil {
-		return nil, err
+	if err != nil || !ours {
+		return capi, err
 	}
 	own, err := readCRDs(ctx, ownModule, "config/crd/bases")
 	return append(capi, own...), err

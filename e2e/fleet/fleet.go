@@ -29,6 +29,8 @@ const hubName = "hub"
 type Options struct {
 	// Members are the names of the members: distinct DNS labels, not "hub". A fleet may have none.
 	Members []string
+	// Uninstalled leaves our CRDs out of the hub: an installation is to make them.
+	Uninstalled bool
 	// Audit has each API server log every write: see [Server.Writes].
 	Audit bool
 	// AuditReads has it log every request: see [Server.Requests].
@@ -61,7 +63,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	if err := validate(o.Members); err != nil {
 		return nil, err
 	}
-	crds, err := loadCRDs(ctx)
+	crds, err := loadCRDs(ctx, !o.Uninstalled)
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,7 @@ func hubServesCAPI(t *testing.T, f *Fleet) {
 	if err := hub.List(t.Context(), &clusterv1.ClusterList{}); err != nil {
 		t.Errorf("list Clusters: %v", err)
 	}
-	crds, err := loadCRDs(t.Context())
+	crds, err := loadCRDs(t.Context(), true)
 	must(t, err)
 	labelled := map[string]bool{}
 	for _, crd := range crds {

@@ -25,10 +25,14 @@ type TB interface {
 // fails the test.
 func New(t TB, members ...string) *Fleet {
 	t.Helper()
-	f, err := Start(t.Context(), Options{
-		Members:  members,
-		Progress: func(line string) { t.Logf("%s", line) },
-	})
+	return NewWith(t, Options{Members: members})
+}
+
+// NewWith is New with options.
+func NewWith(t TB, o Options) *Fleet {
+	t.Helper()
+	o.Progress = func(line string) { t.Logf("%s", line) }
+	f, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -53,15 +53,13 @@ type world struct {
 func newWorld(t *testing.T, members ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
-	f := fleet.New(t, members...)
+	f := fleet.NewWith(t, fleet.Options{Members: members, Uninstalled: true})
 	w.World = harness.NewWorld(t, f, harness.FleetNamespace, harness.HubNamespace, timings)
 	w.Must(f.WriteKubeconfigs(w.dir))
 	var err error
 	w.client, err = kubernetes.NewForConfig(f.Hub().AdminConfig())
 	w.Must(err)
-	// The installation is to make them itself.
-	w.kubectl("delete", "crd", "leadershippolicies.leasecast.dev", "namespaceleaders.leasecast.dev")
-	w.kubectl("delete", "namespace", hubNamespace)
+	w.kubectl("delete", "namespace", hubNamespace) // the installation is to make it itself
 	return w
 }
 
