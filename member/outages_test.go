@@ -28,8 +28,7 @@ func TestManyNamespacesThatFailAlikeAreToldInOneLine(t *testing.T) {
 		}
 		r.become(answers)
 		pass(time.Minute)
-		l.expect(t, "mended", 0, "Follows leases again", `"scope"="namespace`)
-		if n := len(l.with("Follows leases again")); n < 1 || n > 6 { // each is tried again at its own time
+		if n := len(l.with("Follows leases again")); n < 1 || n > 6 { // each is tried again at its own time, one perhaps alone
 			t.Errorf("%d lines that they are followed again", n)
 		}
 	})
