@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/hub"
@@ -105,6 +106,38 @@ func TestTheHubMayDoItsWorkInTheManagementClusterAndNoMore(t *testing.T) {
 		"nobody to impersonate":               {"impersonate", "", "", "users", "", no},
 		"does not change what defines an API": {everyVerb, "", "apiextensions.k8s.io", "customresourcedefinitions", "", no},
 	})
+}
+
+// Whoever creates a Secret of the right type gets the token of a ServiceAccount.
+func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
+	hubClient, err := kubernetes.NewForConfig(management.as(t, hubNamespace, hubAccount))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokenOf := map[string]string{corev1.ServiceAccountNameKey: "default"}
+	for name, test := range map[string]struct {
+		by     kubernetes.Interface
+		secret corev1.Secret
+		may    bool
+	}{
+		"the Secret of its seal":             {hubClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName}}, true},
+		"no other":                           {hubClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, false},
+		"none whose name the server chooses": {hubClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: seal.SecretName}}, false},
+		"no token": {hubClient, corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: tokenOf}, Type: corev1.SecretTypeServiceAccountToken,
+		}, false},
+		"no token under the name of the seal": {hubClient, corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName, Annotations: tokenOf}, Type: corev1.SecretTypeServiceAccountToken,
+		}, false},
+		"nobody else is kept from anything": {management.client, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := test.by.CoreV1().Secrets("default").Create(t.Context(), &test.secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if test.may && err != nil || !test.may && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "leasecast-hub-secrets")) {
+				t.Errorf("the API server says: %v", err)
+			}
+		})
+	}
 }
 
 func TestTheHubMayDoItsWorkInAMemberAndNoMore(t *testing.T) {

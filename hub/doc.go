@@ -13,7 +13,7 @@
 //   - controller: gathers, asks the election, persists, and assigns Leases;
 //   - worker: the work in one member, from its engagement to its end;
 //   - publish: writes the Leases of one member and renews the leader's;
-//   - guard: the admission policies that protect the Leases in each member;
+//   - guard: the admission policies that protect the Leases in each member, and the fences that policies ask for;
 //   - tenure: until when this replica has the right to write;
 //   - seal: the key that Leases are sealed with;
 //   - metrics: what Prometheus reads of all this.

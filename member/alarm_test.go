@@ -10,28 +10,21 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
 // handClock shows what a test sets.
-type handClock struct{ now lease.Reading }
+type handClock struct{ *clocktest.Hand }
 
-func newHandClock() *handClock {
-	return &handClock{lease.Reading{Wall: time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
-}
-
-func (c *handClock) Now() lease.Reading { return c.now }
-
-func (c *handClock) pass(d time.Duration) {
-	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
-}
+func newHandClock() *handClock { return &handClock{clocktest.NewHand(clocktest.Start)} }
 
 // leaseOf is a Lease in the cluster "us" of now.
 func (c *handClock) leaseOf(t *testing.T, namespace, holder string, epoch int64, lasts time.Duration) *coordinationv1.Lease {
 	t.Helper()
-	l := &coordinationv1.Lease{}
+	l, now := &coordinationv1.Lease{}, c.Now().Wall
 	err := wire.Write(lease.Key("key"), lease.Content{
-		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: c.now.Wall, RenewTime: c.now.Wall, Duration: lasts},
+		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: lasts},
 		Namespace: namespace, Name: "lease", Cluster: "us", ClusterUID: "uid", Hub: "hub",
 	}, l)
 	if err != nil {
@@ -63,7 +56,7 @@ func TestNewsAreMissingWhenLessThanAThirdIsLeftOfATermThatGoesOn(t *testing.T) {
 				clock := newHandClock()
 				terms := NewTerms(clock, time.Second)
 				terms.Observe(clock.leaseOf(t, "shop", "us", 7, lasts))
-				clock.pass(tc.after)
+				clock.Advance(tc.after)
 				if tc.looked {
 					terms.Term("shop")
 				}
@@ -84,7 +77,7 @@ func TestOfManyTermsTheOneThatEndsFirstCounts(t *testing.T) {
 		for i := range many {
 			terms.Observe(clock.leaseOf(t, fmt.Sprint("team-", i), "us", 7, time.Duration(many+i)*time.Second))
 		}
-		clock.pass((many - 1) * time.Second)
+		clock.Advance((many - 1) * time.Second)
 		if left, duration, found := terms.scarce(allNamespaces); left != time.Second || duration != many*time.Second || !found {
 			t.Errorf("%v of %v is left, missing = %v; want 1s of %v", left, duration, found, many*time.Second)
 		}
@@ -135,10 +128,10 @@ func TestAnAlarmRingsOnceForEachRenewalThatIsMissing(t *testing.T) {
 				}
 				for range 2 {
 					terms.Observe(clock.leaseOf(t, "shop", "us", 7, 15*time.Second))
-					clock.pass(10 * time.Second)
+					clock.Advance(10 * time.Second)
 					terms.Check()
 					rang(0, "a third is left")
-					clock.pass(time.Microsecond)
+					clock.Advance(time.Microsecond)
 					terms.Check()
 					rang(1, "less is left")
 					terms.Check()

@@ -110,7 +110,7 @@ func TestCapWritesSendsNothingAfterTheTerm(t *testing.T) {
 	cases := map[string]func(c *cluster){
 		"demoted":               func(c *cluster) { c.write(ns, them, 8) },
 		"a new term has begun":  func(c *cluster) { c.write(ns, us, 8) },
-		"suspended just before": func(c *cluster) { c.clock.suspend(duration) },
+		"suspended just before": func(c *cluster) { c.clock.Suspend(duration) },
 		"less than 1ms is left": func(*cluster) { pass(duration - 999*time.Microsecond) },
 	}
 	for name, happens := range cases {

@@ -40,12 +40,12 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 				c.write(ns, us, 7)
 			}
 		}, lives: true},
-		"a renewal comes too late":           {happens: func(c *cluster) { c.clock.suspend(duration); c.write(ns, us, 7) }},
-		"the wall clock jumps ahead":         {happens: func(c *cluster) { c.clock.step(duration) }, within: recheck},
-		"the machine was suspended":          {happens: func(c *cluster) { c.clock.suspend(duration) }, within: recheck},
-		"the machine was suspended a little": {happens: func(c *cluster) { c.clock.suspend(duration / 2); pass(duration/2 - time.Microsecond) }, lives: true},
+		"a renewal comes too late":           {happens: func(c *cluster) { c.clock.Suspend(duration); c.write(ns, us, 7) }},
+		"the wall clock jumps ahead":         {happens: func(c *cluster) { c.clock.Step(duration) }, within: recheck},
+		"the machine was suspended":          {happens: func(c *cluster) { c.clock.Suspend(duration) }, within: recheck},
+		"the machine was suspended a little": {happens: func(c *cluster) { c.clock.Suspend(duration / 2); pass(duration/2 - time.Microsecond) }, lives: true},
 		"suspended, and its wall clock slept": {
-			happens: func(c *cluster) { c.clock.suspend(duration); c.clock.step(-duration) }, within: recheck},
+			happens: func(c *cluster) { c.clock.Suspend(duration); c.clock.Step(-duration) }, within: recheck},
 		"the deadline of a renewal is reached": {happens: func(c *cluster) {
 			pass(37 * time.Millisecond) // out of step with what is looked at every 100 ms
 			c.write(ns, us, 7)
@@ -58,7 +58,7 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 			pass(duration/2 + 37*time.Millisecond) // out of step with what is looked at every 100 ms
 			c.Observe(earlier)
 		}},
-		"the wall clock is stepped back":         {happens: func(c *cluster) { c.clock.step(-time.Hour); pass(duration) }},
+		"the wall clock is stepped back":         {happens: func(c *cluster) { c.clock.Step(-time.Hour); pass(duration) }},
 		"an older epoch is seen":                 {happens: func(c *cluster) { c.write(ns, them, 6) }, lives: true},
 		"another namespace loses its leader":     {happens: func(c *cluster) { c.write("other", us, 7); c.write("other", them, 8) }, lives: true},
 		"another namespace's deadline is nearer": {happens: func(c *cluster) { pass(duration / 2); c.write("other", us, 7); pass(duration/2 - time.Microsecond) }, lives: true},
@@ -148,8 +148,8 @@ func TestAnActBeginsOnlyInItsTerm(t *testing.T) {
 	}{
 		"the term stands":                        {func(*cluster, context.CancelFunc) {}, true, false},
 		"it has been renewed":                    {func(c *cluster, _ context.CancelFunc) { pass(duration / 2); c.write(ns, us, 7); pass(duration / 2) }, true, false},
-		"a nanosecond before the deadline":       {func(c *cluster, _ context.CancelFunc) { c.clock.suspend(duration - time.Nanosecond) }, true, false},
-		"at the deadline, before the timer runs": {func(c *cluster, _ context.CancelFunc) { c.clock.suspend(duration) }, false, true},
+		"a nanosecond before the deadline":       {func(c *cluster, _ context.CancelFunc) { c.clock.Suspend(duration - time.Nanosecond) }, true, false},
+		"at the deadline, before the timer runs": {func(c *cluster, _ context.CancelFunc) { c.clock.Suspend(duration) }, false, true},
 		"another cluster leads":                  {func(c *cluster, _ context.CancelFunc) { c.write(ns, them, 8) }, false, true},
 		"the next term is ours too":              {func(c *cluster, _ context.CancelFunc) { c.write(ns, us, 8) }, false, true},
 		"the work was told to stop":              {func(_ *cluster, cancel context.CancelFunc) { cancel() }, false, false},
@@ -200,14 +200,14 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 			pass(duration)
 		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 7.4 s old on arrival, and lasts 15 s"},
 		"ran out, and the clock was ahead": {func(c *cluster) {
-			c.clock.step(10 * time.Second)
+			c.clock.Step(10 * time.Second)
 			late := c.leaseOf(ns, us, 7)
 			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(-9 * time.Second)
 			c.Observe(late)
 			pass(duration)
 		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 9.0 s old on arrival, and lasts 15 s; " +
 			"this machine's clock is ahead of the hub's, or Leases are late"},
-		"ran out, and nobody looked": {func(c *cluster) { c.clock.suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
+		"ran out, and nobody looked": {func(c *cluster) { c.clock.Suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestContextIsRefusedToFollowers(t *testing.T) {
 		for name, happens := range map[string]func(){
 			"unknown":  func() {},
 			"follower": func() { c.write(ns, them, 7) },
-			"ran out":  func() { c.write(ns, us, 8); c.clock.suspend(duration) },
+			"ran out":  func() { c.write(ns, us, 8); c.clock.Suspend(duration) },
 		} {
 			happens()
 			if _, _, err := c.Context(t.Context(), ns); !errors.Is(err, member.ErrNotLeader) {
@@ -326,7 +326,7 @@ func TestContextAndLeadRefuseANamespaceThatIsNotWatched(t *testing.T) {
 		if !errors.Is(err, member.ErrNotWatched) || errors.Is(err, member.ErrNotLeader) || err.Error() != want {
 			t.Errorf("Context says %v, want %s", err, want)
 		}
-		err = r.Lead(t.Context(), "typo", func(context.Context) error { return nil })
+		err = r.Lead(within(t), "typo", func(context.Context) error { return nil })
 		if !errors.Is(err, member.ErrNotWatched) || err.Error() != want {
 			t.Errorf("Lead says %v, want %s", err, want)
 		}

@@ -1,6 +1,7 @@
 package member_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -98,19 +99,17 @@ func TestALeaseThatIsRefusedAgainIsToldAtOnce(t *testing.T) {
 // Two that fight over a Lease do not flood the log.
 func TestATroubleThatComesAndGoesIsToldAFewTimesAMinute(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
-		for range 10 * 60 / 2 {
+		for range 10 * 60 / 6 {
 			r.put(r.cluster.allowing(5 * time.Second))
 			r.put(r.cluster.allowing(time.Second / 4))
 			synctest.Wait()
 			c := r.cluster.leaseOf(ns, us, 1)
 			c.Spec.RenewTime.Time = c.Spec.RenewTime.Add(2 * time.Second)
 			r.put(c)
-			pass(2 * time.Second)
+			pass(6 * time.Second)
 		}
 		for _, text := range []string{"not believed", "maxClockSkewMilliseconds"} {
-			if n := len(l.with(`"level"=0 "msg"=`, text)); n < 10 || n > 60 {
-				t.Errorf("%d lines with %q in ten minutes, want a few a minute", n, text)
-			}
+			l.expect(t, "five a minute", 10*5, `"level"=0 "msg"=`, text)
 		}
 	})
 }
@@ -139,6 +138,28 @@ func TestWhatWasSaidOfClocksIsKeptForEachNamespace(t *testing.T) {
 				l.expect(t, name, 2, "MaxClockSkew")
 				if tc.option == 0 {
 					l.expect(t, "an option that nobody set is not to blame", 0, "Options.MaxClockSkew is")
+				}
+			})
+		})
+	}
+}
+
+// Whoever has changed the policy looks in the log for what it says now.
+func TestADifferenceThatBecomesAnotherIsToldAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		option, policy, then time.Duration
+		want                 string
+	}{
+		"an option that is more":          {2 * time.Second, time.Second / 2, time.Second / 4, "Options.MaxClockSkew is more than the policy's"},
+		"an option that is less":          {time.Second, 2 * time.Second, 3 * time.Second, "Options.MaxClockSkew is less than the policy's"},
+		"no option, and a lenient policy": {0, 2 * time.Second, 3 * time.Second, "maxClockSkewMilliseconds is more than a reader allows by default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{MaxClockSkew: tc.option}, func(t *testing.T, r *reader, l *logged) {
+				for i, policy := range []time.Duration{tc.policy, tc.then} {
+					r.put(r.cluster.allowing(policy))
+					l.expect(t, name, 1, tc.want, fmt.Sprintf(`"policy"=%q`, policy))
+					l.expect(t, name, i+1, tc.want)
 				}
 			})
 		})

@@ -98,8 +98,8 @@ func TestAnyEventIsASignOfLife(t *testing.T) {
 		if err := w.turn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.alarm.ring(c.now.Boot+1, c.now.Boot+1)
-		c.pass(time.Second)
+		w.alarm.ring(c.Now().Boot+1, c.Now().Boot+1)
+		c.Advance(time.Second)
 		if !w.alarm.unheard() {
 			t.Fatal("something was heard already")
 		}

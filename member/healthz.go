@@ -27,10 +27,19 @@ const pingParts = 3
 // third of it was left, until something is. A term that ran out because the hub is silent is no
 // failure. It fails as well if the last confirmation
 // of the registration, where there has to be one, is older than StaleAfter; and with ErrStopped once the Member has stopped.
+//
+// The log says when it begins to fail, every minute while it does, and when it succeeds again: whoever restarts a program
+// for it does not say why.
 func (m *Member) Healthz(*http.Request) error {
 	if m.terms == nil {
 		return errNotMade
 	}
+	err := m.health()
+	m.teller.health(err)
+	return err
+}
+
+func (m *Member) health() error {
 	if m.terms.over() {
 		return fmt.Errorf("member: %w: make a new one, or end this process", ErrStopped)
 	}

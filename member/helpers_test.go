@@ -1,13 +1,14 @@
 package member_test
 
 import (
-	"sync/atomic"
+	"context"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
@@ -25,33 +26,15 @@ const (
 
 var testKey = lease.Key("only for tests")
 
-// testClock runs with the bubble's time, and steps and sleeps on request.
-type testClock struct {
-	start    time.Time
-	stepped  atomic.Int64 // of the wall clock alone
-	suspends atomic.Int64 // of both clocks, unseen by timers
-}
-
-func newClock() *testClock { return &testClock{start: time.Now()} }
-
-func (c *testClock) Now() lease.Reading {
-	ran := time.Since(c.start) + time.Duration(c.suspends.Load())
-	wall := time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC).Add(ran + time.Duration(c.stepped.Load()))
-	return lease.Reading{Wall: wall, Boot: time.Hour + ran}
-}
-
-func (c *testClock) step(d time.Duration)    { c.stepped.Add(int64(d)) }
-func (c *testClock) suspend(d time.Duration) { c.suspends.Add(int64(d)) }
-
 // cluster is one reader with a clock of its own.
 type cluster struct {
 	*member.Terms
 	t     testing.TB
-	clock *testClock
+	clock *clocktest.Bubble
 }
 
 func newCluster(t testing.TB) *cluster {
-	c := newClock()
+	c := clocktest.NewBubble(clocktest.Start)
 	return &cluster{Terms: member.NewTerms(c, skew), t: t, clock: c}
 }
 
@@ -97,3 +80,11 @@ func renamed(l *coordinationv1.Lease) *coordinationv1.Lease {
 
 // pass lets time pass; inside a bubble that takes none.
 func pass(d time.Duration) { <-time.After(d) }
+
+// within bounds a call that waits, so that one that never returns fails its test.
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -35,9 +35,9 @@ func (w *watched) wanted() bool {
 	return scarce || w.alarm.unheard()
 }
 
-// patience is how long the answer to a request may take. In a hurry two fit into what is left of the term. If
+// requestTimeout is how long the answer to a request may take. In a hurry two fit into what is left of the term. If
 // that was too short the next may take longer.
-func (w *watched) patience() time.Duration {
+func (w *watched) requestTimeout() time.Duration {
 	most := w.member.stale / 4
 	if !w.hurry.on {
 		return most

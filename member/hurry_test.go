@@ -13,7 +13,7 @@ func hurried(t *testing.T, left, staleAfter time.Duration, h hurry) (*watched, *
 	clock := newHandClock()
 	m := &Member{terms: NewTerms(clock, time.Second), clock: clock, stale: staleAfter}
 	m.terms.Observe(clock.leaseOf(t, "shop", "us", 7, 15*time.Second))
-	clock.pass(15*time.Second - left)
+	clock.Advance(15*time.Second - left)
 	return &watched{member: m, alarm: m.terms.alarm(allNamespaces), hurry: h}, clock
 }
 
@@ -40,7 +40,7 @@ func TestAnAnswerMayTakeHalfOfWhatIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, _ := hurried(t, tc.left, 4*cmp.Or(tc.most, 10*time.Second), hurry{on: !tc.calm, failures: tc.failures})
-				if got := w.patience(); got != tc.want {
+				if got := w.requestTimeout(); got != tc.want {
 					t.Errorf("%v, want %v", got, tc.want)
 				}
 			})
@@ -65,7 +65,7 @@ func TestHurriedTurnsComeEverLessOftenWhileTheHubIsSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, clock := hurried(t, tc.left, 4*quarter, hurry{on: !tc.calm, failures: 3, gap: tc.gap, until: 1})
-				until := clock.now.Boot + tc.want
+				until := clock.Now().Boot + tc.want
 				if tc.calm {
 					until = 1
 				} else if tc.want == 0 {
@@ -96,7 +96,7 @@ func TestAHurriedTurnWaitsForItsTimeAndForAPartOfWhatIsLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, clock := hurried(t, tc.left, staleAfter, hurry{gap: time.Second})
-				w.hurry.until = clock.now.Boot + tc.until
+				w.hurry.until = clock.Now().Boot + tc.until
 				least, most := w.delay(), w.delay()
 				for range draws {
 					d := w.delay()
@@ -132,7 +132,7 @@ func TestATurnIsWantedWhileNewsAreMissing(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, clock := hurried(t, tc.left, time.Minute, hurry{})
 				if tc.unheard {
-					w.alarm.ring(clock.now.Boot, clock.now.Boot)
+					w.alarm.ring(clock.Now().Boot, clock.Now().Boot)
 				}
 				if got := w.wanted(); got != tc.want {
 					t.Errorf("wanted = %v, want %v", got, tc.want)

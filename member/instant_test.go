@@ -32,10 +32,10 @@ func TestARenewalInTheInstantInWhichATermIsAskedForCounts(t *testing.T) {
 		terms := NewTerms(clock, time.Second)
 		terms.Observe(clock.leaseOf(t, "shop", "us", 7, lasts))
 		term, _ := terms.Term("shop")
-		clock.pass(lasts / 2)
+		clock.Advance(lasts / 2)
 		clock.meanwhile = func() {
 			terms.Observe(clock.leaseOf(t, "shop", "us", 7, lasts))
-			clock.pass(lasts / 2)
+			clock.Advance(lasts / 2)
 		}
 		if !term.Holds() || term.Remaining() != lasts/2 {
 			t.Errorf("the renewed term holds = %v, for %v", term.Holds(), term.Remaining())
@@ -57,8 +57,8 @@ func TestWithoutARegistrationNothingThatIsSeenIsRemembered(t *testing.T) {
 				terms := NewTerms(clock, time.Second)
 				terms.register()
 				terms.Observe(seen(t, clock))
-				says := lease.Registration{Confirmed: clock.now.Wall, Duration: math.MaxInt32 * time.Second}
-				terms.confirmed(says.Permit(clock.now))
+				says := lease.Registration{Confirmed: clock.Now().Wall, Duration: math.MaxInt32 * time.Second}
+				terms.confirmed(says.Permit(clock.Now()))
 				if released := terms.releasable(); len(released) > 0 {
 					t.Errorf("released %v", released)
 				}

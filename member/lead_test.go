@@ -57,7 +57,7 @@ func TestLeadReturnsWhatItsFunctionReturns(t *testing.T) {
 				c := newCluster(t)
 				c.write(ns, us, 1)
 				var in context.Context
-				if err := c.Lead(t.Context(), ns, func(ctx context.Context) error { in = ctx; return want }); !errors.Is(err, want) {
+				if err := c.Lead(within(t), ns, func(ctx context.Context) error { in = ctx; return want }); !errors.Is(err, want) {
 					t.Errorf("Lead returned %v, want %v", err, want)
 				}
 				if in.Err() == nil {
@@ -74,7 +74,7 @@ func TestAMemberLeadsAsItsTermsDo(t *testing.T) {
 		r.put(r.cluster.leaseOf(ns, us, 7))
 		defer r.start(t)()
 		broken := errors.New("broken")
-		if err := r.Lead(t.Context(), ns, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		if err := r.Lead(within(t), ns, func(context.Context) error { return broken }); !errors.Is(err, broken) {
 			t.Errorf("Lead returned %v, want %v", err, broken)
 		}
 	})

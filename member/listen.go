@@ -111,6 +111,7 @@ func (t *Terms) call(ls *listening, n *nsState, s *told) {
 	defer t.mu.Unlock()
 	for next := t.next(ls, n, s); next != nil; next = t.next(ls, n, s) {
 		t.mu.Unlock()
+		t.write()
 		next()
 		t.mu.Lock()
 		if s.term == nil {
@@ -121,6 +122,11 @@ func (t *Terms) call(ls *listening, n *nsState, s *told) {
 	if ls.removed {
 		t.heard(s)
 	}
+	t.called()
+}
+
+// called takes note that a call has returned. Called under mu.
+func (t *Terms) called() {
 	if t.calls--; t.calls == 0 {
 		t.idle.Broadcast()
 	}

@@ -90,17 +90,15 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	if o.Registration != nil {
 		m.registrar = newRegistrar(m, leases, authentication, o)
 	}
-	m.Listen(Listener{
+	m.terms.journal.Listener = Listener{
 		Promoted: func(ns string, t Term) {
 			m.log.Info("This cluster leads", "namespace", ns, "epoch", t.Epoch(), "cluster", t.Cluster())
 		},
 		Demoted: func(ns string, reason error) {
-			if errors.Is(reason, ErrLost) { // if it never led, who does is told when its Lease is seen
-				m.log.Info("This cluster does not lead any more", "namespace", ns, "reason", reason.Error())
-				m.teller.ended()
-			}
+			m.log.Info("This cluster does not lead any more", "namespace", ns, "reason", reason.Error())
+			m.teller.ended()
 		},
-	})
+	}
 	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)
 	return m, nil
 }

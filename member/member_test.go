@@ -69,7 +69,7 @@ func TestMemberFollowsItsCluster(t *testing.T) {
 		r.put(r.cluster.leaseOf(ns, us, 7))
 		leads(false, "before Start")
 		stop := r.start(t)
-		if err := r.WaitForSync(t.Context()); err != nil {
+		if err := r.WaitForSync(within(t)); err != nil {
 			t.Fatal(err)
 		}
 		leads(true, "listed")
@@ -93,7 +93,7 @@ func TestMemberFollowsItsCluster(t *testing.T) {
 		if !errors.Is(context.Cause(ctx), member.ErrLost) {
 			t.Errorf("after Start returned, cause = %v, want ErrLost", context.Cause(ctx))
 		}
-		if err := r.Start(t.Context()); err == nil {
+		if err := r.Start(within(t)); err == nil {
 			t.Error("the second Start did not fail")
 		}
 	})
@@ -104,7 +104,7 @@ func TestMemberKeepsItsTermWhileTheWatchIsRenewed(t *testing.T) {
 		r := newReader(t)
 		r.put(r.cluster.leaseOf(ns, us, 7))
 		defer r.start(t)()
-		if err := r.WaitForSync(t.Context()); err != nil {
+		if err := r.WaitForSync(within(t)); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel, err := r.Context(t.Context(), ns)
@@ -129,7 +129,7 @@ func TestStartWaitsForItsListeners(t *testing.T) {
 		told := false
 		defer r.Listen(member.Listener{Demoted: func(string, error) { pass(time.Minute); told = true }})()
 		stop := r.start(t)
-		if err := r.WaitForSync(t.Context()); err != nil {
+		if err := r.WaitForSync(within(t)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -203,7 +203,7 @@ func TestMemberAsksForNoMoreThanItsNamespaces(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReader(t, tc.namespaces...)
 				defer r.start(t)()
-				if err := r.WaitForSync(t.Context()); err != nil {
+				if err := r.WaitForSync(within(t)); err != nil {
 					t.Fatal(err)
 				}
 				synctest.Wait()
@@ -233,9 +233,9 @@ func TestHealthz(t *testing.T) {
 		"permission taken away later is noticed":             {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
 		"a watch that begins but says nothing hides nothing": {happens: func(r *reader) { synced(r); r.become(deaf); pass(2 * staleAfter) }},
 		"lists are signs of life, where watches are refused": {first: lists, happens: func(r *reader) { synced(r); pass(2 * staleAfter) }},
-		"a suspend longer than that is staleness":            {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(staleAfter + 1) }, stale: true},
-		"until the server is heard again":                    {happens: func(r *reader) { synced(r); r.cluster.clock.suspend(time.Hour); pass(staleAfter) }},
-		"a step of the wall clock alone is none":             {happens: func(r *reader) { synced(r); r.cluster.clock.step(time.Hour) }},
+		"a suspend longer than that is staleness":            {happens: func(r *reader) { synced(r); r.cluster.clock.Suspend(staleAfter + 1) }, stale: true},
+		"until the server is heard again":                    {happens: func(r *reader) { synced(r); r.cluster.clock.Suspend(time.Hour); pass(staleAfter) }},
+		"a step of the wall clock alone is none":             {happens: func(r *reader) { synced(r); r.cluster.clock.Step(time.Hour) }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -305,9 +305,9 @@ func TestARenewTimeMayLieASecondInTheFutureByDefault(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newReaderWith(t, member.Options{})
 			defer r.start(t)()
-			r.cluster.clock.step(ahead)
+			r.cluster.clock.Step(ahead)
 			l := r.cluster.leaseOf(ns, us, 7)
-			r.cluster.clock.step(-ahead)
+			r.cluster.clock.Step(-ahead)
 			r.put(l)
 			if r.leads(ns) != want {
 				t.Errorf("a renewTime %v ahead: leads = %v, want %v", ahead, !want, want)
@@ -351,7 +351,7 @@ func TestMemberFollowsWithoutAWorkingWatch(t *testing.T) {
 				r.become(tc.mode)
 				r.put(r.cluster.leaseOf(ns, them, 7))
 				defer r.start(t)()
-				if err := r.WaitForSync(t.Context()); err != nil {
+				if err := r.WaitForSync(within(t)); err != nil {
 					t.Fatal(err)
 				}
 				pass(time.Hour) // so that retries are as slow as they get
@@ -375,7 +375,7 @@ func TestMemberStartsOverAfterAnError(t *testing.T) {
 		r := newReader(t)
 		r.put(r.cluster.leaseOf(ns, us, 7))
 		defer r.start(t)()
-		if err := r.WaitForSync(t.Context()); err != nil {
+		if err := r.WaitForSync(within(t)); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -21,11 +21,11 @@ func TestAMemberThatNewDidNotMakeSaysSo(t *testing.T) {
 	}
 	_, _, ofContext := m.Context(t.Context(), ns)
 	for what, err := range map[string]error{
-		"Start":       m.Start(t.Context()),
+		"Start":       m.Start(within(t)),
 		"Context":     ofContext,
-		"WaitForSync": m.WaitForSync(t.Context()),
+		"WaitForSync": m.WaitForSync(within(t)),
 		"Healthz":     m.Healthz(nil),
-		"Lead":        m.Lead(t.Context(), ns, func(context.Context) error { return nil }),
+		"Lead":        m.Lead(within(t), ns, func(context.Context) error { return nil }),
 	} {
 		if !errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "was not made by New") {
 			t.Errorf("%s: %v", what, err)
@@ -42,7 +42,7 @@ func TestNobodyLeadsANamespaceWithoutAName(t *testing.T) {
 	_, _, ofContext := r.Context(t.Context(), "")
 	for what, err := range map[string]error{
 		"Context": ofContext,
-		"Lead":    r.Lead(t.Context(), "", func(context.Context) error { return nil }),
+		"Lead":    r.Lead(within(t), "", func(context.Context) error { return nil }),
 	} {
 		if !errors.Is(err, member.ErrMisused) || errors.Is(err, member.ErrNotLeader) {
 			t.Errorf("%s: %v", what, err)
@@ -131,8 +131,8 @@ func TestWhatWaitsForAMemberReturnsWhenItStops(t *testing.T) {
 		started := make(chan error, 1)
 		go func() { started <- r.Start(ctx) }()
 		waits := make(chan error, 2)
-		go func() { waits <- r.WaitForSync(t.Context()) }()
-		go func() { waits <- r.Lead(t.Context(), ns, func(context.Context) error { return nil }) }()
+		go func() { waits <- r.WaitForSync(within(t)) }()
+		go func() { waits <- r.Lead(within(t), ns, func(context.Context) error { return nil }) }()
 		synctest.Wait()
 		began := time.Now()
 		cancel()
@@ -178,9 +178,9 @@ func TestAMemberThatHasStoppedSaysSo(t *testing.T) {
 				_, _, ofContext := r.Context(t.Context(), ns)
 				for what, err := range map[string]error{
 					"Context":     ofContext,
-					"WaitForSync": r.WaitForSync(t.Context()),
+					"WaitForSync": r.WaitForSync(within(t)),
 					"Healthz":     r.Healthz(nil),
-					"Lead":        r.Lead(t.Context(), ns, func(context.Context) error { return nil }),
+					"Lead":        r.Lead(within(t), ns, func(context.Context) error { return nil }),
 				} {
 					if !errors.Is(err, member.ErrStopped) {
 						t.Errorf("%s: %v", what, err)
@@ -192,7 +192,7 @@ func TestAMemberThatHasStoppedSaysSo(t *testing.T) {
 				if s := r.State(ns); s.Leads || s.Why != "the Member has stopped" {
 					t.Errorf("State = %+v", s)
 				}
-				if err := r.Start(t.Context()); !errors.Is(err, member.ErrMisused) {
+				if err := r.Start(within(t)); !errors.Is(err, member.ErrMisused) {
 					t.Errorf("Start once more: %v", err)
 				}
 				if took := time.Since(began); took > 0 {

@@ -97,7 +97,7 @@ func (o *outages) tell() {
 	}
 	for what := range o.troubles {
 		if alike[what] == nil {
-			o.troubles[what].begins("", 0)
+			o.troubles[what].over()
 		}
 	}
 	for what, all := range alike {
@@ -112,6 +112,7 @@ func (o *outages) tellOf(what string, all []*watched) {
 		t = &trouble{}
 		o.troubles[what] = t
 	}
+	again := t.known(what)
 	if slices.ContainsFunc(all, func(w *watched) bool { return !o.failing[w].told }) {
 		t.told = false
 	}
@@ -130,7 +131,7 @@ func (o *outages) tellOf(what string, all []*watched) {
 	if leads {
 		text = what + "; what is led ends when its term runs out, unless a watch that stands shows its renewals"
 	}
-	o.member.log.Error(o.failing[all[0]].err, text, "scope", o.scope(all))
+	o.member.complain(o.failing[all[0]].err, again, text, "scope", o.scope(all))
 }
 
 // scope names what these watches follow.

@@ -34,10 +34,32 @@ func TestManyNamespacesThatFailAlikeAreToldInOneLine(t *testing.T) {
 	})
 }
 
+func TestNamespacesThatFailAlikeAreAllNamedUpToThree(t *testing.T) {
+	for name, tc := range map[string]struct {
+		all  []string
+		want string
+	}{
+		"two":   {[]string{"b", "a"}, "2 of 2 namespaces: a, b"},
+		"three": {[]string{"c", "b", "a"}, "3 of 3 namespaces: a, b, c"},
+		"four":  {[]string{"d", "c", "b", "a"}, "4 of 4 namespaces: a, b, c, …"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &logged{}
+				r := newReaderWith(t, member.Options{Namespaces: tc.all, Logger: l.logger()})
+				r.become(refuses)
+				defer r.start(t)()
+				pass(2 * time.Second)
+				l.expect(t, name, 1, "Cannot list leases", fmt.Sprintf(`"scope"=%q`, tc.want))
+			})
+		})
+	}
+}
+
 func TestOneOfTwoNamespacesThatFailsIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &logged{}
-		r := newReaderWith(t, member.Options{Namespaces: []string{ns, "ledger"}, Logger: l.logger()})
+		r := newReaderWith(t, member.Options{Namespaces: []string{ns, "ledger"}, StaleAfter: staleAfter, Logger: l.logger()})
 		r.keepFrom("ledger")
 		r.put(r.cluster.leaseOf(ns, us, 1))
 		defer r.start(t)()
@@ -46,6 +68,10 @@ func TestOneOfTwoNamespacesThatFailsIsNamed(t *testing.T) {
 		r.keepFrom("")
 		pass(10 * time.Second)
 		l.expect(t, "and is followed again", 1, "Follows leases again", `"scope"="namespace ledger"`)
+		r.keepFrom(ns)
+		pass(staleAfter) // the next list is refused, and nothing happens to the first
+		l.expect(t, "the other fails", 1, "Cannot list leases", `"scope"="namespace shop"`)
+		l.expect(t, "which is nothing new of the first", 1, "Follows leases again")
 	})
 }
 
@@ -76,4 +102,52 @@ func TestAWatchThatEndsAtOnceIsNotCalledMended(t *testing.T) {
 			t.Errorf("%d lines in ten minutes, want one a minute", n)
 		}
 	})
+}
+
+// An error is for people: an API server that restarts needs none, and missing rights do.
+func TestARegistrationThatFailsIsAnErrorWhenItLasts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		f      fate
+		atOnce int
+	}{"rights are missing": {forbidden, 1}, "the connection breaks": {dropped, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := &logged{}
+				r := newReaderWith(t, member.Options{Registration: registration(t), Logger: l.logger()})
+				r.meet(tc.f)
+				defer r.start(t)()
+				pass(30 * time.Second)
+				l.expect(t, "at once", tc.atOnce, `"msg"="Cannot register`, `"error"=`)
+				l.expect(t, "at once", 1-tc.atOnce, `"level"=0 "msg"="Cannot register`, `"reason"="make registration`)
+				pass(time.Minute)
+				l.expect(t, "a minute later", tc.atOnce+1, `"msg"="Cannot register`, `"error"=`)
+			})
+		})
+	}
+}
+
+// The same of a watch.
+func TestAFailureThatMayEndByItselfIsAnErrorWhenItLasts(t *testing.T) {
+	for name, tc := range map[string]struct {
+		m      mode
+		atOnce int
+	}{"rights are missing": {refuses, 1}, "nobody answers": {hangs, 0}} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+				r.become(tc.m)
+				r.fail()
+				pass(30 * time.Second)
+				l.expect(t, "at once", tc.atOnce, `"msg"="Cannot list leases`, `"error"=`)
+				l.expect(t, "at once", 1-tc.atOnce, `"level"=0 "msg"="Cannot list leases`, `"reason"="list leases`)
+				pass(time.Minute)
+				l.expect(t, "a minute later", tc.atOnce+1, `"msg"="Cannot list leases`, `"error"=`)
+				r.become(answers)
+				pass(time.Minute)
+				r.become(tc.m)
+				r.fail()
+				pass(30 * time.Second)
+				l.expect(t, "when it comes back", 2*(1-tc.atOnce), `"level"=0 "msg"="Cannot list leases`, `"reason"="list leases`)
+			})
+		})
+	}
 }

@@ -54,7 +54,7 @@ func TestStateSaysWhatKeepsNewsFromComing(t *testing.T) {
 		}
 		r.become(refuses)
 		r.fail()
-		pass(time.Second)
+		pass(3 * time.Second)
 		if s := r.State(ns); !s.Leads || s.Why != "" || !strings.HasPrefix(s.Trouble, bindReader) {
 			t.Errorf("without them again, and in its term: %+v", s)
 		}
@@ -65,18 +65,43 @@ func TestStateSaysWhatKeepsNewsFromComing(t *testing.T) {
 		pass(5 * time.Second)
 		r.become(refuses)
 		r.fail()
-		pass(time.Second)
+		pass(3 * time.Second)
 		r.saysWhy(t, "a follower", "west.fleet leads in epoch 2; its Leases cannot be followed: "+bindReader)
 		r.become(answers)
 		r.remove(ns, v1alpha1.DefaultLeaseName)
 		pass(5 * time.Second)
 		r.become(refuses)
 		r.fail()
-		pass(time.Second)
+		pass(3 * time.Second)
 		r.saysWhy(t, "without a Lease", "its Lease is gone; its Leases cannot be followed: "+bindReader)
 		r.become(hangs)
 		pass(staleAfter)
 		r.saysWhy(t, "without an answer", "its Lease is gone; its Leases cannot be followed: the API server does not answer, check the way to it")
+	})
+}
+
+func TestAStoppedMemberHasNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReader(t, ns)
+		r.become(refuses)
+		stop := r.start(t)
+		r.saysWhy(t, "while it follows", bindReader)
+		stop()
+		if s := r.State(ns); s.Why != member.ErrStopped.Error() || s.Trouble != "" {
+			t.Errorf("State = %+v", s)
+		}
+	})
+}
+
+// The machine slept: whoever asks before anything else has noticed gets the truth.
+func TestStateKnowsTheEndOfATermAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.write(ns, us, 7)
+		c.clock.Suspend(duration)
+		if s := c.State(ns); s.Leads || !strings.HasPrefix(s.Why, "it ran out") {
+			t.Errorf("State = %+v", s)
+		}
 	})
 }
 
@@ -108,6 +133,26 @@ func TestStateSaysThatTheRegistrationIsTheTrouble(t *testing.T) {
 		}
 		r.delay(0)
 	})
+}
+
+// Rights on Leases are given in each namespace: who lacks them wants to know where.
+func TestOnlyMissingRightsOnTheRegistrationNameItsNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		f     fate
+		named bool
+	}{"rights are missing": {forbidden, true}, "the connection breaks": {dropped, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRegistered(t, ns)
+				r.meet(tc.f)
+				defer r.start(t)()
+				synctest.Wait()
+				if why := r.State(ns).Why; strings.HasSuffix(why, " (in namespace home)") != tc.named {
+					t.Errorf("State says %q", why)
+				}
+			})
+		})
+	}
 }
 
 func TestAConfirmationThatFailsIsToldAtOnce(t *testing.T) {
@@ -221,20 +266,24 @@ func TestAContextCarriesTheLoggerOfItsMember(t *testing.T) {
 
 // A term that runs out while the API server answers is the hub's to explain.
 func TestATermThatRanOutNamesTheHubOnlyWhereTheAPIServerAnswers(t *testing.T) {
-	const hub = "no renewal has come for 15.0 s although the API server answers: look at the hub"
+	const hub = "although the API server answers: look at the hub"
 	for name, tc := range map[string]struct {
-		m    mode
-		want int
+		m      mode
+		asleep time.Duration
+		want   int
 	}{
-		"the hub is silent": {answers, 1}, "nobody answers": {hangs, 0},
+		"the hub is silent": {answers, 0, 1}, "nobody answers": {hangs, 0, 0},
+		"the machine slept, and has asked nobody yet": {answers, duration, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
 				r.put(r.cluster.leaseOf(ns, us, 1))
 				synctest.Wait()
 				r.become(tc.m)
+				r.cluster.clock.Suspend(tc.asleep)
 				pass(duration + recheck)
 				l.expect(t, name, 1, "This cluster does not lead any more", "it ran out")
+				l.expect(t, name, tc.want, "This cluster does not lead any more", "no renewal has come for 15.0 s "+hub)
 				l.expect(t, name, tc.want, "This cluster does not lead any more", hub)
 				r.become(answers)
 			})

@@ -392,9 +392,6 @@ func same(a, b *coordinationv1.Lease) bool {
 // leave takes the registration back after all terms have ended for good, once all work has
 // finished, and with it those that somebody has deleted. If that takes too long, or fails, they are left to the hub.
 func (r *registrar) leave(ctx context.Context) {
-	if r.stored == nil && len(r.deleted) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	if r.stored != nil {

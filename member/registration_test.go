@@ -222,9 +222,9 @@ func TestATermEndsWithTheConfirmationOfItsRegistration(t *testing.T) {
 	}{
 		"not before":                {func(*reader) { pass(lasts - time.Microsecond) }, true},
 		"at its end":                {func(*reader) { pass(lasts) }, false},
-		"the wall clock jumps":      {func(r *reader) { r.cluster.clock.step(lasts); pass(recheck) }, false},
-		"the machine was suspended": {func(r *reader) { r.cluster.clock.suspend(lasts); pass(recheck) }, false},
-		"the wall clock steps back": {func(r *reader) { r.cluster.clock.step(-time.Hour); pass(lasts) }, false},
+		"the wall clock jumps":      {func(r *reader) { r.cluster.clock.Step(lasts); pass(recheck) }, false},
+		"the machine was suspended": {func(r *reader) { r.cluster.clock.Suspend(lasts); pass(recheck) }, false},
+		"the wall clock steps back": {func(r *reader) { r.cluster.clock.Step(-time.Hour); pass(lasts) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registered(t, func(t *testing.T, r *reader) {
@@ -267,7 +267,7 @@ func TestAConfirmationThatComesTooLateIsNone(t *testing.T) {
 		before := r.registration(t).Identity
 		r.meet(late)
 		pass(confirm + slow/2) // the request is on its way
-		r.cluster.clock.suspend(lasts - confirm + time.Second)
+		r.cluster.clock.Suspend(lasts - confirm + time.Second)
 		synctest.Wait()
 		if r.leads(ns) {
 			t.Fatal("leads although the hub may have taken it for stopped")
@@ -286,7 +286,7 @@ func TestAPausedReaderRegistersAnew(t *testing.T) {
 	registered(t, func(t *testing.T, r *reader) {
 		before := r.registration(t).Identity
 		term, _ := r.Term(ns)
-		r.cluster.clock.suspend(time.Minute)
+		r.cluster.clock.Suspend(time.Minute)
 		if term.Holds() {
 			t.Error("the term stands after a minute")
 		}
@@ -437,20 +437,20 @@ func TestAMemberTakesItsRegistrationBack(t *testing.T) {
 	for name, tc := range map[string]struct {
 		works time.Duration // on, after it was told to stop
 		f     fate
-		left  bool
+		left  string           // why it is left to the hub; empty: it is not
 		want  map[string]int64 // last released
 	}{
 		"at once":                    {want: map[string]int64{ns: 7}},
 		"when its work has finished": {works: 4 * time.Second, want: map[string]int64{ns: 7}},
-		"not when work goes on":      {works: time.Minute, left: true},
-		"not when it cannot":         {f: forbidden, left: true},
-		"nor when nobody answers":    {f: silent, left: true},
-		"as far as it can":           {f: unanswered, left: true, want: map[string]int64{ns: 7}},
+		"not when work goes on":      {works: time.Minute, left: "work goes on after its term"},
+		"not when it cannot":         {f: forbidden, left: "confirm registration leasecast-reader-"},
+		"nor when nobody answers":    {f: silent, left: "context deadline exceeded"},
+		"as far as it can":           {f: unanswered, left: "connection reset by peer", want: map[string]int64{ns: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				log, all := told(leavesIt)
-				r := newReaderWith(t, member.Options{Registration: registration(t), Logger: log})
+				l, says := &logged{}, 0
+				r := newReaderWith(t, member.Options{Registration: registration(t), Logger: l.logger()})
 				r.say(ns, us, 7)
 				r.say("other", them, 8) // it has never led there, and has nothing to release
 				stop := r.start(t)
@@ -472,8 +472,12 @@ func TestAMemberTakesItsRegistrationBack(t *testing.T) {
 				if took := time.Since(began); took > 5*time.Second+recheck {
 					t.Errorf("Start returned %v after its end", took)
 				}
-				if left, says := len(r.registered()) > 0, len(all()) > 0; left != tc.left || says != tc.left {
-					t.Errorf("a registration is left = %v, and it says so = %v, want %v", left, says, tc.left)
+				if tc.left != "" {
+					says = 1
+				}
+				l.expect(t, "at the end", says, leavesIt, tc.left)
+				if left := len(r.registered()); left != says {
+					t.Errorf("%d registrations are left, want %d", left, says)
 				}
 				var released map[string]int64
 				for _, w := range r.writes {

@@ -87,7 +87,7 @@ func (t *Terms) state(namespace string) State {
 		}
 	}
 	unknown := ""
-	if t.news != nil && !t.stopped && t.watches(namespace) {
+	if t.news != nil && !t.stopped {
 		unknown, s.Trouble = t.news(namespace)
 	}
 	if n != nil {

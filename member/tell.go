@@ -30,6 +30,7 @@ type teller struct {
 	capped sync.Once     // people know that no write was seen
 	mu     sync.Mutex
 	about  map[string]*about // by namespace
+	unwell trouble           // that Healthz fails
 }
 
 func newTeller(m *Member, own time.Duration, chosen bool) *teller {
@@ -65,6 +66,9 @@ func (t *trouble) begins(what string, now time.Duration) bool {
 	return what != "" && !t.told && t.tell(now)
 }
 
+// over takes it that the trouble does not go on.
+func (t *trouble) over() { t.what, t.told = "", false }
+
 // due is like begins, but a trouble that goes on is told every minute.
 func (t *trouble) due(what string, now time.Duration) bool {
 	if t.begins(what, now) {
@@ -72,6 +76,9 @@ func (t *trouble) due(what string, now time.Duration) bool {
 	}
 	return t.told && now >= t.at+tellEvery && t.tell(now)
 }
+
+// known reports whether people know of this already.
+func (t *trouble) known(what string) bool { return t.told && t.what == what }
 
 func (t *trouble) tell(now time.Duration) bool {
 	if now >= t.since+tellEvery {
@@ -84,11 +91,12 @@ func (t *trouble) tell(now time.Duration) bool {
 	return true
 }
 
-// looks has people told what is new about a namespace whose Lease was seen, or seen to be gone.
+// looks tells what is new about a namespace whose Lease was seen, or seen to be gone: after the end of a term that it brought.
 func (t *teller) looks(namespace string) {
+	t.terms.write()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, l := t.terms.sight(namespace)
+	s, l := t.terms.details(namespace)
 	a := t.about[namespace]
 	if a == nil {
 		a = &about{}
@@ -151,6 +159,22 @@ func (t *teller) ended() {
 	}
 }
 
+// health tells that Healthz fails, or does not any more.
+func (t *teller) health(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	failed := t.unwell.told
+	if err != nil {
+		if t.unwell.due("fails", t.clock.Now().Boot) {
+			t.log.Info("Healthz fails", "reason", err.Error())
+		}
+		return
+	}
+	if t.unwell.over(); failed {
+		t.log.Info("Healthz succeeds again")
+	}
+}
+
 // wants tells of a namespace that somebody wants to act in and that has no Lease: now, or when the Leases are listed.
 func (t *teller) wants(namespace string) {
 	if namespace == "" || !t.terms.watches(namespace) {
@@ -167,7 +191,7 @@ func (t *teller) wants(namespace string) {
 }
 
 // differ says in a word and in words how the policy and this Member differ about clocks; empty: they do not.
-func (t *teller) differ(l sight) (what, text string) {
+func (t *teller) differ(l details) (what, text string) {
 	switch {
 	case l.unsaid != "":
 		what, text = l.unsaid, "A Lease does not say how far clocks may differ by the policy, so this reader's own allowance counts: "+
@@ -184,8 +208,8 @@ func (t *teller) differ(l sight) (what, text string) {
 	return what, text
 }
 
-// sight is what looks needs besides a State.
-type sight struct {
+// details are what looks needs of a namespace besides its State.
+type details struct {
 	doubt   string        // what is wrong with the Lease, in words
 	what    string        // the same in a word
 	seen    bool          // there is a Lease
@@ -194,17 +218,17 @@ type sight struct {
 }
 
 // policy is what the Lease says of the policy's allowance.
-func (l sight) policy() string {
+func (l details) policy() string {
 	if l.unsaid != "" {
 		return l.unsaid
 	}
 	return l.allowed.String()
 }
 
-func (t *Terms) sight(namespace string) (State, sight) {
+func (t *Terms) details(namespace string) (State, details) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, l := t.state(namespace), sight{}
+	s, l := t.state(namespace), details{}
 	if n := t.lookup(namespace); n != nil && len(n.leases) > 0 {
 		l.seen, l.allowed, l.unsaid = true, n.allowed, n.unsaid
 		switch {
@@ -296,7 +320,9 @@ func (r *registrar) failed(what string, err error) {
 		text += " (in namespace " + r.namespace + ")"
 	}
 	r.failure.Store(&text)
-	if !r.trouble.due(what+string(apierrors.ReasonForError(err)), r.member.clock.Now().Boot) {
+	trouble := what + string(apierrors.ReasonForError(err))
+	again := r.trouble.known(trouble)
+	if !r.trouble.due(trouble, r.member.clock.Now().Boot) {
 		return
 	}
 	if hint := advice(err, registrationRole); hint != "" {
@@ -307,7 +333,27 @@ func (r *registrar) failed(what string, err error) {
 	} else {
 		what += "; nothing is led"
 	}
-	r.member.log.Error(err, what)
+	r.member.complain(err, again, what)
+}
+
+// complain tells a failure. One that may end by itself is an error only when people know of it already: a restart of the
+// API server is none.
+func (m *Member) complain(err error, again bool, text string, values ...any) {
+	if again || !mayEnd(err) {
+		m.log.Error(err, text, values...)
+		return
+	}
+	m.log.Info(text, append(values, "reason", err.Error())...)
+}
+
+// mayEnd reports whether a failure may end without anybody's help.
+func mayEnd(err error) bool {
+	var (
+		authority x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+	)
+	return !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err) && !apierrors.IsNotFound(err) &&
+		!errors.As(err, &authority) && !errors.As(err, &hostname)
 }
 
 const (

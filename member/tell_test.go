@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -29,11 +30,13 @@ type logged struct {
 }
 
 func (l *logged) logger() logr.Logger {
-	return funcr.New(func(_, line string) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.lines = append(l.lines, line)
-	}, funcr.Options{})
+	return funcr.New(func(_, line string) { l.add(line) }, funcr.Options{})
+}
+
+func (l *logged) add(line string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
 }
 
 // with returns the lines that contain all the texts, and forgets none.
@@ -165,7 +168,7 @@ func TestAMemberThatIsNotStartedIsNamed(t *testing.T) {
 		l.expect(t, "before 10 s", 0, said)
 		pass(time.Millisecond)
 		l.expect(t, "after 10 s", 1, said)
-		if s := r.State(ns); !strings.Contains(s.Why, "the Member is not started") {
+		if s := r.State(ns); s.Why != "the Member is not started: add it to the manager by mgr.Add, or call Start" {
 			t.Errorf("State says %q", s.Why)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -186,7 +189,7 @@ func TestAMemberThatIsNotStartedIsNamed(t *testing.T) {
 func TestStartingTwiceIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, _ *logged) {
 		synctest.Wait()
-		if err := r.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot be started twice: add it to one manager only") {
+		if err := r.Start(within(t)); err == nil || !strings.Contains(err.Error(), "cannot be started twice: add it to one manager only") {
 			t.Errorf("Start = %v", err)
 		}
 	})
@@ -242,16 +245,18 @@ func TestANamespaceWithoutALeaseIsNamed(t *testing.T) {
 // Options that contradict the policy.
 func TestADifferenceBetweenOptionAndPolicyIsTold(t *testing.T) {
 	const more, less = "Options.MaxClockSkew is more than the policy's", "Options.MaxClockSkew is less than the policy's"
+	const unset = "The policy's maxClockSkewMilliseconds is more than a reader allows by default"
 	for name, tc := range map[string]struct {
-		option, policy time.Duration
-		more, less     int
+		option, policy    time.Duration
+		more, less, unset int
 	}{
-		"the same":                         {time.Second, time.Second, 0, 0},
-		"an option that is more":           {2 * time.Second, time.Second, 1, 0},
-		"one that is less":                 {time.Millisecond, time.Second, 0, 1},
-		"none, and a stricter policy":      {0, time.Second / 4, 0, 0},
-		"none, and a more lenient one":     {0, 2 * time.Second, 0, 0},
-		"an older hub, which does not say": {time.Millisecond, 0, 0, 0},
+		"the same":                          {time.Second, time.Second, 0, 0, 0},
+		"an option that is more":            {2 * time.Second, time.Second, 1, 0, 0},
+		"one that is less":                  {time.Millisecond, time.Second, 0, 1, 0},
+		"none, and a stricter policy":       {0, time.Second / 4, 0, 0, 0},
+		"none, and a policy of the default": {0, time.Second, 0, 0, 0},
+		"none, and a more lenient one":      {0, 2 * time.Second, 0, 0, 1},
+		"an older hub, which does not say":  {time.Millisecond, 0, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			telling(t, member.Options{MaxClockSkew: tc.option}, func(t *testing.T, r *reader, l *logged) {
@@ -261,6 +266,7 @@ func TestADifferenceBetweenOptionAndPolicyIsTold(t *testing.T) {
 				}
 				l.expect(t, name, tc.more, more, `"namespace"="shop"`)
 				l.expect(t, name, tc.less, less, `"namespace"="shop"`)
+				l.expect(t, name, tc.unset, unset, `"namespace"="shop"`)
 			})
 		})
 	}
@@ -292,7 +298,7 @@ func TestTheSmallerAllowanceCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			telling(t, member.Options{MaxClockSkew: tc.option}, func(t *testing.T, r *reader, _ *logged) {
 				l := r.cluster.allowing(tc.policy)
-				r.cluster.clock.step(-tc.ahead)
+				r.cluster.clock.Step(-tc.ahead)
 				r.put(l)
 				synctest.Wait()
 				if _, leads := r.Term(ns); leads != tc.leads {
@@ -339,7 +345,7 @@ func renewing(t *testing.T, ahead time.Duration, f func(r *reader, l *logged, be
 			defer mu.Unlock()
 			began = append(began, r.cluster.clock.Now().Boot)
 		}})()
-		r.cluster.clock.step(ahead)
+		r.cluster.clock.Step(ahead)
 		for range 720 {
 			c := r.cluster.leaseOf(ns, us, 7)
 			c.Spec.RenewTime.Time = c.Spec.RenewTime.Add(-ahead)
@@ -421,5 +427,66 @@ func TestATermThatRanOutIsFollowedAtOnceByOneThatIsToldInTime(t *testing.T) {
 		if !c.leads() {
 			t.Error(c.State(ns).Why)
 		}
+	})
+}
+
+// A reader of the log looks for the reason above what follows from it.
+func TestLinesComeInTheOrderOfWhatHappens(t *testing.T) {
+	const leads, ends, others = `"msg"="This cluster leads"`, `"msg"="This cluster does not lead any more"`, `"msg"="This cluster does not lead" `
+	for range 20 { // another order comes now and then only
+		synctest.Test(t, func(t *testing.T) {
+			l := &logged{}
+			slow := funcr.New(func(_, line string) {
+				for range 1000 { // others go first, if they can
+					runtime.Gosched()
+				}
+				l.add(line)
+			}, funcr.Options{})
+			r := newReaderWith(t, member.Options{StaleAfter: staleAfter, Logger: slow})
+			defer r.start(t)()
+			defer r.Listen(member.Listener{
+				Promoted: func(string, member.Term) { l.add("work begins") },
+				Demoted:  func(string, error) { l.add("work ends") },
+			})()
+			r.put(r.cluster.leaseOf(ns, us, 1))
+			pass(time.Second)
+			r.put(r.cluster.leaseOf(ns, them, 2))
+			pass(time.Second)
+			for _, pair := range [][2]string{{leads, "work begins"}, {ends, "work ends"}, {ends, others}} {
+				if a, b := l.first(pair[0]), l.first(pair[1]); a < 0 || b < a {
+					t.Errorf("%q is line %d, and %q line %d", pair[0], a, pair[1], b)
+				}
+			}
+		})
+	}
+}
+
+// first returns which line is the first that contains the text, -1 if none does.
+func (l *logged) first(text string) int {
+	return slices.IndexFunc(l.with(), func(line string) bool { return strings.Contains(line, text) })
+}
+
+func TestHealthzThatFailsIsTold(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+		asked := func(over time.Duration) { // every second, as a kubelet may
+			for range over / time.Second {
+				_ = r.Healthz(nil)
+				pass(time.Second)
+			}
+		}
+		asked(5 * time.Second)
+		l.expect(t, "while all is well", 0, "Healthz")
+		r.become(hangs)
+		r.fail()
+		asked(30 * time.Second)
+		l.expect(t, "when it fails", 1, `"msg"="Healthz fails"`, "the API server has not answered for")
+		asked(time.Minute)
+		l.expect(t, "a minute later", 2, `"msg"="Healthz fails"`)
+		l.expect(t, "while it fails", 0, "Healthz succeeds again")
+		r.become(answers)
+		asked(30 * time.Second)
+		l.expect(t, "when it does not any more", 1, `"msg"="Healthz succeeds again"`)
+		asked(2 * time.Minute)
+		l.expect(t, "long after that", 3, "Healthz")
 	})
 }

@@ -60,8 +60,9 @@ type Terms struct {
 	// mu guards all that follows, and what is said so elsewhere. It is held for
 	// microseconds, never across I/O or a call to a listener.
 	mu        sync.Mutex
-	idle      sync.Cond // no call to a listener is under way
+	idle      sync.Cond // no call to a listener, or to the journal, is under way
 	calls     int       // how many are
+	journal   journal
 	led       map[*nsState]*term
 	timer     utilclock.Timer // runs while led is not empty
 	due       time.Duration   // when it fires, on the clock that Reading.Boot shows
@@ -252,6 +253,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		t.led[n] = tm
 		n.last, n.began = p.Epoch, now.Boot
 		n.term.Store(tm)
+		t.began(n.name, tm)
 		t.arm(now, p)
 	}
 	t.announce(n)
@@ -308,6 +310,7 @@ func (t *Terms) end(n *nsState, tm *term, why string) {
 		n.past[tm] = struct{}{}
 	}
 	t.settle(tm)
+	t.ceased(n.name, tm.cause)
 	t.announce(n)
 }
 

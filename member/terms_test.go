@@ -72,12 +72,12 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { l := c.leaseOf(ns, us, 7); pass(duration); c.Observe(l) }, false},
 
 		"a renewTime as far in the future as clocks may differ is believed": {
-			func(c *cluster) { c.clock.step(skew); l := c.leaseOf(ns, us, 7); c.clock.step(-skew); c.Observe(l) }, true},
+			func(c *cluster) { c.clock.Step(skew); l := c.leaseOf(ns, us, 7); c.clock.Step(-skew); c.Observe(l) }, true},
 		"a renewTime further in the future is not": {
 			func(c *cluster) {
-				c.clock.step(skew + 1000)
+				c.clock.Step(skew + 1000)
 				l := c.leaseOf(ns, us, 7)
-				c.clock.step(-skew - 1000)
+				c.clock.Step(-skew - 1000)
 				c.Observe(l)
 			}, false},
 		"a fallen epoch is not believed": {
@@ -90,20 +90,20 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) { c.write(ns, us, 1<<30) }, false},
 
 		"a wall clock that jumps past the deadline ends the term": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.step(duration) }, false},
+			func(c *cluster) { c.write(ns, us, 7); c.clock.Step(duration) }, false},
 		"a wall clock that is stepped back extends nothing": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.step(-time.Hour); pass(duration) }, false},
+			func(c *cluster) { c.write(ns, us, 7); c.clock.Step(-time.Hour); pass(duration) }, false},
 		"nor does the same Lease delivered again after the step": {
 			func(c *cluster) {
 				l := c.write(ns, us, 7)
-				c.clock.step(-time.Hour)
+				c.clock.Step(-time.Hour)
 				c.Observe(l)
 				pass(duration)
 			}, false},
 		"nor in a list": {
 			func(c *cluster) {
 				l := c.write(ns, us, 7)
-				c.clock.step(-time.Hour)
+				c.clock.Step(-time.Hour)
 				c.Replace("", []coordinationv1.Lease{*l})
 				pass(duration)
 			}, false},
@@ -116,9 +116,9 @@ func TestWhoLeads(t *testing.T) {
 		"and no less than that": {
 			func(c *cluster) { c.renewAfterStep(duration / 4); pass(duration*3/4 - time.Microsecond) }, true},
 		"time spent in suspend counts": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.suspend(duration) }, false},
+			func(c *cluster) { c.write(ns, us, 7); c.clock.Suspend(duration) }, false},
 		"also if the wall clock slept through it": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.suspend(duration); c.clock.step(-duration) }, false},
+			func(c *cluster) { c.write(ns, us, 7); c.clock.Suspend(duration); c.clock.Step(-duration) }, false},
 
 		"a list that holds the Lease leaves the term": {
 			func(c *cluster) { l := c.write(ns, us, 7); c.Replace("", []coordinationv1.Lease{*l}) }, true},
@@ -153,7 +153,7 @@ func TestWhoLeads(t *testing.T) {
 			func(c *cluster) {
 				c.write(ns, us, 7)
 				c.Observe(renamed(c.leaseOf(ns, us, 7)))
-				c.clock.step(-time.Hour)
+				c.clock.Step(-time.Hour)
 				c.Delete(ns, "new")
 				pass(duration)
 			}, false},
@@ -209,10 +209,10 @@ func TestTermThatRanOutIsNotRevived(t *testing.T) {
 	cases := map[string]func(c *cluster){
 		"by a late renewal":                        func(*cluster) { pass(duration) },
 		"by a late renewal after somebody saw it":  func(c *cluster) { pass(duration); c.leads() },
-		"when the wall clock goes back and forth":  func(c *cluster) { c.clock.step(duration); c.leads(); c.clock.step(-duration) },
-		"when it is renewed in the same instant":   func(c *cluster) { c.clock.suspend(duration) },
+		"when the wall clock goes back and forth":  func(c *cluster) { c.clock.Step(duration); c.leads(); c.clock.Step(-duration) },
+		"when it is renewed in the same instant":   func(c *cluster) { c.clock.Suspend(duration) },
 		"when the Lease was away":                  func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) },
-		"when a context was refused because of it": func(c *cluster) { c.clock.step(duration); c.noContext(); c.clock.step(-duration) },
+		"when a context was refused because of it": func(c *cluster) { c.clock.Step(duration); c.noContext(); c.clock.Step(-duration) },
 	}
 	for name, happens := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +237,7 @@ func (c *cluster) renewAfterStep(step time.Duration) {
 	c.write(ns, us, 7)
 	pass(duration / 2)
 	l := c.leaseOf(ns, us, 7)
-	c.clock.step(step)
+	c.clock.Step(step)
 	c.Observe(l)
 }
 
@@ -279,7 +279,7 @@ func FuzzObserve(f *testing.F) {
 			if term, ok := c.Term(ns); ok && (!naive || term.Remaining() > says.Deadline().Sub(now) || !lease.PlausibleEpoch(now, term.Epoch())) {
 				t.Fatalf("leads in epoch %d for %v where the Lease says %+v at %v", term.Epoch(), term.Remaining(), says, now)
 			}
-			c.clock.step(time.Duration(stepped))
+			c.clock.Step(time.Duration(stepped))
 		}
 	})
 }

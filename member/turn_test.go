@@ -299,7 +299,7 @@ func TestAWatchThatEndsTooSoonIsATrouble(t *testing.T) {
 			if err := w.turn(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			c.pass(lasted)
+			c.Advance(lasted)
 			err := w.take(watch.Event{}, false)
 			if err == nil || errors.Is(err, errDue) != due || w.stream != nil {
 				t.Errorf("after %v: %v, want the next turn: %v", lasted, err, due)
@@ -339,7 +339,7 @@ func TestARequestIsGivenUpWhenAHurryBegins(t *testing.T) {
 				began := time.Now()
 				answer, err := meanwhile(t.Context(), w, func(ctx context.Context) (int, error) {
 					if tc.rings {
-						w.alarm.ring(c.now.Boot+1, c.now.Boot+1)
+						w.alarm.ring(c.Now().Boot+1, c.Now().Boot+1)
 					}
 					if tc.ends {
 						events.Stop()
@@ -382,7 +382,7 @@ func TestAPauseEndsWhenAHurryBegins(t *testing.T) {
 			turning(t, func(t *testing.T, w *watched, _ *scripted, c *handClock) {
 				w.hurry.on = tc.hurried
 				if tc.rings {
-					w.alarm.ring(c.now.Boot, c.now.Boot)
+					w.alarm.ring(c.Now().Boot, c.Now().Boot)
 				}
 				began := time.Now()
 				w.pause(t.Context(), time.Minute)

@@ -294,7 +294,7 @@ func (w *watched) follow(ctx context.Context) error {
 func (w *watched) lasts(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return w.heed(ctx.Done())
+	return w.handleEvents(ctx.Done())
 }
 
 // pause takes in what happens for some time, or until news are missing.
@@ -302,14 +302,14 @@ func (w *watched) pause(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for hurried := w.hurry.on; ctx.Err() == nil && w.hurry.on == hurried; {
-		_ = w.heed(ctx.Done()) // a turn comes anyway
+		_ = w.handleEvents(ctx.Done()) // a turn comes anyway
 	}
 }
 
 // meanwhile has a request sent, and takes in what happens until it is answered. One that is not answered in time,
 // or before news are missing, is given up.
 func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, w.patience())
+	ctx, cancel := context.WithTimeout(ctx, w.requestTimeout())
 	defer cancel()
 	var answer T
 	var err error
@@ -319,7 +319,7 @@ func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Con
 		answer, err = send(ctx)
 	}()
 	hurried := w.hurry.on
-	for w.heed(done) != nil { // what was watched has ended, or news are missing
+	for w.handleEvents(done) != nil { // what was watched has ended, or news are missing
 		if w.hurry.on && !hurried {
 			cancel()
 		}
@@ -330,8 +330,8 @@ func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Con
 	return answer, err
 }
 
-// heed takes in what happens until done, and returns an error when a turn is due before.
-func (w *watched) heed(done <-chan struct{}) error {
+// handleEvents handles what happens until done, and returns an error when a turn is due before.
+func (w *watched) handleEvents(done <-chan struct{}) error {
 	for {
 		var events <-chan watch.Event
 		if w.stream != nil {

@@ -23,7 +23,7 @@ func leading(t *testing.T, namespaces int, staleAfter time.Duration) *reader {
 	r := newReaderWith(t, member.Options{StaleAfter: staleAfter})
 	r.renew(namespaces)
 	t.Cleanup(r.start(t))
-	if err := r.WaitForSync(t.Context()); err != nil {
+	if err := r.WaitForSync(within(t)); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -218,7 +218,7 @@ func TestAReaderThatWakesPastItsTermAsksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
 		r.strand()
-		r.cluster.clock.suspend(time.Minute)
+		r.cluster.clock.Suspend(time.Minute)
 		r.renew(1)
 		pass(time.Second)
 		if !r.leads(name(0)) {

@@ -43,15 +43,15 @@ func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
 		write    func(req *http.Request) (*http.Response, error)
 		released []time.Duration // since the revocation: not before the first, and by the second
 	}{
-		"it was done before":            {func(*http.Request) (*http.Response, error) { return answering(200) }, []time.Duration{0, 0}},
-		"it was refused":                {func(*http.Request) (*http.Response, error) { return answering(409) }, []time.Duration{0, 0}},
-		"the server failed":             {func(*http.Request) (*http.Response, error) { return answering(500) }, []time.Duration{leaves, leaves + confirm}},
-		"the server timed out":          {func(*http.Request) (*http.Response, error) { return answering(504) }, []time.Duration{leaves, leaves + confirm}},
-		"the connection broke":          {func(*http.Request) (*http.Response, error) { return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
-		"the answer comes in time":      {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(200) }, []time.Duration{2 * time.Second, 2 * time.Second}},
-		"it fails in the end":           {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(503) }, []time.Duration{leaves, leaves + confirm}},
-		"there is no answer":            {func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
-		"it heeds nothing, and is late": {func(*http.Request) (*http.Response, error) { pass(20 * time.Second); return answering(200) }, []time.Duration{19 * time.Second, 19 * time.Second}},
+		"it was done before":              {func(*http.Request) (*http.Response, error) { return answering(200) }, []time.Duration{0, 0}},
+		"it was refused":                  {func(*http.Request) (*http.Response, error) { return answering(409) }, []time.Duration{0, 0}},
+		"the server failed":               {func(*http.Request) (*http.Response, error) { return answering(500) }, []time.Duration{leaves, leaves + confirm}},
+		"the server timed out":            {func(*http.Request) (*http.Response, error) { return answering(504) }, []time.Duration{leaves, leaves + confirm}},
+		"the connection broke":            {func(*http.Request) (*http.Response, error) { return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
+		"the answer comes in time":        {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(200) }, []time.Duration{2 * time.Second, 2 * time.Second}},
+		"it fails in the end":             {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(503) }, []time.Duration{leaves, leaves + confirm}},
+		"there is no answer":              {func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
+		"it does not listen, and is late": {func(*http.Request) (*http.Response, error) { pass(20 * time.Second); return answering(200) }, []time.Duration{19 * time.Second, 19 * time.Second}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -91,6 +91,8 @@ const (
 	OtherHub Reason = "OtherHub"
 	// Unguarded: the policy that protects the Leases is not enforced in the cluster.
 	Unguarded Reason = "Unguarded"
+	// Unfenced: a fence that the policy asks for is not enforced in the cluster.
+	Unfenced Reason = "Unfenced"
 	// Unwritable: a Lease cannot be stored as it is, or something in the cluster changes it on its way.
 	Unwritable Reason = "Unwritable"
 	// Unwatched: watches in the cluster do not last, so that the hub reads what it would watch.
@@ -107,12 +109,23 @@ const (
 	TooManyReaders Reason = "TooManyReaders"
 	// ReaderSilent: a registered reader did not release a revoked term, so that the term had to run out.
 	ReaderSilent Reason = "ReaderSilent"
+	// FenceMended: somebody has edited or deleted a fence in the cluster, and the hub has put it back.
+	FenceMended Reason = "FenceMended"
+	// LocksHeld: somebody holds each fenced lock in the cluster that leads.
+	LocksHeld Reason = "LocksHeld"
+	// LockIdle: nobody has held a fenced lock in the cluster that leads for a while, so its name may be wrong.
+	LockIdle Reason = "LockIdle"
+	// LockUnseen: it is not known yet whether somebody holds a fenced lock, or no cluster leads.
+	LockUnseen Reason = "LockUnseen"
 	// Conflict: an older policy selects the same namespace.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.
 	Accepted Reason = "Accepted"
-	// InvalidTimings: the policy's timings break 2r + τ + ε ≤ D.
-	InvalidTimings Reason = "InvalidTimings"
+	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, a lock that it fences is
+	// unknown, or no object can have a label that it names.
+	InvalidPolicy Reason = "InvalidPolicy"
+	// InvalidSeal: the Secret with the key of the fleet's seal cannot be used, so that nothing is written for the fleet.
+	InvalidSeal Reason = "InvalidSeal"
 	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that nobody could lead by it.
 	ClockContradicted Reason = "ClockContradicted"
 	// HubLossMayLapse: with these timings the loss of a hub replica may end terms.

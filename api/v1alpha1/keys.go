@@ -1,6 +1,9 @@
 package v1alpha1
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Keys that Leasecast reads and writes. Users write only PriorityLabel.
 const (
@@ -49,6 +52,11 @@ const (
 	// ReaderFinalizer keeps a registration until the reader has stopped in good order, or
 	// until the hub has seen that the reader must have stopped acting.
 	ReaderFinalizer = "reader.leasecast.dev/registration"
+	// FenceLabel on a ValidatingAdmissionPolicy of a member, and on its binding, marks a fence. Its value is the
+	// fleet of the policy that asks for it.
+	FenceLabel = "leasecast.dev/fence"
+	// PolicyAnnotation on a fence names that policy.
+	PolicyAnnotation = "leasecast.dev/policy"
 	// MoveLabel makes clusterctl move take an object along.
 	MoveLabel = "clusterctl.cluster.x-k8s.io/move"
 )
@@ -59,3 +67,6 @@ const DefaultLeaseName = "leasecast"
 // DefaultInitialDelay is how long the first leader of a namespace waits for better clusters where a policy
 // says nothing about it.
 const DefaultInitialDelay = 10 * time.Second
+
+// NeverManaged reports whether nobody may ever lead a namespace: those named kube-* are the clusters' own.
+func NeverManaged(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }

@@ -35,6 +35,8 @@ type LeadershipPolicy struct {
 // LeadershipPolicySpec is what the user asks for.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.leaseName) == has(oldSelf.leaseName) && (!has(self.leaseName) || self.leaseName == oldSelf.leaseName)",message="leaseName cannot be changed, because readers in every cluster know it: delete the policy and create it again with the other name"
+// +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || has(self.namespaces.names) && size(self.namespaces.names) == 1 && !has(self.namespaces.selector)",message="leaderElectionLocks follow the leader of one namespace: name exactly one in namespaces.names, and select none"
+// +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || !has(self.namespaces.names) || !self.fencing.leaderElectionLocks.exists(l, has(l.namespace) && has(l.name) && l.namespace in self.namespaces.names && l.name == (has(self.leaseName) ? self.leaseName : 'leasecast'))",message="the Lease that the hub writes is no lock of a controller"
 type LeadershipPolicySpec struct {
 	// clusterSelector narrows the Clusters that take part to those whose labels match.
 	// Without it every Cluster of this namespace with a priority label takes part.
@@ -90,6 +92,11 @@ type LeadershipPolicySpec struct {
 	// +kubebuilder:validation:Enum=Expiry;Acknowledged
 	// +default="Expiry"
 	Handover Handover `json:"handover,omitempty"`
+
+	// fencing has the API server of each cluster refuse what is done outside the term of the
+	// leader. So programs that know nothing of Leases act in one cluster only.
+	// +optional
+	Fencing *Fencing `json:"fencing,omitempty"`
 }
 
 // Handover is what ends the term of a leader that is to be replaced.
@@ -223,15 +230,27 @@ const (
 	// hub's than maxClockSkewMilliseconds, and Unknown while one was not measured closely enough yet.
 	ConditionClocksAgree = "ClocksAgree"
 	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace, where
-	// the kubeconfigs of its Clusters are. The message has the command that grants it.
+	// the kubeconfigs of its Clusters are, and the key of the seal. The message has the command that grants it. It is
+	// also False, with the reason InvalidSeal, when the Secret of the seal holds none.
 	ConditionSecretsGranted = "SecretsGranted"
+	// ConditionFenced is there while the policy asks for fencing. It is False while a fence is missing in a
+	// cluster, which then is not newly chosen.
+	ConditionFenced = "Fenced"
+	// ConditionLocksHeld is there while the policy fences locks. It is False while nobody holds one of them in
+	// the cluster that leads, for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown
+	// until that time, and while no cluster leads. It keeps no cluster from leading.
+	ConditionLocksHeld = "LocksHeld"
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
 //
 // +kubebuilder:validation:MinProperties=1
 type LeadershipPolicyStatus struct {
-	// conditions are Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree and SecretsGranted.
+	// conditions are Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree, SecretsGranted
+	// and, where fencing is asked for, Fenced. Where locks are fenced, there is LocksHeld, too:
+	// False warns that nobody has held a lock for 2 minutes, or three of its lease durations if
+	// that is longer, in the cluster that leads. Then the name of the lock may be wrong. The
+	// message names the lock, the cluster, and what to do. It keeps no cluster from leading.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -115,6 +115,7 @@ type NamespaceLeaderSpec struct {
 	Policy string `json:"policy,omitempty"`
 	// observedPriorities are the priorities that decisions have taken into account so far. An
 	// edit that lifts an eligible cluster above the leader moves the leader; recovery does not.
+	// An edit of a cluster that cannot be reached counts when the cluster is eligible again.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

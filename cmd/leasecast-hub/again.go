@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// leastRun is how long the program has run at least when it begins again. No election is lost sooner, so one that says so
-// spins.
+// leastRun is the shortest time after which the program may begin again. An election cannot be lost sooner. A shorter run
+// is a fault, and beginning again would repeat it without end.
 const leastRun = time.Second
 
 // beginAgain begins the program anew in place of this process, with the same arguments and environment, and returns only

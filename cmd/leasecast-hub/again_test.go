@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // beginTwice connects to the peer, tells it who this process is, and begins again while it still writes. What begins then
-// does the same, and ends once the peer says so.
+// does the same, and ends when the peer sends a dot.
 func beginTwice(peer string) {
 	c, err := net.Dial("tcp", peer)
 	if err == nil {

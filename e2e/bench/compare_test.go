@@ -134,16 +134,16 @@ func TestAgesOfLeasesBeforeTheirRenewal(t *testing.T) {
 		ages   []time.Duration
 		missed int
 	}{
-		"a Lease is as old as it is when the next is seen": {sights: []sight{{0, 1, 7}, {5, 6, 7}, {10, 10, 7}}, end: 12, ages: []time.Duration{6, 5}},
-		"the first one replaces nothing":                   {sights: []sight{{0, 1, 7}}, end: 5},
-		"a renewal after just the limit is not missed":     {sights: []sight{{0, 0, 7}, {10, 10, 7}}, end: 11, ages: []time.Duration{10}},
-		"a late sight of a punctual stamp is not missed":   {sights: []sight{{0, 0, 7}, {10, 12, 7}}, end: 13, ages: []time.Duration{12}},
-		"a renewTime after the limit is missed":            {sights: []sight{{0, 0, 7}, {11, 11, 7}}, end: 12, ages: []time.Duration{11}, missed: 1},
-		"a renewal that never comes is missed":             {sights: []sight{{0, 0, 7}}, end: 11, ages: []time.Duration{11}, missed: 1},
-		"an edit that leaves the renewTime is no renewal":  {sights: []sight{{0, 0, 7}, {0, 3, 7}, {5, 5, 7}}, end: 6, ages: []time.Duration{5}},
-		"another epoch ends the term":                      {sights: []sight{{0, 0, 7}, {2, 2, 8}, {5, 5, 8}}, end: 6, ages: []time.Duration{3}, missed: 1},
-		"a term that ends is missed once":                  {sights: []sight{{0, 0, 7}, {0, 2, 0}, {0, 3, 0}}, end: 60, missed: 1},
-		"what never led is not missed":                     {sights: []sight{{0, 2, 0}}, end: 60},
+		"a Lease is as old as it is when the next is seen":   {sights: []sight{{0, 1, 7}, {5, 6, 7}, {10, 10, 7}}, end: 12, ages: []time.Duration{6, 5}},
+		"the first one replaces nothing":                     {sights: []sight{{0, 1, 7}}, end: 5},
+		"a renewal after just the limit is not missed":       {sights: []sight{{0, 0, 7}, {10, 10, 7}}, end: 11, ages: []time.Duration{10}},
+		"a punctual renewal that is seen late is not missed": {sights: []sight{{0, 0, 7}, {10, 12, 7}}, end: 13, ages: []time.Duration{12}},
+		"a renewTime after the limit is missed":              {sights: []sight{{0, 0, 7}, {11, 11, 7}}, end: 12, ages: []time.Duration{11}, missed: 1},
+		"a renewal that never comes is missed":               {sights: []sight{{0, 0, 7}}, end: 11, ages: []time.Duration{11}, missed: 1},
+		"an edit that leaves the renewTime is no renewal":    {sights: []sight{{0, 0, 7}, {0, 3, 7}, {5, 5, 7}}, end: 6, ages: []time.Duration{5}},
+		"another epoch ends the term":                        {sights: []sight{{0, 0, 7}, {2, 2, 8}, {5, 5, 8}}, end: 6, ages: []time.Duration{3}, missed: 1},
+		"a term that ends is missed once":                    {sights: []sight{{0, 0, 7}, {0, 2, 0}, {0, 3, 0}}, end: 60, missed: 1},
+		"what never led is not missed":                       {sights: []sight{{0, 2, 0}}, end: 60},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newAges(limit)

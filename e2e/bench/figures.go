@@ -44,6 +44,10 @@ const (
 	changeLiveReads    = "change.liveReads"
 	massHandover       = "mass.handoverOverFloorSeconds"
 	massFailover       = "mass.failoverOverFloorSeconds"
+
+	fenceP50    = "fence.p50Milliseconds"
+	fenceP99    = "fence.p99Milliseconds"
+	fenceMemory = "fence.memoryMiB"
 )
 
 // targets are the most that each figure should be. Those without one are for information.
@@ -54,6 +58,7 @@ var targets = map[string]float64{
 	oursP50: 14, oursMax: 16.7, requestsRatio: 0.2,
 	changeRecordWrites: 2, changeStatusWrites: 1, changeEvents: 1, changeLiveReads: 0, massHandover: 3, massFailover: 3,
 	cpuCores500: 0.5, rssMiB500: 190, renewalAgeP999: 10, missedRenewals: 0,
+	fenceP99: 1, fenceMemory: 50,
 }
 
 // figures are the measured values, by key.

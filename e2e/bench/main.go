@@ -6,8 +6,8 @@
 //	go run ./e2e/bench steady failover          only these measurements
 //	go run ./e2e/bench -scale.for=1m scale      a shorter look at the large fleet, which alone takes 12 minutes
 //
-// The measurements are: reader, steady, blackhole, failover, handover and change (together twelve minutes); peer, what people do today, and
-// ours beside it, under the same fault (five minutes each); scale, a large fleet for long.
+// The measurements are: reader, steady, blackhole, failover, handover, change and fence (together twenty minutes); peer,
+// what people do today, and ours beside it, under the same fault (five minutes each); scale, a large fleet for long.
 //
 // It exits with 1 if something could not be measured; a missed target is a figure like any other.
 package main
@@ -94,6 +94,10 @@ var measurements = []measurement{
 	{
 		"change", "200 namespaces that change their leader at once, for a better one and for a lost one",
 		[]string{changeRecordWrites, changeStatusWrites, changeEvents, changeLiveReads, massHandover, massFailover}, measureChange, nil,
+	},
+	{
+		"fence", "what a fence costs an API server that has 10,000 Leases",
+		[]string{fenceP50, fenceP99, fenceMemory}, measureFence, nil,
 	},
 	{
 		peerName, "what people do today: client-go's elector against one API server, a candidate in each cluster",

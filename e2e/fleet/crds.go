@@ -10,7 +10,6 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -41,14 +40,13 @@ func capiCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition,
 	return crds, err
 }
 
-// InstallCAPI makes any cluster a management cluster: it installs Cluster API's CRDs, and returns when they are served.
-func InstallCAPI(ctx context.Context, config *rest.Config) error {
+// InstallCAPI creates Cluster API's CRDs in a member, and returns when it serves all of them.
+func (s *Server) InstallCAPI(ctx context.Context) error {
 	crds, err := capiCRDs(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: crds, MaxTime: startTimeout})
-	return err
+	return installCRDs(s, crds)
 }
 
 // readCRDs reads the CRDs in a folder of a module.

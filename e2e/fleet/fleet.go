@@ -15,8 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// AssetsVariable is the environment variable that names the folder of the binaries.
-const AssetsVariable = "KUBEBUILDER_ASSETS"
+// These environment variables name folders of binaries: those of all servers, and, where they are set, those of the hub and
+// of the last member. So the same tests and drills run on a fleet of different versions (make versions).
+const (
+	AssetsVariable           = "KUBEBUILDER_ASSETS"
+	HubAssetsVariable        = AssetsVariable + "_HUB"
+	LastMemberAssetsVariable = AssetsVariable + "_LAST_MEMBER"
+)
 
 // startTimeout bounds every start, of a fleet or of a server. On a busy machine with two cores a
 // start takes several times the usual 5 s.
@@ -56,7 +61,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	progress := serialized(o.Progress)
-	assets, err := findAssets()
+	assets, err := assetsOf(o.Members)
 	if err != nil {
 		return nil, err
 	}
@@ -94,14 +99,14 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 }
 
 // prepare makes the servers without starting them.
-func prepare(o Options, assets string) (*Fleet, error) {
+func prepare(o Options, assets map[string]string) (*Fleet, error) {
 	dir, err := newWorkDir()
 	if err != nil {
 		return nil, err
 	}
 	f := &Fleet{dir: dir, nest: &nest{}}
 	for _, name := range append([]string{hubName}, o.Members...) {
-		s, err := newServer(name, dir.path, assets, f.nest, o.auditPolicy())
+		s, err := newServer(name, dir.path, assets[name], f.nest, o.auditPolicy())
 		if err != nil {
 			return nil, errors.Join(err, f.Stop())
 		}
@@ -152,15 +157,35 @@ func (f *Fleet) Servers() []*Server {
 	return append([]*Server{f.hub}, f.members...)
 }
 
-func findAssets() (string, error) {
-	dir := os.Getenv(AssetsVariable)
+// assetsOf returns the folder of each server's binaries, by its name.
+func assetsOf(members []string) (map[string]string, error) {
+	all := map[string]string{}
+	for i, name := range append([]string{hubName}, members...) {
+		variable := AssetsVariable
+		switch {
+		case i == 0 && os.Getenv(HubAssetsVariable) != "":
+			variable = HubAssetsVariable
+		case i == len(members) && i > 0 && os.Getenv(LastMemberAssetsVariable) != "":
+			variable = LastMemberAssetsVariable
+		}
+		dir, err := findAssets(variable)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = dir
+	}
+	return all, nil
+}
+
+func findAssets(variable string) (string, error) {
+	dir := os.Getenv(variable)
 	if dir == "" {
 		return "", fmt.Errorf("%s is not set: it must name the folder of etcd, kube-apiserver and "+
-			"kube-controller-manager, which `make k8s` builds", AssetsVariable)
+			"kube-controller-manager, which `make k8s` builds", variable)
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return "", fmt.Errorf("%s=%s holds no %s (`make k8s` builds it): %w", AssetsVariable, dir, name, err)
+			return "", fmt.Errorf("%s=%s holds no %s (`make k8s` builds it): %w", variable, dir, name, err)
 		}
 	}
 	return dir, nil

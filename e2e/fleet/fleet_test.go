@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -155,4 +157,41 @@ func kubeconfigSecret(t *testing.T, f *Fleet, namespace, cluster string) (*corev
 	config, err := clientcmd.RESTConfigFromKubeConfig(object.Data["value"])
 	must(t, err)
 	return object, config
+}
+
+func TestTheHubAndTheLastMemberMayBeOfAnotherVersion(t *testing.T) {
+	folders := map[string]string{}
+	for _, name := range []string{"all", "hub", "last"} {
+		folders[name] = t.TempDir()
+		for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+			must(t, os.WriteFile(filepath.Join(folders[name], program), nil, 0o600))
+		}
+	}
+	t.Setenv(AssetsVariable, folders["all"])
+	for name, test := range map[string]struct {
+		hub, last string
+		members   []string
+		want      map[string]string
+	}{
+		"all are of one version":        {"", "", []string{"a", "b"}, map[string]string{"hub": "all", "a": "all", "b": "all"}},
+		"the hub is of another":         {"hub", "", []string{"a", "b"}, map[string]string{"hub": "hub", "a": "all", "b": "all"}},
+		"the last member is of another": {"", "last", []string{"a", "b"}, map[string]string{"hub": "all", "a": "all", "b": "last"}},
+		"which may be the only one":     {"hub", "last", []string{"a"}, map[string]string{"hub": "hub", "a": "last"}},
+		"and a hub is no member":        {"", "last", nil, map[string]string{"hub": "all"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(HubAssetsVariable, folders[test.hub])
+			t.Setenv(LastMemberAssetsVariable, folders[test.last])
+			got, err := assetsOf(test.members)
+			must(t, err)
+			for server, folder := range test.want {
+				if got[server] != folders[folder] {
+					t.Errorf("%s has the programs of %q", server, got[server])
+				}
+			}
+			if len(got) != len(test.want) {
+				t.Errorf("there are %d servers", len(got))
+			}
+		})
+	}
 }

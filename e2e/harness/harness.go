@@ -51,6 +51,8 @@ type Options struct {
 	ActEvery time.Duration
 	// Register has the guestbooks register as readers. They acknowledge a revoked term, and the policy relies on that.
 	Register bool
+	// Fencing, if set, is what the policy fences. The members have config/fencing then.
+	Fencing *v1alpha1.Fencing
 	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start makes it.
 	Dir string
 	// Audit has the API servers log every write: see [fleet.Server.Writes].
@@ -76,6 +78,7 @@ type Drill struct {
 	guestbooks map[string]*Guestbook
 	keepers    []*process.Keeper
 	beside     []*Drill // stop with this one
+	highest    int      // priority that was given
 }
 
 // startLimit bounds the start of a drill, with the building of our own programs.
@@ -139,6 +142,9 @@ func (d *Drill) populate(ctx context.Context, o Options) error {
 	if d.hubKubeconfig, err = installHub(ctx, d.programs, d.Hub, d.Fleet.Hub(), d.dir); err != nil {
 		return fmt.Errorf("install the hub: %w", err)
 	}
+	for _, m := range o.Members {
+		d.highest = max(d.highest, m.Priority)
+	}
 	started := make([]*Guestbook, len(o.Members))
 	group, groupCtx := errgroup.WithContext(ctx)
 	for i, m := range o.Members {
@@ -180,6 +186,11 @@ func (d *Drill) populateMember(ctx context.Context, m Member, o Options) (*Guest
 			return nil, fmt.Errorf("namespace %s of %s: %w", namespace, m.Name, err)
 		}
 	}
+	if o.Fencing != nil {
+		if err := d.AllowFencing(ctx, m.Name); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := d.Fleet.RegisterMember(ctx, server, FleetNamespace, strconv.Itoa(m.Priority)); err != nil {
 		return nil, err
 	}
@@ -209,6 +220,7 @@ func policy(o Options) *v1alpha1.LeadershipPolicy {
 		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: PolicyName},
 		Spec: v1alpha1.LeadershipPolicySpec{
 			Handover:   handover,
+			Fencing:    o.Fencing,
 			Namespaces: v1alpha1.NamespaceSelection{Names: slices.Sorted(maps.Keys(namespaces))},
 			Timings: v1alpha1.Timings{
 				LeaseDurationSeconds:       int32(o.Timings.Duration / time.Second),

@@ -50,12 +50,24 @@ func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Serve
 	return kubeconfig, fleet.WriteKubeconfig(kubeconfig, HubName, s.ViaProxy(config))
 }
 
+// AllowFencing applies config/fencing in a member.
+func (d *Drill) AllowFencing(ctx context.Context, member string) error {
+	objects, err := d.programs.kustomization(ctx, "fencing")
+	if err == nil {
+		err = apply(ctx, d.Members[member], objects)
+	}
+	if err != nil {
+		return fmt.Errorf("config/fencing in %s: %w", member, err)
+	}
+	return nil
+}
+
 // StartHub starts one more replica of the hub. It does not wait for anything: see
-// [Drill.AwaitElected].
-func (d *Drill) StartHub() (*process.Process, error) {
+// [Drill.AwaitElected]. Flags that are given count more than those that the drill gives it.
+func (d *Drill) StartHub(flags ...string) (*process.Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p, err := startHub(fmt.Sprintf("hub-%d", len(d.hubs)+1), d.dir, d.programs, d.hubKubeconfig)
+	p, err := startHub(fmt.Sprintf("hub-%d", len(d.hubs)+1), d.dir, d.programs, d.hubKubeconfig, flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -64,15 +76,15 @@ func (d *Drill) StartHub() (*process.Process, error) {
 }
 
 // startHub starts a hub process.
-func startHub(name, dir string, programs Programs, kubeconfig string) (*process.Process, error) {
-	return process.Start(name, filepath.Join(dir, name+".log"), programs.Hub,
-		"--kubeconfig="+kubeconfig,
-		"--hub-namespace="+HubNamespace,
-		"--namespace="+FleetNamespace,
+func startHub(name, dir string, programs Programs, kubeconfig string, flags ...string) (*process.Process, error) {
+	return process.Start(name, filepath.Join(dir, name+".log"), programs.Hub, append([]string{
+		"--kubeconfig=" + kubeconfig,
+		"--hub-namespace=" + HubNamespace,
+		"--namespace=" + FleetNamespace,
 		"--allow-local-addresses",
 		"--metrics-address=0",
 		"--probe-address=0",
-	)
+	}, flags...)...)
 }
 
 // beginsAgain is what a hub logs before it begins again in place, as the same process, because it has lost its election.

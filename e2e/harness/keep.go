@@ -34,7 +34,7 @@ func (d *Drill) Keep(ctx context.Context, progress func(line string)) (wait func
 		}})
 		d.keepers = append(d.keepers, k)
 	}
-	keep(d.hubs[len(d.hubs)-1], d.StartHub)
+	keep(d.hubs[len(d.hubs)-1], func() (*process.Process, error) { return d.StartHub() })
 	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
 		keep(d.guestbooks[member].Process, func() (*process.Process, error) { return d.restartGuestbook(member) })
 	}

@@ -5,19 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
+
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
 )
 
-// attack is what the hostile member does, and how the hub shows it.
+// attack is what the hostile member or tenants do, and how the hub shows it.
 type attack struct {
-	act   front.Act
-	shown reason.Reason // for the hostile member; empty: anything
-	short bool          // it is played in every test
+	act    front.Act     // what the hostile member does; nil: it is honest
+	tenant play          // what tenants write meanwhile; nil: nothing
+	shown  reason.Reason // for the hostile member; empty: anything
+	told   reason.Reason // in an event; empty: in none
+	ofHub  bool          // the tenants are those of the hub
+	short  bool          // it is played in every test
 }
 
 const (
@@ -43,6 +51,15 @@ var attacks = map[string]attack{
 	"every request is answered with the hub's own token":  {act: echo},
 	"every answer is an error of 10 MB":                   {act: longError},
 	"every header is as long as it may be, and then more": {act: longHeader},
+
+	"tenants of a member write what they may not":                 {tenant: together(largeRegistrations, othersNamespaces, othersRegistrations, theNamespacesLease), short: true},
+	"a tenant has more registrations than are kept":               {tenant: together(manyRegistrations, manyBeside("east"), manyBeside("west")), told: reason.TooManyReaders},
+	"a tenant writes its registrations without a pause":           {tenant: rewritten},
+	"a tenant registers and takes it back, again without a pause": {tenant: comingAndGoing},
+
+	"a tenant of the hub writes 300 MB of Secrets":              {tenant: largeSecrets, ofHub: true},
+	"a tenant of the hub writes large kubeconfigs, and many":    {tenant: largeKubeconfigs, ofHub: true},
+	"a tenant of the hub makes Clusters that nobody would make": {tenant: absurdClusters, ofHub: true},
 }
 
 func TestHonestMembersDoNotNotice(t *testing.T) {
@@ -66,18 +83,62 @@ func (s *scene) play(t *testing.T, name string, a attack) {
 	u := watchUsage(t, hubs[len(hubs)-2:])
 	s.front.Play(a.act)
 	defer s.front.Play(nil)
+	before, began := s.hubRevision(t), time.Now()
+	leave := s.enter(t, a.tenant)
 	s.endure(t, a)
 	var f figures
 	f.RenewalDelayP99Seconds, f.Lapsed = s.delays(v, leader)
 	if *full {
 		f.FailoverOverFloorSeconds = s.loseLeader(t, leader).Seconds()
 	}
+	if *full && a.tenant != nil {
+		f.HandoverSeconds = s.handOver(t, leader).Seconds()
+	}
+	leave()
+	f.HubWritesPerSecond = float64(s.hubRevision(t)-before) / time.Since(began).Seconds()
 	f.PeakRSSMiB, f.CPUCores = u.stop()
 	s.figures[name] = f
 	t.Logf("%+v, %d requests so far", f, s.front.Requests())
+	if a.ofHub {
+		f.HubWritesPerSecond = 0 // most are the tenant's own
+	}
 	for _, wrong := range f.judge() {
 		t.Error(wrong)
 	}
+}
+
+// enter has tenants begin, until the returned function is called. It removes what they have registered.
+func (s *scene) enter(t *testing.T, do play) (leave func()) {
+	t.Helper()
+	if do == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- do(ctx, s) }()
+	leave = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		leave()
+		if err := errors.Join(s.removeRegistrations(context.Background()), s.removeOfTenant(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	return leave
+}
+
+// hubRevision counts what was written into the management cluster so far.
+func (s *scene) hubRevision(t *testing.T) int {
+	t.Helper()
+	var list v1alpha1.LeadershipPolicyList
+	harness.Must(t, s.Hub.List(t.Context(), &list))
+	revision, err := strconv.Atoi(list.ResourceVersion)
+	harness.Must(t, err)
+	return revision
 }
 
 // endure lets an attack go on, and sees how the hub shows it.
@@ -99,6 +160,23 @@ func (s *scene) endure(t *testing.T, a attack) {
 	}
 	harness.Must(t, s.during(t.Context(), lasts, func(ctx context.Context) { _ = look(ctx) }))
 	s.Eventually(t, patience, fmt.Sprintf("the hostile member is shown as %s", a.shown), look)
+	if a.told != "" {
+		s.Eventually(t, patience, fmt.Sprintf("an event tells %s", a.told), func(ctx context.Context) error { return s.tells(ctx, a.told) })
+	}
+}
+
+// tells returns nil if there is an event with a reason.
+func (s *scene) tells(ctx context.Context, why reason.Reason) error {
+	var list eventsv1.EventList
+	if err := s.Hub.List(ctx, &list); err != nil {
+		return err
+	}
+	for _, e := range list.Items {
+		if e.Reason == string(why) {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of %d events does", len(list.Items))
 }
 
 // during looks at the processes and calls look every now and then.
@@ -135,4 +213,28 @@ func (s *scene) loseLeader(t *testing.T, leader string) time.Duration {
 		return err
 	})
 	return max(0, time.Since(began)-s.Timings.Duration-s.Timings.Skew)
+}
+
+// handOver raises an honest member above all, and returns for how long nobody leads until it does.
+func (s *scene) handOver(t *testing.T, to string) time.Duration {
+	t.Helper()
+	s.Eventually(t, patience, "it follows the present leader", func(ctx context.Context) error {
+		leader, err := s.leader(ctx)
+		if err == nil {
+			_, err = s.Leading(ctx, leader, shop, to)
+		}
+		return err
+	})
+	harness.Must(t, s.AwaitEligible(t.Context(), patience, to, shop))
+	s.highest++
+	harness.Must(t, s.SetPriority(t.Context(), to, s.highest))
+	began := time.Now()
+	s.Eventually(t, patience, "it leads", func(ctx context.Context) error {
+		if r, err := s.Record(ctx, shop); err == nil && r.Spec.State == v1alpha1.StateLeading && r.Spec.Leader != to {
+			began = time.Now() // the old leader still leads
+		}
+		_, err := s.Leading(ctx, to, shop, to)
+		return err
+	})
+	return time.Since(began)
 }

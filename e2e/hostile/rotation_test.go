@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
@@ -47,5 +48,35 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 	harness.Must(t, err)
 	if after.Spec.Epoch < before.Spec.Epoch {
 		t.Errorf("the epoch has fallen from %d to %d", before.Spec.Epoch, after.Spec.Epoch)
+	}
+}
+
+// A program that applies manifests may replace the Secret by the empty one that an installation came with.
+func TestASealThatIsResetIsWrittenBack(t *testing.T) {
+	s := stage
+	s.restart(t)
+	before, err := s.Record(t.Context(), shop)
+	harness.Must(t, err)
+	secret := &corev1.Secret{}
+	name := client.ObjectKey{Namespace: harness.FleetNamespace, Name: sealName}
+	harness.Must(t, s.Hub.Get(t.Context(), name, secret))
+	key := secret.Data["key"]
+	secret.Data, secret.Labels, secret.Annotations = nil, nil, nil
+	harness.Must(t, s.Hub.Update(t.Context(), secret))
+
+	s.Eventually(t, patience, "the seal is there again, with the mark of the hub", func(ctx context.Context) error {
+		now := &corev1.Secret{}
+		if err := s.Hub.Get(ctx, name, now); err != nil {
+			return err
+		}
+		if !bytes.Equal(now.Data["key"], key) || now.Annotations[v1alpha1.HubAnnotation] == "" {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	after, err := s.Record(t.Context(), shop)
+	harness.Must(t, err)
+	if after.Spec.Epoch != before.Spec.Epoch {
+		t.Errorf("the term of epoch %d ended: it is %d now", before.Spec.Epoch, after.Spec.Epoch)
 	}
 }

@@ -3,16 +3,20 @@ package hostile
 import (
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,8 +32,12 @@ const echoed = "this is what you said"
 func TestNoSecretIsShown(t *testing.T) {
 	s := stage
 	s.restart(t)
-	secrets := s.secrets(t)
-	s.front.Play(func(w http.ResponseWriter, r *http.Request, _ http.Handler) { echoAll(w, r, secrets) })
+	secrets := s.secrets(t) // only read from here on: the front's goroutines read it too
+	var tokens sync.Map     // which the hub used
+	s.front.Play(func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		tokens.Store(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), true)
+		echoAll(w, r, secrets)
+	})
 	defer s.front.Play(nil)
 	s.Eventually(t, patience, "what the hostile member says is shown", func(ctx context.Context) error {
 		c, err := s.Candidate(ctx, shop, far)
@@ -39,8 +47,15 @@ func TestNoSecretIsShown(t *testing.T) {
 		return err
 	})
 	shown := s.shown(t)
+	hidden := maps.Clone(secrets)
+	tokens.Range(func(said, _ any) bool {
+		if used, ok := said.(string); ok && used != "" {
+			hidden["a token that the hub used: "+used[:4]] = used
+		}
+		return true
+	})
 	for place, text := range shown {
-		for name, secret := range secrets {
+		for name, secret := range hidden {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s: %s is shown", place, name)
 			}
@@ -49,11 +64,20 @@ func TestNoSecretIsShown(t *testing.T) {
 			t.Errorf("%s: a control character is shown", place)
 		}
 	}
-	logs := ""
+	logs, metrics := "", ""
 	for place, text := range shown {
 		if strings.HasPrefix(place, logOf) {
 			logs += text
 		}
+		if strings.HasPrefix(place, metricsOf) {
+			metrics += text
+		}
+	}
+	if strings.Contains(metrics, echoed) {
+		t.Error("the metrics show what a member said")
+	}
+	if !strings.Contains(metrics, `member="`+far+`"`) {
+		t.Error("the metrics show nothing of the hostile member, so nothing was tested")
 	}
 	for place, text := range map[string]string{"the records": shown["records"], "the logs": logs} {
 		if !strings.Contains(text, echoed) {
@@ -62,8 +86,11 @@ func TestNoSecretIsShown(t *testing.T) {
 	}
 }
 
-// logOf begins the places that are logs.
-const logOf = "the log of "
+// logOf begins the places that are logs, metricsOf those that are metrics.
+const (
+	logOf     = "the log of "
+	metricsOf = "the metrics at "
+)
 
 // secrets are what nobody may read, by what they are.
 func (s *scene) secrets(t *testing.T) map[string]string {
@@ -77,11 +104,20 @@ func (s *scene) secrets(t *testing.T) map[string]string {
 		return secret.Data[key]
 	}
 	kubeconfig := get(far+"-kubeconfig", "value")
+	honest, err := clientcmd.Load(get("east-kubeconfig", "value"))
+	harness.Must(t, err)
+	administrator := honest.AuthInfos[honest.Contexts[honest.CurrentContext].AuthInfo]
+	if len(administrator.ClientKeyData) == 0 {
+		t.Fatal("the kubeconfig of an honest member has no key")
+	}
 	return map[string]string{
-		"the token":                token,
-		"the token in base64":      base64.StdEncoding.EncodeToString([]byte(token)),
-		"the seal's key":           base64.StdEncoding.EncodeToString(get(sealName, "key")),
-		"the kubeconfig in base64": base64.StdEncoding.EncodeToString(kubeconfig),
+		"an administrator's key":           strings.Split(string(administrator.ClientKeyData), "\n")[1],
+		"an administrator's key in base64": base64.StdEncoding.EncodeToString(administrator.ClientKeyData),
+		"the seal's key in hex":            hex.EncodeToString(get(sealName, "key")),
+		"the token":                        token,
+		"the token in base64":              base64.StdEncoding.EncodeToString([]byte(token)),
+		"the seal's key":                   base64.StdEncoding.EncodeToString(get(sealName, "key")),
+		"the kubeconfig in base64":         base64.StdEncoding.EncodeToString(kubeconfig),
 	}
 }
 
@@ -124,6 +160,14 @@ func (s *scene) shown(t *testing.T) map[string]string {
 		}
 		harness.Must(t, err)
 		shown[logOf+p.Name()] = string(text)
+	}
+	for _, address := range s.metrics {
+		text, err := s.scrape(t.Context(), address)
+		harness.Must(t, err)
+		if !strings.Contains(text, "leasecast_build_info") {
+			t.Errorf("the hub at %s has no metrics", address)
+		}
+		shown[metricsOf+address] = text
 	}
 	return shown
 }

@@ -11,9 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
+	"github.com/leasecast/leasecast/member"
 )
 
 var (
@@ -31,6 +34,11 @@ const (
 	// mostDelay is how late a renewal may come, and mostOverFloor how much later than D + ε a lost leader is replaced.
 	mostDelay     = 100 * time.Millisecond
 	mostOverFloor = time.Second
+	// mostHandover is how long a planned change between honest members may take while tenants attack. It is much less than a
+	// term.
+	mostHandover = time.Second
+	// mostHubWrites is how many writes a second may go to the management cluster, if no tenant of the hub writes.
+	mostHubWrites = 10
 	// patience bounds the wait for something that takes seconds.
 	patience = time.Minute
 	// token is the hub's credential for the hostile member.
@@ -49,6 +57,8 @@ type scene struct {
 	*harness.Drill
 	front   *front.Front
 	figures map[string]figures
+	highest int      // priority that was given
+	metrics []string // the addresses at which the replicas serve them
 }
 
 // figures are what is known of one attack.
@@ -57,6 +67,8 @@ type figures struct {
 	CPUCores                 float64 `json:"cpuCores"`
 	RenewalDelayP99Seconds   float64 `json:"renewalDelayP99Seconds"`
 	FailoverOverFloorSeconds float64 `json:"failoverOverFloorSeconds"`
+	HandoverSeconds          float64 `json:"handoverSeconds"`
+	HubWritesPerSecond       float64 `json:"hubWritesPerSecond"`
 	Lapsed                   int     `json:"lapsed"`
 }
 
@@ -81,6 +93,12 @@ func (f figures) judge() (wrong []string) {
 	if f.FailoverOverFloorSeconds > mostOverFloor.Seconds() {
 		say("a lost leader was replaced %.2f s after D + ε: at most %v are allowed", f.FailoverOverFloorSeconds, mostOverFloor)
 	}
+	if f.HandoverSeconds > mostHandover.Seconds() {
+		say("a planned change took %.2f s: at most %v are allowed", f.HandoverSeconds, mostHandover)
+	}
+	if f.HubWritesPerSecond > mostHubWrites {
+		say("%.1f writes a second went to the management cluster: at most %d are allowed", f.HubWritesPerSecond, mostHubWrites)
+	}
 	return wrong
 }
 
@@ -88,7 +106,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = os.Setenv("MEMORY_LIMIT", strconv.Itoa(containerLimit)) // as config/manager does; the name is a constant
 	os.Exit(harness.Main(m, harness.Options{
-		Timings: harness.Fast,
+		Timings:  harness.Fast,
+		Register: true,
 		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{shop}},
 			{Name: "west", Priority: 50, Namespaces: []string{shop}},
@@ -102,7 +121,7 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 	if err != nil {
 		return err
 	}
-	stage = &scene{Drill: d, front: f, figures: map[string]figures{}}
+	stage = &scene{Drill: d, front: f, figures: map[string]figures{}, highest: 100}
 	kubeconfig, err := f.Kubeconfig(token)
 	if err != nil {
 		return err
@@ -110,8 +129,33 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 	if err := d.Fleet.SetKubeconfig(ctx, harness.FleetNamespace, far, kubeconfig); err != nil {
 		return err
 	}
+	if *full {
+		if err := stage.startReaders(); err != nil {
+			return err
+		}
+	}
 	_, err = d.StartHub()
 	return err
+}
+
+// startReaders runs a registered reader in each honest member. Without one, planned changes wait until terms have run out.
+func (s *scene) startReaders() error {
+	for _, name := range []string{"east", "west"} {
+		config := s.Fleet.Member(name).AdminConfig()
+		config.Wrap(member.CapWrites)
+		client, err := rest.HTTPClientFor(config)
+		if err != nil {
+			return err
+		}
+		m, err := member.New(config, member.Options{
+			Namespaces: []string{shop}, MaxClockSkew: s.Timings.Skew, Registration: &member.Registration{Namespace: shop, Client: client},
+		})
+		if err != nil {
+			return err
+		}
+		go func() { _ = m.Start(context.Background()) }() // it ends with the tests
+	}
+	return nil
 }
 
 // restart replaces both replicas, so that no attack finds the memory of another one.
@@ -133,9 +177,12 @@ func (s *scene) stopHubs(t *testing.T) {
 func (s *scene) startHubs(t *testing.T) {
 	t.Helper()
 	began := time.Now()
+	s.metrics = nil
 	for range 2 {
-		_, err := s.StartHub()
+		address := freeAddress(t)
+		_, err := s.StartHub("--metrics-address=" + address)
 		harness.Must(t, err)
+		s.metrics = append(s.metrics, address)
 	}
 	s.Eventually(t, patience, "all members may lead, and an honest leader is renewed", func(ctx context.Context) error {
 		for _, m := range []string{"east", "west", far} {

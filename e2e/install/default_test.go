@@ -182,7 +182,7 @@ func (w *world) isRemoved(t *testing.T) {
 	}
 	w.make("undeploy")
 	w.make("uninstall")
-	for _, kind := range []string{"clusterroles,clusterrolebindings", "rolebindings,secrets -A", "crds", "namespaces"} {
+	for _, kind := range []string{"clusterroles,clusterrolebindings", "validatingadmissionpolicies,validatingadmissionpolicybindings", "rolebindings,secrets -A", "crds", "namespaces"} {
 		for name := range strings.FieldsSeq(w.kubectl(append([]string{"get", "-o", "name"}, strings.Fields(kind)...)...)) {
 			if strings.Contains(name, "leasecast") {
 				t.Errorf("the management cluster still has %s", name)

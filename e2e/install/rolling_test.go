@@ -1,9 +1,12 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -20,12 +23,20 @@ import (
 // rolled is how many namespaces are led meanwhile.
 const rolled = 20
 
-// What the Deployment's strategy does: a new replica is ready before an old one is told to end.
+// upgradeFrom is the environment variable that names a checkout of the version to upgrade from (make upgrade). Without it,
+// this version takes the place of itself.
+const upgradeFrom = "UPGRADE_FROM"
+
+// What the Deployment's strategy does: a new replica is ready before an old one is told to end. It finds the records, the
+// seal and the guards of the old ones.
 func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w := newWorld(t, "east")
+	old := cmp.Or(os.Getenv(upgradeFrom), root(t))
 	w.Timings = v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
-	w.make("deploy")
-	replicas := []*hub{w.startHub(), w.startHub()}
+	w.makeIn(old, "deploy")
+	w.makeIn(old, "build")
+	program := filepath.Join(old, "bin", hubName)
+	replicas := []*hub{w.startProgram(program), w.startProgram(program)}
 	w.register("east")
 	var names []string
 	for i := range rolled {
@@ -43,6 +54,7 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w.Must(err)
 	defer copies.Stop()
 
+	w.make("deploy")
 	for range 2 {
 		next := w.startHub()
 		harness.Eventually(t, patience, "the new replica is ready", next.ready)

@@ -97,7 +97,13 @@ func (w *world) kubectl(args ...string) string {
 // make runs a target for the management cluster.
 func (w *world) make(target string) string {
 	w.t.Helper()
-	return run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", target, "KUBECTL="+w.kubectlProgram())
+	return w.makeIn(root(w.t), target)
+}
+
+// makeIn runs a target of a checkout.
+func (w *world) makeIn(checkout, target string) string {
+	w.t.Helper()
+	return run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "-C", checkout, target, "KUBECTL="+w.kubectlProgram())
 }
 
 // as is a configuration with a token of a service account.
@@ -120,6 +126,13 @@ type hub struct {
 // startHub does what the kubelet does with the installed Deployment.
 func (w *world) startHub() *hub {
 	w.t.Helper()
+	programs, err := harness.Build(w.t.Context())
+	w.Must(err)
+	return w.startProgram(programs.Hub)
+}
+
+func (w *world) startProgram(program string) *hub {
+	w.t.Helper()
 	deployment, err := w.client.AppsV1().Deployments(hubNamespace).Get(w.t.Context(), hubName, metav1.GetOptions{})
 	w.Must(err)
 	spec := deployment.Spec.Template.Spec
@@ -130,12 +143,10 @@ func (w *world) startHub() *hub {
 	name := fmt.Sprintf("%s-%d", hubName, w.hubs)
 	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
 	w.Must(os.WriteFile(kubeconfig, content, 0o600))
-	programs, err := harness.Build(w.t.Context())
-	w.Must(err)
 	h := &hub{w: w, metrics: freeAddress(w.t), probe: freeAddress(w.t)}
 	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
 	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses", "--metrics-address="+h.metrics, "--probe-address="+h.probe)
-	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), programs.Hub, args...)
+	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), program, args...)
 	w.Must(err)
 	w.t.Cleanup(func() {
 		_ = h.Kill() // it may have lost its rights by then, and ended for that

@@ -26,12 +26,18 @@ const guardName = "managed-leases.leasecast.dev"
 // memberRules are the rules that config/member grants to the hub.
 func (w *world) memberRules() []rbacv1.PolicyRule {
 	w.T.Helper()
-	content, err := os.ReadFile("../../config/member/hub_role.yaml")
+	return rules(w, "../../config/member/hub_role.yaml")
+}
+
+// rules are those of a ClusterRole in a file.
+func rules(w *world, file string) []rbacv1.PolicyRule {
+	w.T.Helper()
+	content, err := os.ReadFile(file)
 	w.Must(err)
 	var role rbacv1.ClusterRole
 	w.Must(yaml.UnmarshalStrict(content, &role))
 	if len(role.Rules) == 0 {
-		w.T.Fatal("config/member grants nothing")
+		w.T.Fatalf("%s grants nothing", file)
 	}
 	return role.Rules
 }

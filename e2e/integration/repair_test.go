@@ -141,7 +141,19 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 // spoil edits a Lease and waits for its repair.
 func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) time.Duration {
 	w.T.Helper()
-	var stamp time.Time
+	stamp := w.edit(member, namespace, edit)
+	d := w.repaired(member, namespace, key, "east", epoch)
+	l, err := w.LeaseIn(member, namespace)
+	w.Must(err)
+	if l.Spec.RenewTime.Time.Before(stamp) {
+		w.T.Errorf("the repair took back a renewTime: %v after %v", l.Spec.RenewTime, stamp)
+	}
+	return d
+}
+
+// edit edits a Lease, and returns its renewTime from before.
+func (w *world) edit(member, namespace string, edit func(*coordinationv1.Lease)) (stamp time.Time) {
+	w.T.Helper()
 	w.Eventually("the edit is stored", soon, func() error { // a renewal may come in between
 		l, err := w.LeaseIn(member, namespace)
 		if err != nil {
@@ -151,13 +163,7 @@ func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit
 		edit(l)
 		return w.Members[member].Update(w.T.Context(), l)
 	})
-	d := w.repaired(member, namespace, key, "east", epoch)
-	l, err := w.LeaseIn(member, namespace)
-	w.Must(err)
-	if l.Spec.RenewTime.Time.Before(stamp) {
-		w.T.Errorf("the repair took back a renewTime: %v after %v", l.Spec.RenewTime, stamp)
-	}
-	return d
+	return stamp
 }
 
 func TestALeaseThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {

@@ -135,10 +135,41 @@ func (p *place) ensureCluster(ctx context.Context, c cluster, image string, cgro
 	if _, err := execute(ctx, full, p.kind, args...); err != nil {
 		return fmt.Errorf("%w\nto see more: docker logs %s, and make kind-down to begin anew", err, c.node())
 	}
+	if _, err := c.on(ctx, "touch "+madeMark); err != nil {
+		return err
+	}
 	return p.answers(ctx, c, 2*time.Minute)
 }
 
+// owned returns an error if the clusters belong to another checkout, which is still there.
+func (p *place) owned(ctx context.Context) error {
+	for _, c := range members {
+		logs := logsOf(ctx, c)
+		if logs == "" || logs == p.acts(c) {
+			continue
+		}
+		if _, err := os.Stat(logs); err == nil {
+			return fmt.Errorf("%s belongs to another checkout (its act logs go to %s): make kind-down there", c.inKind(), logs)
+		}
+	}
+	return nil
+}
+
+// logsOf is the folder that a member's act logs go to; empty if there is none.
+func logsOf(ctx context.Context, c cluster) string {
+	folder, err := docker(ctx, "container", "inspect", "--format",
+		`{{range .Mounts}}{{if eq .Destination "`+actsInNode+`"}}{{.Source}}{{end}}{{end}}`, c.node())
+	if err != nil {
+		return ""
+	}
+	return folder
+}
+
 const missing = "missing"
+
+// madeMark is a file in a node that kind has finished. If kind is aborted, kubeadm goes on in the node: a cluster of that
+// kind answers, but Pods are not let on its node.
+const madeMark = "/var/lib/leasecast-made"
 
 // reuse returns why a cluster cannot be used as it is; nothing if it answers.
 func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error) {
@@ -153,14 +184,8 @@ func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error)
 	if name != c.node() || strings.Contains(out, "\n") {
 		return "its containers are " + strings.ReplaceAll(out, "\n", ", "), nil
 	}
-	if c != hub {
-		mounted, err := docker(ctx, "inspect", "--format", `{{range .Mounts}}{{if eq .Destination "`+actsInNode+`"}}{{.Source}}{{end}}{{end}}`, c.node())
-		if err != nil {
-			return "", err
-		}
-		if mounted != p.acts(c) && mounted != "" {
-			return "", fmt.Errorf("%s belongs to another checkout (its logs go to %s): make kind-down there", c.inKind(), mounted)
-		}
+	if logs := logsOf(ctx, c); c != hub && logs != p.acts(c) {
+		return fmt.Sprintf("its act logs go to %q", logs), nil
 	}
 	switch state {
 	case "paused":
@@ -170,16 +195,16 @@ func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error)
 		_, err = docker(ctx, "start", c.node())
 	}
 	if err != nil {
-		return "its node does not start: " + err.Error(), nil
+		return "its node does not start: " + err.Error(), ctx.Err()
 	}
 	if _, err := execute(ctx, nil, p.kind, "export", "kubeconfig", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c)); err != nil {
-		return err.Error(), nil
+		return err.Error(), ctx.Err()
+	}
+	if _, err := c.on(ctx, "test -f "+madeMark); err != nil {
+		return "kind has not finished it", ctx.Err()
 	}
 	if err := p.answers(ctx, c, time.Minute); err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		return err.Error(), nil
+		return err.Error(), ctx.Err()
 	}
 	return "", nil
 }
@@ -196,6 +221,9 @@ func (p *place) answers(ctx context.Context, c cluster, limit time.Duration) err
 func down(ctx context.Context, p *place) error {
 	if _, err := docker(ctx, "version"); err != nil {
 		return noEngine(err)
+	}
+	if err := p.owned(ctx); err != nil {
+		return err
 	}
 	out, err := execute(ctx, nil, p.kind, "get", "clusters")
 	if err != nil {

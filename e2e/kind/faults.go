@@ -29,12 +29,15 @@ const (
 	outage outcome = "outage"
 )
 
-// fault is one way to break things. Make breaks them, and returns what puts them right.
+// fault is one way to break things.
 type fault struct {
 	name   string
 	expect outcome
-	make   func(ctx context.Context, s *site, leader cluster) (undo func(context.Context) error, err error)
+	make   breaker
 }
+
+// breaker breaks things, and returns what puts them right, also after an error.
+type breaker func(ctx context.Context, s *site, leader cluster) (undo func(context.Context) error, err error)
 
 // faults are made in this order, over and over. A short drill makes the first few.
 var faults = []fault{
@@ -49,6 +52,7 @@ var faults = []fault{
 	{"the leader's control plane is killed", failover, killControlPlane},
 	{"the hub's node is killed", outage, killHubNode},
 	{"no answer of the leader reaches the hub", failover, cut("OUTPUT -d")},
+	{"the leader's control plane is paused, without Cluster API", failover, withoutCAPI(pauseControlPlane)},
 }
 
 func nothing(context.Context) error { return nil }
@@ -68,6 +72,27 @@ func pauseControlPlane(ctx context.Context, _ *site, leader cluster) (func(conte
 		return fmt.Sprintf("pkill -%s -x kube-apiserver; pkill -%s -x etcd", name, name)
 	}
 	return in(ctx, leader, signal("STOP"), signal("CONT"))
+}
+
+// withoutCAPI makes a fault while Cluster API's manager is gone. Its webhooks then refuse every write to a Cluster.
+func withoutCAPI(then breaker) breaker {
+	return func(ctx context.Context, s *site, leader cluster) (func(context.Context) error, error) {
+		kubectl := func(ctx context.Context, args ...string) error {
+			_, err := s.kubectlOn(ctx, hub, nil, append([]string{"-n", capiHome}, args...)...)
+			return err
+		}
+		undo := nothing
+		err := kubectl(ctx, "scale", "--replicas=0", "deployment/"+capiDeployment)
+		if err == nil {
+			err = kubectl(ctx, "wait", "--for=delete", "--timeout=60s", "pod", "--selector=cluster.x-k8s.io/provider=cluster-api")
+		}
+		if err == nil {
+			undo, err = then(ctx, s, leader)
+		}
+		return func(ctx context.Context) error {
+			return errors.Join(undo(ctx), kubectl(ctx, "scale", "--replicas=1", "deployment/"+capiDeployment), s.rolledOut(ctx, hub, capiHome, capiDeployment))
+		}, err
+	}
 }
 
 // The kubelet would start it again within a second; without manifests it does not.
@@ -94,7 +119,7 @@ func address(ctx context.Context, c cluster) (string, error) {
 }
 
 // cut drops packets between hub and leader in one direction.
-func cut(rule string) func(context.Context, *site, cluster) (func(context.Context) error, error) {
+func cut(rule string) breaker {
 	return func(ctx context.Context, _ *site, leader cluster) (func(context.Context) error, error) {
 		ip, err := address(ctx, hub)
 		if err != nil {

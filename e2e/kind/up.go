@@ -8,19 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
 	hublib "github.com/leasecast/leasecast/hub"
@@ -45,10 +38,13 @@ func up(ctx context.Context, p *place) error {
 	if err != nil {
 		return fmt.Errorf("this machine is not ready:\n%w", err)
 	}
+	if err := p.owned(ctx); err != nil {
+		return err
+	}
 	if err := ensureNetwork(ctx); err != nil {
 		return err
 	}
-	guestbook, err := p.guestbookArchive(ctx)
+	guestbook, capi, err := p.archives(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,6 +57,9 @@ func up(ctx context.Context, p *place) error {
 				return err
 			}
 			if c == hub {
+				if err := p.installCAPI(each, capi); err != nil {
+					return err
+				}
 				return p.installHub(each)
 			}
 			return p.installGuestbook(each, c, guestbook)
@@ -72,11 +71,14 @@ func up(ctx context.Context, p *place) error {
 	if err := p.register(ctx); err != nil {
 		return err
 	}
-	p.say("waiting until a cluster leads")
 	site, err := p.look()
 	if err != nil {
 		return err
 	}
+	if err := site.awaitReconciled(ctx); err != nil {
+		return err
+	}
+	p.say("Cluster API reaches each member; waiting until a cluster leads")
 	leader, err := site.awaitSettled(ctx, 3*time.Minute)
 	if err != nil {
 		return err
@@ -122,13 +124,6 @@ func (p *place) rolledOut(ctx context.Context, c cluster, namespace, deployment 
 
 // installHub does what config/README.md tells.
 func (p *place) installHub(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig(hub))
-	if err != nil {
-		return err
-	}
-	if err := fleet.InstallCAPI(ctx, config); err != nil {
-		return fmt.Errorf("CRDs of Cluster API: %w", err)
-	}
 	digest, err := p.load(ctx, hub, filepath.Join(p.root, p.hubImageArchive))
 	if err != nil {
 		return err
@@ -146,19 +141,26 @@ func (p *place) installHub(ctx context.Context) error {
 	return err
 }
 
-// guestbookArchive builds the sample controller, and an image of it.
-func (p *place) guestbookArchive(ctx context.Context) (string, error) {
+// archives builds the sample controller, and makes images of it and of Cluster API's manager.
+func (p *place) archives(ctx context.Context) (guestbook, capi string, err error) {
 	dist := filepath.Join(p.root, "dist")
-	program, archive := filepath.Join(dist, "guestbook"), filepath.Join(dist, "guestbook.tar")
+	program := filepath.Join(dist, "guestbook")
 	if _, err := execute(ctx, nil, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./e2e/guestbook/cmd"); err != nil {
-		return "", err
+		return "", "", err
 	}
 	arch, err := execute(ctx, nil, "go", "env", "GOARCH")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	_, err = execute(ctx, nil, "go", "run", "-trimpath", "./config/image", "-program", program, "-name", guestbookImage, "-arch", arch, "-out", archive)
-	return archive, err
+	image := func(program, name, archive string) error {
+		_, err := execute(ctx, nil, "go", "run", "-trimpath", "./config/image", "-program", program, "-name", name, "-arch", arch, "-out", archive)
+		return err
+	}
+	guestbook, capi = program+".tar", filepath.Join(dist, capiProgram+".tar")
+	if err := image(program, guestbookImage, guestbook); err != nil {
+		return "", "", err
+	}
+	return guestbook, capi, image(filepath.Join(p.capi, capiProgram), capiImage, capi)
 }
 
 func (p *place) installGuestbook(ctx context.Context, c cluster, archive string) error {
@@ -194,53 +196,4 @@ func (p *place) client(c cluster) (client.Client, error) {
 	}
 	config.Timeout = 10 * time.Second
 	return client.New(config, client.Options{Scheme: hublib.Scheme()})
-}
-
-// register makes the Clusters and their Secrets, as Cluster API's providers do.
-func (p *place) register(ctx context.Context) error {
-	admin, err := p.client(hub)
-	if err != nil {
-		return err
-	}
-	for _, c := range members {
-		kubeconfig, err := execute(ctx, nil, p.kind, "get", "kubeconfig", "--internal", "--name", c.inKind())
-		if err != nil {
-			return err
-		}
-		if err := setKubeconfig(ctx, admin, c, []byte(kubeconfig)); err != nil {
-			return err
-		}
-		object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: c.name}}
-		if _, err := controllerutil.CreateOrUpdate(ctx, admin, object, func() error {
-			object.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: c.node(), Port: 6443}
-			metav1.SetMetaDataLabel(&object.ObjectMeta, fleet.PriorityLabel, fmt.Sprint(c.priority))
-			return nil
-		}); err != nil {
-			return fmt.Errorf("register Cluster %s: %w", c.name, err)
-		}
-	}
-	p.say("Clusters %s are registered", strings.Join(names(members), ", "))
-	return nil
-}
-
-func names(clusters []cluster) (all []string) {
-	for _, c := range clusters {
-		all = append(all, c.name)
-	}
-	return all
-}
-
-func setKubeconfig(ctx context.Context, admin client.Client, c cluster, kubeconfig []byte) error {
-	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: harness.FleetNamespace, Name: secret.Name(c.name, secret.Kubeconfig),
-	}}
-	if _, err := controllerutil.CreateOrUpdate(ctx, admin, object, func() error {
-		metav1.SetMetaDataLabel(&object.ObjectMeta, clusterv1.ClusterNameLabel, c.name)
-		object.Type = clusterv1.ClusterSecretType
-		object.Data = map[string][]byte{secret.KubeconfigDataName: kubeconfig}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("write the kubeconfig of Cluster %s: %w", c.name, err)
-	}
-	return nil
 }

@@ -20,7 +20,7 @@ var accounts = []mutant{
 	{"account: a token is told", installing, []edit{{accountGo, "func (Credentials) GoString() string { return \"[token]\" }", "func (c Credentials) GoString() string { return c.Token }"}}},
 	{"account: rights that others have added stay", installing, []edit{{accountGo, "	if err == nil {\n		err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, name, role)\n	}\n", "	if err == nil {\n		if _, e := admin.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{}); e != nil {\n			err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, name, role)\n		}\n	}\n"}}},
 	{"account: two hubs share one", installing, []edit{{accountGo, "sha256.Sum256([]byte(mark))", "sha256.Sum256([]byte(mark[:0]))"}}},
-	{"account: something is left behind", installing, []edit{{accountGo, "		admin.RbacV1().ClusterRoles().Delete,\n", ""}}},
+	{"account: something is left behind", installing, []edit{{accountGo, "		{string(a), admin.RbacV1().ClusterRoles().Delete},\n", ""}}},
 	{"account: anybody is an administrator", installing, []edit{{accountGo, "	return review.Status.Allowed, nil", "	return review != nil, nil"}}},
 	{"account: the member says how long a token lasts", installing, []edit{{accountGo, "life = min(life, time.Duration(granted)*time.Second)", "life = time.Duration(granted) * time.Second"}}},
 	{"account: the administrator's kubeconfig is used for everything", working, []edit{{fleetAccountGo, "	case has, !writes, c.account.asked", "	case true, has, !writes, c.account.asked"}}},

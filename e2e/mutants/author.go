@@ -1,22 +1,23 @@
 package main
 
 const (
-	stateGo      = "member/state.go"
-	tellGo       = "member/tell.go"
-	doubtGo      = "member/doubt.go"
-	outagesGo    = "member/outages.go"
-	healthzGo    = "member/healthz.go"
-	neighboursGo = "member/neighbours.go"
-	optionsGo    = "member/options.go"
-	gateGo       = "member/gate/gate.go"
-	memberCap    = "member/gate/cap.go"
-	resyncGo     = "member/gate/resync.go"
-	countedGo    = "hub/worker/readers.go"
+	stateGo   = "member/state.go"
+	tellGo    = "member/tell.go"
+	listenGo  = "member/listen.go"
+	doubtGo   = "member/doubt.go"
+	outagesGo = "member/outages.go"
+	healthzGo = "member/healthz.go"
+	runningGo = "member/running.go"
+	optionsGo = "member/options.go"
+	gateGo    = "member/gate/gate.go"
+	memberCap = "member/gate/cap.go"
+	resyncGo  = "member/gate/resync.go"
+	countedGo = "hub/worker/readers.go"
 )
 
 // What has to notice the mutants of what a controller's author meets.
 var (
-	told            = tests{"./member", "^Test(AReader|ALeader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two)"}
+	told            = tests{"./member", "^Test(AReader|ALeader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two|Lines)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
 	seeing          = tests{"./member", "^TestARegisteredMemberSays"}
 	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|Requests|AList|ALimit)"}
@@ -51,10 +52,19 @@ var author = []mutant{
 	{"author: a registration that cannot be read is not counted", countingReaders, []edit{{countedGo, "return r.reader.Follows(namespace)", "return !r.broken && r.reader.Follows(namespace)"}}},
 	{"author: the status does not count readers", showingReaders, []edit{{"hub/controller/status.go", "int32(min(c.readers, math.MaxInt32))", "int32(min(0, math.MaxInt32))"}}},
 
-	{"author: a term is released while another Member of the process acts in it", told, []edit{{neighboursGo, "		if (m.registrar == nil) != (other.registrar == nil) {", "		if false {"}}},
+	{"author: a term is released while another Member of the process acts in it", told, []edit{{runningGo, "		if (m.registrar == nil) != (other.registrar == nil) {", "		if false {"}}},
 	{"author: a registered Member is silent about writes that it cannot see", seeing, []edit{{releaseGo, "t.releases != nil && t.worked && !t.wrote", "t.releases == nil && t.worked && !t.wrote"}}},
 	{"author: a registered Member complains of writes that it has seen", seeing, []edit{{releaseGo, "	t.terms.wrote = true\n", ""}}},
-	{"author: a Member that has stopped keeps others from starting", told, []edit{{neighboursGo, "return o == m })", "return false })"}}},
+	{"author: a Member that has stopped keeps others from starting", told, []edit{{runningGo, "return o == m })", "return false })"}}},
+
+	{"author: a listener acts before the log gives the reason", told, []edit{{listenGo, "		t.write()\n", ""}}},
+	{"author: who leads is told before who does not any more", told, []edit{{tellGo, "	t.terms.write()\n", ""}}},
+	{"author: a restart of the API server is an error", told, []edit{{tellGo, "	if again || !mayEnd(err) {", "	if again || err != nil {"}}},
+	{"author: a failure that lasts is no error", told, []edit{{tellGo, "	if again || !mayEnd(err) {", "	if !mayEnd(err) {"}}},
+	{"author: missing rights are no error", told, []edit{{tellGo, "	return !apierrors.IsForbidden(err) && ", "	return "}}},
+	{"author: Healthz fails in silence", told, []edit{{tellGo, "		if t.unwell.due(\"fails\", t.clock.Now().Boot) {", "		if false {"}}},
+	{"author: Healthz is told each time that it is asked", told, []edit{{tellGo, "		if t.unwell.due(\"fails\", t.clock.Now().Boot) {", "		t.unwell.told = true\n		if true {"}}},
+	{"author: nobody hears that Healthz succeeds again", told, []edit{{tellGo, "t.unwell.over(); failed {", "t.unwell.over(); failed && false {"}}},
 
 	{"author: the hub is blamed though nobody answers", told, []edit{{alarmGo, "a != nil && a.unheard() {", "false && a.unheard() {"}}},
 	{"author: Lead waits in silence for a namespace without a Lease", told, []edit{{memberGo, "	m.teller.wants(namespace)\n	return", "	return"}}},
@@ -71,7 +81,7 @@ var author = []mutant{
 	{"author: Gate returns the error of a term that is over", gated, []edit{{gateGo, "lost := member.Check(term);", "lost := context.Cause(term);"}}},
 	{"author: a write that nothing is left for leaves its term standing", gated, []edit{{releaseGo, "		t.permit.CompareAndSwap(p, nil) // so", "		// so"}}},
 	{"author: a limit of Resync leaves objects out", gated, []edit{{resyncGo, "client.Limit(0), ", ""}}},
-	{"author: a list of Resync that fails is told each time", gated, []edit{{resyncGo, "err.Error() != told ||", "true ||"}}},
+	{"author: a list of Resync that fails is told each time", gated, []edit{{resyncGo, "err.Error() != told ||", "err.Error() != told || true ||"}}},
 	{"author: the end of a term is a trouble of Resync", gated, []edit{{resyncGo, "case err != nil && ctx.Err() != nil:", "case false:"}}},
 
 	// Leases that no hub can have written.

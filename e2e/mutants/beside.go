@@ -41,15 +41,15 @@ var beside = []mutant{
 	// Rule 1.
 	{"1: the monotonic half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Wall.Before(t.wall)"}}},
 	{"1: the wall clock's half of the deadline is dropped", tenureTests, []edit{{tenureGo, "now.Wall.Before(t.wall) && now.Boot < t.boot", "now.Boot < t.boot"}}},
-	{"1: deadline counted from the send, not from the stamp", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(renewTime)) + t.h", "sent.Boot + t.h"}}},
+	{"1: deadline counted from the send, not from renewTime", tenureTests, []edit{{tenureGo, "sent.Boot - max(0, sent.Wall.Sub(renewTime)) + t.h", "sent.Boot + t.h"}}},
 	{"1: a tenure taken back goes on if the elector sends what it sent before", tenureTests, []edit{{tenureGo, " && (t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord))", ""}}},
 	{"1: a read that failed ends a tenure", tenureTests, []edit{{tenureGo, "(t.lastRecord == nil || t.lastRecord.HolderIdentity", "(t.lastRecord != nil && t.lastRecord.HolderIdentity"}}},
 	{"1: a tenure taken back from a replica with as many transitions goes on", tenureTests, []edit{{tenureGo, " && asStored(r.AcquireTime).Equal(t.acquired)", ""}}},
 
 	// Rule 3.
 	{"3: a renewal makes a Lease that was deleted", publishTests, []edit{{publisherGo, "	case update:\n", "	case update:\n		s.lease.UID = \"\"\n"}}},
-	{"3: the stamp is not held", publishTests, []edit{{decideGo, "	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):\n", "	case false:\n"}}},
-	{"3: a silent member is stamped for", publishTests, []edit{{decideGo, "	if !answered {\n", "	if false {\n"}}},
+	{"3: renewTime is not held", publishTests, []edit{{decideGo, "	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):\n", "	case false:\n"}}},
+	{"3: the Lease of a silent member is renewed", publishTests, []edit{{decideGo, "	if !answered {\n", "	if false {\n"}}},
 
 	// Rule 6.
 	{"6: a tenure decides beside an earlier one", tests{"./hub/controller", "^TestNothingIsDecided"}, []edit{{"hub/controller/reconcile.go",
@@ -63,26 +63,26 @@ var beside = []mutant{
 		"max(0, t.started.Boot+t.earlierLasts(skew)-at.Boot)", "max(0, t.started.Boot+t.earlierDuration-at.Boot)"}}},
 	{"6: takeover clock read before acquiring", tenureTests, []edit{
 		{tenureGo, "		t.inherit(after)\n", "		_ = after\n		t.inherit(sent)\n"}}},
-	{"6: an election that was stamped in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall), lasts", ", lasts"}}},
+	{"6: an election whose renewTime is in the future tells until when", tenureTests, []edit{{tenureGo, ", r.RenewTime.After(started.Wall), lasts", ", lasts"}}},
 	{"6: an election made anew tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime) && false:"}}},
 	{"6: a claim that was never renewed tells of what was before it", tenureTests, []edit{{tenureGo, "	case r.AcquireTime.Equal(&r.RenewTime):", "	case r.LeaderTransitions == 0 && r.AcquireTime.Equal(&r.RenewTime):"}}},
 	{"6: a renewal hides what the tenure inherited", tenureTests, []edit{{tenureGo, " &&\n		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))", ""}}},
 	{"6: the election's longer duration is ignored", tenureTests, []edit{{tenureGo, "max(t.h, lasts*time.Second)", "t.h"}}},
-	{"6: a stamp that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && renewTime.After(t.inherited) {", "	if false {"}}},
-	{"6: a newer copy that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
+	{"6: a renewTime that the election does not account for is ignored", tenureTests, []edit{{tenureGo, "	if t.held && renewTime.After(t.inherited) {", "	if false {"}}},
+	{"6: a newer Lease that has expired is forgotten", electionTests, []edit{{typesGo, "return s.Highest > s.Record.Epoch", "return false"}}},
 
 	// Rule 7.
-	{"7: a poisoned copy is overwritten", publishTests, []edit{{decideGo, "		if l.known.content.Epoch > c.Epoch {", "		if false {"}}},
+	{"7: a poisoned Lease is overwritten", publishTests, []edit{{decideGo, "		if l.known.content.Epoch > c.Epoch {", "		if false {"}}},
 	{"7: an edit that readers believe burns no epoch", publishTests, []edit{{publishEditsGo, "		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)\n", ""}}},
 
 	// Rule 8.
 	{"8: another hub leads, and is deposed", electionTests, []edit{{nextGo, "	if s.OtherHub {", "	if false {"}}},
-	{"8: a term of another hub under another name is not heeded", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))", "false"}}},
-	{"8: a term of another hub counts without ε", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.Live(now.Add(-s.LargestSkew))", "cp.Live(now)"}}},
-	{"8: a copy with another hub's mark is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
+	{"8: a term of another hub under another name does not count", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))", "false"}}},
+	{"8: a term of another hub counts without ε", tests{"./hub/controller", "^TestATermOfAnotherHub"}, []edit{{takeGo, "cp.Live(now.Add(-s.LargestSkew-s.LargestStop))", "cp.Live(now)"}}},
+	{"8: a Lease with another hub's mark is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Hub != \"\" && c.Hub != l.self.hub:", "	case false:"}}},
 
 	// Rule 9.
-	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now) {", "		if false {"}}},
+	{"9: a leader that was never reached is dead", electionTests, []edit{{replaceGo, "		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.bounds()).passed(now) {", "		if false {"}}},
 	{"9: an empty list of members decides", electionTests, []edit{{nextGo, "	if len(cs) == 0 {", "	if false {"}}},
 
 	// Rule 10.
@@ -98,11 +98,13 @@ var beside = []mutant{
 	{"12: recovery alone moves a leader", electionTests, []edit{{replaceGo, "return lowered || !ok || c.Priority > before", "return true || lowered || !ok || c.Priority > before"}}},
 	{"12: a lowered priority moves nothing", electionTests, []edit{{replaceGo, "return lowered || !ok", "return false && lowered || !ok"}}},
 	{"12: a raised priority moves nothing", electionTests, []edit{{replaceGo, "!ok || c.Priority > before", "!ok || false && c.Priority > before"}}},
+	{"12: an edit of a cluster that cannot be reached is lost", electionTests, []edit{{replaceGo, "!notReady(c) && !isObservation(c.Reason)", "!notReady(c)"}}},
+	{"12: an edit of a cluster that is not ready is lost", electionTests, []edit{{replaceGo, "all || !notReady(c) && !isObservation(c.Reason)", "all || !isObservation(c.Reason)"}}},
 	{"12: a tie moves a leader", electionTests, []edit{{replaceGo, "c.Priority <= holder.Priority", "c.Priority < holder.Priority"}}},
 	{"12: ties go by anything", electionTests, []edit{{rankGo, "cmp.Compare(a.Name, b.Name)", "cmp.Compare(b.Name, a.Name)"}}},
 
 	// Rule 14.
 	{"14: another UID behind a name is taken for the pinned one", pinTests, []edit{{identityGo, "	case pin != \"\" && found != pin:", "	case false:"}}},
 	{"14: one UID behind two names belongs to the later", pinTests, []edit{{identityGo, "compareOwners(c, best) < 0", "compareOwners(c, best) > 0"}}},
-	{"14: a copy of another cluster is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
+	{"14: a Lease of another cluster is overwritten", publishTests, []edit{{publishEditsGo, "	case c.Cluster != \"\" && c.Cluster != l.self.cluster && !edited:", "	case false:"}}},
 }

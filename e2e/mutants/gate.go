@@ -47,13 +47,13 @@ var gate = []mutant{
 	{"gate: the watchdog does not kill at the deadline", processTests, []edit{{gateWatchdog, "		if until.come(now) {", "		if false {"}}},
 	{"gate: the watchdog outlives the gate", processTests, []edit{{gateWatchdog,
 		"		case until, open = <-told:\n", "		case next, more := <-told:\n			if told = nil; more {\n				until = next\n			}\n"}}},
-	{"gate: the watchdog heeds signals", processTests, []edit{{gateGroup, "	signal.Ignore(", "	signal.Reset("}}},
+	{"gate: the watchdog obeys signals", processTests, []edit{{gateGroup, "	signal.Ignore(", "	signal.Reset("}}},
 	{"gate: the watchdog does not hear of a renewal", gateTests, []edit{{gateRun, "		if !now.until.near(told) {", "		if false && !now.until.near(told) {"}}},
 	{"gate: the program goes on without a watchdog", gateTests, []edit{{gateRun, "			return errUnguarded\n", "			return nil\n"}}},
 
 	// What is told.
 	{"gate: a follower answers with 200", gateTests, []edit{{gateLeader, "w.WriteHeader(http.StatusServiceUnavailable)", "w.WriteHeader(http.StatusOK)"}}},
-	{"gate: a term that is over is told of", gateTests, []edit{{gateLeader, "if t, ok := m.Term(namespace); ok {", "if t, ok := m.Term(namespace); ok || !ok {"},
+	{"gate: /leader reports a term that is over", gateTests, []edit{{gateLeader, "if t, ok := m.Term(namespace); ok {", "if t, ok := m.Term(namespace); ok || !ok {"},
 		{gateLeader, "left > 0 {", "left >= 0 {"}}},
 
 	// The lock.

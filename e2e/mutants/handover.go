@@ -22,7 +22,7 @@ var handover = []mutant{
 	{"ack: the term after a revocation has its epoch", revocation, []edit{{nextGo,
 		"return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State",
 		"s.Record.Epoch = s.Record.Revoked\n			return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State"}}},
-	{"ack: a revoked leader's copy is renewed", simulation, []edit{{assignGo, "a.Role, a.Revoked = lease.Revoke, a.Term\n				a.Term.Holder, a.Term.Epoch = \"\", r.Epoch", "a.Role = lease.Lead"}}},
+	{"ack: a revoked leader's Lease is renewed", revocation, []edit{{assignGo, "a.Role, a.Revoked = lease.Revoke, a.Term\n				a.Term.Holder, a.Term.Epoch = \"\", r.Epoch", "a.Role = lease.Lead"}}},
 	{"ack: an edit brings a revoked term back", revocation, []edit{{assignGo, "if r.State == Draining && r.Revoked != 0 {", "if r.Revoked != 0 {"}}},
 	{"ack: revoked before the successor can be written", revocation, []edit{{nextRevokeGo, "ok && (c.Prepared || c.Name == s.Record.Leader) && !mustWait", "ok && !mustWait"}}},
 
@@ -31,15 +31,15 @@ var handover = []mutant{
 	{"ack: granted without a revocation", revocation, []edit{{nextRevokeGo, "p.Acknowledged && s.Record.Revoked != 0 && s.Released &&", "p.Acknowledged && s.Released &&"}}},
 	{"ack: granted where readers need not register", revocation, []edit{{nextRevokeGo, "return p.Acknowledged && s.Record.Revoked != 0", "return s.Record.Revoked != 0"}}},
 	{"ack: an earlier tenure's promises are forgotten", revocation, []edit{{nextRevokeGo,
-		"s.Released &&\n		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)", "s.Released"}}},
+		"s.Released &&\n		inheritedExpiry(s, p.bounds()).passed(now)", "s.Released"}}},
 	{"ack: a release for another question counts", simulation, []edit{{gatherGo, "s.Record.Revoked != 0 && m.facts.Released == s.Record.Revoked", "s.Record.Revoked != 0"}}},
 
 	// The revocation replaces the live copy, and nothing else, without doubt.
-	{"ack: acknowledgement on an expired copy", asking, []edit{{revokeGo, " || !c.Live(now.Wall):", ":"}}},
-	{"ack: acknowledgement on an unsealed copy", asking, []edit{{revokeGo, "case !l.known.sealed || !c.SameTerm", "case !c.SameTerm"}}},
-	{"ack: acknowledgement on the copy of another term", asking, []edit{{revokeGo, "!l.known.sealed || !c.SameTerm(l.want.Revoked) ||", "!l.known.sealed ||"}}},
+	{"ack: acknowledgement on an expired Lease", asking, []edit{{revokeGo, " || !c.Live(now.Wall):", ":"}}},
+	{"ack: acknowledgement on an unsealed Lease", asking, []edit{{revokeGo, "case !l.known.sealed || !c.SameTerm", "case !c.SameTerm"}}},
+	{"ack: acknowledgement on the Lease of another term", asking, []edit{{revokeGo, "!l.known.sealed || !c.SameTerm(l.want.Revoked) ||", "!l.known.sealed ||"}}},
 	{"ack: list after an ambiguous revoke", asking, []edit{{publisherGo, "	case ambiguous:\n		p.noteUnanswered(l, s)\n", "	case ambiguous:\n		p.askReaders(key, l, s)\n"}}},
-	{"ack: a late create may bring the copy back", asking, []edit{{revokeGo, "l.createPendingUntil = max(", "_ = max("}}},
+	{"ack: a late create may bring the Lease back", asking, []edit{{revokeGo, "l.createPendingUntil = max(", "_ = max("}}},
 	{"ack: an edit that readers believe is overlooked", asking, []edit{{acksListGo, " || l.status.PoisonedEpoch > s.revokes {", " {"}}},
 
 	// Who is asked.

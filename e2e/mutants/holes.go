@@ -35,7 +35,7 @@ var holes = []mutant{
 	{"6: a release beside an earlier tenure is orderly", tenureTests, []edit{{tenureGo, "	if t.orderly || now.Boot >= t.started.Boot+t.earlierLasts(t.skew) {", "	if true {"}}},
 	{"6: a Lease that an old request has made is released in order", tests{"./hub/tenure", "^TestWhatIsReleased$"}, []edit{{tenureGo, "t.lastRecord.HolderIdentity == holder && t.isOwn(*t.lastRecord) &&", "t.lastRecord.HolderIdentity == holder &&"}}},
 	{"6: a Lease from before the last renewal is released in order", tests{"./hub/tenure", "^TestWhatIsReleased$"}, []edit{{tenureGo, " && !asStored(t.lastRecord.RenewTime).Add(t.h).Before(t.wall)\n}", "\n}"}}},
-	{"6: a release by a clock that was set back hides stamps", tenureTests, []edit{{tenureGo, "t.lastWrite.After(latest) {", "false {"}}},
+	{"6: a release by a clock that was set back hides renewTimes", tenureTests, []edit{{tenureGo, "t.lastWrite.After(latest) {", "false {"}}},
 	{"6: an election of 68 years is believed", tenureTests, []edit{{tenureGo, ", lasts > longestElection/time.Second: // odd", ": // odd"}}},
 	{"6: a candidate overlooks renewals within one second", tests{"./hub/tenure", "^TestPrompt"}, []edit{{"hub/tenure/takeover.go", " || !r.RenewTime.Equal(&p.last.RenewTime) {", " || r.RenewTime.Unix() != p.last.RenewTime.Unix() {"}}},
 	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{decideGo, "	case l.newerThanRecord(now):\n", "	case l.want.Role != lease.Lead && l.newerThanRecord(now):\n"}}},
@@ -57,7 +57,7 @@ var holes = []mutant{
 	// Clocks of the hub.
 	{"5: a clock that was ahead holds a replacement up for as long as it was ahead", electionTests, []edit{{expiryGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)", "!now.Wall.Before(b.wall)"}}},
 	{"5: the wall clock's half is dropped", electionTests, []edit{{expiryGo, "(!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)", "true"}}},
-	{"7: an epoch of a clock that was days ahead is gone on from, as a copy shows it", tests{"./hub/controller", "^TestWhichLeaseIsAStandingTerm$"}, []edit{{gatherGo, "!lease.PlausibleEpoch(now, cp.Epoch) {", "false {"}}},
+	{"7: an epoch of a clock that was days ahead is gone on from, as a Lease shows it", tests{"./hub/controller", "^TestWhichLeaseIsAStandingTerm$"}, []edit{{gatherGo, "!lease.PlausibleEpoch(now, cp.Epoch) {", "false {"}}},
 	{"7: an epoch of a clock that was days ahead is gone on from, as this tenure remembers it", tests{"./hub/controller", "^TestTheHighestEpochThatIsKnown$"}, []edit{{gatherGo, "	if !lease.PlausibleEpoch(now, s.Highest) {", "	if false {"}}},
 	{"6: a Lease that was found at the start is live by the wall clock alone", electionTests, []edit{{typesGo, " && now.Boot < s.Boot", ""}}},
 }

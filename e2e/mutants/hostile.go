@@ -9,6 +9,7 @@ const (
 	weighGo          = "hub/fleet/transport/weigh.go"
 	slimGo           = "hub/fleet/secrets/slim.go"
 	acksBoundsGo     = "hub/publish/acksbounds.go"
+	readerNewsGo     = "hub/worker/readernews.go"
 )
 
 // What must notice the mutants of the bounds on what comes from outside.
@@ -18,6 +19,8 @@ var (
 	paced     = tests{"./hub/fleet/transport", "^TestWhatFailsAgain"}
 	slimmed   = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestTheKubeconfigs|TestSecretsOfOthers)"}
 	readers   = tests{"./hub/publish", "^(TestAboveABound|TestAPartOf|TestWhatIsGone|TestARegistrationThat|TestAConfirmation|TestOfARegistration)"}
+	toldOfRg  = tests{"./hub/publish", "^TestWhoMakesHandoversSlow"}
+	newsOfRg  = tests{"./hub/worker", "^TestReadersThatComeAndGo"}
 	guardOfRg = tests{"./hub/guard", "^(TestEverythingInARegistration|TestARegistrationNames|TestAReaderThatLoses)"}
 )
 
@@ -25,7 +28,7 @@ var (
 var hostile = []mutant{
 	// Every byte that a member sends is counted, and weighed before it is decoded.
 	{"hostile: answers are not weighed", weighed, []edit{{hostileAnswersGo, "if weight > maxAnswerWeight {", "if false {"}}},
-	{"hostile: answers have no bound", weighed, []edit{{hostileAnswersGo, "	case !whole:", "	case false:"}}},
+	{"hostile: answers have no bound", weighed, []edit{{hostileAnswersGo, "	case !whole:", "	case !whole && false:"}}},
 	{"hostile: events are not weighed", weighed, []edit{{hostileAnswersGo, "	if weight > maxEventWeight {\n		e.left = nil", "	if false {\n		e.left = nil"}}},
 	{"hostile: an event may announce any length", weighed, []edit{{hostileAnswersGo, "if length > maxEvent {", "if false {"}}},
 	{"hostile: an event may have no end", weighed, []edit{{hostileAnswersGo, "case len(e.event) > maxEvent:", "case false:"}}},
@@ -42,13 +45,13 @@ var hostile = []mutant{
 	{"hostile: a token is shown", cleaned, []edit{{cleanGo, "len(token) >= leastSecret", "false"}}},
 	{"hostile: an earlier token is shown", cleaned, []edit{{cleanGo, "range t.earlier {", "range t.earlier[:0] {"}}},
 	{"hostile: control characters are shown", cleaned, []edit{{cleanGo, "case unicode.IsGraphic(r):", "case true:"}}},
-	{"hostile: an event that ends a watch is not cleaned", cleaned, []edit{{hostileAnswersGo, "if kind == eventError {", "if false {"}}},
+	{"hostile: an event that ends a watch is not cleaned", cleaned, []edit{{hostileAnswersGo, "if kind == eventError {", "if kind == eventError && false {"}}},
 	{"hostile: nor one in JSON", cleaned, []edit{{hostileAnswersGo, "e.event = cleanJSONEvent(e.event, e.clean)", "_ = cleanJSONEvent(nil, e.clean)"}}},
 	{"hostile: a member makes the hub wait an hour", cleaned, []edit{{hostileAnswersGo, "shorterWait(wait))", "wait)"}}},
 	{"hostile: by the details of a Status", cleaned, []edit{{cleanGo, "min(max(d.RetryAfterSeconds, 0), longestRetryAfter)", "max(d.RetryAfterSeconds, 0)"}}},
 	{"hostile: warnings are logged", cleaned, []edit{{hostileAnswersGo, "	resp.Header.Del(\"Warning\") // client-go would log it\n", ""}}},
 	{"hostile: a watch that ends at once is no failure", paced, []edit{{retryGo, "if now.Sub(began) < shortWatch && req.Context().Err() == nil {", "if false {"}}},
-	{"hostile: a watch that is refused is asked for at once", paced, []edit{{retryGo, "		case resp.StatusCode >= http.StatusBadRequest:\n			p.failed(req.URL.Path, longestRefusal)\n", ""}}},
+	{"hostile: what is refused is asked for at once", paced, []edit{{retryGo, "		case resp.StatusCode >= http.StatusBadRequest:\n			p.failed(req.URL.Path, longestRefusal)\n", ""}}},
 
 	// Secrets.
 	{"hostile: large kubeconfigs are kept", slimmed, []edit{{slimGo, "case size > MaxKubeconfig:", "case false:"}}},
@@ -58,6 +61,7 @@ var hostile = []mutant{
 
 	// Registrations in the hub.
 	{"hostile: a member may have any number of registrations", readers, []edit{{acksBoundsGo, "together.registrations >= MaxRegistrations", "false"}}},
+	{"hostile: a member's registrations may be of any size", readers, []edit{{acksBoundsGo, "together.bytes+e.bytes > maxRegistrationsBytes", "false"}}},
 	{"hostile: an account may have any number of registrations", readers, []edit{{acksBoundsGo, "account.registrations >= maxOfAccount", "false"}}},
 	{"hostile: an account's registrations may be of any size", readers, []edit{{acksBoundsGo, "account.bytes+e.bytes > maxBytesOfAccount", "false"}}},
 	{"hostile: who is not kept is not waited for", readers, []edit{
@@ -65,11 +69,17 @@ var hostile = []mutant{
 	{"hostile: nonsense holds up every namespace", readers, []edit{{acksBoundsGo, "lease.Registration{Namespaces: wire.ReadClaims(l)}", "lease.Registration{}"}}},
 	{"hostile: a confirmation in the future is believed", readers, []edit{{acksBoundsGo, "err == nil && reader.Confirmed.After(now.Wall.Add(skew))", "false"}}},
 
+	{"hostile: too many readers that a watch shows are not told", toldOfRg, []edit{{acksListGo, "was := p.toldFull", "was := p.acks.full"}}},
+
+	// What registrations have the hub write.
+	{"hostile: each reader that comes or goes is an event", newsOfRg, []edit{{readerNewsGo, "if w.news.events.TryAccept() {", "if w.news.events.TryAccept() || true {"}}},
+	{"hostile: each reader that comes or goes is a decision", newsOfRg, []edit{{readerNewsGo, "pause(ctx, readerNewsEvery)", "pause(ctx, 0)"}}},
+	{"hostile: news of readers is told again and again", newsOfRg, []edit{{readerNewsGo, "		w.news.namespaces = nil\n", ""}}},
+
 	// Registrations in the member.
 	{"hostile: the policy bounds no labels", guardOfRg, []edit{{registrationsGo, "maxLabels      = 16", "maxLabels      = 1600"}}},
 	{"hostile: the policy bounds no annotations", guardOfRg, []edit{{registrationsGo, "maxAnnotations = 8", "maxAnnotations = 800"}}},
 	{"hostile: the policy bounds no finalizers", guardOfRg, []edit{{registrationsGo, "maxFinalizers  = 2", "maxFinalizers  = 200"}}},
 	{"hostile: the policy lets a reader name what it may not watch", guardOfRg, []edit{{registrationsGo, ".check('watch').allowed())\", claims, n", ".check('get').allowed() || true)\", claims, n"}}},
-	{"hostile: the policy lets a reader name all namespaces", guardOfRg, []edit{{registrationsGo, "!variables.\" + claims + \".exists(n, n == '*')", "true"}}},
 	{"hostile: the last namespaces are not asked about", guardOfRg, []edit{{registrationsGo, "for first := 0; first < maxAsked; first", "for first := 0; first < maxAsked-perExpression; first"}}},
 }

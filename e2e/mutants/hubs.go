@@ -3,6 +3,7 @@ package main
 const (
 	markGo          = "hub/seal/mark.go"
 	sealGo          = "hub/seal/seal.go"
+	brokenSealGo    = "hub/controller/brokenseal.go"
 	servedGo        = "hub/fleet/served.go"
 	installationGo  = "hub/controller/installation.go"
 	policyStatusGo  = "hub/controller/policystatus.go"
@@ -15,6 +16,8 @@ const (
 // What must notice the mutants of two installations, and of a hub with a wrong clock.
 var (
 	marks      = tests{"./hub/seal", "^(TestNeighbour|TestServe)$"}
+	emptied    = tests{"./hub/seal", "^TestAnEmptySecret"}
+	lostSeal   = tests{"./hub/controller", "^TestPoliciesShow"}
 	serving    = tests{"./hub/fleet", "^(TestWhoServesAFleet|TestANewMarkIsNews|TestOffsets.*)$"}
 	standing   = tests{"./hub/controller", "^TestAnInstallation"}
 	ownClock   = tests{"./hub/skew", "^TestContradicted$"}
@@ -31,17 +34,23 @@ var hubs = []mutant{
 	{"hubs: a hub stands back from itself", marks, []edit{{markGo, "of == cluster && mark != own", "of == cluster"}}},
 	{"hubs: a fleet is taken from its hub", marks, []edit{{sealGo, "	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok {", "	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok && false {"}}},
 	{"hubs: a fleet is served without a mark", marks, []edit{{sealGo, "	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)\n	return s.writer.Update(ctx, secret)", "	return nil"}}},
-	{"hubs: two installations explain one record", tests{"./hub/controller", "^TestWhoExplainsARecord$"}, []edit{{persistGo, "neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours {", "neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours && false {"}}},
+	{"hubs: two installations explain one record", tests{"./hub/controller", "^TestWhoExplainsARecord$"}, []edit{{persistGo, "others := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); others {", "neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours && false {"}}},
 	{"hubs: a new seal has no mark", marks, []edit{{sealGo, "		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)\n		err =", "		err ="}}},
 	{"hubs: a seal that moved away is made again", marks, []edit{{sealGo, "apierrors.IsNotFound(err) && ok && moving:", "apierrors.IsNotFound(err) && ok && moving && mark == \"\":"}}},
 	{"hubs: a seal that was deleted gets another key", marks, []edit{{sealGo, "		if !ok {\n			known.Key = newKey()\n		}", "		known.Key = newKey()"}}},
+	{"hubs: an empty seal gets another key than the one in use", emptied, []edit{{sealGo, "		if known.Key == nil {\n			known.Key = newKey()\n		}", "		known.Key = newKey()"}}},
+	{"hubs: a seal that is lost is replaced", emptied, []edit{{sealGo, "if known.Key == nil && isLost(secret) {", "if false {"}}},
+	{"hubs: a seal that is lost is replaced by who reads it", emptied, []edit{{sealGo, "isEmpty(&secret) && !isLost(&secret)", "isEmpty(&secret)"}}},
+	{"hubs: an empty seal is filled by a mere look", emptied, []edit{{sealGo, "		if !create {\n			return Seal{}, nil\n		}\n", ""}}},
+	{"hubs: an empty seal is not written again when it is raised", emptied, []edit{{sealGo, "	if isEmpty(&secret) {\n		fill(&secret, want)", "	if false {\n		fill(&secret, want)"}}},
+	{"hubs: policies do not show that the seal is lost", lostSeal, []edit{{brokenSealGo, "		broken = err.Error()", "		broken = \"\""}}},
 	{"hubs: a mark that went by mistake is up for grabs", serving, []edit{{servedGo, "now.Boot-s.gone.Boot < otherHubGrace", "now.Boot-s.gone.Boot < 0"}}},
 	{"hubs: a mark that went stays for ever", serving, []edit{{servedGo, " && now.Boot-s.gone.Boot < otherHubGrace", ""}}},
-	{"hubs: members of a neighbour's fleet are written to", serving, []edit{{servedGo, "return !other && p.options.MayWrite()", "return p.options.MayWrite() || other && false"}}},
+	{"hubs: members of another's fleet are written to", serving, []edit{{servedGo, "return !other && p.options.MayWrite()", "return p.options.MayWrite() || other && false"}}},
 	{"hubs: a new mark wakes nobody", serving, []edit{{servedGo, "			p.changed.add(key)\n", ""}}},
-	{"hubs: a neighbour's namespaces are decided on", standing, []edit{{"hub/controller/reconcile.go", "	if c.standsBack(req.Namespace) {", "	if false {"}}},
-	{"hubs: a neighbour's policies get a status", standing, []edit{{policyStatusGo, "	if c.standsBack(object.Namespace) {", "	if false {"}}},
-	{"hubs: stamps are drawn in a neighbour's fleet", standing, []edit{{installationGo, "c.Tenure.MayWrite(now) && !c.standsBack(fleetName)", "c.Tenure.MayWrite(now)"}}},
+	{"hubs: another's namespaces are decided on", standing, []edit{{"hub/controller/reconcile.go", "	if c.standsBack(req.Namespace) {", "	if false {"}}},
+	{"hubs: another's policies get a status", standing, []edit{{policyStatusGo, "	if c.standsBack(object.Namespace) {", "	if false {"}}},
+	{"hubs: renewTimes are chosen in another's fleet", standing, []edit{{installationGo, "c.Tenure.MayWrite(now) && !c.standsBack(fleetName)", "c.Tenure.MayWrite(now)"}}},
 	{"hubs: that a hub stands back is said all the time", standing, []edit{{installationGo, "	due := !told || now.Boot-last.Boot >= sayAgain", "	due := !told || now.Boot-last.Boot < sayAgain || now.Boot-last.Boot >= sayAgain"}}},
 	{"hubs: that a hub stands back is said once", standing, []edit{{installationGo, "	due := !told || now.Boot-last.Boot >= sayAgain", "	due := !told || now.Boot < last.Boot"}}},
 

@@ -59,7 +59,7 @@ var registered = []mutant{
 	{"registered: a write is cut off as its term ends", reader, []edit{{capGo, "	if t.t.terms.waited() {", "	if false {"}}},
 	{"registered: trusts an epoch that it has released", reader, []edit{{readerGo, "	case c.Epoch < r.highest:\n		return FallenEpoch\n", ""}}},
 	{"registered: releases what nobody took back", reader, []edit{{readerGo, "return r.highest - 1, r.nobodyLeads", "return r.highest, r.highest > 0"}}},
-	{"registered: leaves while work goes on", reader, []edit{{registrationGo, "		case finished:\n", "		case true:\n"}}},
+	{"registered: leaves while work goes on", reader, []edit{{registrationGo, "		case finished:\n", "		case finished || true:\n"}}},
 
 	// The admission policy.
 	{"guard: anybody registers in another's name", guard, []edit{{registrationsGo,

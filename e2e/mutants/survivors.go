@@ -32,12 +32,12 @@ var (
 var survivors = []mutant{
 	// What an answer says, and when a member is not what it was.
 	{"survivor: a server that gave up waiting has certainly not done it", unsure, []edit{{answerGo, "	case apierrors.IsForbidden(err), ", "	case apierrors.IsTimeout(err), apierrors.IsForbidden(err), "}}},
-	{"survivor: a stamp that fell is no sign of a restore", restored, []edit{{historyGo, "c.RenewTime.Before(s.before.content.RenewTime) &&", "false &&"}}},
-	{"survivor: an edit of the stamp is a sign of a restore", restored, []edit{{historyGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
+	{"survivor: a renewTime that fell is no sign of a restore", restored, []edit{{historyGo, "c.RenewTime.Before(s.before.content.RenewTime) &&", "false &&"}}},
+	{"survivor: an edit of the renewTime is a sign of a restore", restored, []edit{{historyGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
 	{"survivor: a write answered by an older version is no sign of a restore", restored, []edit{{historyGo, "return s.newestVersion != \"\" && older(obj.ResourceVersion, s.newestVersion)", "return false"}, {historyGo, "&& obj.ResourceVersion != s.basedOn()\n", "\n"}}},
 	{"survivor: a write that changes nothing is a sign of a restore", restored, []edit{{historyGo, " && obj.ResourceVersion != s.basedOn()", ""}}},
 	{"survivor: an object that is older than the one that was known is no sign of a restore", restored, []edit{{historyGo, "	case k == nil:\n", "	case k == nil || k.UID != obj.UID:\n"}}},
-	{"survivor: versions that a watch of copies shows are not noted", restored, []edit{{inmemberGo, "	p.history.observe(obj.ResourceVersion)\n", ""}}},
+	{"survivor: versions that a watch of Leases shows are not noted", restored, []edit{{inmemberGo, "	p.history.observe(obj.ResourceVersion)\n", ""}}},
 	{"survivor: versions that a watch of readers shows are not noted", restored, []edit{{acksListGo, "	p.history.observe(obj.ResourceVersion)\n", ""}}},
 	{"survivor: a release outlives a restore", restored, []edit{{historyGo, "		l.status.Released = 0\n", "		_ = l\n"}}},
 
@@ -60,12 +60,12 @@ var survivors = []mutant{
 	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.LargestDuration, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
 	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{reconcileGo, "	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {"}}},
 	{"survivor: half counts as most", counting, []edit{{gatherGo, "2*lost > reached", "2*lost >= reached"}}},
-	{"survivor: a successor is prepared by a copy of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
+	{"survivor: a successor is prepared by a Lease of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},
 	{"survivor: a successor is refused for an earlier draining", preparing, []edit{{candidatesGo, "m.facts.Refused && m.facts.MinRenewTime.Equal(v.state.Record.Since)", "m.facts.Refused"}}},
 
 	// What follows from it.
-	{"survivor: the first copy of an adopted term may be written", beginning, []edit{{reconcileGo, "is.Reason == reason.Adopted {", "is.Reason == reason.Adopted && false {"}}},
-	{"survivor: the first copy of a term that was stamped may be written", beginning, []edit{{reconcileGo, "c.promises.Get(v.key).Epoch != d.Record.Epoch", "true"}}},
+	{"survivor: the first Lease of an adopted term may be written", beginning, []edit{{reconcileGo, "is.Reason == reason.Adopted {", "is.Reason == reason.Adopted && false {"}}},
+	{"survivor: the first Lease of a term that was renewed may be written", beginning, []edit{{reconcileGo, "c.promises.Get(v.key).Epoch != d.Record.Epoch", "true"}}},
 	{"survivor: doubt of a member counts by the present D only", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
 	{"survivor: doubt of a member counts without ε", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
 	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{historyGo, "p.acks.longestDuration()+p.slack()", "p.acks.longestDuration()"}}},

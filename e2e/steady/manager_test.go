@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,57 +16,41 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-const (
-	// capiAssets is the environment variable that names the folder of capi-manager.
-	capiAssets = "CAPI_ASSETS"
-	// capiTimeout bounds the start of Cluster API's manager.
-	capiTimeout = time.Minute
-)
+// capiTimeout bounds the start of Cluster API's manager.
+const capiTimeout = time.Minute
 
 // capi is the real core manager of Cluster API, in a process of its own, under the RBAC of
 // its own module and behind its own webhooks, as clusterctl installs it. It differs from an
 // installed one in this: no election (it has one only inside a cluster), and CRDs without
 // conversion (nobody here asks for the old versions).
 type capi struct {
+	*harness.CAPI
 	w       *world
 	module  string // the folder of Cluster API's module
-	dir     string // the keys and the log
-	port    int    // of the webhooks
-	ca      []byte
 	process *process.Process
 }
 
 // startCAPI returns when the webhooks of the manager are in force.
 func (w *world) startCAPI() *capi {
 	w.T.Helper()
-	c := &capi{
-		w: w, dir: w.T.TempDir(), port: unusedPort(w.T),
-		module: run(w.T, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api"),
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	w.Must(err)
-	c.ca = certificate
+	c := &capi{w: w, module: run(w.T, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")}
 	role := &rbacv1.ClusterRole{}
 	c.read("core/config/rbac/role.yaml", func(document []byte) {
 		w.Must(yaml.UnmarshalStrict(document, role))
 	})
 	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), "capi-system", "capi-manager", role.Rules)
 	w.Must(err)
-	w.Must(fleet.WriteKubeconfig(filepath.Join(c.dir, "kubeconfig"), "hub", config))
-	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key} {
-		w.Must(os.WriteFile(filepath.Join(c.dir, name), content, 0o600))
-	}
+	c.CAPI, err = harness.NewCAPI("Cluster API", w.T.TempDir(), config)
+	w.Must(err)
 	w.T.Cleanup(c.stop)
 	c.start()
 	c.installWebhooks()
@@ -78,18 +61,8 @@ func (w *world) startCAPI() *capi {
 func (c *capi) start() {
 	t := c.w.T
 	t.Helper()
-	assets := os.Getenv(capiAssets)
-	if assets == "" {
-		t.Fatalf("%s is not set: it must name the folder of capi-manager, which `make capi` builds", capiAssets)
-	}
 	var err error
-	c.process, err = process.Start("Cluster API", filepath.Join(c.dir, "log"), filepath.Join(assets, "capi-manager"),
-		"--kubeconfig="+filepath.Join(c.dir, "kubeconfig"),
-		"--webhook-port="+strconv.Itoa(c.port),
-		"--webhook-cert-dir="+c.dir,
-		"--health-addr=0",
-		"--diagnostics-address=0",
-	)
+	c.process, err = c.Start()
 	c.w.Must(err)
 	c.w.Eventually("Cluster API serves its webhooks", capiTimeout, func() error {
 		harness.Must(t, c.process.Check())
@@ -102,9 +75,9 @@ func (c *capi) serves() error {
 	ctx, cancel := context.WithTimeout(c.w.T.Context(), time.Second)
 	defer cancel()
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(c.ca)
+	roots.AppendCertsFromPEM(c.CA)
 	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)))
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)))
 	if err != nil {
 		return err
 	}
@@ -169,23 +142,7 @@ func (c *capi) installWebhooks() {
 }
 
 func (c *capi) address(to *admissionv1.WebhookClientConfig) {
-	to.URL = ptr.To(fmt.Sprintf("https://127.0.0.1:%d%s", c.port, *to.Service.Path))
+	to.URL = ptr.To(fmt.Sprintf("https://127.0.0.1:%d%s", c.Port, *to.Service.Path))
 	to.Service = nil
-	to.CABundle = c.ca
-}
-
-// unusedPort finds a port below those that the kernel gives away, so that nobody is given
-// it by chance.
-func unusedPort(t harness.TB) int {
-	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		l, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
-		if err == nil {
-			harness.Must(t, l.Close())
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return 0
+	to.CABundle = c.CA
 }

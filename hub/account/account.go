@@ -1,5 +1,5 @@
 // Package account gives the hub an account of its own in a member, with the rights that config/member lists and no
-// other, and short-lived credentials for it.
+// other, but for those of config/fencing where somebody has applied that, and short-lived credentials for it.
 //
 // # Which kubeconfigs this is for
 //
@@ -49,11 +49,13 @@ import (
 const (
 	// Namespace is that of the ServiceAccount.
 	Namespace = metav1.NamespaceSystem
+	// fencing is the ClusterRole of config/fencing. Where nobody has applied it, the account has no rights by it.
+	fencing = "leasecast-hub-fencing"
 	// Life is how long a token is asked to last.
 	Life = time.Hour
 )
 
-// Account is that of one hub. All that belongs to it has its name.
+// Account is that of one hub. The names of all that belongs to it begin with its name.
 type Account string
 
 // Of returns the account of the hub with a mark (see seal.Mark).
@@ -96,18 +98,15 @@ func (a Account) Install(ctx context.Context, admin kubernetes.Interface) error 
 	account := &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: meta}
 	account.Namespace = Namespace
 	role.ObjectMeta, schema.ObjectMeta = meta, meta
-	binding := &rbacv1.ClusterRoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: name}},
-	}
 	err = apply(ctx, admin.CoreV1().ServiceAccounts(Namespace).Patch, name, account)
 	if err == nil {
 		err = apply(ctx, admin.RbacV1().ClusterRoles().Patch, name, role)
 	}
 	if err == nil {
-		err = apply(ctx, admin.RbacV1().ClusterRoleBindings().Patch, name, binding)
+		err = a.bind(ctx, admin, name, name)
+	}
+	if err == nil {
+		err = a.bind(ctx, admin, a.ofFencing(), fencing)
 	}
 	if err == nil {
 		err = apply(ctx, admin.FlowcontrolV1().FlowSchemas().Patch, name, schema)
@@ -116,6 +115,19 @@ func (a Account) Install(ctx context.Context, admin kubernetes.Interface) error 
 		return fmt.Errorf("install the account of the hub: %w", orRefused(err))
 	}
 	return nil
+}
+
+// ofFencing is the name of the binding to the ClusterRole for fencing.
+func (a Account) ofFencing() string { return string(a) + "-fencing" }
+
+// bind binds the account to a ClusterRole.
+func (a Account) bind(ctx context.Context, admin kubernetes.Interface, name, role string) error {
+	return apply(ctx, admin.RbacV1().ClusterRoleBindings().Patch, name, &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: string(a)}},
+	})
 }
 
 // fromFiles returns the rights and the priority of config/member, for the account.
@@ -147,13 +159,18 @@ func apply[T any](ctx context.Context, p patch[T], name string, object T) error 
 
 // Remove takes out, as an administrator, all that Install has made. What is missing counts as removed.
 func (a Account) Remove(ctx context.Context, admin kubernetes.Interface) error {
-	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{
-		admin.FlowcontrolV1().FlowSchemas().Delete,
-		admin.RbacV1().ClusterRoleBindings().Delete,
-		admin.RbacV1().ClusterRoles().Delete,
-		admin.CoreV1().ServiceAccounts(Namespace).Delete,
+	type remove func(context.Context, string, metav1.DeleteOptions) error
+	for _, of := range []struct {
+		name   string
+		remove remove
+	}{
+		{string(a), admin.FlowcontrolV1().FlowSchemas().Delete},
+		{a.ofFencing(), admin.RbacV1().ClusterRoleBindings().Delete},
+		{string(a), admin.RbacV1().ClusterRoleBindings().Delete},
+		{string(a), admin.RbacV1().ClusterRoles().Delete},
+		{string(a), admin.CoreV1().ServiceAccounts(Namespace).Delete},
 	} {
-		if err := remove(ctx, string(a), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := of.remove(ctx, of.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove the account of the hub: %w", orRefused(err))
 		}
 	}

@@ -201,6 +201,7 @@ func TestNothingIsLeftOfTheAccount(t *testing.T) {
 		"ServiceAccount":     second(admin.CoreV1().ServiceAccounts(account.Namespace).Get(t.Context(), string(own), get)),
 		"ClusterRole":        second(admin.RbacV1().ClusterRoles().Get(t.Context(), string(own), get)),
 		"ClusterRoleBinding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), string(own), get)),
+		"that for fencing":   second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), string(own)+"-fencing", get)),
 		"FlowSchema":         second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), string(own), get)),
 	} {
 		if !apierrors.IsNotFound(err) {

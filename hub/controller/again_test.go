@@ -151,7 +151,7 @@ func TestAClockThatWasNotMeasuredProvesNothing(t *testing.T) {
 // A record of another hub whose Leases are this one's becomes this one's, and a failure of that is told.
 func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
 	s, p := leads(t)
-	s.c.Tenure = succeeding(t, lease.Reading{Wall: s.clock.now.Wall, Boot: s.clock.now.Boot}, 6*time.Second, -time.Hour)
+	s.c.Tenure = succeeding(t, lease.Reading{Wall: s.clock.Now().Wall, Boot: s.clock.Now().Boot}, 6*time.Second, -time.Hour)
 	api := hubOf(t, s.c)
 	restated(t, api, func(o *v1alpha1.NamespaceLeader) {
 		o.Spec.Hub = "another"

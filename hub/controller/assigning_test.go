@@ -54,7 +54,7 @@ func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
 	if _, is := s.assigned(p, r, func(*view, *election.Decision) {}); !is {
 		t.Fatal("it is not written")
 	}
-	s.clock.pass(time.Second)
+	s.clock.Advance(time.Second)
 	if _, is := s.assigned(p, r, func(v *view, _ *election.Decision) {
 		v.policy, v.members[0].takesPart = nil, false
 	}); is {

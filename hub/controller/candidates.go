@@ -76,8 +76,8 @@ func takesNoPart(m fleet.Member) (reason.Reason, string) {
 // illegible judges a candidate whose priority cannot be read. A slip of the pen costs
 // no leadership: it keeps what it has, with the priority that counted last, but is
 // never newly chosen. That it must not lead for another reason is the graver word.
-func (c *candidate) illegible(label string, heeded map[string]int32) {
-	c.Priority = heeded[c.Name]
+func (c *candidate) illegible(label string, counted map[string]int32) {
+	c.Priority = counted[c.Name]
 	if c.Fitness == election.Unfit {
 		return
 	}
@@ -116,15 +116,29 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 	case f.Problem == reason.ForeignLease, f.Problem == reason.OtherHub, f.Problem == reason.WrongCluster,
 		f.Problem == reason.Forbidden, f.Problem == reason.Unwritable:
 		return election.Unfit, f.Problem, f.Message
-	case m.unguarded != nil:
-		return election.RetainOnly, reason.Unguarded, unguardedMessage(m.unguarded)
-	case m.Paused:
-		return election.RetainOnly, reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
-	case v.failing(m):
-		return election.Unfit, f.Failing, "the last Lease could not be written: " + f.Failure
+	}
+	if why, message := m.onlyRetains(); why != "" {
+		return election.RetainOnly, why, message
+	}
+	if v.failing(m) {
+		return election.Unfit, m.facts.Failing, "the last Lease could not be written: " + m.facts.Failure
 	}
 	why, message := m.eligible()
 	return election.Fit, why, message
+}
+
+// onlyRetains says why a member keeps what it has, and is never newly chosen. It is empty if it may be.
+func (m *memberView) onlyRetains() (reason.Reason, string) {
+	switch {
+	case m.unguarded != nil:
+		return reason.Unguarded, unguardedMessage(m.unguarded)
+	case m.unfenced != nil:
+		return reason.Unfenced, unfencedMessage(m.unfenced)
+	case m.Paused:
+		return reason.Paused, "the Cluster is paused: it keeps what it has, and is never newly chosen"
+	default:
+		return "", ""
+	}
 }
 
 // eligible is what there is to say of a member that may lead. One whose watches do not last is read instead.
@@ -210,6 +224,19 @@ func unguardedMessage(err error) string {
 		return "the policy that protects the Leases does not refuse yet what it must"
 	default:
 		return "the policy that protects the Leases has not been checked yet"
+	}
+}
+
+func unfencedMessage(err error) string {
+	switch {
+	case errors.Is(err, guard.ErrForbidden):
+		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there"
+	case errors.Is(err, guard.ErrUnsupported):
+		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can be fenced: it needs Kubernetes 1.30 or later"
+	case errors.Is(err, guard.ErrNotEnforced):
+		return "a fence that the policy asks for does not refuse yet what it must"
+	default:
+		return "a fence that the policy asks for has not been checked yet"
 	}
 }
 

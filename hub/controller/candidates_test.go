@@ -57,6 +57,7 @@ func TestWhoMayLead(t *testing.T) {
 	bare := func(m *memberView) { m.namespace = nil }
 	paused := func(m *memberView) { m.Paused = true }
 	unguarded := func(m *memberView) { m.unguarded = guard.ErrNotEnforced }
+	unfenced := func(m *memberView) { m.unfenced = guard.ErrNotEnforced }
 	failing := func(m *memberView) { m.facts.Failing, m.facts.Failure = reason.Unwritable, "a quota" }
 	leads := func(phase election.RecordState, why reason.Reason) election.Record {
 		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20}
@@ -97,6 +98,8 @@ func TestWhoMayLead(t *testing.T) {
 		"a Lease that is not there yet is no problem":           {anotherLeads, east(leaseTroubled(reason.LeaseLost)), election.Fit, reason.Eligible, ""},
 		"one whose watches do not last, because it is read":     {anotherLeads, east(troubled(reason.Unwatched)), election.Fit, reason.Unwatched, "the trouble"},
 		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced)},
+		"one without a fence":                                   {anotherLeads, east(unfenced, paused), election.RetainOnly, reason.Unfenced, unfencedMessage(guard.ErrNotEnforced)},
+		"one without the guard and a fence":                     {anotherLeads, east(unguarded, unfenced), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced)},
 		"one that is paused":                                    {anotherLeads, east(paused, failing), election.RetainOnly, reason.Paused, stays},
 		"one that cannot be written while another leads":        {anotherLeads, east(failing), election.Unfit, reason.Unwritable, "the last Lease could not be written: a quota"},
 		"one that could not be written, where nobody ever led":  {election.Record{State: election.Vacant}, east(failing), election.Fit, reason.Eligible, ""},

@@ -2,9 +2,9 @@ package controller
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // claim finds the policy that owns the namespace, and the members that it speaks of.
@@ -13,7 +13,7 @@ func (c *Controller) claim(v *view, policies []*policy) {
 	if v.object != nil {
 		recorded = v.object.Spec.Policy
 	}
-	if v.key.Name == c.OwnNamespace || strings.HasPrefix(v.key.Name, "kube-") {
+	if v.key.Name == c.OwnNamespace || v1alpha1.NeverManaged(v.key.Name) {
 		policies = nil
 	}
 	v.own(policies, recorded)

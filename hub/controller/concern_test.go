@@ -4,16 +4,22 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/util/workqueue"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
 )
 
 // A member can show a hundred thousand namespaces. None of them costs a call to the hub's API server.
@@ -61,4 +67,37 @@ func askedAbout(t *testing.T, member string, ns *corev1.Namespace, refused bool)
 	h := m.mcNamespaces(multicluster.ClusterName(member), nil)
 	h.Create(t.Context(), ctrlevent.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
 	return asked(&queue{q: q})
+}
+
+// A member shows any number of Leases. Only those count of which the hub knows something.
+func TestWhichLeasesConcernTheHub(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace string
+		want      bool
+	}{
+		"not one of a namespace that nobody claims":  {"nobody", false},
+		"one of a namespace that a policy claims":    {"claimed", true},
+		"one of a namespace that has a record":       {"recorded", true},
+		"one of a namespace that the hub remembers":  {"remembered", true},
+		"one that the hub itself may have written":   {"written", true},
+		"not one of a namespace like one of another": {"writte", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "recorded"}}
+				m := newMuster(t, pinned("east"), policyOf("fleet", "shops", "claimed"), record)
+				east := kubernetesfake.NewClientset()
+				m.writer = func(fleet.Member) kubernetes.Interface { return east }
+				m.running = t.Context()
+				defer m.engages(eastKey)()
+				pass(time.Second)
+				m.namespace(types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
+					lease.Assignment{Role: lease.Hold}, publish.Timings{Renew: time.Second, Timeout: time.Second})
+				if got := m.isConcerned(t.Context(), types.NamespacedName{Namespace: "fleet", Name: test.namespace}); got != test.want {
+					t.Errorf("it is concerned: %v", got)
+				}
+			})
+		})
+	}
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 )
 
 func spaceOf(name, team string) corev1.Namespace {
@@ -24,7 +26,7 @@ func TestWhatIsSeenOfAConnectedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := policyOf("fleet", "shops", "shop")
 		p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shops"}}
-		m := newMusterBy(t, bubbleClock{time.Now()}, kubeconfig, pinned("east"), clusterOf("fleet", "west", "5"), p, policyOf("fleet2", "others", "desk"))
+		m := newMusterBy(t, clocktest.NewBubble(musterStart), kubeconfig, pinned("east"), clusterOf("fleet", "west", "5"), p, policyOf("fleet2", "others", "desk"))
 		pass(5 * time.Second)
 		if !m.member("east").Connected {
 			t.Fatalf("it is not connected: %+v", m.member("east").Problem)

@@ -78,6 +78,7 @@ type Controller struct {
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
 	sealRead        map[string]lease.Reading               // of each fleet, from before its seal was read last for decisions
+	brokenSeals     map[string]string                      // of each fleet, why its seal cannot be used
 }
 
 // claim says which policies speak of a namespace: the first one owns it.
@@ -97,6 +98,7 @@ func New(o Options) *Controller {
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
 		sealRead:        map[string]lease.Reading{},
+		brokenSeals:     map[string]string{},
 	}
 }
 
@@ -169,7 +171,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int) controller.TypedOptions[mcreconcile.Request] {
 	o := controller.TypedOptions[mcreconcile.Request]{
 		MaxConcurrentReconciles: concurrent,
-		Reconciler:              calm(f),
+		Reconciler:              withoutErrorsOfStopping(f),
 		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
 		UsePriorityQueue:        ptr.To(false),
 		Logger:                  mgr.GetLogger(),
@@ -178,8 +180,9 @@ func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Re
 	return o
 }
 
-// calm hides the errors of a hub that is stopping, and results beside an error, which the queue ignores with a warning.
-func calm(f reconcile.TypedFunc[mcreconcile.Request]) reconcile.TypedFunc[mcreconcile.Request] {
+// withoutErrorsOfStopping drops the errors of a hub that is stopping. It also drops results beside an error, which the
+// queue would ignore with a warning.
+func withoutErrorsOfStopping(f reconcile.TypedFunc[mcreconcile.Request]) reconcile.TypedFunc[mcreconcile.Request] {
 	return func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 		result, err := f(ctx, req)
 		switch {

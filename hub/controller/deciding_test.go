@@ -46,7 +46,7 @@ func (s *stage) stamp() time.Time {
 // renews reports whether the Lease is renewed when that is due.
 func (s *stage) renews(p *publish.Publisher) bool {
 	before := s.stamp()
-	s.clock.pass(6 * time.Second)
+	s.clock.Advance(6 * time.Second)
 	p.Queue.Add(shopCopy)
 	s.work(p)
 	return s.stamp().After(before)
@@ -106,7 +106,7 @@ func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := leads(t)
-			s.c.Tenure = succeeding(t, s.clock.now, 6*time.Second, -time.Hour)
+			s.c.Tenure = succeeding(t, s.clock.Now(), 6*time.Second, -time.Hour)
 			hubOf(t, s.c)
 			s.c.source = &scene{}
 			test.change(s)

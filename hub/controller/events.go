@@ -100,6 +100,13 @@ func (c *Controller) fleetChanged(fleetName string) {
 	for _, key := range c.namespacesOf(ctx, fleetName) {
 		c.records.add(key)
 	}
+	c.policiesChanged(fleetName)
+}
+
+// policiesChanged asks for the statuses of the policies of a fleet.
+func (c *Controller) policiesChanged(fleetName string) {
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
+	defer cancel()
 	var ps v1alpha1.LeadershipPolicyList
 	if err := c.client.List(ctx, &ps, client.InNamespace(fleetName)); err != nil {
 		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/election"
@@ -80,21 +81,12 @@ func (s *shelf) Delete(_ context.Context, name string, _ metav1.DeleteOptions) e
 	return nil
 }
 
-// handClock stands still unless it is moved.
-type handClock struct{ now lease.Reading }
-
-func (c *handClock) Now() lease.Reading { return c.now }
-
-func (c *handClock) pass(d time.Duration) {
-	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
-}
-
 var testKey = lease.Key("a key of thirty-two characters..")
 
 // stage is a controller of the hub "this", and cluster east of its fleet, whose Leases of namespace shop it writes.
 type stage struct {
 	t      *testing.T
-	clock  *handClock
+	clock  *clocktest.Hand
 	c      *Controller
 	east   *shelf
 	policy *policy
@@ -104,7 +96,7 @@ var shopCopy = types.NamespacedName{Namespace: "shop", Name: "leasecast"}
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	clock := &handClock{now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
+	clock := clocktest.NewHand(clocktest.Start)
 	return &stage{
 		t: t, clock: clock, c: New(Options{HubID: "this", Clock: clock}), east: &shelf{leases: map[string]*coordinationv1.Lease{}},
 		policy: &policy{names: map[string]bool{"shop": true}, election: election.Policy{
@@ -156,7 +148,7 @@ func (s *stage) decided(p *publish.Publisher, r election.Record, grants bool) {
 // leading is the record of a term of east.
 func (s *stage) leading(why reason.Reason) election.Record {
 	return election.Record{
-		Leader: "east", Epoch: 20, State: election.Leading, Reason: why, Since: s.clock.now.Wall, AcquireTime: s.clock.now.Wall,
+		Leader: "east", Epoch: 20, State: election.Leading, Reason: why, Since: s.clock.Now().Wall, AcquireTime: s.clock.Now().Wall,
 		Duration: 15 * time.Second, LeaseName: shopCopy.Name,
 	}
 }
@@ -182,13 +174,13 @@ func TestWhoWritesTheFirstLeaseOfATerm(t *testing.T) {
 			if len(s.east.leases) != 1 {
 				s.t.Fatal("it was not written at all")
 			}
-			s.clock.pass(time.Second)
+			s.clock.Advance(time.Second)
 			clear(s.east.leases)
 			s.decided(s.publisher(), s.leading(reason.Elected), false)
 		}, false},
 		"but the next one, which it has granted as well": {func(s *stage) {
 			s.decided(s.publisher(), s.leading(reason.Elected), true)
-			s.clock.pass(time.Second)
+			s.clock.Advance(time.Second)
 			clear(s.east.leases)
 			next := s.leading(reason.NewTerm)
 			next.Epoch++
@@ -227,7 +219,7 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			s.policy.election.Timings.Duration = test.present
-			began := s.clock.now.Wall
+			began := s.clock.Now().Wall
 			copied := &coordinationv1.Lease{}
 			if err := wire.Write(testKey, lease.Content{
 				Namespace: shopCopy.Namespace, Name: shopCopy.Name, Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this",
@@ -239,7 +231,7 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 			confirm := func() {
 				reader := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "reader"}}
 				if err := wire.WriteRegistration(lease.Registration{
-					Identity: "reader", Account: "reader", Confirmed: s.clock.now.Wall, Duration: test.registered, Released: map[string]int64{"shop": 20},
+					Identity: "reader", Account: "reader", Confirmed: s.clock.Now().Wall, Duration: test.registered, Released: map[string]int64{"shop": 20},
 				}, reader); err != nil {
 					t.Fatal(err)
 				}
@@ -247,7 +239,7 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 			}
 			confirm()
 			p := s.publisher()
-			s.clock.pass(test.after)
+			s.clock.Advance(test.after)
 			confirm()
 			r := s.leading(reason.PriorityChanged)
 			r.State, r.Epoch, r.Revoked, r.Duration, r.AcquireTime = election.Draining, 21, 20, test.recorded, began

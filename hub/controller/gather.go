@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/skew"
@@ -45,6 +46,7 @@ type memberView struct {
 	fleet.Member
 	publisher *publish.Publisher
 	unguarded error
+	unfenced  error // that a fence is missing which the policy asks for
 	takesPart bool
 	namespace *corev1.Namespace // nil: it does not exist there
 	isRead    bool              // false: nothing is known of the member's namespaces
@@ -100,7 +102,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.stop != "" {
 		return v, nil
 	}
-	v.state.LargestDuration, v.state.LargestSkew = seal.LargestDuration, seal.LargestSkew
+	v.state.LargestDuration, v.state.LargestSkew, v.state.LargestStop = seal.LargestDuration, seal.LargestSkew, seal.LargestStop
 	if v.policy != nil {
 		v.state.LargestDuration = max(seal.LargestDuration, v.policy.election.Timings.Duration)
 	}
@@ -146,6 +148,7 @@ func (c *Controller) buildState(v *view) {
 	for i := range v.members {
 		m := &v.members[i]
 		c.addHealth(v, m)
+		c.addFences(v, m)
 		if m.publisher != nil {
 			m.facts = m.publisher.SyncStatus(name)
 			c.addInitial(v, m, now)
@@ -219,6 +222,20 @@ func (c *Controller) addHealth(v *view, m *memberView) {
 	}
 }
 
+// addFences adds whether the fences that the policy asks for are in force in the namespace. One that only warns is not
+// waited for.
+func (c *Controller) addFences(v *view, m *memberView) {
+	w := c.worker(m.Key)
+	if v.policy == nil || w == nil {
+		return
+	}
+	for _, f := range guard.Fences(c.HubID, v.policy.object) {
+		if m.unfenced == nil && f.Covers(v.key.Name) && !f.Warns() {
+			m.unfenced = w.Unfenced(f, v.key.Name)
+		}
+	}
+}
+
 // addFound adds a sealed Lease that may be the present term, read at a boot reading.
 func (v *view) addFound(m *memberView, cp lease.Content, read time.Duration) {
 	s := &v.state
@@ -254,7 +271,7 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
 	p := c.promises.Get(key)
 	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Stop: p.Stop, Final: closed,
 	}
 }
 

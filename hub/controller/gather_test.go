@@ -16,6 +16,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -110,13 +111,13 @@ func TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal(t *testing.T) {
 // slowly takes so long for an answer, of which nobody knows when it was true.
 type slowly struct {
 	client.Reader
-	clock *handClock
+	clock *clocktest.Hand
 	takes time.Duration
 }
 
 func (s slowly) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	err := s.Reader.Get(ctx, key, o, opts...)
-	s.clock.pass(s.takes)
+	s.clock.Advance(s.takes)
 	return err
 }
 
@@ -132,11 +133,11 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 		"asked for at its end":                                        {time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := &handClock{now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
+			clock := clocktest.NewHand(clocktest.Start)
 			// By its own clock, which may be behind by the ε of the seal.
-			c := New(Options{Tenure: succeeding(t, clock.now, h, -h+time.Second-5*time.Second), Clock: clock, HubID: "this"})
+			c := New(Options{Tenure: succeeding(t, clock.Now(), h, -h+time.Second-5*time.Second), Clock: clock, HubID: "this"})
 			c.live = slowly{hubOf(t, c), clock, takes}
-			clock.pass(test.asked)
+			clock.Advance(test.asked)
 			got, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})
 			if err != nil {
 				t.Fatal(err)
@@ -186,7 +187,7 @@ func TestMostClustersAreMoreThanHalfOfThoseThatWereReached(t *testing.T) {
 func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 	const h = 6 * time.Second
 	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	clock := &handClock{now: start}
+	clock := clocktest.NewHand(start)
 	c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
 	api := hubOf(t, c)
 	counted := &reads{Reader: api}
@@ -201,7 +202,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 		{h + 600*time.Millisecond, "80", 80 * time.Second}, // it has ended, also by a slow clock
 		{h + 700*time.Millisecond, "90", 80 * time.Second}, // nobody else raises it from then on
 	} {
-		clock.pass(start.Boot + step.after - clock.Now().Boot)
+		clock.Advance(start.Boot + step.after - clock.Now().Boot)
 		raiseSeal(t, api, step.raised, "5s")
 		v, err := c.gather(t.Context(), shop)
 		if err != nil || v.state.LargestDuration != step.want {
@@ -210,7 +211,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 	}
 	before := counted.n
 	for range 5 {
-		clock.pass(time.Minute)
+		clock.Advance(time.Minute)
 		if _, err := c.gather(t.Context(), shop); err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +233,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t
 		"a policy with a large ε": {2 * time.Second, 70 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := &handClock{now: start}
+			clock := clocktest.NewHand(start)
 			c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
 			api := hubOf(t, c)
 			c.Seals = seal.NewStore(api, api)
@@ -245,7 +246,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t
 				{h + 100*time.Millisecond, "70"}, // it has ended by what it left
 				{h + 400*time.Millisecond, "80"}, // and by a clock that is slower by 250 ms
 			} {
-				clock.pass(start.Boot + step.at - clock.Now().Boot)
+				clock.Advance(start.Boot + step.at - clock.Now().Boot)
 				raiseSeal(t, api, step.raised, "100ms")
 				s, err := c.seal(t.Context(), shop.Namespace, test.skew)
 				if err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/skew"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // scene is what a decision sees of the fleet.
@@ -54,6 +55,8 @@ func (s *scene) namespace(context.Context, fleet.Member, string) (*corev1.Namesp
 type laborer struct {
 	publisher *publish.Publisher
 	unguarded error
+	unfenced  func(guard.Fence, string) error
+	lock      worker.LockState
 	readers   int
 	woken     int
 }
@@ -65,8 +68,16 @@ func atWork(p *publish.Publisher) *memberState {
 
 func (l *laborer) Publisher() *publish.Publisher { return l.publisher }
 func (l *laborer) Unguarded() error              { return l.unguarded }
-func (l *laborer) Readers(string) int            { return l.readers }
-func (l *laborer) Wake()                         { l.woken++ }
+func (l *laborer) Unfenced(f guard.Fence, ns string) error {
+	if l.unfenced == nil {
+		return nil
+	}
+	return l.unfenced(f, ns)
+}
+func (l *laborer) LockOf(guard.Fence) worker.LockState { return l.lock }
+
+func (l *laborer) Readers(string) int { return l.readers }
+func (l *laborer) Wake()              { l.woken++ }
 
 // onScene is a controller whose tenure is past all earlier ones, with a record of shop and cluster east.
 func onScene(t *testing.T) (*Controller, *scene, client.Client) {
@@ -108,7 +119,9 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 		"the record":   func(c *Controller, _ *scene, api client.Client) { c.live = failing{Client: api, get: refused} },
 		"the policies": func(c *Controller, _ *scene, api client.Client) { c.client = failing{Client: api, list: refused} },
 		"the seal": func(_ *Controller, _ *scene, api client.Client) {
-			_ = api.Update(context.Background(), sealOf("fleet"))
+			broken := sealOf("fleet")
+			broken.Data = map[string][]byte{"key": []byte("too short")}
+			_ = api.Update(context.Background(), broken)
 		},
 		"a namespace": func(_ *Controller, s *scene, _ client.Client) { s.refuses = refused },
 		"whether a fleet whose record went is moving": func(c *Controller, s *scene, api client.Client) {

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -58,9 +57,7 @@ func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bo
 	if err == nil {
 		s, err = c.Seals.Serve(ctx, fleetName, c.HubID, move != fleet.Stays)
 	}
-	if err != nil && !errors.Is(err, seal.ErrServed) { // an event names it once the cache shows it
-		log.FromContext(ctx).Error(err, "The seal of the fleet cannot be used", "reason", "InvalidSeal", "fleet", fleetName)
-	}
+	c.noteSeal(ctx, fleetName, err)
 	return s, err == nil
 }
 

@@ -19,6 +19,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -43,7 +44,7 @@ func (s *said) Eventf(about, related runtime.Object, kind, reason, _, note strin
 }
 
 // installation is a controller that is elected, and what it asks of the management cluster.
-func installation(t *testing.T, by string, requests *[]string) (*Controller, *handClock, *said) {
+func installation(t *testing.T, by string, requests *[]string) (*Controller, *clocktest.Hand, *said) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
@@ -68,7 +69,7 @@ func installation(t *testing.T, by string, requests *[]string) (*Controller, *ha
 		},
 	}).Build()
 	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	clock, events := &handClock{start}, &said{}
+	clock, events := clocktest.NewHand(start), &said{}
 	f := fleet.New(fleet.Options{HubID: seal.Mark("uid", "platform"), MayWrite: func() bool { return true }, Clock: clock})
 	c := New(Options{
 		Fleet: f, Clock: clock, HubID: seal.Mark("uid", "platform"), OwnNamespace: "platform",
@@ -141,10 +142,10 @@ func TestAnInstallationSaysThatItStandsBack(t *testing.T) {
 			t.Errorf("%q does not say %q", events.events[0], words)
 		}
 	}
-	clock.now.Boot += sayAgain - time.Second
+	clock.Advance(sayAgain - time.Second)
+	clock.Step(time.Second - sayAgain) // it is said again by the clock that never steps
 	look(1)
-	clock.now.Boot += time.Second
-	clock.now.Wall = clock.now.Wall.Add(time.Second)
-	c.Tenure = succeeding(t, clock.now, 6*time.Second, -time.Hour)
+	clock.Advance(time.Second)
+	c.Tenure = succeeding(t, clock.Now(), 6*time.Second, -time.Hour)
 	look(2)
 }

@@ -16,8 +16,10 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/worker"
 )
@@ -41,6 +43,8 @@ type engagement struct {
 type memberWorker interface {
 	Publisher() *publish.Publisher
 	Unguarded() error
+	Unfenced(f guard.Fence, namespace string) error
+	LockOf(f guard.Fence) worker.LockState
 	Readers(namespace string) int
 	Wake()
 }
@@ -188,6 +192,17 @@ func (h workersHub) MayWrite(fleetName string, now lease.Reading) bool {
 
 func (h workersHub) Changed(key fleet.Key, namespace string) { h.c.leaseChanged(key, namespace) }
 
+func (h workersHub) LocksChanged(key fleet.Key) { h.c.policiesChanged(key.Fleet) }
+
+func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, err error) {
+	m, ok := h.c.Fleet.Member(key)
+	if !ok {
+		return nil, nil
+	}
+	policies, err := listPolicies(ctx, h.c.client, key.Fleet)
+	return fencesIn(h.c.HubID, policies, m), err
+}
+
 // RelinquishRecords leaves alone the records that are another hub's.
 func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) error {
 	var list v1alpha1.NamespaceLeaderList
@@ -209,18 +224,24 @@ func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) err
 	return nil
 }
 
-func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string) {
+func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, kind, why, message string) {
 	if !h.c.Serves(key.Fleet) {
 		return
 	}
 	if registration == (types.NamespacedName{}) {
-		h.c.recordOnCluster(key, nil, kind, reason, "Register", message)
+		h.c.recordOnCluster(key, nil, kind, why, "Register", message)
 		return
 	}
 	// Events that are about the same become one, which says what the first of them said. So each names its own.
 	h.c.recordOnCluster(key, &corev1.ObjectReference{
 		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace, Name: registration.Name,
-	}, kind, reason, "Register", message)
+	}, kind, why, "Register", message)
+}
+
+func (h workersHub) RecordMended(key fleet.Key, message string) {
+	if h.c.Serves(key.Fleet) {
+		h.c.recordOnCluster(key, nil, corev1.EventTypeWarning, string(reason.FenceMended), "Fence", message)
+	}
 }
 
 // recordOnCluster records an event on the Cluster of a member, and on what it relates to, if that is not nil.

@@ -184,8 +184,8 @@ func TestWhatIsNotWorkedInIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-// Readers are told of by the replica that writes, for a fleet that it serves.
-func TestTheClusterHearsOfReaders(t *testing.T) {
+// Only the replica that may write records events about readers and about fences that it has put back.
+func TestTheClusterHearsOfReadersAndFences(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := foreman(t)
 		h := workersHub{m.Controller}
@@ -198,8 +198,13 @@ func TestTheClusterHearsOfReaders(t *testing.T) {
 		if !slices.Equal(m.events.events, want) {
 			t.Errorf("told %q, want %q", m.events.events, want)
 		}
+		h.RecordMended(eastKey, "the fence was put back")
+		if want = append(want, "*v1beta2.Cluster Warning FenceMended: the fence was put back"); !slices.Equal(m.events.events, want) {
+			t.Errorf("told %q, want %q", m.events.events, want)
+		}
 		m.standby()
 		h.RecordReader(eastKey, reader("b"), corev1.EventTypeNormal, "ReaderGone", "pods/b is gone")
+		h.RecordMended(eastKey, "the fence was put back again")
 		if !slices.Equal(m.events.events, want) {
 			t.Errorf("a standby tells: %q", m.events.events)
 		}

@@ -87,7 +87,7 @@ func (c *Controller) addMove(v *view) {
 			case !ok:
 			case cp.Hub != "" && cp.Hub != c.HubID:
 				// Two hubs whose policies name their Leases differently do not get in each other's way there.
-				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew))
+				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))
 			case sealed && v.moved && lease.PlausibleEpoch(now, cp.Epoch):
 				s.Highest = max(s.Highest, cp.Epoch)
 				v.addFound(m, cp, at.Boot)

@@ -76,7 +76,7 @@ func TestTaken(t *testing.T) {
 		"the leader is not there":                        {leading, []memberView{member("west")}, false},
 		"nobody leads, and all Leases are":               {vacant, []memberView{member("east"), member("west")}, true},
 		"nobody leads, and one is not":                   {vacant, []memberView{member("east"), member("west", unmarked)}, false},
-		"nobody leads, and one says something else":      {vacant, []memberView{member("east"), member("west", misplaced)}, false},
+		"nobody leads, and one Lease is of another term": {vacant, []memberView{member("east"), member("west", misplaced)}, false},
 		"nobody leads, and one was not read":             {vacant, []memberView{member("east"), member("west", unread)}, false},
 		"one that takes no part does not count":          {vacant, []memberView{member("east"), member("west", unread, outside)}, true},
 		"nor one without the namespace":                  {vacant, []memberView{member("east"), member("west", bare, unmarked)}, true},

@@ -21,7 +21,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -101,13 +100,6 @@ func (o *outpost) reached(t *testing.T, name string) *corev1.Secret {
 		t.Fatal(err)
 	}
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": text}}
-}
-
-// bubbleClock shows the time of a bubble of synctest.
-type bubbleClock struct{ start time.Time }
-
-func (c bubbleClock) Now() lease.Reading {
-	return lease.Reading{Wall: musterStart.Wall.Add(time.Since(c.start)), Boot: musterStart.Boot + time.Since(c.start)}
 }
 
 // pass lets time pass.

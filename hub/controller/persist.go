@@ -25,7 +25,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	}
 	if d.Record.State == election.Leading && v.policy != nil {
 		// Before a Lease can depend on them. An ε may rise where the record says nothing new.
-		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew); err != nil {
+		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew, v.policy.election.StopTime); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	if v.object == nil {
 		return 0, nil
 	}
-	if _, neighbours := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); neighbours {
+	if _, others := seal.OtherInstallation(c.HubID, v.object.Spec.Hub); others {
 		return 0, nil
 	}
 	s := c.recall(v.key)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard/locks"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
@@ -45,7 +45,8 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 			},
 			LeaseName:                   cmp.Or(o.Spec.LeaseName, v1alpha1.DefaultLeaseName),
 			FailOverWhenMostUnreachable: o.Spec.Health.WhenMostUnreachable != v1alpha1.HoldWhenMostUnreachable,
-			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverAcknowledged,
+			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverAcknowledged && !admitsByLease(o.Spec.Fencing),
+			StopTime:                    stopTime(o.Spec.Fencing),
 			InitialDelay:                v1alpha1.DefaultInitialDelay,
 		},
 	}
@@ -64,10 +65,15 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		p.names[n] = true
 	}
 	p.clusters, p.namespaces = labels.Everything(), labels.Nothing()
-	for _, s := range []struct {
+	type selection struct {
 		from *metav1.LabelSelector
 		to   *labels.Selector
-	}{{o.Spec.ClusterSelector, &p.clusters}, {o.Spec.Namespaces.Selector, &p.namespaces}} {
+	}
+	selections := []selection{{o.Spec.ClusterSelector, &p.clusters}, {o.Spec.Namespaces.Selector, &p.namespaces}}
+	for _, s := range fencedLabels(o.Spec.Fencing) {
+		selections = append(selections, selection{s, new(labels.Selector)}) // API servers select by these
+	}
+	for _, s := range selections {
 		if s.from == nil {
 			continue
 		}
@@ -78,10 +84,51 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		}
 		*s.to = selector
 	}
+	if err := locks.Check(o); err != nil {
+		p.invalid = err
+	}
 	if err := p.election.Timings.Validate(); err != nil {
 		p.invalid = err
 	}
 	return p
+}
+
+// admitsByLease reports whether API servers admit Jobs or the holders of locks by the Lease. No reader can say when one of
+// them that is behind admits no more: that is certain when the term has expired.
+func admitsByLease(f *v1alpha1.Fencing) bool {
+	return f != nil && (f.Schedules != nil || len(f.LeaderElectionLocks) > 0) && f.Mode != v1alpha1.FencingWarn
+}
+
+// fencedLabels select what fences are about.
+func fencedLabels(f *v1alpha1.Fencing) (all []*metav1.LabelSelector) {
+	if f == nil {
+		return nil
+	}
+	for _, w := range f.Writes {
+		all = append(all, &metav1.LabelSelector{MatchLabels: w.ObjectLabels})
+	}
+	return append(all, f.Schedules)
+}
+
+// stopTime is that of the slowest lock which is fenced.
+func stopTime(f *v1alpha1.Fencing) (longest time.Duration) {
+	if l := slowestLock(f); l != nil {
+		return l.StopTime()
+	}
+	return 0
+}
+
+// slowestLock is the fenced lock whose holder takes longest to stop. It is nil where none is fenced.
+func slowestLock(f *v1alpha1.Fencing) (slowest *locks.Lock) {
+	if f == nil || f.Mode == v1alpha1.FencingWarn {
+		return nil
+	}
+	for _, l := range locks.Of(f) {
+		if slowest == nil || l.StopTime() > slowest.StopTime() {
+			slowest = &l
+		}
+	}
+	return slowest
 }
 
 func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -93,7 +140,7 @@ func (p *policy) selects(m fleet.Member) bool {
 
 // matches reports whether the policy manages a namespace with these labels.
 func (p *policy) matches(namespace string, set map[string]string) bool {
-	return !strings.HasPrefix(namespace, "kube-") &&
+	return !v1alpha1.NeverManaged(namespace) &&
 		(p.names[namespace] || p.namespaces.Matches(labels.Set(set)))
 }
 

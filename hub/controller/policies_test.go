@@ -92,6 +92,26 @@ func TestAPolicyWithAnUnreadableSelectorIsInvalid(t *testing.T) {
 	}
 }
 
+// API servers compare labels with what nothing can have, and refuse nothing.
+func TestAPolicyWithAnUnreadableFenceIsInvalid(t *testing.T) {
+	none := map[string]string{"no key!": "x"}
+	for name, f := range map[string]v1alpha1.Fencing{
+		"of Jobs":             {Schedules: &metav1.LabelSelector{MatchLabels: none}},
+		"of objects":          {Writes: []v1alpha1.WriteFence{{ObjectLabels: none}}},
+		"of objects, a value": {Writes: []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"led": "no value!"}}}},
+	} {
+		o := policyOf("fleet", "shops", "shop")
+		if o.Spec.Fencing = &f; parsePolicy(o).invalid == nil {
+			t.Errorf("%s: it is valid", name)
+		}
+	}
+	o := policyOf("fleet", "shops", "shop")
+	o.Spec.Fencing = &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"led": "shop"}}}}
+	if err := parsePolicy(o).invalid; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPoliciesAreListedOldestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		of := func(name string, age time.Duration) *v1alpha1.LeadershipPolicy {

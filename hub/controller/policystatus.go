@@ -95,12 +95,16 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 		c.recordStandsBack(ctx, object)
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	}
+	policies, err := listPolicies(ctx, c.client, object.Namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	before := object.DeepCopy()
-	after := c.fillPolicyStatus(object)
+	after := c.fillPolicyStatus(policies, object)
 	if equality.Semantic.DeepEqual(before.Status, object.Status) {
 		return after, nil
 	}
-	err := c.client.Status().Update(ctx, object)
+	err = c.client.Status().Update(ctx, object)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return after, nil // the event of the other writer brings it back
 	}
@@ -108,7 +112,7 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 }
 
 // fillPolicyStatus makes the status of a policy say what became of it.
-func (c *Controller) fillPolicyStatus(object *v1alpha1.LeadershipPolicy) reconcile.Result {
+func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.LeadershipPolicy) reconcile.Result {
 	p := parsePolicy(object)
 	s := &object.Status
 	s.ObservedGeneration = object.Generation
@@ -134,11 +138,13 @@ func (c *Controller) fillPolicyStatus(object *v1alpha1.LeadershipPolicy) reconci
 		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
 		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
 		clocksAgree(members),
-		secretsGranted(c.Fleet.MissingGrant(object.Namespace)),
+		secretsGranted(c.Fleet.MissingGrant(object.Namespace), c.brokenSeal(object.Namespace)),
 	} {
 		cond.ObservedGeneration = object.Generation
 		meta.SetStatusCondition(&s.Conditions, cond)
 	}
+	c.noteFences(policies, object, members)
+	c.noteLocks(object, members)
 	return result
 }
 
@@ -146,7 +152,7 @@ func accepted(p *policy, lost []string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted), Message: "the policy is valid and acted on"}
 	switch {
 	case p.invalid != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidTimings), cut(p.invalid.Error(), 1024)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidPolicy), cut(p.invalid.Error(), 1024)
 	case len(lost) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, string(reason.Conflict)
 		c.Message = cut("an older policy claims: "+strings.Join(lost, ", "), 1024)
@@ -210,14 +216,16 @@ func clocksAgree(ms []memberView) metav1.Condition {
 	return c
 }
 
-// secretsGranted says which grant is missing, if one is.
-func secretsGranted(missing string) metav1.Condition {
-	if missing == "" {
-		return metav1.Condition{Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionTrue, Reason: "Granted"}
+// secretsGranted says which grant is missing, if one is, or what is wrong with the Secret of the seal.
+func secretsGranted(missing, brokenSeal string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionTrue, Reason: "Granted"}
+	switch {
+	case missing != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "GrantMissing", cut(missing, 1024)
+	case brokenSeal != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidSeal), brokenSeal
 	}
-	return metav1.Condition{
-		Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionFalse, Reason: "GrantMissing", Message: cut(missing, 1024),
-	}
+	return c
 }
 
 // setProbing has the members of a fleet probed, and their clocks judged, for each policy there that selects them.

@@ -302,7 +302,7 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 	}{
 		"it is":                            {valid, nil, metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on"},
 		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, metav1.ConditionFalse, reason.Conflict, "an older policy claims: a (to x), b (to y)"},
-		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, metav1.ConditionFalse, reason.InvalidTimings, "renewIntervalMilliseconds is too long"},
+		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, metav1.ConditionFalse, reason.InvalidPolicy, "renewIntervalMilliseconds is too long"},
 	} {
 		want.Status, want.Reason, want.Message = test.status, string(test.why), test.words
 		if got := accepted(test.policy, test.lost); got != want {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/skew"
@@ -44,7 +45,7 @@ func TestAPolicyHasItsMembersProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := policyOf("fleet", "shops", "shop")
 		p.Spec.Timings.RenewIntervalMilliseconds, p.Spec.Timings.RequestTimeoutMilliseconds = 2000, 500
-		m := newMusterBy(t, bubbleClock{time.Now()}, kubeconfig, pinned("east"), p)
+		m := newMusterBy(t, clocktest.NewBubble(musterStart), kubeconfig, pinned("east"), p)
 		pass(3 * time.Second)
 		m.status()
 		pass(5 * time.Second)

@@ -121,7 +121,7 @@ func TestARecordIsStoredAndReadAsItWas(t *testing.T) {
 	store(odd, &s)
 	got := recordOf(&s)
 	if len(got.Observed) != 1 || got.Observed["east"] != 9 {
-		t.Errorf("heeded: %v", got.Observed)
+		t.Errorf("counted: %v", got.Observed)
 	}
 	if !got.Since.Equal(want.Since) || !got.AcquireTime.Equal(want.AcquireTime) || !got.NotBefore.Equal(want.NotBefore) {
 		t.Errorf("times %v, %v, %v; a record takes microseconds", got.Since, got.AcquireTime, got.NotBefore)

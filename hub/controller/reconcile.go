@@ -179,7 +179,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	if v.policy != nil {
 		t := v.policy.election.Timings
 		duration = t.Duration
-		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, LongestPromise: max(duration, d.Record.Duration) + t.Skew}
+		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime, LongestPromise: max(duration, d.Record.Duration) + t.Skew}
 	}
 	v.state.Record = d.Record
 	name := v.leaseKey()

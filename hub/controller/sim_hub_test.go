@@ -277,6 +277,9 @@ func (w *world) newPolicy(name string, made int, namespaces []string, seconds in
 	if w.acknowledged {
 		p.Spec.Handover = v1alpha1.HandoverAcknowledged
 	}
+	if w.stops > 0 {
+		p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
+	}
 	p.Spec.Timings = v1alpha1.Timings{
 		LeaseDurationSeconds:       seconds,
 		RenewIntervalMilliseconds:  int32(w.timings.Renew / time.Millisecond),

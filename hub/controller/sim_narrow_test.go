@@ -68,7 +68,7 @@ func TestNarrowWorlds(t *testing.T) {
 // TestSpecialWorlds runs seeds of each special kind of world, of which the simulation draws only some.
 func TestSpecialWorlds(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	for _, of := range []special{steadyWorld, extendsWorld, stepsWorld, twoWorld, awayWorld} {
+	for _, of := range []special{steadyWorld, extendsWorld, stepsWorld, twoWorld, awayWorld, locksWorld} {
 		t.Run(of.name, func(t *testing.T) {
 			t.Parallel()
 			var crew crew

@@ -9,6 +9,9 @@ import (
 // and faults can bring several changes at once. More is a loop.
 const writesASecond = 30
 
+// looksASecond is how often a replica may look at one namespace within a second. Some 30 were seen. More is a loop.
+const looksASecond = 300
+
 // recordOracle judges what hubs write to the record of one namespace.
 type recordOracle struct {
 	leader string // the last one that led
@@ -68,6 +71,20 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 		o.loop(w, "%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Spec.Leader, is.leader, now.Spec.Reason)
 	}
 	is.leader = now.Spec.Leader
+}
+
+// looks judges a replica that looks at a namespace to decide on it: one that does so again and again, without waiting for
+// anything, would keep a processor busy.
+func (o *oracle) looks(r *replica, name string, d *decision) {
+	if s := int(r.w.now.Seconds()); s != d.second {
+		d.second, d.looks = s, 0
+	}
+	if d.looks++; d.looks > o.mostLooks {
+		o.mostLooks = d.looks
+	}
+	if d.looks > looksASecond {
+		o.loop(r.w, "%s: %s has looked at it %d times within a second", name, r.name, d.looks)
+	}
 }
 
 // loop tells of a hub that does what it need not do.

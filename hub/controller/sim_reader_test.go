@@ -41,6 +41,8 @@ type reader struct {
 	wt      *watcher
 	reg     *registration // nil: it does not register
 	lates   []*late
+
+	outlived []outlived
 }
 
 func (w *world) newReader(m *member, number int, host *hostClock) *reader {
@@ -88,6 +90,7 @@ func (r *reader) permitted(key types.NamespacedName, p lease.Permit) {
 	}
 	if before.Epoch != p.Epoch {
 		r.stop(place, key.Namespace, before)
+		r.outlives(key.Namespace, before)
 	}
 	r.permits[place] = p
 	if r.w.trace != nil && before != p {
@@ -108,7 +111,7 @@ type oracle struct {
 	terms     int
 	records   map[string]*recordOracle
 	// needless is how many leaders were replaced for nothing, together how often two replicas could decide.
-	needless, together, mostWrites int
+	needless, together, mostWrites, mostLooks int
 	// revoked is how many terms were, acknowledged how many of them their readers released in time.
 	revoked, acknowledged int
 }
@@ -128,6 +131,7 @@ func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
 		return
 	}
 	o.highest[namespace], o.last[namespace] = p.Epoch, r.m
+	o.checkLocks(w, r, namespace, p)
 	for _, other := range w.readers {
 		if other == r || !other.alive {
 			continue

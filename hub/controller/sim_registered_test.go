@@ -94,7 +94,7 @@ func (r *reader) stop(place, namespace string, p lease.Permit) {
 	})
 }
 
-// ended notes that terms are over for good, by a Lease that says so and is believed.
+// ended notes which terms are over for good, by a Lease that the reader believes.
 func (r *reader) ended(c lease.Content) {
 	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 && !c.RenewTime.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
 		r.reg.over[c.Namespace] = max(r.reg.over[c.Namespace], c.Epoch-1)

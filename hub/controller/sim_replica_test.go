@@ -66,6 +66,8 @@ type contact struct {
 type decision struct {
 	*item
 	failures int
+	second   int // of true time
+	looks    int // within it
 }
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
@@ -286,6 +288,7 @@ func (r *replica) reconcile(name string) {
 }
 
 func (r *replica) decideOn(name string, d *decision) {
+	r.w.oracle.looks(r, name, d)
 	req := mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}}}
 	result, err := r.controller.reconcileNamespace(r.ctx, req)
 	wait := result.RequeueAfter

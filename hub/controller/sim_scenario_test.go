@@ -62,7 +62,7 @@ const slack = 18 * time.Second
 // settle is how long after the last fault each namespace must have a leader: what can
 // have been promised, an election, and the slack.
 func (s *scenario) settle() time.Duration {
-	return 2*s.timings.Duration + s.timings.Skew + s.h + slack
+	return 2*(s.timings.Duration+s.stops) + s.timings.Skew + s.h + slack
 }
 
 func (s *scenario) length() time.Duration { return s.faults + s.settle() }
@@ -233,6 +233,9 @@ func (w *world) judge() {
 	// A takeover counts with the largest ε, which nothing else tells.
 	if got, err := time.ParseDuration(string(w.hub.secret.Data["largest-max-clock-skew"])); err != nil || got < w.timings.Skew {
 		w.stuck("the seal remembers an ε of %v, and the policy's is %v", got, w.timings.Skew)
+	}
+	if got, err := time.ParseDuration(string(w.hub.secret.Data["largest-stop-time"])); w.stops > 0 && (err != nil || got < w.stops) {
+		w.stuck("the seal remembers a stop time of %v, and the policy's is %v", got, w.stops)
 	}
 }
 

@@ -99,7 +99,7 @@ func TestSimulation(t *testing.T) {
 	next.Store(*simFrom)
 	var mu sync.Mutex
 	var figures simFigures
-	var terms, revoked, acknowledged, failed, together, mostWrites int
+	var terms, revoked, acknowledged, failed, together, mostWrites, mostLooks int
 	begin := time.Now()
 	told := begin
 	var wg sync.WaitGroup
@@ -118,7 +118,7 @@ func TestSimulation(t *testing.T) {
 				terms += verdict.terms
 				figures.Needless += verdict.needless
 				together += verdict.together
-				mostWrites = max(mostWrites, verdict.mostWrites)
+				mostWrites, mostLooks = max(mostWrites, verdict.mostWrites), max(mostLooks, verdict.mostLooks)
 				revoked += verdict.revoked
 				acknowledged += verdict.acknowledged
 				if verdict.overlap {
@@ -155,7 +155,8 @@ func TestSimulation(t *testing.T) {
 		t.Error("no term was released by its readers: nothing of that is tried")
 	}
 	t.Logf("%d terms were revoked, %d of them released by their readers before the bound", revoked, acknowledged)
-	t.Logf("two replicas could decide at once %d times; at most %d writes of one record within a second; %d needless changes", together, mostWrites, figures.Needless)
+	t.Logf("two replicas could decide at once %d times; at most %d writes of one record and %d looks at it within a second; %d needless changes",
+		together, mostWrites, mostLooks, figures.Needless)
 	t.Logf("%d seeds, %d terms, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, terms, figures.Overlaps, figures.Stuck, figures.SeedsPerSecond)
 	if *simOut != "" {
 		writeFigures(t, *simOut, figures)

@@ -21,6 +21,8 @@ type wider struct {
 	extends bool
 	// steps worlds have wall clocks of the hub's hosts that are wrong by more than D for a while.
 	steps bool
+	// stops is how long the holder of the fenced lock goes on after its member does not lead any more; zero: there is none.
+	stops time.Duration
 	// outage is for how long the management cluster goes away once, and slow for how long each member answers nobody
 	// after it, at most.
 	outage, slow time.Duration
@@ -87,7 +89,7 @@ func (w *world) drawSpecial() special {
 	for _, s := range []struct {
 		below int
 		special
-	}{{6, steadyWorld}, {9, extendsWorld}, {14, stepsWorld}, {18, twoWorld}, {21, awayWorld}} {
+	}{{6, steadyWorld}, {9, extendsWorld}, {14, stepsWorld}, {18, twoWorld}, {21, awayWorld}, {27, locksWorld}} {
 		if n < s.below {
 			return s.special
 		}
@@ -231,5 +233,5 @@ func (c *hostClock) wrong() time.Duration {
 
 // usual reports whether the world has nothing special.
 func (w *world) usual() bool {
-	return w.installations == 1 && !w.steady && !w.extends && !w.steps && w.outage == 0 && w.timings.Skew == 250*time.Millisecond
+	return w.installations == 1 && !w.steady && !w.extends && !w.steps && w.stops == 0 && w.outage == 0 && w.timings.Skew == 250*time.Millisecond
 }

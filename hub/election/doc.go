@@ -47,7 +47,7 @@
 //     computed is not trusted.
 //  5. Grant when the latest of all that was sent, renewTime + D, lies ε in the past, on the wall clock and on
 //     the one that never steps; or when all registered readers have released the term. A policy that changes
-//     D, ε or the Lease's name shortens nothing of what was promised before. If the wall clock was ahead at a
+//     D, ε, the stop time or the Lease's name shortens nothing of what was promised before. If the wall clock was ahead at a
 //     renewal, this delays the grant by another D + ε at most: readers refuse a renewTime in the future.
 //  6. A new tenure does not know what earlier ones sent. They can have written until the deadline that the
 //     election's Lease shows. Where that Lease was deleted or says anything odd, they can have written until
@@ -75,15 +75,18 @@
 //     After an outage of the hub, when everything promised has passed, each cluster has D from the start of
 //     the tenure to answer. As long as nobody can replace a leader that cannot be reached, the record keeps
 //     its name.
-//  13. A candidate has the namespace, active and matching, a right clock, and can be written. A namespace is
-//     managed while it matches anywhere. Its first leader waits for better clusters that are not ready yet,
-//     counted from when the namespace was first seen.
+//  13. A candidate has the namespace, active and matching, a right clock, and can be written. It is guarded,
+//     and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its first
+//     leader waits for better clusters that are not ready yet, counted from when the namespace was first seen.
 //  14. A cluster is its kube-system UID, pinned at first contact. Another UID behind a name, or one behind two
 //     names, is no candidate.
+//  15. Where locks are fenced, the next grant waits for their stop time, too. It counts from the end of what
+//     rule 5 waits for: a holder may have been admitted until then. What readers release does not shorten it.
+//     A new tenure counts with the largest stop time ever, because a record can be edited.
 //
 // # Where each rule lives
 //
-//   - expiry.go: rules 4, 5 and 6, when an old promise has certainly ended;
+//   - expiry.go: rules 4, 5, 6 and 15, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
 //   - replace.go: rules 9, 10, 11 and 12, when a leader must go, and when it must not;
 //   - revoke.go: rules 4 and 5, when a term ends because its readers have released it;

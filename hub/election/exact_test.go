@@ -84,7 +84,7 @@ func TestARecordThatMovedNeedsAPolicyAndClusters(t *testing.T) {
 }
 
 // A cluster that still settles is judged later, but for a leader that is chosen in its absence.
-func TestWhoseLabelIsHeeded(t *testing.T) {
+func TestWhoseLabelCounts(t *testing.T) {
 	among := []election.Candidate{unguarded("east", 100), fit("west", 50)}
 	for name, test := range map[string]struct {
 		state election.State
@@ -99,7 +99,7 @@ func TestWhoseLabelIsHeeded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if d := election.Next(at(2), policy(), test.state, among); !maps.Equal(d.Record.Observed, test.want) || !d.Persist {
-				t.Errorf("%s heeds %v, want %v", say(d), d.Record.Observed, test.want)
+				t.Errorf("%s counts %v, want %v", say(d), d.Record.Observed, test.want)
 			}
 		})
 	}
@@ -248,14 +248,14 @@ func TestWhoIsWorthWaitingFor(t *testing.T) {
 }
 
 func TestPrioritiesMayBeNegative(t *testing.T) {
-	heeded := func(h map[string]int32) election.State { return leading(recorded(heeding(h))) }
+	counted := func(h map[string]int32) election.State { return leading(recorded(counting(h))) }
 	decide(t, map[string]decision{
-		"a leader that nobody has heeded was not lowered": {
-			now: at(5), state: heeded(map[string]int32{"west": 3}), among: []election.Candidate{fit("east", -5), fit("west", 3)},
+		"a leader that nobody has counted was not lowered": {
+			now: at(5), state: counted(map[string]int32{"west": 3}), among: []election.Candidate{fit("east", -5), fit("west", 3)},
 			want: "Leading east 20 Elected next west persist",
 		},
 		"a new cluster above the leader is an edit": {
-			now: at(5), state: heeded(map[string]int32{"east": -10}), among: []election.Candidate{fit("east", -10), fit("west", -5)},
+			now: at(5), state: counted(map[string]int32{"east": -10}), among: []election.Candidate{fit("east", -10), fit("west", -5)},
 			want: "Draining east 20 PriorityChanged next west after 11s persist",
 		},
 	})

@@ -28,25 +28,31 @@ func (b expiry) wait(now lease.Reading) time.Duration {
 	return max(0, min(b.extra, max(boot, min(b.wall.Sub(now.Wall), boot+b.extra))))
 }
 
+// bounds are the durations of a policy that a promise counts with: D, ε and the time that fenced locks take to stop.
+type bounds struct{ d, skew, stop time.Duration }
+
+func (p Policy) bounds() bounds { return bounds{p.Timings.Duration, p.Timings.Skew, p.StopTime} }
+
 // promiseExpiry computes the expiry of all that can have been promised for the namespace, under a policy with
-// this D and ε. It covers what is inherited, and what this tenure has sent: the latest renewTime + the
+// these bounds. It covers what is inherited, and what this tenure has sent: the latest renewTime + the
 // duration sent with it. That is final only once all renewals have stopped.
 //
-// What was sent under a larger ε counts with that one. A smaller ε in the policy shortens no more than a
-// shorter D does.
+// What was sent under a larger ε or stop time counts with that one. Smaller ones in the policy shorten no more
+// than a shorter D does.
 //
 // A leader whose clock is known to be behind by more than ε gets that much time, but not more than another D.
 // A clock that is off by years must not keep a namespace without a leader for years, and beyond ε nothing is
 // promised.
-func promiseExpiry(s State, d, skew time.Duration) expiry {
-	skew = max(skew, min(s.Behind, max(d, longest(s))))
-	skew = max(skew, s.Sent.Skew)
-	b := inheritedExpiry(s, d, skew)
+func promiseExpiry(s State, p bounds) expiry {
+	p.skew = max(p.skew, min(s.Behind, max(p.d, longest(s))))
+	p.skew = max(p.skew, s.Sent.Skew)
+	p.stop = max(p.stop, s.Sent.Stop)
+	b := inheritedExpiry(s, p)
 	if !s.Sent.Until.IsZero() {
-		if own := s.Sent.Until.Add(skew); own.After(b.wall) {
+		if own := s.Sent.Until.Add(p.skew + p.stop); own.After(b.wall) {
 			b.wall = own
 		}
-		b.boot = max(b.boot, s.Sent.BootUntil+skew)
+		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+p.stop)
 	}
 	return b
 }
@@ -55,11 +61,12 @@ func promiseExpiry(s State, d, skew time.Duration) expiry {
 // the deadline that this tenure inherited. Nothing that a member shows shortens this, because its etcd may
 // have been restored. Nor does a D in the record that is shorter than the largest ever sent: somebody may
 // have edited it before this tenure, or so early in it that the edit looks like a write of the earlier
-// tenure. Nor does an ε that is smaller than the largest one.
-func inheritedExpiry(s State, d, skew time.Duration) expiry {
-	d = max(d, longest(s), s.LargestDuration)
-	skew = max(skew, s.LargestSkew)
-	b := expiry{wall: s.Tenure.Inherited.Add(d + skew)}
+// tenure. Nor does an ε or a stop time that is smaller than the largest one.
+func inheritedExpiry(s State, p bounds) expiry {
+	d := max(p.d, longest(s), s.LargestDuration)
+	skew := max(p.skew, s.LargestSkew)
+	stop := max(p.stop, s.LargestStop)
+	b := expiry{wall: s.Tenure.Inherited.Add(d + skew + stop)}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	b.extra = max(d+skew, time.Second)
 	return b

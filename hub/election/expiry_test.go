@@ -104,6 +104,29 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			now: at(15.999), state: state(under(second/2, sent(0))), among: []election.Candidate{lost, next},
 			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
+		"where locks are fenced, their stop time has to pass, too": {
+			now: at(32.999), state: state(stopping(17*second, sent(0)), notBefore(33)), policy: policy(locks(17 * second)),
+			among: []election.Candidate{lost, next}, want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		},
+		"on the boot clock, too": {
+			now: lease.Reading{Wall: wall(100), Boot: boot(32.999)}, state: state(stopping(17*second, sent(0)), notBefore(33)), policy: policy(locks(17 * second)),
+			among: []election.Candidate{lost, next}, want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		},
+		"and no more": {
+			now: at(33), state: state(stopping(17*second, sent(0)), notBefore(33)), policy: policy(locks(17 * second)), among: []election.Candidate{lost, next}, want: granted,
+		},
+		"a lock that the policy does not name any more is waited for": {
+			now: at(32.999), state: state(stopping(17*second, sent(0)), notBefore(33)), among: []election.Candidate{lost, next},
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		},
+		"so is one that it names since": {
+			now: at(32.999), state: state(sent(0), notBefore(33)), policy: policy(locks(17 * second)), among: []election.Candidate{lost, next},
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		},
+		"a policy that is gone shortens no stop time": {
+			now: at(40), noPolicy: true, want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 7s",
+			state: election.State{Record: record(election.Retired, "east"), Tenure: settled(), Sent: stopping(17*second, sent(0))},
+		},
 		"a bound that the record names is not trusted": {
 			now: at(10), state: state(sent(0), notBefore(5)), among: []election.Candidate{lost, next},
 			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 6s persist",
@@ -157,6 +180,13 @@ func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
 			now: at(20.999), among: []election.Candidate{lost, next},
 			state: election.State{
 				Record: record(election.Draining, "east", followedBy("west"), notBefore(21)), Tenure: inheriting(2), Sent: closed(), LargestSkew: 4 * second,
+			},
+			want: wait("1ms", ""),
+		},
+		"with the largest stop time under which anything was ever sent": {
+			now: at(34.999), among: []election.Candidate{lost, next},
+			state: election.State{
+				Record: record(election.Draining, "east", followedBy("west"), notBefore(35)), Tenure: inheriting(2), Sent: closed(), LargestStop: 17 * second,
 			},
 			want: wait("1ms", ""),
 		},

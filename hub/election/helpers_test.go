@@ -74,6 +74,17 @@ func under(skew time.Duration, s election.Sent) election.Sent {
 	return s
 }
 
+// stopping is what was sent under a policy whose locks take that long to stop.
+func stopping(stop time.Duration, s election.Sent) election.Sent {
+	s.Stop = stop
+	return s
+}
+
+// locks are fenced, and take that long to stop.
+func locks(stop time.Duration) func(*election.Policy) {
+	return func(p *election.Policy) { p.StopTime = stop }
+}
+
 func closed() election.Sent { return election.Sent{Final: true} }
 
 func open(s election.Sent) election.Sent {
@@ -104,8 +115,8 @@ func because(why reason.Reason) func(*election.Record) {
 	return func(r *election.Record) { r.Reason = why }
 }
 
-func heeding(heeded map[string]int32) func(*election.Record) {
-	return func(r *election.Record) { r.Observed = heeded }
+func counting(counted map[string]int32) func(*election.Record) {
+	return func(r *election.Record) { r.Observed = counted }
 }
 
 func lasting(d time.Duration) func(*election.Record) {

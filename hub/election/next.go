@@ -52,7 +52,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
 	}
-	b := promiseExpiry(s, p.Timings.Duration, p.Timings.Skew)
+	b := promiseExpiry(s, p.bounds())
 	r := s.Record
 	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
 	r.Next = successor(now, p, s, cs)
@@ -79,7 +79,7 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		}
 	}
 	if holder, ok := named(cs, r.Leader); ok && holder.Fitness == Unknown {
-		until := max(timeToAnswer(now, p, s), promiseExpiry(s, p.Timings.Duration, p.Timings.Skew).wait(now))
+		until := max(timeToAnswer(now, p, s), promiseExpiry(s, p.bounds()).wait(now))
 		if wait == 0 || until < wait {
 			wait = until
 		}
@@ -92,7 +92,7 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 // counts with it, from the last instant at which this one can have written.
 func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	own := max(0, s.Sent.Until.Sub(now.Wall)-p.Timings.Duration, s.Sent.BootUntil-now.Boot-p.Timings.Duration)
-	return max(min(own, s.Record.Duration), inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).wait(now))
+	return max(min(own, s.Record.Duration), inheritedExpiry(s, p.bounds()).wait(now))
 }
 
 // drain waits for the expiry, lets the leader resume if the cause is gone before it, and grants the next term
@@ -101,7 +101,7 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
 	}
-	b := promiseExpiry(s, p.Timings.Duration, p.Timings.Skew)
+	b := promiseExpiry(s, p.bounds())
 	r := s.Record
 	if !b.passed(now) {
 		if resumes(now, p, s, cs) {
@@ -191,7 +191,7 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		r.State, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
 		r.Duration = max(s.LargestDuration, p.Timings.Duration) // still bounds what was lost
 	}
-	b := promiseExpiry(s, p.Timings.Duration, p.Timings.Skew)
+	b := promiseExpiry(s, p.bounds())
 	if b.passed(now) {
 		r.LeaseName = p.LeaseName // nothing is live under the old name, and its Lease may be what is in the way
 	}
@@ -276,9 +276,9 @@ func timeToAnswer(now lease.Reading, p Policy, s State) time.Duration {
 }
 
 // notReady reports whether a cluster may be fit in a moment: the hub has not reached it yet, or has not
-// guarded it yet, or the cluster has begun to answer again.
+// guarded or fenced it yet, or the cluster has begun to answer again.
 func notReady(c Candidate) bool {
-	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Recovering
+	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Unfenced || c.Reason == reason.Recovering
 }
 
 // retire ends the record of a namespace that no policy selects any more, once all that was promised has
@@ -288,7 +288,7 @@ func retire(now lease.Reading, s State) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
 	}
-	b := promiseExpiry(s, 0, longest(s))
+	b := promiseExpiry(s, bounds{skew: longest(s)})
 	r := s.Record
 	if r.State != Retired && (!r.Lost() || s.Highest > 0) {
 		// The Leases are removed now: from here on the record alone holds their epoch and D.

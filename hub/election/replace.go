@@ -38,7 +38,7 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	case Unknown:
 		// Unknown is not dead. But once all that it can have been promised has passed, and every
 		// cluster had the time to answer, it leads no more, whatever it is.
-		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now) {
+		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.bounds()).passed(now) {
 			return ""
 		}
 		return unlessAlone(reason.NeverReached, p, s, ranked)
@@ -95,12 +95,13 @@ func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 }
 
 // observedPriorities are those that decisions have counted, with the present ones. A cluster that is not
-// ready keeps the priority that was counted last, until it can lead: its label may be an edit that has not
-// been acted on. all counts those clusters too, when a leader is chosen without them.
+// ready, or that the hub cannot reach or write, keeps the priority that was counted last, until it can lead:
+// its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
+// without them.
 func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
 	counted := make(map[string]int32, len(cs))
 	for _, c := range cs {
-		if all || !notReady(c) {
+		if all || !notReady(c) && !isObservation(c.Reason) {
 			counted[c.Name] = c.Priority
 		} else if before, ok := r.Observed[c.Name]; ok {
 			counted[c.Name] = before

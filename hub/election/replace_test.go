@@ -335,14 +335,14 @@ func TestWhatMovesAHealthyLeader(t *testing.T) {
 	drainedFor := func(next string) string {
 		return "Draining east 20 PriorityChanged next " + next + " after 11s persist"
 	}
-	leadingWith := func(heeded map[string]int32) election.State { return leading(recorded(heeding(heeded))) }
+	leadingWith := func(counted map[string]int32) election.State { return leading(recorded(counting(counted))) }
 	decide(t, map[string]decision{
 		"a better cluster that recovers moves nothing": {
 			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
 			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
 		},
-		"a restart does not forget what was heeded": {
-			now: at(5), state: leading(during(young()), having(open(closed())), recorded(heeding(map[string]int32{"east": 100, "west": 200}))),
+		"a restart does not forget what was counted": {
+			now: at(5), state: leading(during(young()), having(open(closed())), recorded(counting(map[string]int32{"east": 100, "west": 200}))),
 			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
 		},
 		"another one's priority raised above the leader's moves it": {
@@ -376,27 +376,39 @@ func TestWhatMovesAHealthyLeader(t *testing.T) {
 			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), unfit("west", 200, reason.NamespaceMissing), fit("south", 10)},
 			want: "Leading east 20 Elected next south persist",
 		},
-		"nor does it later, when the cluster recovers: it was heeded": {
-			now: at(5), state: leadingWith(heededAfter(t, unfit("west", 200, reason.NamespaceMissing))),
+		"nor does it later, when the cluster recovers: it was counted": {
+			now: at(5), state: leadingWith(countedAfter(t, unfit("west", 200, reason.NamespaceMissing))),
 			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
 		},
-		"an edit of a cluster that is not known yet is heeded when it is": {
-			now: at(5), state: leadingWith(heededAfter(t, unknown("west", 200))),
+		"an edit of a cluster that cannot be reached counts when it recovers": {
+			now: at(5), state: leadingWith(countedAfter(t, unfit("west", 200, reason.Unreachable))),
+			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: drainedFor("west"),
+		},
+		"so does one of a cluster that refuses the hub": {
+			now: at(5), state: leadingWith(countedAfter(t, unfit("west", 200, reason.Forbidden))),
+			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: drainedFor("west"),
+		},
+		"one that was lost and recovers moves nothing": {
+			now: at(5), state: leadingWith(countedByGrant(unfit("west", 200, reason.Unreachable))),
+			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		},
+		"an edit of a cluster that is not known yet counts when it is": {
+			now: at(5), state: leadingWith(countedAfter(t, unknown("west", 200))),
 			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: drainedFor("west"),
 		},
 		"a new cluster above the leader is an edit": {
 			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
 		},
 		"a new cluster that is not known yet is not forgotten": {
-			now: at(5), state: leadingWith(heededAfter(t, unknown("north", 300))),
+			now: at(5), state: leadingWith(countedAfter(t, unknown("north", 300))),
 			among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
 		},
 		"so is one that is not guarded yet": {
-			now: at(5), state: leadingWith(heededAfter(t, unguarded("north", 300))),
+			now: at(5), state: leadingWith(countedAfter(t, unguarded("north", 300))),
 			among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
 		},
 		"a leader that was chosen in the absence of a better one is not moved by it": {
-			now: at(5), state: leadingWith(heededByGrant(unknown("west", 300))),
+			now: at(5), state: leadingWith(countedByGrant(unknown("west", 300))),
 			among: []election.Candidate{fit("east", 100), fit("west", 300)}, want: kept,
 		},
 		"another Lease name needs a new term": {
@@ -407,8 +419,8 @@ func TestWhatMovesAHealthyLeader(t *testing.T) {
 	})
 }
 
-// heededAfter is what a decision that keeps east as the leader heeds in the presence of c.
-func heededAfter(t *testing.T, c election.Candidate) map[string]int32 {
+// countedAfter is what a decision that keeps east as the leader counts in the presence of c.
+func countedAfter(t *testing.T, c election.Candidate) map[string]int32 {
 	t.Helper()
 	d := election.Next(at(1), policy(), leading(), []election.Candidate{fit("east", 100), c})
 	if d.Record.State != election.Leading {
@@ -417,8 +429,8 @@ func heededAfter(t *testing.T, c election.Candidate) map[string]int32 {
 	return d.Record.Observed
 }
 
-// heededByGrant is what the grant of a namespace to east heeds in the presence of c.
-func heededByGrant(c election.Candidate) map[string]int32 {
+// countedByGrant is what the grant of a namespace to east counts in the presence of c.
+func countedByGrant(c election.Candidate) map[string]int32 {
 	s := election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed()}
 	return election.Next(at(1), policy(), s, []election.Candidate{fit("east", 100), c}).Record.Observed
 }

@@ -28,7 +28,7 @@ func TestResume(t *testing.T) {
 			want: "Leading east 21 NewTerm next west persist",
 		},
 		"although a better one is there now: recovery moves nothing": {
-			now: at(16), state: draining(reason.LeaseLost, recorded(heeding(map[string]int32{"east": 100, "west": 200}))),
+			now: at(16), state: draining(reason.LeaseLost, recorded(counting(map[string]int32{"east": 100, "west": 200}))),
 			among: []election.Candidate{east, prepared(fit("west", 200))}, want: "Leading east 21 NewTerm next west persist",
 		},
 		"not one that does not answer": {
@@ -110,7 +110,7 @@ func TestALeaderWhoseLeaseWasLost(t *testing.T) {
 		},
 		"and where the whole hub was away it comes back to the same leader": {
 			now: at(0.5), among: []election.Candidate{fit("east", 100), prepared(fit("west", 200))}, want: "Leading east 21 NewTerm next west persist",
-			state: draining(reason.LeaseLost, copyLost, recorded(heeding(map[string]int32{"east": 100, "west": 200})),
+			state: draining(reason.LeaseLost, copyLost, recorded(counting(map[string]int32{"east": 100, "west": 200})),
 				during(election.Tenure{Started: at(0), Inherited: wall(-600)}), having(closed())),
 		},
 	})

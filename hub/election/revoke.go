@@ -14,14 +14,15 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 	c, ok := ready(now, p, s, ranked)
 	return p.Acknowledged && r.State == Draining && r.Revoked == 0 && !s.stale() &&
 		ok && c.Name != r.Leader && holder.Answering && now.Wall.Before(s.Sent.Until) &&
-		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)
+		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.Stop == 0
 }
 
 // acknowledged reports whether all readers have released the recorded term. Their releases cover what this
-// tenure has sent. What an earlier one may have sent must have expired: writes of it may still arrive.
+// tenure has sent. What an earlier one may have sent must have expired: writes of it may still arrive. They do not cover
+// fenced locks, whose holders are no readers.
 func acknowledged(now lease.Reading, p Policy, s State) bool {
 	return p.Acknowledged && s.Record.Revoked != 0 && s.Released &&
-		inheritedExpiry(s, p.Timings.Duration, p.Timings.Skew).passed(now)
+		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.Stop == 0
 }
 
 // ready returns the successor, if it could be granted the next term at once.

@@ -77,6 +77,14 @@ func TestRevocation(t *testing.T) {
 		"the next term begins when all readers have released": {
 			now: at(2), policy: ack, state: state(draining(revoking), released), among: []election.Candidate{holder, next}, want: granted,
 		},
+		"a release covers no lock that was fenced": {
+			now: at(2), policy: ack, state: state(draining(revoking), released, func(s *election.State) { s.Sent = stopping(17*second, s.Sent) }),
+			among: []election.Candidate{holder, next}, want: "Draining east 21 PriorityChanged next west waiting WaitingForReaders after 16s persist",
+		},
+		"nor is a term revoked under which locks were fenced": {
+			now: at(2), policy: ack, state: state(draining(), func(s *election.State) { s.Sent = stopping(17*second, s.Sent) }),
+			among: []election.Candidate{holder, next}, want: "Draining east 20 PriorityChanged next west waiting WaitingForExpiry after 16s persist",
+		},
 		"a release without a revocation grants nothing": {
 			now: at(2), policy: ack, state: state(draining(), released), among: []election.Candidate{gone, next}, want: waits,
 		},

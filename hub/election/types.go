@@ -28,6 +28,9 @@ type Policy struct {
 	// Acknowledged says that every reader registers, so that a term may also end when all of them have
 	// released it.
 	Acknowledged bool
+	// StopTime is how long those go on whom API servers admit by the Lease, counted from its deadline: holders of fenced
+	// locks. It is zero where no locks are fenced.
+	StopTime time.Duration
 	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready
 	// yet, counted from when the namespace was first seen in any cluster.
 	InitialDelay time.Duration
@@ -101,6 +104,8 @@ type Sent struct {
 	// Skew is the ε that has to pass after Until and BootUntil: that of the policy at the time of the
 	// promise.
 	Skew time.Duration
+	// Stop is the policy's StopTime at the time of the promise. It has to pass after that ε.
+	Stop time.Duration
 	// Final says that all renewals of the term have stopped, so that the rest of this struct does not change
 	// any more.
 	Final bool
@@ -136,6 +141,8 @@ type State struct {
 	LargestDuration time.Duration
 	// LargestSkew is the largest ε of any policy under which a hub ever sent anything with this seal.
 	LargestSkew time.Duration
+	// LargestStop is the largest StopTime of any policy under which a hub ever sent anything with this seal.
+	LargestStop time.Duration
 	// Behind is how far the leader's clocks may be behind the hub's, if they were measured to be behind by
 	// more than ε. Its readers may go on for so long after their deadline.
 	Behind time.Duration

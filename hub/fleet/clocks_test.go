@@ -38,7 +38,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	if got := (Member{live: m}).Clocks(time.Second).State; got == skew.Beyond {
 		t.Errorf("one answer is not a proof: %v", got)
 	}
-	clock.advance(300 * time.Millisecond)
+	clock.Advance(300 * time.Millisecond)
 	<-get(t, &http.Client{Transport: m.renewals}, "/")
 	if got := (Member{live: m}).Clocks(time.Second); got.State != skew.Beyond {
 		t.Errorf("after an answer on each connection: %+v", got)
@@ -49,7 +49,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	if again := m.p.changed.getAll(); len(again) != 1 {
 		t.Errorf("subscribers were told %v, then %v: want the change of the verdict", told, again)
 	}
-	clock.advance(300 * time.Millisecond)
+	clock.Advance(300 * time.Millisecond)
 	<-get(t, &http.Client{Transport: m.renewals}, "/")
 	if again := m.p.changed.getAll(); len(again) != 0 {
 		t.Errorf("subscribers were told %v: nothing has changed", again)
@@ -74,7 +74,7 @@ func TestProbesAim(t *testing.T) {
 			sent++
 			m.requestSent()(http.StatusOK, http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}})
 		}
-		c.advance(10 * time.Millisecond)
+		c.Advance(10 * time.Millisecond)
 	}
 	if sent > 10 {
 		t.Errorf("%d reads in 40 s, want at most one every 4 s", sent)

@@ -111,7 +111,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		}
 		return c.untilForgotten(s, now), false
 	}
-	if wait := c.heedQuarantine(ctx, s, now); wait > 0 {
+	if wait := c.enforceQuarantine(ctx, s, now); wait > 0 {
 		return wait, false
 	}
 	c.dropRefused(s, now)

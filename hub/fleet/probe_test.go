@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
@@ -45,21 +46,21 @@ func TestWhoIsWrittenTo(t *testing.T) {
 func TestProbesAreSentWhenDue(t *testing.T) {
 	const interval = 5 * time.Second
 	for name, tc := range map[string]struct {
-		tracks      func(c *handClock) health.Tracks
+		tracks      func(c *clocktest.Hand) health.Tracks
 		asked       time.Duration // ago
 		read, write bool
 	}{
-		"nothing is known": {func(*handClock) health.Tracks { return firstTracks() }, 0, true, true},
-		"all was answered just now": {func(c *handClock) health.Tracks {
+		"nothing is known": {func(*clocktest.Hand) health.Tracks { return firstTracks() }, 0, true, true},
+		"all was answered just now": {func(c *clocktest.Hand) health.Tracks {
 			return answered(c, time.Second, time.Second)
 		}, time.Second, false, false},
-		"all was answered an interval ago": {func(c *handClock) health.Tracks {
+		"all was answered an interval ago": {func(c *clocktest.Hand) health.Tracks {
 			return answered(c, interval, interval)
 		}, interval, true, true},
-		"a renewal spares the write, a read spares nothing": {func(c *handClock) health.Tracks {
+		"a renewal spares the write, a read spares nothing": {func(c *clocktest.Hand) health.Tracks {
 			return answered(c, time.Second, time.Second)
 		}, interval, true, false},
-		"what failed is tried again": {func(c *handClock) health.Tracks {
+		"what failed is tried again": {func(c *clocktest.Hand) health.Tracks {
 			return answered(c, time.Second, time.Second).
 				Observe(health.Observation{Kind: health.Read, At: c.Now(), Reason: reason.Unreachable}).
 				Observe(health.Observation{Kind: health.Write, At: c.Now(), Reason: reason.Unreachable})
@@ -68,7 +69,7 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
 			p := &prober{probes: &probes{member: m}, pace: pace{interval, defaultTimeout}, lastRead: c.Now()}
-			c.advance(tc.asked)
+			c.Advance(tc.asked)
 			s := state{tracks: tc.tracks(c)}
 			if got := p.readDue(s, c.Now()); got != tc.read {
 				t.Errorf("read: got %v, want %v", got, tc.read)
@@ -81,7 +82,7 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 }
 
 // Answered is a member whose last read and write were sent that long ago.
-func answered(c *handClock, read, write time.Duration) health.Tracks {
+func answered(c *clocktest.Hand, read, write time.Duration) health.Tracks {
 	tracks := firstTracks()
 	for kind, ago := range map[health.Kind]time.Duration{health.Read: read, health.Write: write} {
 		at := c.Now()

@@ -101,7 +101,7 @@ func TestAnImpatientPolicyMakesNoMemberUnreachableForAnother(t *testing.T) {
 			m.observe(health.Observation{Kind: k, At: sent, OK: true, Took: 200 * time.Millisecond})
 			m.observe(health.Observation{Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true, Reason: reason.Unreachable})
 		}
-		c.advance(time.Second)
+		c.Advance(time.Second)
 	}
 	for timeout, want := range map[time.Duration]health.State{50 * time.Millisecond: health.Unknown, 3 * time.Second: health.Healthy} {
 		th := health.Thresholds{Timeout: timeout, UnreachableAfter: 2 * time.Second, RecoverAfter: time.Second}
@@ -156,7 +156,7 @@ func TestAProbeThatWasCutOffHasFailedUnderItsOwnTimeout(t *testing.T) {
 	if !o.Silent || o.Took != time.Second {
 		t.Errorf("%+v", o)
 	}
-	c.advance(time.Millisecond)
+	c.Advance(time.Millisecond)
 	if o := m.observation(t.Context(), time.Second, health.Write, o.At, errors.New("refused")); o.Silent || o.Took != time.Millisecond {
 		t.Errorf("an answer: %+v", o)
 	}

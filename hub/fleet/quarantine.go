@@ -59,9 +59,9 @@ func (m *member) sentTooMuch(err error) {
 	wake.Wake(m.wake)
 }
 
-// heedQuarantine disconnects a member that has sent too much. It returns how long to wait before anything is asked of
+// enforceQuarantine disconnects a member that has sent too much. It returns how long to wait before anything is asked of
 // it again, and zero if that is now.
-func (c *connection) heedQuarantine(ctx context.Context, s state, now lease.Reading) time.Duration {
+func (c *connection) enforceQuarantine(ctx context.Context, s state, now lease.Reading) time.Duration {
 	q := s.quarantine
 	if q == nil {
 		return 0

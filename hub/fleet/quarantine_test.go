@@ -24,7 +24,7 @@ func TestForHowLongAMemberIsInQuarantine(t *testing.T) {
 			m, c := newTestMember(t)
 			m.sentTooMuch(errors.New("a flood"))
 			for _, behaved := range test.behaved {
-				c.advance(m.get().quarantine.until - c.Now().Boot + behaved)
+				c.Advance(m.get().quarantine.until - c.Now().Boot + behaved)
 				m.sentTooMuch(errors.New("a flood"))
 				m.sentTooMuch(errors.New("the same flood")) // as another request has noticed it
 			}
@@ -58,8 +58,8 @@ func TestAMemberInQuarantineIsDisconnected(t *testing.T) {
 			t.Errorf("shown as %+v", p)
 		}
 	}
-	clock.advance(2 * time.Minute)
-	if wait := c.heedQuarantine(t.Context(), m.get(), clock.Now()); wait != 0 {
+	clock.Advance(2 * time.Minute)
+	if wait := c.enforceQuarantine(t.Context(), m.get(), clock.Now()); wait != 0 {
 		t.Errorf("after its end nothing is asked of it for %v", wait)
 	}
 }

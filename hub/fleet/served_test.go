@@ -40,7 +40,7 @@ func TestWhoServesAFleet(t *testing.T) {
 			m.p.options.HubID = ownMark
 			for _, l := range tc.looks {
 				m.p.noteServed(m.key.Fleet, l.mark)
-				c.advance(l.after)
+				c.Advance(l.after)
 			}
 			if got := m.p.ServedBy(m.key.Fleet); got != tc.servedBy {
 				t.Errorf("served by %q, want %q", got, tc.servedBy)

@@ -1,40 +1,21 @@
 package fleet
 
 import (
-	"sync"
 	"testing"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
-// handClock stands still unless it is moved.
-type handClock struct {
-	mu  sync.Mutex
-	now lease.Reading
-}
-
-func (c *handClock) Now() lease.Reading {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *handClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
-}
-
-func newTestMember(t *testing.T) (*member, *handClock) {
+func newTestMember(t *testing.T) (*member, *clocktest.Hand) {
 	t.Helper()
-	c := &handClock{now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}}
+	c := clocktest.NewHand(clocktest.Start)
 	p := New(Options{HubID: "h", MayWrite: func() bool { return true }, Clock: c})
 	m, err := newMember(p, testKey)
 	if err != nil {
@@ -57,10 +38,10 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 			m, c := newTestMember(t)
 			m.observe(health.Observation{Kind: health.Read, At: c.Now(), OK: true})
 			m.observe(health.Observation{Kind: health.Write, At: c.Now(), OK: true})
-			c.advance(500 * time.Millisecond)
+			c.Advance(500 * time.Millisecond)
 			sent := c.Now() // Answered by nobody, because nobody is awake to hear it
 			for slept := time.Duration(0); slept < time.Minute; slept += tc.look {
-				c.advance(tc.look)
+				c.Advance(tc.look)
 				if tc.look < pauseLeast {
 					m.p.noticePause()
 				}
@@ -97,7 +78,7 @@ func TestMayLeave(t *testing.T) {
 			if tc.after > 0 && c.mayLeave(tc.state, clock.Now()) {
 				t.Error("it may leave at once")
 			}
-			clock.advance(tc.after)
+			clock.Advance(tc.after)
 			if got := c.mayLeave(tc.state, clock.Now()); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
@@ -142,7 +123,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 }
 
 func TestSubscribersHearOfWhatTheySee(t *testing.T) {
-	at := func(c *handClock, k health.Kind, ok bool) health.Observation {
+	at := func(c *clocktest.Hand, k health.Kind, ok bool) health.Observation {
 		o := health.Observation{Kind: k, At: c.Now(), OK: ok}
 		if !ok {
 			o.Reason, o.Message = reason.Unreachable, c.Now().Wall.String()
@@ -166,7 +147,7 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 		{"a new problem", func() { m.change(func(s *state) { s.kubeconfig = Problem{reason.NoKubeconfig, ""} }) }, true},
 		{"the Cluster is gone", func() { m.gone("") }, true},
 	} {
-		c.advance(time.Second / 10)
+		c.Advance(time.Second / 10)
 		step.do()
 		if got := len(m.p.changed.getAll()) > 0; got != step.want {
 			t.Errorf("%s: told %v, want %v", step.name, got, step.want)

@@ -36,9 +36,14 @@
 // includes it. Administrators of the cluster (system:masters, cluster-admin) may do everything and so may
 // publish too. The hub repairs what they edit.
 //
+// # Fences
+//
+// A LeadershipPolicy may ask for fences (fence.go): README.md tells what they catch. The same code installs, repairs
+// and verifies them. Their expressions are in cel.go.
+//
 // # When it counts
 //
 // A policy takes effect about a second after it was written, and ends as late. So writing it proves nothing.
-// Verify asks the API server to refuse a write that even the hub may not do. The answer is about the API
+// Verify asks the API server to refuse a write that nobody may do. The answer is about the API
 // server that gave it. Others of the same cluster may be behind.
 package guard

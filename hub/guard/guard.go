@@ -33,7 +33,7 @@ var (
 // error; the next call repairs it. The error wraps ErrForbidden or ErrUnsupported where they apply.
 func Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
 	for _, p := range Policies() {
-		wrote, err := ensurePolicy(ctx, member, p)
+		wrote, err := p.Ensure(ctx, member)
 		changed = changed || wrote
 		if err != nil {
 			return changed, err
@@ -42,7 +42,8 @@ func Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err
 	return changed, nil
 }
 
-func ensurePolicy(ctx context.Context, member kubernetes.Interface, p Policy) (changed bool, err error) {
+// Ensure does for one policy what the function of that name does for those that protect Leases.
+func (p Policy) Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
 	client := member.AdmissionregistrationV1()
 	wrotePolicy, err := ensure(ctx, client.ValidatingAdmissionPolicies(), p.Policy,
 		func(have *admissionv1.ValidatingAdmissionPolicy) bool {
@@ -86,17 +87,22 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend fun
 	if err != nil {
 		return false, orForbidden(err)
 	}
-	labels := maps.Clone(have.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, want.GetLabels())
-	if amend(have) && maps.Equal(labels, have.GetLabels()) {
+	labels, annotations := with(have.GetLabels(), want.GetLabels()), with(have.GetAnnotations(), want.GetAnnotations())
+	if amend(have) && maps.Equal(labels, have.GetLabels()) && maps.Equal(annotations, have.GetAnnotations()) {
 		return false, nil
 	}
 	have.SetLabels(labels)
+	have.SetAnnotations(annotations)
 	_, err = in.Update(ctx, have, metav1.UpdateOptions{})
 	return err == nil, orForbidden(err)
+}
+
+// with returns the marks that are there, and ours.
+func with(there, ours map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, there)
+	maps.Copy(all, ours)
+	return all
 }
 
 // Verify returns nil if the member's API server refuses, by exactly the policies that Policies returns,
@@ -109,25 +115,34 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend fun
 // policy is in force but does not take the caller for the hub. It wraps neither when no answer tells.
 func Verify(ctx context.Context, member kubernetes.Interface) error {
 	for _, p := range Policies() {
-		if err := verify(ctx, member, p); err != nil {
-			return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w", p.Policy.Name, err)
+		if err := p.Verify(ctx, member, metav1.NamespaceDefault); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func verify(ctx context.Context, member kubernetes.Interface, p Policy) error {
-	_, err := member.CoordinationV1().Leases(p.probe.Namespace).
+// Verify does for one policy what the function of that name does for those that protect Leases. It asks in this
+// namespace, which the policy must cover.
+func (p Policy) Verify(ctx context.Context, member kubernetes.Interface, namespace string) error {
+	if err := p.probed(ctx, member, namespace); err != nil {
+		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w", p.Policy.Name, err)
+	}
+	return nil
+}
+
+func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespace string) error {
+	_, err := member.CoordinationV1().Leases(namespace).
 		Create(ctx, p.probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil:
-		return fmt.Errorf("an incomplete Lease was let through: %w", ErrNotEnforced)
-	case strings.Contains(err.Error(), p.provoked):
+		return fmt.Errorf("a Lease that nobody may create was let through: %w", ErrNotEnforced)
+	case strings.Contains(err.Error(), p.provoked), p.provokedToo != "" && strings.Contains(err.Error(), p.provokedToo):
 		return nil
 	case strings.Contains(err.Error(), notTheHub):
 		return fmt.Errorf("%w (%w)", ErrForbidden, err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("%w: an incomplete Lease was not refused by it (%w)", ErrNotEnforced, err)
+		return fmt.Errorf("%w: a Lease that nobody may create was not refused by it (%w)", ErrNotEnforced, err)
 	default:
 		return err
 	}
@@ -137,16 +152,29 @@ func verify(ctx context.Context, member kubernetes.Interface, p Policy) error {
 // call it while a hub, this or another one, has Leases in the member. The error wraps ErrForbidden where it
 // applies.
 func Remove(ctx context.Context, member kubernetes.Interface) error {
-	client := member.AdmissionregistrationV1()
 	for _, p := range Policies() {
-		err := client.ValidatingAdmissionPolicyBindings().Delete(ctx, p.Binding.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove ValidatingAdmissionPolicyBinding %s: %w", p.Binding.Name, orForbidden(err))
+		if err := removeBinding(ctx, member, p.Binding.Name); err != nil {
+			return err
 		}
-		err = client.ValidatingAdmissionPolicies().Delete(ctx, p.Policy.Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove ValidatingAdmissionPolicy %s: %w", p.Policy.Name, orForbidden(err))
+		if err := removePolicy(ctx, member, p.Policy.Name); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func removeBinding(ctx context.Context, member kubernetes.Interface, name string) error {
+	err := member.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove ValidatingAdmissionPolicyBinding %s: %w", name, orForbidden(err))
+	}
+	return nil
+}
+
+func removePolicy(ctx context.Context, member kubernetes.Interface, name string) error {
+	err := member.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("remove ValidatingAdmissionPolicy %s: %w", name, orForbidden(err))
 	}
 	return nil
 }

@@ -60,16 +60,16 @@ const provoked = 1
 const marked = `((has(o.metadata.labels) && o.metadata.labels.exists(key, key.startsWith('leasecast.dev/'))) || ` +
 	`(has(o.metadata.annotations) && o.metadata.annotations.exists(key, key.startsWith('leasecast.dev/'))))`
 
-// Policy is one of the admission policies, and its binding of the same name, as every member has them. All
+// Policy is an admission policy, and its binding of the same name, as every member has them. All
 // defaults of the API are written out, so that they compare with what a member stores.
 type Policy struct {
 	Policy  *admissionv1.ValidatingAdmissionPolicy
 	Binding *admissionv1.ValidatingAdmissionPolicyBinding
 
-	// probe is a Lease that nobody may create, because of the first of the validations that are not about who
-	// asks. Its message is provoked.
-	probe    *coordinationv1.Lease
-	provoked string
+	// probe is a Lease that nobody may create, because of a validation that is not about who asks. The words
+	// provoked are in the answer. provokedToo, if it is not empty, is in that of a policy without its parameter.
+	probe                 *coordinationv1.Lease
+	provoked, provokedToo string
 }
 
 // Policies returns the policy that protects managed Leases, and the one that protects the registrations of
@@ -98,9 +98,8 @@ func newPolicy(name string, spec admissionv1.ValidatingAdmissionPolicySpec, prov
 			},
 		},
 		probe: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault,
-			Name:      "leasecast-guard-probe",
-			Labels:    map[string]string{label: "true"},
+			Name:   "leasecast-guard-probe",
+			Labels: map[string]string{label: "true"},
 		}},
 		provoked: spec.Validations[provoked].Message,
 	}
@@ -163,6 +162,9 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 	return spec
 }
 
+// neverManaged are the namespaces of the cluster itself.
+var neverManaged = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+
 // leasesOfTenants matches the Leases of all namespaces that can be managed.
 func leasesOfTenants() *admissionv1.MatchResources {
 	return &admissionv1.MatchResources{
@@ -171,7 +173,7 @@ func leasesOfTenants() *admissionv1.MatchResources {
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key:      corev1.LabelMetadataName,
 			Operator: metav1.LabelSelectorOpNotIn,
-			Values:   []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease},
+			Values:   neverManaged,
 		}}},
 		ResourceRules: writesOfLeases(),
 	}
@@ -192,15 +194,15 @@ func writesOfLeases() []admissionv1.NamedRuleWithOperations {
 // signMessage adds the version of the policy to a validation's message: Verify must tell this one from an
 // older one that is still in force.
 func signMessage(spec *admissionv1.ValidatingAdmissionPolicySpec, validation int) {
-	spec.Validations[validation].Message += " (" + fingerprint(*spec) + ")"
+	spec.Validations[validation].Message += " (guard " + fingerprint(*spec) + ")"
 }
 
-// fingerprint tells one version of the policy from another.
-func fingerprint(spec admissionv1.ValidatingAdmissionPolicySpec) string {
-	content, err := json.Marshal(spec)
+// fingerprint tells one version of a policy from another.
+func fingerprint(version any) string {
+	content, err := json.Marshal(version)
 	if err != nil {
-		panic(fmt.Sprintf("guard: marshal a constant: %v", err)) // plain data always marshals
+		panic(fmt.Sprintf("guard: marshal a policy: %v", err)) // plain data always marshals
 	}
 	sum := sha256.Sum256(content)
-	return "guard " + hex.EncodeToString(sum[:4])
+	return hex.EncodeToString(sum[:4])
 }

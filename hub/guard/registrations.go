@@ -135,6 +135,7 @@ func mayWatch() (vs []admissionv1.Validation) {
 	add := func(expression string) {
 		vs = append(vs, admissionv1.Validation{Expression: exempt + expression, Message: notWatching, Reason: ptr.To(metav1.StatusReasonForbidden)})
 	}
+	// RBAC knows no namespace "*", so it denies that too. Another authorizer may take it for something else.
 	add("(variables." + claims + ".size() <= " + strconv.Itoa(maxAsked) + " && !variables." + claims + ".exists(n, n == '*')) || variables." + everywhere)
 	for first := 0; first < maxAsked; first += perExpression {
 		var each []string

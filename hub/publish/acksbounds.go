@@ -2,7 +2,6 @@ package publish
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -73,10 +72,8 @@ type digest [sha256.Size]byte
 
 func digestOf(l *coordinationv1.Lease) digest {
 	slim, _ := slimmed(l) // a watch shows no more of it
-	content, err := json.Marshal(struct {
-		Spec                coordinationv1.LeaseSpec
-		Labels, Annotations map[string]string
-	}{slim.Spec, slim.Labels, slim.Annotations})
+	told := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: slim.Labels, Annotations: slim.Annotations}, Spec: slim.Spec}
+	content, err := told.Marshal() // maps by their keys, times in microseconds
 	if err != nil {
 		return digest{} // plain data always marshals
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -30,22 +31,28 @@ func many(n int, account string) (all []coordinationv1.Lease) {
 }
 
 func TestAboveABoundNoAnswerOfReadersCounts(t *testing.T) {
-	wide := following(append(names(1000), "ns")...)
+	naming := func(n int, accounts ...string) (all []coordinationv1.Lease) { // some 47 kB each
+		wide := following(append(names(1000), "ns")...)
+		for _, a := range accounts {
+			for i := range n {
+				all = append(all, *registered(fmt.Sprint(a, i), 1, wide, byAccount(a), released("ns", 20)))
+			}
+		}
+		return all
+	}
 	for name, test := range map[string]struct {
 		items []coordinationv1.Lease
 		full  bool
 	}{
-		"as many as an account may have": {many(maxOfAccount, "a"), false},
-		"one more":                       {many(maxOfAccount+1, "a"), true},
-		"one more of another account":    {append(many(maxOfAccount, "a"), many(1, "b")...), false},
-		"as many as a member may have":   {concat(500, "a", "b", "c", "d"), false},
-		"one more than that":             {concat(500, "a", "b", "c", "d", "e")[:MaxRegistrations+1], true},
-		"few that name many namespaces each": {func() (all []coordinationv1.Lease) {
-			for i := range 300 {
-				all = append(all, *registered(fmt.Sprint(i), 1, wide, byAccount("a"), released("ns", 20)))
-			}
-			return all
-		}(), true},
+		"as many as an account may have":              {many(maxOfAccount, "a"), false},
+		"one more":                                    {many(maxOfAccount+1, "a"), true},
+		"one more of another account":                 {append(many(maxOfAccount, "a"), many(1, "b")...), false},
+		"as many as a member may have":                {concat(500, "a", "b", "c", "d"), false},
+		"one more than that":                          {concat(500, "a", "b", "c", "d", "e")[:MaxRegistrations+1], true},
+		"fewer, that name many namespaces each":       {naming(80, "a"), false},
+		"more bytes than an account may have":         {naming(120, "a"), true},
+		"as many bytes, of two accounts":              {naming(80, "a", "b"), false},
+		"more bytes than a member may have, of three": {naming(80, "a", "b", "c"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newAcks()
@@ -161,5 +168,16 @@ func TestOfARegistrationOnlyWhatCountsIsKept(t *testing.T) {
 	e := r.registrations[l.UID]
 	if len(e.lease.Annotations)+len(e.lease.Labels) > 0 || e.lease.Spec.HolderIdentity != nil || e.bytes > 2000 {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestOfTheTextsOfARegistrationTheBeginningIsKept(t *testing.T) {
+	text := strings.Repeat("x", longestText+1)
+	kept, err := SlimRegistration(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &text},
+	})
+	slim, ok := kept.(*coordinationv1.Lease)
+	if err != nil || !ok || len(slim.Annotations["a"]) != longestText || len(*slim.Spec.HolderIdentity) != longestText {
+		t.Errorf("%v", err)
 	}
 }

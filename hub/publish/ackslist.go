@@ -88,7 +88,7 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	}
 	p.mu.Lock()
 	olderState := err == nil && (older(list.ResourceVersion, newest) || p.acks.contradicts(list.Items))
-	was := p.acks.full
+	was := p.toldFull // a watch may have shown it before
 	if err == nil {
 		if olderState {
 			p.distrustAcks(list.ResourceVersion)
@@ -107,6 +107,7 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	done := p.noteReleases()
 	p.listReadersLater()
 	full := p.acks.full
+	p.toldFull = full
 	p.mu.Unlock()
 	p.notify(done)
 	p.logOlderState(olderState)

@@ -288,8 +288,8 @@ func TestWhatAnswersSayOfTheStatus(t *testing.T) {
 
 func TestTheSamePromiseTwiceChangesNothing(t *testing.T) {
 	l, key := NewPromises(), keyOf("a")
-	l.add(key, 20, at(0), 15*second, second)
-	l.add(key, 20, at(0), 15*second, second)
+	l.add(key, 20, at(0), 15*second, second, 0)
+	l.add(key, 20, at(0), 15*second, second, 0)
 	if p := l.Get(key); p.Until != wall(15) {
 		t.Errorf("the promise is %+v", p)
 	}

@@ -216,6 +216,6 @@ func enter(p Promise, epoch int64, stamp lease.Reading, promises step, skew time
 	key := types.NamespacedName{Namespace: fleetName, Name: "ns"}
 	l := NewPromises()
 	l.byNamespace[key] = p
-	l.add(key, epoch, stamp, promises.promised, skew)
+	l.add(key, epoch, stamp, promises.promised, skew, 0)
 	return l.Get(key)
 }

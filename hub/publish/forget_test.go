@@ -17,12 +17,14 @@ func TestForget(t *testing.T) {
 			if len(w.syncers) != 2 {
 				w.t.Error("a Lease that stands was forgotten")
 			}
+			w.member.becomes(slow, nil)
 			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			after(0)
 			w.Forget("a")
 			if len(w.syncers) != 2 {
 				w.t.Error("a Lease was forgotten before it was removed")
 			}
-			after(0)
+			after(second)
 			w.Forget("a")
 			if w.syncers.find(keyOf("a")) != nil || len(w.syncers) != 1 {
 				w.t.Errorf("%d syncers are left", len(w.syncers))

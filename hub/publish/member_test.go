@@ -19,28 +19,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
-
-// bubbleClock reads the clock of a synctest bubble. The wall clock can be set wrong.
-type bubbleClock struct {
-	began time.Time
-	mu    sync.Mutex
-	wrong time.Duration
-}
-
-func (c *bubbleClock) Now() lease.Reading {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	return lease.Reading{Wall: now.Add(c.wrong).Round(0), Boot: now.Sub(c.began)}
-}
-
-func (c *bubbleClock) step(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wrong += by
-}
 
 // request is one that a member got.
 type request struct {
@@ -264,6 +245,16 @@ func swallow(ctx context.Context, _ request) error {
 	return ctx.Err()
 }
 
+// slow is a link on which a request arrives a second after it was sent.
+func slow(ctx context.Context, _ request) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(second):
+		return nil
+	}
+}
+
 // reset is a link that fails at once.
 func reset(context.Context, request) error { return errors.New("connection refused") }
 
@@ -272,7 +263,8 @@ type world struct {
 	*Publisher
 	t      *testing.T
 	member *member
-	clock  *bubbleClock
+	clock  *clocktest.Bubble
+	began  time.Time
 	ledger *Promises
 
 	mu      sync.Mutex
@@ -289,7 +281,7 @@ var testTimings = Timings{Renew: 5 * second, Timeout: 3 * second}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, member: newMember(), clock: &bubbleClock{began: time.Now()}, ledger: NewPromises(), ended: make(chan struct{})}
+	w := &world{t: t, member: newMember(), clock: clocktest.NewBubble(lease.Reading{Wall: time.Now().Round(0)}), began: time.Now(), ledger: NewPromises(), ended: make(chan struct{})}
 	w.Publisher = New(Options{
 		Client: w.member, Fleet: fleetName, Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub", Key: testKey,
 		Clock: w.clock, Promises: w.ledger, Log: logr.Discard(),

@@ -18,6 +18,8 @@ type Promise struct {
 	// Skew is the ε to wait after Until and after BootUntil: then nobody acts any more by anything promised.
 	// Each promise lasts for as long as was right under the policy that it was sent under.
 	Skew time.Duration
+	// Stop is the stop time of fenced locks, which has to pass after that ε.
+	Stop time.Duration
 	// Epoch is that of the last promise.
 	Epoch int64
 }
@@ -33,15 +35,17 @@ func NewPromises() *Promises {
 	return &Promises{byNamespace: map[types.NamespacedName]Promise{}}
 }
 
-// add notes a promise that is about to be sent, under a policy with this ε.
-func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading, d, skew time.Duration) {
+// add notes a promise that is about to be sent, under a policy with this ε and this stop time.
+func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading, d, skew, stop time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.byNamespace[key]
 	until := sent.Wall.Add(d)
-	if skew > p.Skew || !until.Add(skew).Before(p.Until.Add(p.Skew)) && sent.Boot+d+skew >= p.BootUntil+p.Skew {
-		p.Skew = skew // a smaller ε counts once this promise outlasts all that were sent under the larger
+	rest, before := skew+stop, p.Skew+p.Stop
+	if !until.Add(rest).Before(p.Until.Add(before)) && sent.Boot+d+rest >= p.BootUntil+before {
+		p.Skew, p.Stop = skew, stop // smaller ones count once this promise outlasts all that were sent under larger ones
 	}
+	p.Skew, p.Stop = max(p.Skew, skew), max(p.Stop, stop)
 	if until.After(p.Until) {
 		p.Until = until
 	}

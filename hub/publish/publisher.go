@@ -69,6 +69,7 @@ type Publisher struct {
 	parked       []types.NamespacedName // the syncers that wait meanwhile
 	history      history
 	acks         acks
+	toldFull     string        // which bound on the registrations people were told that they exceed
 	listPause    time.Duration // until readers are listed again
 	skew         time.Duration // the largest ε of any assignment
 	relinquished bool          // see Relinquish
@@ -208,7 +209,7 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	s := l.next(now, p.MayWrite(now), answered)
 	s.newestVersion = p.history.newestVersion
 	if s.promised > 0 {
-		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew)
+		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew, l.timings.Stop)
 	}
 	if s.after > 0 {
 		p.Queue.AddAfter(key, s.after)

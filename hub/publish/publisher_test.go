@@ -119,9 +119,9 @@ func TestPublisher(t *testing.T) {
 			w.start()
 			w.assignLead("a", 20)
 			after(time.Millisecond)
-			w.clock.step(-time.Hour)
+			w.clock.Step(-time.Hour)
 			after(6 * second)
-			w.clock.step(time.Hour)
+			w.clock.Step(time.Hour)
 			after(5 * second)
 			w.leads("a")
 			w.stop()
@@ -306,7 +306,7 @@ func TestAPromiseIsNotedBeforeItIsSent(t *testing.T) {
 					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch {
 						t.Errorf("seed %d: %s is sent %+v, but the promises says %+v", seed, req.key, c, p)
 					}
-					if boot := c.RenewTime.Sub(w.clock.began) + c.Duration; boot > p.BootUntil {
+					if boot := c.RenewTime.Sub(w.began) + c.Duration; boot > p.BootUntil {
 						t.Errorf("seed %d: the boot clock was not entered", seed)
 					}
 				}
@@ -320,7 +320,7 @@ func TestAPromiseIsNotedBeforeItIsSent(t *testing.T) {
 			for range 30 {
 				after(time.Duration(r.roll(3000)) * time.Millisecond)
 				if ns := namespaces(8)[r.roll(8)]; r.roll(3) == 0 {
-					w.assignLead(ns, 20+int64(time.Since(w.clock.began)/second))
+					w.assignLead(ns, 20+int64(time.Since(w.began)/second))
 				}
 			}
 			w.stop()

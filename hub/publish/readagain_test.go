@@ -110,6 +110,16 @@ func TestWhoMakesHandoversSlowIsTold(t *testing.T) {
 				w.t.Errorf("told of %q", told)
 			}
 		},
+		"that there are too many, also if a watch has shown it": func(w *world) {
+			told, w.TellOfReader = nil, tell
+			for i := range maxOfAccount + 1 {
+				w.ObserveReader(w.register(fmt.Sprintf("r-%d", i), byAccount("a")))
+			}
+			w.listReaders(w.t.Context())
+			if len(told) != 1 || !strings.HasSuffix(told[0], " TooManyReaders") {
+				w.t.Errorf("told of %q", told)
+			}
+		},
 		"that there are too many, once": func(w *world) {
 			told, w.TellOfReader = nil, tell
 			for i := range maxOfAccount + 1 {

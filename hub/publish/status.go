@@ -10,6 +10,8 @@ import (
 type Timings struct {
 	// Renew is r, Timeout is τ, Skew is ε.
 	Renew, Timeout, Skew time.Duration
+	// Stop is the stop time of fenced locks.
+	Stop time.Duration
 	// LongestPromise is the longest D of any Lease here + ε. What happened in the member counts for so long.
 	LongestPromise time.Duration
 }

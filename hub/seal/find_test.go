@@ -62,7 +62,7 @@ func TestASecretThatCannotBeMadeAgainRemembersNothing(t *testing.T) {
 		}
 		return nil
 	})
-	if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) {
+	if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) {
 		t.Errorf("error: %v", err)
 	}
 	if got := s.loads(store); got.LargestDuration != 15*second {
@@ -96,7 +96,7 @@ func TestALargerSkewThatWasDoneInTheMeantimeIsNotForgotten(t *testing.T) {
 	s := newServer(t, theSecret())
 	store := s.store()
 	raise := func(skew time.Duration) {
-		if err := store.Raise(t.Context(), fleet, second, skew); err != nil {
+		if err := store.Raise(t.Context(), fleet, second, skew, 0); err != nil {
 			t.Error(err)
 		}
 	}

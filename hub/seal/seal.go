@@ -1,6 +1,6 @@
 // Package seal keeps the key that a fleet's Leases are sealed with: in a Secret in the fleet's namespace that
 // `clusterctl move` takes along. The Secret also holds the largest D that was ever sent, in case the records
-// are lost, and the largest ε under which anything was sent.
+// are lost, and the largest ε and stop time under which anything was sent.
 //
 // The mark on the Secret says which installation of the hub serves the fleet: of two on one management
 // cluster, the one that put its mark there first.
@@ -34,12 +34,17 @@ const (
 	dataKey             = "key"
 	dataLargestDuration = "largest-lease-duration-seconds"
 	dataLargestSkew     = "largest-max-clock-skew"
+	dataLargestStop     = "largest-stop-time"
 	keySize             = 32
 	callTimeout         = 10 * time.Second
 	serveTries          = 3
 )
 
-// ErrBroken says that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet.
+// MaxStop is the largest stop time that a policy can ask for.
+const MaxStop = 3 * time.Hour
+
+// ErrBroken says that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet. A Secret that
+// is merely empty is not broken (empty.go).
 // Restore the Secret, or delete it: then nobody believes Leases that were sealed with the lost key, and every
 // namespace gets a new term.
 var ErrBroken = errors.New("the Secret holds no usable seal")
@@ -52,6 +57,21 @@ type Seal struct {
 	// LargestSkew is the largest ε of any policy under which a Lease of the fleet can have been sent. A
 	// takeover counts with it, because nothing else tells it.
 	LargestSkew time.Duration
+	// LargestStop is the largest stop time of fenced locks under which one can have been sent. It is zero in a Secret that
+	// no hub has written that fences locks.
+	LargestStop time.Duration
+}
+
+// covers reports whether the seal holds as much as another one.
+func (s Seal) covers(o Seal) bool {
+	return s.LargestDuration >= o.LargestDuration && s.LargestSkew >= o.LargestSkew && s.LargestStop >= o.LargestStop
+}
+
+// raised is the seal with what is larger in another one.
+func (s Seal) raised(o Seal) Seal {
+	s.LargestDuration, s.LargestSkew = max(s.LargestDuration, o.LargestDuration), max(s.LargestSkew, o.LargestSkew)
+	s.LargestStop = max(s.LargestStop, o.LargestStop)
+	return s
 }
 
 // Store reads and writes the seals of all fleets. It is safe for concurrent use.
@@ -151,7 +171,7 @@ func (s *Store) serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)
 		err = s.writer.Create(ctx, &secret)
 	case err == nil:
-		err = s.mark(ctx, &secret, mark)
+		err = s.mark(ctx, &secret, mark, known)
 	}
 	if err != nil {
 		return Seal{}, err
@@ -159,12 +179,21 @@ func (s *Store) serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	return parse(&secret)
 }
 
-// mark puts the mark of an installation on a usable Secret, unless another installation's is there.
-func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string) error {
+// mark puts the mark of an installation on a usable Secret, unless another installation's is there. An empty one gets the
+// seal that is known.
+func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string, known Seal) error {
 	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok {
 		return fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
 	}
-	if _, err := parse(secret); err != nil || MarkOf(secret) == mark {
+	if isEmpty(secret) {
+		if known.Key == nil && isLost(secret) {
+			return errEmptied
+		}
+		if known.Key == nil {
+			known.Key = newKey()
+		}
+		fill(secret, known)
+	} else if _, err := parse(secret); err != nil || MarkOf(secret) == mark {
 		return err
 	}
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)
@@ -177,22 +206,18 @@ func newKey() lease.Key {
 	return key
 }
 
-// read reads the Secret, and makes it if it is missing and create is set.
+// read reads the Secret, and makes or fills it if it is missing or empty and create is set.
 func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
-	if apierrors.IsNotFound(err) {
+	missing := apierrors.IsNotFound(err)
+	if missing || err == nil && isEmpty(&secret) && !isLost(&secret) {
 		if !create {
 			return Seal{}, nil
 		}
-		secret = *secretOf(fleet, Seal{Key: newKey()})
-		if err = s.writer.Create(ctx, &secret); apierrors.IsAlreadyExists(err) {
-			// Somebody was faster, in this process or another one: that Secret counts.
-			secret = corev1.Secret{}
-			err = s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
-		}
+		err = s.begin(ctx, fleet, &secret, missing)
 	}
 	if err != nil {
 		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
@@ -205,17 +230,36 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 	return seal, nil
 }
 
-// Raise makes the Secret hold a D and an ε at least this large. Call it before any record or Lease depends on
+// begin makes the Secret with a first seal, or fills an empty one. If somebody was faster, in this process or another one,
+// that Secret counts.
+func (s *Store) begin(ctx context.Context, fleet string, secret *corev1.Secret, missing bool) (err error) {
+	first := Seal{Key: newKey()}
+	if missing {
+		*secret = *secretOf(fleet, first)
+		err = s.writer.Create(ctx, secret)
+	} else {
+		fill(secret, first)
+		err = s.writer.Update(ctx, secret)
+	}
+	if otherWasFaster(err) {
+		*secret = corev1.Secret{}
+		err = s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, secret)
+	}
+	return err
+}
+
+// Raise makes the Secret hold a D, an ε and a stop time at least this large. Call it before any record or Lease depends on
 // them. It costs nothing as long as there is nothing to raise. A Secret that was deleted is made again with
 // the key in use. One with another key is ErrBroken.
-func (s *Store) Raise(ctx context.Context, fleet string, d, skew time.Duration) error {
+func (s *Store) Raise(ctx context.Context, fleet string, d, skew, stop time.Duration) error {
 	seal, err := s.Load(ctx, fleet)
-	if err != nil || d <= seal.LargestDuration && skew <= seal.LargestSkew {
+	want := Seal{LargestDuration: d, LargestSkew: skew, LargestStop: stop}
+	if err != nil || seal.covers(want) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if seal, err = s.raise(ctx, fleet, Seal{Key: seal.Key, LargestDuration: max(d, seal.LargestDuration), LargestSkew: max(skew, seal.LargestSkew)}); err != nil {
+	if seal, err = s.raise(ctx, fleet, seal.raised(want)); err != nil {
 		return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
 	s.cache(fleet, seal)
@@ -232,16 +276,20 @@ func (s *Store) raise(ctx context.Context, fleet string, want Seal) (Seal, error
 	if err != nil {
 		return Seal{}, err
 	}
+	if isEmpty(&secret) {
+		fill(&secret, want)
+		return want, s.writer.Update(ctx, &secret)
+	}
 	found, err := parse(&secret)
 	switch {
 	case err != nil:
 		return Seal{}, err
 	case !bytes.Equal(found.Key, want.Key):
 		return Seal{}, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
-	case found.LargestDuration >= want.LargestDuration && found.LargestSkew >= want.LargestSkew:
+	case found.covers(want):
 		return found, nil // somebody else raised it
 	}
-	want.LargestDuration, want.LargestSkew = max(want.LargestDuration, found.LargestDuration), max(want.LargestSkew, found.LargestSkew)
+	want = want.raised(found)
 	maps.Copy(secret.Data, secretOf(fleet, want).Data)
 	return want, s.writer.Update(ctx, &secret)
 }
@@ -257,7 +305,7 @@ func (s *Store) cache(fleet string, seal Seal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.seals[fleet]; bytes.Equal(known.Key, seal.Key) {
-		seal.LargestDuration, seal.LargestSkew = max(seal.LargestDuration, known.LargestDuration), max(seal.LargestSkew, known.LargestSkew) // calls may end in any order
+		seal = seal.raised(known) // calls may end in any order
 	}
 	s.seals[fleet] = seal
 }
@@ -276,12 +324,16 @@ func secretOf(fleet string, seal Seal) *corev1.Secret {
 			dataKey:             seal.Key,
 			dataLargestDuration: []byte(strconv.FormatInt(int64(seal.LargestDuration/time.Second), 10)),
 			dataLargestSkew:     []byte(seal.LargestSkew.String()),
+			dataLargestStop:     []byte(seal.LargestStop.String()),
 		},
 	}
 }
 
 // parse reads a seal. Its errors repeat nothing of the Secret.
 func parse(secret *corev1.Secret) (Seal, error) {
+	if isEmpty(secret) {
+		return Seal{}, errEmptied
+	}
 	key := secret.Data[dataKey]
 	if len(key) != keySize {
 		return Seal{}, fmt.Errorf("%w: %s must have %d bytes", ErrBroken, dataKey, keySize)
@@ -294,5 +346,21 @@ func parse(secret *corev1.Secret) (Seal, error) {
 	if err != nil || skew < 0 || skew > lease.MaxSkew {
 		return Seal{}, fmt.Errorf("%w: %s must be a duration up to %v, such as 1s", ErrBroken, dataLargestSkew, lease.MaxSkew)
 	}
-	return Seal{Key: key, LargestDuration: time.Duration(seconds) * time.Second, LargestSkew: skew}, nil
+	stop, err := parseStop(secret.Data[dataLargestStop])
+	if err != nil {
+		return Seal{}, err
+	}
+	return Seal{Key: key, LargestDuration: time.Duration(seconds) * time.Second, LargestSkew: skew, LargestStop: stop}, nil
+}
+
+// parseStop reads the largest stop time. It is missing where no hub has fenced locks.
+func parseStop(text []byte) (time.Duration, error) {
+	if text == nil {
+		return 0, nil
+	}
+	stop, err := time.ParseDuration(string(text))
+	if err != nil || stop < 0 || stop > MaxStop {
+		return 0, fmt.Errorf("%w: %s must be a duration up to %v, such as 17s", ErrBroken, dataLargestStop, MaxStop)
+	}
+	return stop, nil
 }

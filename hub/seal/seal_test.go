@@ -144,7 +144,6 @@ var broken = map[string]func(*corev1.Secret){
 	"no largest ε":      drop("largest-max-clock-skew"),
 	"an ε without unit": put("largest-max-clock-skew", "1"),
 	"a negative ε":      put("largest-max-clock-skew", "-1s"),
-	"nothing":           func(s *corev1.Secret) { s.Data = nil },
 }
 
 // A Secret that cannot be used is not replaced: the Leases out there are sealed with its key.
@@ -169,7 +168,7 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 			store := s.store()
 			_, err := store.Load(t.Context(), fleet)
 			quiet(t, err)
-			quiet(t, store.Raise(t.Context(), fleet, 60*second, second))
+			quiet(t, store.Raise(t.Context(), fleet, 60*second, second, 0))
 			if s.writes > 0 {
 				t.Errorf("%d writes", s.writes)
 			}
@@ -192,7 +191,7 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.secret()
-			quiet(t, store.Raise(t.Context(), fleet, 60*second, second))
+			quiet(t, store.Raise(t.Context(), fleet, 60*second, second, 0))
 			if after := s.secret(); after.ResourceVersion != before.ResourceVersion {
 				t.Error("it was written")
 			}
@@ -226,7 +225,7 @@ func TestRaise(t *testing.T) {
 				}
 				return nil
 			})
-			if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
+			if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
 				t.Errorf("error: %v", err)
 			}
 			if got := s.loads(store); got.LargestDuration != 15*second {
@@ -248,7 +247,7 @@ func TestRaise(t *testing.T) {
 				{other, 60 * second, 250 * time.Millisecond, 60 * second, 1500 * time.Millisecond}, // and the other way round, by one that has not seen it
 				{store, 3 * second, 1800 * time.Millisecond, 60 * second, 1800 * time.Millisecond}, // and this one has not seen that
 			} {
-				if err := r.store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
+				if err := r.store.Raise(t.Context(), fleet, r.d, r.skew, 0); err != nil {
 					t.Fatal(err)
 				}
 				for _, got := range []seal.Seal{s.loads(r.store), s.loads(s.store())} {
@@ -308,7 +307,7 @@ func TestRaise(t *testing.T) {
 			store := s.store()
 			s.loads(store)
 			s.hears(func(string) error { return errSay })
-			if err := store.Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) || errors.Is(err, seal.ErrBroken) {
+			if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) || errors.Is(err, seal.ErrBroken) {
 				t.Errorf("error: %v", err)
 			}
 		},
@@ -333,7 +332,7 @@ func TestRaise(t *testing.T) {
 				}
 				return nil
 			})
-			if err := store.Raise(t.Context(), fleet, 30*second, second); !apierrors.IsConflict(err) {
+			if err := store.Raise(t.Context(), fleet, 30*second, second, 0); !apierrors.IsConflict(err) {
 				t.Errorf("error: %v", err)
 			}
 			s.remembers("60")
@@ -366,7 +365,7 @@ func TestRaise(t *testing.T) {
 				store := s.store()
 				s.loads(store)
 				s.remove()
-				if err := store.Raise(t.Context(), fleet, r.d, r.skew); err != nil {
+				if err := store.Raise(t.Context(), fleet, r.d, r.skew, 0); err != nil {
 					t.Fatal(err)
 				}
 				if got := s.loads(s.store()); got.LargestDuration != r.wantD || got.LargestSkew != r.wantSkew {
@@ -383,7 +382,7 @@ func TestRaise(t *testing.T) {
 				s.hears(nil) // the next one would be made
 				return errSay
 			})
-			if err := s.store().Raise(t.Context(), fleet, 60*second, second); !errors.Is(err, errSay) {
+			if err := s.store().Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) {
 				t.Errorf("error: %v", err)
 			}
 			if got := s.loads(s.store()); len(got.Key) != 32 {
@@ -399,7 +398,7 @@ func TestRaise(t *testing.T) {
 			if err := s.Update(s.context(), other); err != nil {
 				t.Fatal(err)
 			}
-			err := store.Raise(t.Context(), fleet, 60*second, second)
+			err := store.Raise(t.Context(), fleet, 60*second, second, 0)
 			if !errors.Is(err, seal.ErrBroken) || strings.Contains(err.Error(), "for tests") || !strings.Contains(err.Error(), "restart the hub") {
 				t.Errorf("error: %v", err)
 			}
@@ -425,7 +424,7 @@ func TestRaise(t *testing.T) {
 			for i := range 30 {
 				wg.Go(func() {
 					d := time.Duration(i+1) * second
-					for store.Raise(t.Context(), fleet, d, second) != nil { // a conflict is the caller's to try again
+					for store.Raise(t.Context(), fleet, d, second, 0) != nil { // a conflict is the caller's to try again
 						if t.Context().Err() != nil {
 							return
 						}

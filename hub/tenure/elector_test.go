@@ -14,16 +14,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
-
-// bubbleClock reads the clock of a synctest bubble.
-type bubbleClock struct{ began time.Time }
-
-func (c bubbleClock) Now() lease.Reading {
-	now := time.Now()
-	return lease.Reading{Wall: now.Round(0), Boot: now.Sub(c.began)}
-}
 
 // hub is a process with client-go's own elector.
 type hub struct {
@@ -40,7 +33,7 @@ type hub struct {
 // start runs a hub whose way to the election is that of link.
 func start(t *testing.T, s *store, identity string, link func(context.Context) error) *hub {
 	t.Helper()
-	x := &hub{Tenure: tenure.New(bubbleClock{time.Now()}, h), inner: s.lock(identity), ended: make(chan struct{})}
+	x := &hub{Tenure: tenure.New(clocktest.NewBubble(lease.Reading{Wall: time.Now().Round(0)}), h), inner: s.lock(identity), ended: make(chan struct{})}
 	x.inner.arrive = func(ctx context.Context) error {
 		x.mu.Lock()
 		silent := x.silent

@@ -105,7 +105,7 @@ func TestWhatBreaksATenure(t *testing.T) {
 			if _, _, err := r.lock.Get(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			r.clock.set(at(2)) // the wall clock may have been stepped since the renewTime
+			r.clock.Set(at(2)) // the wall clock may have been stepped since the renewTime
 			if err := r.lock.Update(t.Context(), test.sent); (err == nil) != test.goesOn {
 				t.Errorf("got %v", err)
 			}

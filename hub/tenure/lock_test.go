@@ -32,24 +32,6 @@ func at(seconds float64) lease.Reading {
 	return lease.Reading{Wall: wall(seconds), Boot: boot(seconds)}
 }
 
-// handClock is set by hand.
-type handClock struct {
-	mu  sync.Mutex
-	now lease.Reading
-}
-
-func (c *handClock) Now() lease.Reading {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *handClock) set(now lease.Reading) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = now
-}
-
 var (
 	leases       = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	errAmbiguous = errors.New("context deadline exceeded")

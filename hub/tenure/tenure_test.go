@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
@@ -16,14 +17,14 @@ import (
 type replica struct {
 	*tenure.Tenure
 	t     *testing.T
-	clock *handClock
+	clock *clocktest.Hand
 	inner *lock
 	lock  resourcelock.Interface
 }
 
 func newReplica(t *testing.T, s *store, identity string) *replica {
 	t.Helper()
-	r := &replica{t: t, clock: &handClock{now: at(0)}, inner: s.lock(identity)}
+	r := &replica{t: t, clock: clocktest.NewHand(at(0)), inner: s.lock(identity)}
 	r.Tenure = tenure.New(r.clock, h)
 	r.lock = r.Lock(r.inner)
 	return r
@@ -33,10 +34,10 @@ func newReplica(t *testing.T, s *store, identity string) *replica {
 func (r *replica) try(stamp, sent, answered float64) error {
 	r.t.Helper()
 	_, _, err := r.lock.Get(r.t.Context())
-	r.clock.set(at(sent))
+	r.clock.Set(at(sent))
 	carried := r.inner.leave
 	r.inner.leave = func(ctx context.Context) error {
-		r.clock.set(at(answered))
+		r.clock.Set(at(answered))
 		return carried(ctx)
 	}
 	defer func() { r.inner.leave = carried }()
@@ -138,7 +139,7 @@ func TestDeadline(t *testing.T) {
 		},
 		"a wall clock that is stepped back between renewTime and send lengthens nothing": func(r *replica) {
 			_, _, _ = r.lock.Get(r.t.Context())
-			r.clock.set(lease.Reading{Wall: wall(-100), Boot: boot(1)})
+			r.clock.Set(lease.Reading{Wall: wall(-100), Boot: boot(1)})
 			if err := r.lock.Create(r.t.Context(), claim("a", 0)); err != nil {
 				r.t.Fatal(err)
 			}
@@ -146,11 +147,11 @@ func TestDeadline(t *testing.T) {
 		},
 		"Holds asks for this instant": func(r *replica) {
 			r.wins(0, 0, 0)
-			r.clock.set(at(5.999))
+			r.clock.Set(at(5.999))
 			if !r.Holds() {
 				r.t.Error("it does not hold before the deadline")
 			}
-			r.clock.set(at(6))
+			r.clock.Set(at(6))
 			if r.Holds() {
 				r.t.Error("it holds at the deadline")
 			}
@@ -164,7 +165,7 @@ func TestDeadline(t *testing.T) {
 func TestRelease(t *testing.T) {
 	t.Run("the source is closed before the request is sent, and the instant read after that", func(t *testing.T) {
 		r := newReplica(t, &store{}, "a").wins(-5, -5, -5).wins(0, 0, 0)
-		r.clock.set(lease.Reading{Wall: wall(3).Add(1), Boot: boot(3)})
+		r.clock.Set(lease.Reading{Wall: wall(3).Add(1), Boot: boot(3)})
 		requests := 0
 		r.inner.arrive = func(context.Context) error {
 			if requests++; requests == 2 && r.MayWrite(at(1)) {
@@ -223,7 +224,7 @@ func TestRelease(t *testing.T) {
 	t.Run("its successor inherits that instant", func(t *testing.T) {
 		s := &store{}
 		r := newReplica(t, s, "a").wins(-5, -5, -5).wins(0, 0, 0)
-		r.clock.set(at(3))
+		r.clock.Set(at(3))
 		if err := r.letsGo(1); err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +243,7 @@ func TestRelease(t *testing.T) {
 				t.Errorf("may renewTime %v: %v", stamp.wall, got)
 			}
 		}
-		r.clock.set(at(3))
+		r.clock.Set(at(3))
 		if err := r.letsGo(1); err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +266,7 @@ func TestRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReplica(t, &store{record: test.before}, "a").wins(0, 0, 0)
 			r.Overlap(at(1), test.skew)
-			r.clock.set(at(test.at))
+			r.clock.Set(at(test.at))
 			if err := r.letsGo(1); err != nil {
 				t.Fatal(err)
 			}
@@ -278,7 +279,7 @@ func TestRelease(t *testing.T) {
 	t.Run("but nothing earlier than what the released tenure inherited: another one may not have ended yet", func(t *testing.T) {
 		s := &store{}
 		r := newReplica(t, s, "a").wins(0, 0, 0) // the Lease was missing: another tenure may renewTime until 6
-		r.clock.set(at(3))
+		r.clock.Set(at(3))
 		if err := r.letsGo(3); err != nil {
 			t.Fatal(err)
 		}
@@ -400,7 +401,7 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 		stale := newReplica(t, s, "b")
 		late := claim("b", -2)
 		late.AcquireTime, late.LeaderTransitions = late.RenewTime, 1
-		stale.clock.set(at(9))
+		stale.clock.Set(at(9))
 		if _, _, err := stale.lock.Get(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -469,7 +470,7 @@ func TestDoubt(t *testing.T) {
 }
 
 func TestElectionDuration(t *testing.T) {
-	if got := tenure.New(&handClock{}, h).ElectionDuration(); got != h {
+	if got := tenure.New(&clocktest.Hand{}, h).ElectionDuration(); got != h {
 		t.Errorf("h is %v", got)
 	}
 }

@@ -25,9 +25,10 @@ func (w *Worker) moves(m fleet.Member) bool {
 	return m.DeleteForMove || m.Paused && slices.ContainsFunc(w.Fleet.Members(m.Fleet), func(m fleet.Member) bool { return m.DeleteForMove })
 }
 
-// leave takes the guard out of a member that takes no part any more and lets go of it, once no Lease of this hub is left
-// there: Leases must not stay unprotected. For the same reason the guard stays where another hub has Leases. It may be
-// called again: should the member come back before it is forgotten, it goes on.
+// leave takes the fences and the guard out of a member that takes no part any more, and lets go of it. It waits until no
+// Lease of this hub is left there, because Leases must not stay unprotected. It waits until no fence is being put in
+// place, because none may stay behind. The guard stays where another hub has Leases. leave may be called again: should
+// the member come back before it is forgotten, it goes on.
 func (w *Worker) leave(ctx context.Context) {
 	m, ok := w.Fleet.Member(w.Member.Key)
 	p := w.Publisher()
@@ -41,13 +42,13 @@ func (w *Worker) leave(ctx context.Context) {
 	if ours, others := p.Remaining(); others && !ours {
 		w.Fleet.Forget(m.Key)
 		return
-	} else if ours {
+	} else if ours || w.isFencing() {
 		return
 	}
 	w.noteGuard(ErrUnchecked)
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	if guard.Remove(ctx, w.Client) == nil {
+	if w.unfence(ctx) == nil && guard.Remove(ctx, w.Client) == nil {
 		w.Fleet.Forget(m.Key)
 	}
 }

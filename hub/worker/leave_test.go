@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"net/http"
+	"path"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,7 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 		"the member was not read yet":   {nil, func(r *rig) { r.publisher = publish.New(publish.Options{}) }, false, true, false},
 		"a standby lets go of nothing":  {nil, func(r *rig) { r.standby = true }, false, true, false},
 		"nor does one that stands back": {nil, func(r *rig) { r.by = them }, false, true, false},
+		"a fence is being put in place": {nil, func(r *rig) { r.setFencing(true) }, false, true, false},
 		"a Lease of this hub is left":   {[]lease.Content{eastLease(20)}, func(*rig) {}, false, true, false},
 		"a Lease of another hub is left": {
 			[]lease.Content{of("another", eastLease(20))}, func(*rig) {}, false, false, false,
@@ -74,6 +76,35 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 				}
 				if unsure := errors.Is(r.Unguarded(), ErrUnchecked); unsure != test.unsure {
 					t.Errorf("what is known of the guard: %v", r.Unguarded())
+				}
+			})
+		})
+	}
+}
+
+func TestAMemberIsNotLetGoOfBeforeItsFencesAreTakenOut(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer *metav1.Status
+		known  bool
+	}{
+		"nothing is known of them":       {failure(http.StatusInternalServerError, metav1.StatusReasonInternalError), true},
+		"who may not list them has none": {failure(http.StatusForbidden, metav1.StatusReasonForbidden), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.guarded()
+				r.reads()
+				r.is("east", goes)
+				r.east.refuses(func(req *http.Request) *metav1.Status {
+					if path.Base(req.URL.Path) == "validatingadmissionpolicies" && req.Method == http.MethodGet {
+						return test.answer // of lists
+					}
+					return nil
+				})
+				r.leave(t.Context())
+				if known := r.knows("east"); known != test.known {
+					t.Errorf("it is known: %v", known)
 				}
 			})
 		})

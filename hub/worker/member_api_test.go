@@ -131,8 +131,8 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		a.watches++
 		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
 		return answer(http.StatusOK, body)
-	case req.Method == http.MethodGet && path.Base(p) == "leases":
-		return say(http.StatusOK, a.list(query.Get("labelSelector")))
+	case req.Method == http.MethodGet && lists[path.Base(p)] != "":
+		return say(http.StatusOK, a.list(p, query.Get("labelSelector")))
 	case req.Method == http.MethodPost:
 		object.SetUID("uid-of-it")
 		return say(http.StatusCreated, a.put(p+"/"+object.GetName(), object))
@@ -148,20 +148,39 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-func (a *memberAPI) list(selector string) map[string]any {
+// lists are the resources that can be listed, and the kinds of these lists.
+var lists = map[string]string{
+	"leases":                            "LeaseList",
+	"validatingadmissionpolicies":       "ValidatingAdmissionPolicyList",
+	"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList",
+}
+
+// list lists a resource in all namespaces.
+func (a *memberAPI) list(p, selector string) map[string]any {
 	items := []any{}
 	chosen, err := labels.Parse(selector)
 	if err != nil {
 		panic(err)
 	}
-	for p, o := range a.stored {
-		if strings.Contains(p, "/leases/") && chosen.Matches(labels.Set(o.GetLabels())) {
+	for in, o := range a.stored {
+		if strings.Contains(in, "/"+path.Base(p)+"/") && chosen.Matches(labels.Set(o.GetLabels())) {
 			items = append(items, o.Object)
 		}
 	}
+	parts := strings.Split(p, "/") // as in /apis/group/version
 	return map[string]any{
-		"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList",
+		"apiVersion": parts[2] + "/" + parts[3], "kind": lists[path.Base(p)],
 		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
+	}
+}
+
+// loses deletes what is stored whose paths contain a text.
+func (a *memberAPI) loses(text string) {
+	paths := a.holds(text)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range paths {
+		delete(a.stored, p)
 	}
 }
 

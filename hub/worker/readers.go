@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +73,7 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 	leases := client.CoordinationV1().Leases(metav1.NamespaceAll)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
+	wg.Go(func() { w.tellNews(ctx) })
 	wg.Go(func() {
 		// A watch that shows more than is kept holds it all in its cache. So it ends for a while.
 		for ctx.Err() == nil {
@@ -185,20 +185,4 @@ func (w *Worker) readerGone(uid types.UID) {
 		w.readersChanged(r)
 		w.recordReader(r.name, "ReaderGone", r.name.String()+" is not registered any more", n)
 	}
-}
-
-// readersChanged asks for decisions where a reader counts, because they write the status.
-func (w *Worker) readersChanged(r registration) {
-	if len(r.reader.Namespaces) == 0 {
-		w.Hub.Changed(w.Member.Key, "")
-		return
-	}
-	for _, ns := range r.reader.Namespaces {
-		w.Hub.Changed(w.Member.Key, ns)
-	}
-}
-
-// recordReader tells the owner of the Cluster who registers there: planned changes wait for all of them.
-func (w *Worker) recordReader(name types.NamespacedName, why, what string, n int) {
-	w.Hub.RecordReader(w.Member.Key, name, corev1.EventTypeNormal, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
 }

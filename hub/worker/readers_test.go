@@ -161,8 +161,10 @@ func registrationOf(t *testing.T, name, account string, namespaces ...string) *c
 func TestRegisteredReadersAreCountedAndTheirClusterHearsOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
+		go r.tellNews(t.Context())
 		expect := func(when string, shop, ledger int, changed []string, events ...string) {
 			t.Helper()
+			pass(readerNewsEvery)
 			if got := r.Readers("shop"); got != shop {
 				t.Errorf("%s: %d readers follow shop, want %d", when, got, shop)
 			}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -34,13 +35,6 @@ var (
 
 // us and them are the installations of the hub here.
 const us, them = "us", "them"
-
-// bubbleClock shows the time of a bubble of synctest.
-type bubbleClock struct{ start time.Time }
-
-func (c bubbleClock) Now() lease.Reading {
-	return lease.Reading{Wall: rigStart.Wall.Add(time.Since(c.start)), Boot: rigStart.Boot + time.Since(c.start)}
-}
 
 // pass lets time pass.
 func pass(d time.Duration) {
@@ -64,8 +58,10 @@ type rig struct {
 	members       map[fleet.Key]fleet.Member
 	by            string // the installation that serves the fleet
 	standby       bool
+	wanted        []guard.Fence
 	records       error    // that they cannot be relinquished
 	changed       []string // the namespaces of which there is news; "": all
+	lockNews      int      // how often there was news of locks
 	events        []string
 }
 
@@ -77,7 +73,7 @@ func newRig(t *testing.T) *rig {
 	client := r.east.client(t)
 	r.Worker = New(Options{
 		Member: east, Cluster: r.east, Client: client, Leases: client.CoordinationV1(), Fleet: r, Hub: r, HubID: us,
-		Clock: bubbleClock{r.start}, Promises: publish.NewPromises(), Log: logr.Discard(),
+		Clock: clocktest.NewBubble(rigStart), Promises: publish.NewPromises(), Log: logr.Discard(),
 		Observe: func(o health.Observation) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -142,9 +138,21 @@ func (r *rig) Changed(_ fleet.Key, namespace string) {
 	r.changed = append(r.changed, namespace)
 }
 
+func (r *rig) LocksChanged(fleet.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lockNews++
+}
+
+func (r *rig) Fences(context.Context, fleet.Key) ([]guard.Fence, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanted, nil
+}
+
 func (r *rig) RelinquishRecords(ctx context.Context, _ string) error {
-	if _, bounded := ctx.Deadline(); !bounded {
-		r.t.Error("the records are relinquished without end")
+	if end, bounded := ctx.Deadline(); !bounded || time.Until(end) <= 0 {
+		r.t.Errorf("the records are to be relinquished until %v", end)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,6 +163,12 @@ func (r *rig) RecordReader(_ fleet.Key, _ types.NamespacedName, _, reason, messa
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.events = append(r.events, reason+": "+message)
+}
+
+func (r *rig) RecordMended(_ fleet.Key, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, message)
 }
 
 // will changes what the member answers from now on, or what the hub and the fleet say.

@@ -27,6 +27,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -60,7 +61,7 @@ type Fleet interface {
 	Forget(key fleet.Key)
 }
 
-// Hub is what a Worker asks of the hub. No method but Serve and RelinquishRecords may block.
+// Hub is what a Worker asks of the hub. No method but Serve, Fences and RelinquishRecords may block.
 type Hub interface {
 	// Serve claims the member's fleet for this installation, and returns the key of its seal. It is false where
 	// another installation was faster, or the seal cannot be had.
@@ -72,27 +73,37 @@ type Hub interface {
 	MayWrite(fleetName string, now lease.Reading) bool
 	// Changed asks for a decision because there is news of a namespace in the member, or of all if it is empty.
 	Changed(key fleet.Key, namespace string)
+	// LocksChanged asks for the statuses of policies because there is news of fenced locks in the member.
+	LocksChanged(key fleet.Key)
+	// Fences returns what the policies of the member's fleet ask for there, by a cache.
+	Fences(ctx context.Context, key fleet.Key) ([]guard.Fence, error)
 	// RelinquishRecords takes the mark of this hub off the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
 	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. The registration has
 	// that name. The empty name stands for all.
 	RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string)
+	// RecordMended records an event on the member's Cluster: a fence was put back.
+	RecordMended(key fleet.Key, message string)
 }
 
 // Worker works in one member. Make it with New, then call Run.
 type Worker struct {
 	Options
 	readers registrations
+	news    *readerNews
 	wake    chan struct{} // holds one: look whether the member is leaving
 
 	mu        sync.Mutex
 	publisher *publish.Publisher // nil until the seal is known
 	unguarded error              // nil: the guard is in force
+	fences    fences
+	fencing   bool                 // a turn of keepFences is under way
+	locks     map[string]LockState // by the name of the fence; none: nothing was seen
 }
 
 // New returns a Worker that has not begun.
 func New(o Options) *Worker {
-	return &Worker{Options: o, unguarded: ErrUnchecked, wake: make(chan struct{}, 1)}
+	return &Worker{Options: o, unguarded: ErrUnchecked, news: newReaderNews(), wake: make(chan struct{}, 1)}
 }
 
 // Publisher is that of the member, or nil while nothing is written there.
@@ -142,11 +153,14 @@ func (w *Worker) Run(ctx context.Context) {
 	w.publisher = p
 	w.mu.Unlock()
 
-	var guard sync.WaitGroup
-	guard.Go(func() { w.keepGuard(ctx) })
-	guard.Go(func() { w.readUnwatched(ctx, p) })
+	var keepers sync.WaitGroup
+	keepers.Go(func() { w.keepGuard(ctx) })
+	keepers.Go(func() { w.keepFences(ctx) })
+	keepers.Go(func() { w.wakeSchedules(ctx) })
+	keepers.Go(func() { w.watchLocks(ctx) })
+	keepers.Go(func() { w.readUnwatched(ctx, p) })
 	p.Run(ctx)
-	guard.Wait()
+	keepers.Wait()
 }
 
 func (w *Worker) newPublisher(key lease.Key) *publish.Publisher {

@@ -2,7 +2,6 @@ package command
 
 import (
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
@@ -22,17 +22,6 @@ const (
 	them = "west.fleet"
 	d    = 12 * time.Second
 )
-
-// bubbleClock runs with the time of a bubble, and is suspended or stepped on request.
-type bubbleClock struct {
-	start             time.Time
-	slept, steppedFor atomic.Int64
-}
-
-func (c *bubbleClock) Now() lease.Reading {
-	ran := time.Since(c.start) + time.Duration(c.slept.Load())
-	return lease.Reading{Wall: c.start.Add(ran + time.Duration(c.steppedFor.Load())), Boot: time.Hour + ran}
-}
 
 // leaseOf is a Lease as the hub writes it now.
 func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Duration) (*coordinationv1.Lease, error) {
@@ -46,7 +35,7 @@ func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Durati
 // stage is a gate in a bubble, with a program that is none.
 type stage struct {
 	t     *testing.T
-	clock *bubbleClock
+	clock *clocktest.Bubble
 	*member.Terms
 	*runner
 	ended   chan struct{} // the gate has
@@ -57,7 +46,7 @@ type stage struct {
 }
 
 func newStage(t *testing.T, o Options) *stage {
-	s := &stage{t: t, clock: &bubbleClock{start: time.Now()}, ended: make(chan struct{})}
+	s := &stage{t: t, clock: clocktest.NewBubble(lease.Reading{Wall: time.Now(), Boot: time.Hour}), ended: make(chan struct{})}
 	s.Terms = member.NewTerms(s.clock, time.Second)
 	o.Namespace, o.Clock, o.Logger = ns, s.clock, logr.Discard()
 	s.runner = newRunner(s.Terms, o, func(until instant, _ int64) (group, error) {
@@ -140,6 +129,13 @@ func (g *fakeGroup) code() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.status
+}
+
+// endsWith sets the exit code of a program that has to be stopped.
+func (g *fakeGroup) endsWith(code int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.status = code
 }
 
 // exits has the program exit by itself.

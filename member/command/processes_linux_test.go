@@ -238,7 +238,8 @@ func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 	pids := lines(t, filepath.Join(dir, "pids"), 2)
 	group := watchdogOf(t, pids[0])
 	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		if err := errors.Join(syscall.Kill(g.cmd.Process.Pid, s), syscall.Kill(-group, s)); err != nil {
+		// The group first: a gate that has woken kills it, and then nobody is left to signal.
+		if err := errors.Join(syscall.Kill(-group, s), syscall.Kill(g.cmd.Process.Pid, s)); err != nil {
 			t.Fatal(err)
 		}
 		if s == syscall.SIGSTOP {
@@ -270,7 +271,7 @@ func TestTheExitCodeOfTheGate(t *testing.T) {
 	}{
 		"is that of the program":                    {[]string{"sh", "-c", "exit 7"}, 7},
 		"shows that it knows the epoch of its term": {[]string{"sh", "-c", "exit $LEASECAST_EPOCH"}, 1},
-		"is 128 and the signal that ended it":       {[]string{"sh", "-c", "kill -INT $$"}, 130},
+		"is 128 and the signal that ended it":       {[]string{"sh", "-c", "kill -KILL $$"}, 137},
 		"is 127 for a program that is not there":    {[]string{"no-such-program"}, NotFound},
 		"is 126 for one that cannot be started":     {[]string{notExecutable}, CannotExec},
 	}

@@ -30,8 +30,8 @@ func (i instant) near(other instant) bool {
 	return i.in(lease.Reading(other)).Abs() < time.Millisecond && other.in(lease.Reading(i)).Abs() < time.Millisecond
 }
 
-// sight is what is known at one moment.
-type sight struct {
+// situation is what is known at one moment.
+type situation struct {
 	now       lease.Reading
 	remaining time.Duration // of the term
 	over      bool          // the term is
@@ -46,7 +46,7 @@ type run struct {
 }
 
 // next notes what was seen, and returns the signal that the group has to get, 0 for none.
-func (r *run) next(s sight) syscall.Signal {
+func (r *run) next(s situation) syscall.Signal {
 	if !r.stopping && !s.over {
 		r.until = after(s.now, s.remaining-killAhead)
 	}

@@ -184,8 +184,8 @@ func (r *runner) await(ctx context.Context, term member.Term) bool {
 }
 
 // see reads the clock before the term: a pause in between makes less remain.
-func (r *runner) see(ctx context.Context, term member.Term) sight {
-	s := sight{now: r.Clock.Now()}
+func (r *runner) see(ctx context.Context, term member.Term) situation {
+	s := situation{now: r.Clock.Now()}
 	s.remaining = term.Remaining()
 	s.over = ctx.Err() != nil || s.remaining == 0
 	state := r.leader.State(r.Namespace)

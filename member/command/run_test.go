@@ -51,15 +51,15 @@ func TestWhenTheProgramIsStoppedAndKilled(t *testing.T) {
 				s.lease(us, 1)
 			}, time.Second + d*3/4, time.Second + deadline, false},
 		"after a suspend past the deadline at once": {
-			0, func(s *stage) { pass(time.Second); s.clock.slept.Add(int64(time.Hour)) }, never, time.Hour + time.Second, false},
+			0, func(s *stage) { pass(time.Second); s.clock.Suspend(time.Hour) }, never, time.Hour + time.Second, false},
 		"after a suspend that a step back of the wall clock hides at once": {
 			0, func(s *stage) {
 				pass(time.Second)
-				s.clock.slept.Add(int64(time.Hour))
-				s.clock.steppedFor.Add(int64(-time.Hour))
+				s.clock.Suspend(time.Hour)
+				s.clock.Step(-time.Hour)
 			}, never, time.Hour + time.Second, false},
 		"after a step of the wall clock past the deadline at once": {
-			0, func(s *stage) { pass(time.Second); s.clock.steppedFor.Add(int64(time.Hour)) }, never, time.Second, false},
+			0, func(s *stage) { pass(time.Second); s.clock.Step(time.Hour) }, never, time.Second, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -226,9 +226,7 @@ func TestHowTheGateEnds(t *testing.T) {
 			s.lease(us, 1)
 			synctest.Wait()
 			_, g := s.runs()
-			g.mu.Lock()
-			g.status = 137
-			g.mu.Unlock()
+			g.endsWith(137)
 			s.lease(them, 2)
 			synctest.Wait()
 			signals <- syscall.SIGTERM
@@ -237,9 +235,7 @@ func TestHowTheGateEnds(t *testing.T) {
 			s.lease(us, 1)
 			synctest.Wait()
 			_, g := s.runs()
-			g.mu.Lock()
-			g.status = 137
-			g.mu.Unlock()
+			g.endsWith(137)
 			signals <- syscall.SIGTERM
 		}, 137, nil},
 		"with an error when the watchdog has ended": {func(s *stage, _ chan<- os.Signal) {

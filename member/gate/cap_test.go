@@ -44,20 +44,27 @@ func writes(c client.Client) map[string]func(ctx context.Context) error {
 	}
 }
 
+// inTerm is a member in a term, and the context of that.
+func inTerm(t *testing.T) (*membertest.Fake, context.Context) {
+	t.Helper()
+	f := membertest.New()
+	f.Promote(ns)
+	term, done, err := f.Context(t.Context(), ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(done)
+	return f, term
+}
+
 func TestCapClientRefusesEveryWriteAfterTheTerm(t *testing.T) {
 	for name := range writes(nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := membertest.New()
-				f.Promote(ns)
-				term, done, err := f.Context(t.Context(), ns)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer done()
+				f, term := inTerm(t)
 				inner := fake.NewClientBuilder().WithObjects(object(ns, "a")).Build()
 				f.Expire()
-				err = writes(gate.CapClient(inner))[name](context.WithoutCancel(term)) // it has not looked
+				err := writes(gate.CapClient(inner))[name](context.WithoutCancel(term)) // it has not looked
 				if !errors.Is(err, member.ErrNotBegun) || !errors.Is(err, member.ErrLost) {
 					t.Errorf("err = %v, want ErrNotBegun and ErrLost", err)
 				}
@@ -80,17 +87,11 @@ func (hanging) Create(ctx context.Context, _ client.Object, _ ...client.CreateOp
 
 func TestCapClientCutsAWriteOffWhenItsTermIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := membertest.New()
-		f.Promote(ns)
-		term, done, err := f.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer done()
+		f, term := inTerm(t)
 		f.Advance(membertest.Duration - 3*time.Second)
 		began := time.Now()
 		time.AfterFunc(3*time.Second-1, f.Expire) // the clock of the fake stands still by itself
-		err = gate.CapClient(hanging{}).Create(context.WithoutCancel(term), object(ns, "a"))
+		err := gate.CapClient(hanging{}).Create(context.WithoutCancel(term), object(ns, "a"))
 		if took := time.Since(began); took != 3*time.Second || !errors.Is(err, member.ErrLost) || errors.Is(err, member.ErrNotBegun) {
 			t.Errorf("after %v: %v; want ErrLost alone after 3s, which is what remained", took, err)
 		}
@@ -101,13 +102,7 @@ func TestCapClientLetsEverythingElsePass(t *testing.T) {
 	for name := range writes(nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := membertest.New()
-				f.Promote(ns)
-				term, done, err := f.Context(t.Context(), ns)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer done()
+				_, term := inTerm(t)
 				for when, ctx := range map[string]context.Context{"in a term": term, "without a term": t.Context()} {
 					build := func() client.Client { return fake.NewClientBuilder().WithObjects(object(ns, "a")).Build() }
 					// Not everything can be done to a ConfigMap.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,24 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
-// ahead is a clock that can be moved, and no timer hears of that.
-type ahead struct{ by atomic.Int64 }
-
-func (a *ahead) Now() lease.Reading {
-	now := time.Duration(a.by.Load())
-	return lease.Reading{Wall: time.Date(2026, time.March, 1, 0, 0, 0, 0, time.UTC).Add(now), Boot: time.Hour + now}
-}
-
 // leading is Terms by which this cluster leads for d.
-func leading(t *testing.T, d time.Duration) (*member.Terms, *ahead) {
+func leading(t *testing.T, d time.Duration) (*member.Terms, *clocktest.Hand) {
 	t.Helper()
-	clock := &ahead{}
+	clock := clocktest.NewHand(clocktest.Start)
 	terms, now, l := member.NewTerms(clock, time.Second), clock.Now().Wall, &coordinationv1.Lease{}
 	if err := wire.Write(nil, lease.Content{
 		Term:      lease.Term{Holder: "east", Epoch: 7, AcquireTime: now, RenewTime: now, Duration: d},
@@ -65,7 +57,7 @@ func TestGateDropsTheErrorOfWorkThatFoundItsTermOver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				terms, clock := leading(t, 15*time.Second)
 				g := gate.Gate(terms, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-					clock.by.Add(int64(tc.passes))
+					clock.Advance(tc.passes)
 					err := tc.act(ctx)
 					if !errors.Is(err, member.ErrLost) {
 						t.Errorf("the act says %v", err)

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
@@ -33,7 +34,7 @@ const (
 // own, as always.
 type Fake struct {
 	*member.Terms
-	clock fakeClock
+	clock *clocktest.Hand
 
 	mu     sync.Mutex
 	epochs map[string]int64 // the last epoch of each namespace
@@ -43,9 +44,8 @@ var _ member.Leader = (*Fake)(nil)
 
 // New returns a Fake that knows of no namespace.
 func New() *Fake {
-	f := &Fake{epochs: map[string]int64{}}
-	f.clock.now = lease.Reading{Wall: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	f.Terms = member.NewTerms(&f.clock, time.Second)
+	f := &Fake{clock: clocktest.NewHand(clocktest.Start), epochs: map[string]int64{}}
+	f.Terms = member.NewTerms(f.clock, time.Second)
 	return f
 }
 
@@ -70,7 +70,7 @@ func (f *Fake) Expire() { f.Advance(Duration) }
 
 // Advance lets time pass.
 func (f *Fake) Advance(d time.Duration) {
-	f.clock.advance(d)
+	f.clock.Advance(d)
 	f.Check()
 }
 
@@ -91,22 +91,4 @@ func (f *Fake) write(namespace, holder string, rise int64) int64 {
 	}
 	f.Observe(l)
 	return epoch
-}
-
-// fakeClock stands still until it is moved.
-type fakeClock struct {
-	mu  sync.Mutex
-	now lease.Reading
-}
-
-func (c *fakeClock) Now() lease.Reading {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *fakeClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
 }

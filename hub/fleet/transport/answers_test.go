@@ -296,24 +296,24 @@ func TestAnErrorOfAConnectionIsCleanedAndStaysWhatItIs(t *testing.T) {
 
 // An informer asks at once for a watch that ends. One that its server ends at once would be asked for all the time.
 func TestWhatFailsAgainAndAgainIsAskedForAfterPausesThatGrow(t *testing.T) {
-	for name, respond := range map[string]func() (*http.Response, error){
-		"watches that end at once": func() (*http.Response, error) {
-			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
-		},
-		"watches that are refused": func() (*http.Response, error) {
-			return &http.Response{StatusCode: 410, Body: http.NoBody}, nil
-		},
+	for name, test := range map[string]struct {
+		query  string
+		status int
+	}{
+		"watches that end at once": {"?watch=true", 200},
+		"watches that are refused": {"?watch=true", 410},
+		"lists that are refused":   {"", 403},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
 				r := &Retry{Answered: &wake.Signal{}, Clock: clock.RealClock{}, Next: roundTripper(func(*http.Request) (*http.Response, error) {
 					asked.Add(1)
-					return respond()
+					return &http.Response{StatusCode: test.status, Body: http.NoBody}, nil
 				})}
 				client := &http.Client{Transport: r}
-				for began := time.Now(); time.Since(began) < time.Minute; {
-					resp, err := client.Get("https://east.prod.invalid/api?watch=true")
+				for began := time.Now(); time.Since(began) < time.Minute && asked.Load() < 100; { // no time passes without a pause
+					resp, err := client.Get("https://east.prod.invalid/api" + test.query)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -48,7 +48,7 @@ func TestTwoMembersOfWhichOneIsRegisteredDoNotRunInOneProcess(t *testing.T) {
 				stop := first.start(t)
 				synctest.Wait()
 				if tc.refused {
-					err := second.Start(t.Context())
+					err := second.Start(within(t))
 					if !errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "one of them is registered and the other is not") {
 						t.Errorf("Start = %v", err)
 					}

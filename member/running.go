@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// neighbours are the Members of this process that run now.
-var neighbours struct {
+// running holds the Members of this process that run now.
+var running struct {
 	mu  sync.Mutex
 	all []*Member
 }
@@ -15,9 +15,9 @@ var neighbours struct {
 // join has a Member run beside the others. It refuses one that would have terms released while others act in them: the
 // hub does not know of a Member that is not registered, and would not wait for it.
 func (m *Member) join() error {
-	neighbours.mu.Lock()
-	defer neighbours.mu.Unlock()
-	for _, other := range neighbours.all {
+	running.mu.Lock()
+	defer running.mu.Unlock()
+	for _, other := range running.all {
 		common, found := m.follows(other)
 		if !found {
 			continue
@@ -28,15 +28,15 @@ func (m *Member) join() error {
 		}
 		m.log.Info("Another Member of this process follows the same, so each line is told by both: one Member is enough", "scope", common)
 	}
-	neighbours.all = append(neighbours.all, m)
+	running.all = append(running.all, m)
 	return nil
 }
 
 // part takes back join.
 func (m *Member) part() {
-	neighbours.mu.Lock()
-	defer neighbours.mu.Unlock()
-	neighbours.all = slices.DeleteFunc(neighbours.all, func(o *Member) bool { return o == m })
+	running.mu.Lock()
+	defer running.mu.Unlock()
+	running.all = slices.DeleteFunc(running.all, func(o *Member) bool { return o == m })
 }
 
 // follows returns something that both Members follow, and false if there is nothing.

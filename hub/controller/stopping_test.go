@@ -29,7 +29,7 @@ func TestWhatTheQueueGetsOfADecision(t *testing.T) {
 			if test.stopping {
 				cancel()
 			}
-			got, err := calm(func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+			got, err := withoutErrorsOfStopping(func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
 				return test.result, test.err
 			})(ctx, mcreconcile.Request{})
 			if got != test.want || !errors.Is(err, test.wantErr) {

@@ -1,0 +1,76 @@
+// Package clocktest has clocks for tests.
+package clocktest
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// Start is what clocks show first where a test does not care.
+var Start = lease.Reading{Wall: time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+
+// Hand shows what it was set to. It is safe for concurrent use.
+type Hand struct {
+	mu  sync.Mutex
+	now lease.Reading
+}
+
+var _ lease.Clock = (*Hand)(nil)
+
+// NewHand returns a clock that shows now.
+func NewHand(now lease.Reading) *Hand { return &Hand{now: now} }
+
+// Now returns what the clock shows.
+func (c *Hand) Now() lease.Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Set has the clock show now.
+func (c *Hand) Set(now lease.Reading) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = now
+}
+
+// Advance lets time pass.
+func (c *Hand) Advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = lease.Reading{Wall: c.now.Wall.Add(d), Boot: c.now.Boot + d}
+}
+
+// Step moves the wall clock alone, as somebody who sets it does.
+func (c *Hand) Step(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now.Wall = c.now.Wall.Add(d)
+}
+
+// Bubble runs with the time of a bubble of testing/synctest. It is safe for concurrent use.
+type Bubble struct {
+	start           time.Time
+	from            lease.Reading
+	stepped, asleep atomic.Int64 // nanoseconds
+}
+
+var _ lease.Clock = (*Bubble)(nil)
+
+// NewBubble returns a clock that shows from now, and runs on. Call it in the bubble.
+func NewBubble(from lease.Reading) *Bubble { return &Bubble{start: time.Now(), from: from} }
+
+// Now returns what the clock shows.
+func (c *Bubble) Now() lease.Reading {
+	ran := time.Since(c.start) + time.Duration(c.asleep.Load())
+	return lease.Reading{Wall: c.from.Wall.Add(ran + time.Duration(c.stepped.Load())), Boot: c.from.Boot + ran}
+}
+
+// Step moves the wall clock alone, as somebody who sets it does.
+func (c *Bubble) Step(d time.Duration) { c.stepped.Add(int64(d)) }
+
+// Suspend moves both clocks, unseen by timers.
+func (c *Bubble) Suspend(d time.Duration) { c.asleep.Add(int64(d)) }

@@ -1,0 +1,193 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Fencing says what the API server of each cluster refuses outside the term of the leader,
+// whatever program asks for it, also while the hub is silent. The hub keeps a
+// ValidatingAdmissionPolicy for each list in every cluster of the policy, for the
+// namespaces that match there.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.writes) || has(self.schedules) || has(self.leaderElectionLocks)",message="say what is fenced: leaderElectionLocks, writes or schedules"
+type Fencing struct {
+	// mode says what becomes of an act that a fence is about. Enforce: it is refused, and a
+	// cluster where the fence is not in force is not newly chosen. Warn: it is let through,
+	// with a warning to whoever asks and a note in the audit log of the API server.
+	// +optional
+	// +kubebuilder:validation:Enum=Enforce;Warn
+	// +default="Enforce"
+	Mode FencingMode `json:"mode,omitempty"`
+
+	// leaderElectionLocks are the locks that unchanged controllers elect themselves with. A
+	// lock can be taken and renewed only where its cluster leads the namespace of the policy,
+	// and before the end of the term. So the controller works in one cluster only, and stops
+	// by itself in one that the hub has lost. The next cluster leads when the holder of the
+	// slowest lock must have stopped: renewDeadlineSeconds, requestTimeoutSeconds and
+	// retryPeriodSeconds after the end of the term. The policy names exactly one namespace,
+	// and the locks may be in any. While locks are enforced, handover waits as with Expiry.
+	// The condition LocksHeld warns of a lock that nobody holds in the cluster that leads.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, has(a.controller) == has(b.controller) && (!has(a.controller) || a.controller == b.controller) && has(a.__namespace__) == has(b.__namespace__) && (!has(a.__namespace__) || a.__namespace__ == b.__namespace__) && has(a.name) == has(b.name) && (!has(a.name) || a.name == b.name)))",message="a lock is fenced once: take the one that is there twice out"
+	LeaderElectionLocks []LockFence `json:"leaderElectionLocks,omitempty"`
+
+	// writes refuses what service accounts write, or what anybody writes to objects with a
+	// label: create, update, patch and delete. A delete, and an update that only takes fields
+	// away or reorders them, tell the API server no time. So the one cluster that the hub has
+	// lost may still do these after its term.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Writes []WriteFence `json:"writes,omitempty"`
+
+	// schedules selects Jobs by their labels, so CronJobs by the labels of their jobTemplate.
+	// Such a Job is created only where its cluster leads, before the end of the term, and
+	// only for a tick that is not before the term. So no tick runs in two clusters, and one
+	// that falls between two terms is run by nobody. What runs already goes on. While
+	// schedules are enforced, handover waits as with Expiry.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator == 'In' || e.operator == 'NotIn' ? has(e.values) && size(e.values) > 0 : (e.operator == 'Exists' || e.operator == 'DoesNotExist') && (!has(e.values) || size(e.values) == 0))",message="each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
+	Schedules *metav1.LabelSelector `json:"schedules,omitempty"`
+}
+
+// FencingMode is what becomes of an act that a fence is about.
+type FencingMode string
+
+// The two modes; see Fencing.
+const (
+	FencingEnforce FencingMode = "Enforce"
+	FencingWarn    FencingMode = "Warn"
+)
+
+// WellKnownController is a controller whose lock and durations the hub knows.
+//
+// +kubebuilder:validation:Enum=argocd-applicationset-controller;cert-manager;cert-manager-cainjector;cluster-api;cluster-api-bootstrap-kubeadm;cluster-api-control-plane-kubeadm;cluster-api-provider-aws;cluster-api-provider-azure;cluster-api-provider-gcp;cluster-api-provider-metal3;cluster-api-provider-openstack;cluster-api-provider-vsphere;crossplane;crossplane-rbac-manager;external-secrets;external-secrets-cert-controller;flux-helm-controller;flux-image-automation-controller;flux-image-reflector-controller;flux-kustomize-controller;flux-notification-controller;flux-source-controller;flux-source-watcher
+type WellKnownController string
+
+// LockFence is the Lease that a controller elects itself with, and the durations of its elector. Either controller
+// names them, or the other fields do.
+//
+// +kubebuilder:validation:ExactlyOneOf=controller;name
+// +kubebuilder:validation:XValidation:rule="has(self.controller) || has(self.namespace) && has(self.name) && has(self.leaseDurationSeconds) && has(self.renewDeadlineSeconds) && has(self.retryPeriodSeconds)",message="name a well-known controller, or say namespace, name, leaseDurationSeconds, renewDeadlineSeconds and retryPeriodSeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.controller) || !has(self.name) && !has(self.leaseDurationSeconds) && !has(self.renewDeadlineSeconds) && !has(self.retryPeriodSeconds) && !has(self.requestTimeoutSeconds)",message="controller stands for a name and durations: take these out, or take controller out where the program was started with others"
+// +kubebuilder:validation:XValidation:rule="!has(self.leaseDurationSeconds) || !has(self.renewDeadlineSeconds) || self.leaseDurationSeconds > self.renewDeadlineSeconds",message="no elector accepts this: leaseDurationSeconds must be more than renewDeadlineSeconds"
+// +kubebuilder:validation:XValidation:rule="!has(self.renewDeadlineSeconds) || !has(self.retryPeriodSeconds) || self.renewDeadlineSeconds * 5 > self.retryPeriodSeconds * 6",message="no elector accepts this: renewDeadlineSeconds must be more than 1.2 times retryPeriodSeconds"
+// +kubebuilder:validation:XValidation:rule="!(has(self.namespace) && has(self.name) && self.namespace == 'kube-system' && (self.name in ['kube-controller-manager', 'kube-scheduler', 'cloud-controller-manager'] || self.name.startsWith('apiserver-')))",message="the cluster itself works with this Lease: a follower would have no controllers, no scheduler or no API server. Give a second instance a lock of another name"
+type LockFence struct {
+	// controller is a well-known controller, as its project installs it. The hub knows its
+	// lock and the durations of its elector. Where the program was started with others, say
+	// these instead.
+	// +optional
+	Controller WellKnownController `json:"controller,omitempty"`
+	// namespace is that of the Lease. With controller it may be left out: then it is the
+	// usual one of that controller.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="a namespace name must be a DNS label, such as cert-manager"
+	// +kubebuilder:validation:XValidation:rule="self != 'kube-node-lease'",message="the Leases of kube-node-lease are the heartbeats of nodes: without them all Pods of a follower would be evicted"
+	Namespace string `json:"namespace,omitempty"`
+	// name is that of the Lease.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="the name of a Lease must be a DNS subdomain, such as cert-manager-controller"
+	// +kubebuilder:validation:XValidation:rule="self != 'leasecast-hub'",message="the hub elects itself with this Lease, and writes no other one without it"
+	Name string `json:"name,omitempty"`
+	// leaseDurationSeconds is the lease duration of the controller's elector.
+	// +optional
+	// +kubebuilder:validation:Minimum=2
+	// +kubebuilder:validation:Maximum=3600
+	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
+	// renewDeadlineSeconds is its renew deadline.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	RenewDeadlineSeconds int32 `json:"renewDeadlineSeconds,omitempty"`
+	// retryPeriodSeconds is its retry period.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	RetryPeriodSeconds int32 `json:"retryPeriodSeconds,omitempty"`
+	// requestTimeoutSeconds is how long a request of the elector may take. Without it, it is
+	// half of renewDeadlineSeconds, as client-go and controller-runtime set it. A program
+	// that makes its elector's client by itself may have a longer one. One that releases the
+	// lock which it has lost (ReleaseOnCancel) needs 1.5 times renewDeadlineSeconds here.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	RequestTimeoutSeconds int32 `json:"requestTimeoutSeconds,omitempty"`
+}
+
+// WriteFence names resources that are written in the leading cluster only: by these service accounts, or all objects
+// with these labels.
+//
+// +kubebuilder:validation:ExactlyOneOf=serviceAccounts;objectLabels
+type WriteFence struct {
+	// serviceAccounts are those whose writes are fenced. Other users are not.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	ServiceAccounts []FencedServiceAccount `json:"serviceAccounts,omitempty"`
+
+	// objectLabels fences all objects that have these labels, whoever writes them,
+	// administrators and the programs of its network or its storage too. The labels before
+	// and after the write count. One can be given another value, and not be taken off. A
+	// scale, an eviction and a binding show no labels, so they are not caught. The cluster
+	// itself is not fenced: the users system:* and the accounts of kube-* namespaces.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=8
+	ObjectLabels map[string]string `json:"objectLabels,omitempty"`
+
+	// resources are what they write, with all subresources.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Resources []FencedResources `json:"resources,omitempty"`
+}
+
+// FencedServiceAccount is an account of a member.
+type FencedServiceAccount struct {
+	// namespace is that of the account. Without it the account is that of the namespace
+	// that is written to.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="a namespace name must be a DNS label, such as team-a"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('kube-')",message="the accounts of kube-* namespaces cannot be fenced: the cluster itself works with them, and cleans up namespaces"
+	Namespace string `json:"namespace,omitempty"`
+	// name is that of the account.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="the name of an account must be a DNS subdomain, such as checkout"
+	Name string `json:"name,omitempty"`
+}
+
+// FencedResources are resources of one API group. Those that are in no namespace cannot be fenced.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.group) && self.group == 'coordination.k8s.io' && 'leases' in self.names)",message="Leases cannot be fenced: the elections of programs, the heartbeats of nodes and the hub write them in every cluster"
+type FencedResources struct {
+	// group is the API group. Without it, it is that of Pods and ConfigMaps.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="a group must be a DNS subdomain, such as apps"
+	Group string `json:"group,omitempty"`
+	// names are resources in the plural, such as deployments.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="a resource is named in the plural, in lower case and without subresources, such as deployments"
+	Names []string `json:"names,omitempty"`
+}

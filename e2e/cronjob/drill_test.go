@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// promptly is how late the first tick of a term may come.
+const promptly = 5 * time.Second
+
+// The CronJob controllers of followers have backed off when the leader changes.
+func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
+	harness.Quiet()
+	say := func(line string) { t.Log(line) }
+	d := harness.New(t, stageOptions("", say))
+	s, err := begin(t.Context(), d, options{cronJobs: 5}, say)
+	harness.Must(t, err)
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	leader, err := s.AwaitLeader(t.Context(), namespace, "")
+	harness.Must(t, err)
+	next := clusters[(slices.Index(clusters, leader)+1)%len(clusters)] // see harness.Drill.HandOver
+	for _, m := range clusters {                                       // followers have missed ticks that they must not run any more
+		if m == leader {
+			continue
+		}
+		for i := range s.o.cronJobs {
+			o := cronJob(i)
+			harness.Must(t, d.Members[m].Get(t.Context(), client.ObjectKeyFromObject(o), o))
+			o.Status.LastScheduleTime = &metav1.Time{Time: time.Now().Add(-5 * time.Minute)}
+			harness.Must(t, d.Members[m].Status().Update(t.Context(), o))
+		}
+	}
+	d.Eventually(t, time.Minute, "the fence refuses Jobs in "+next, func(ctx context.Context) error {
+		var events corev1.EventList
+		err := d.Members[next].List(ctx, &events, client.InNamespace(namespace), client.MatchingFields{"reason": "FailedCreate"})
+		if err == nil && len(events.Items) < s.o.cronJobs {
+			err = fmt.Errorf("there are %d refusals", len(events.Items))
+		}
+		return err
+	})
+
+	harness.Must(t, s.handOver(t.Context()))
+	first := time.Now().Add(2 * time.Second).Truncate(time.Minute).Add(time.Minute).UTC()
+	var ticks []tick
+	for i := range s.o.cronJobs {
+		ticks = append(ticks, tick{cronJob(i).Name, first})
+	}
+	harness.After(t, harness.BootOf(first.Add(promptly), harness.Now()))
+	runs, err := s.runs(t.Context())
+	harness.Must(t, err)
+	v := judge(ticks, runs, s.terms())
+	if v.Lost > 0 || len(v.Breaches) > 0 || v.WorstFirstTickSeconds > promptly.Seconds() {
+		t.Errorf("judged %+v", v)
+	}
+	var jobs batchv1.JobList
+	harness.Must(t, d.Members[next].List(t.Context(), &jobs, client.InNamespace(namespace)))
+	if len(jobs.Items) < s.o.cronJobs {
+		t.Errorf("%s ran %d ticks, want %d", next, len(jobs.Items), s.o.cronJobs)
+	}
+}

@@ -1,0 +1,150 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// ofTenant is the label of what a tenant of the hub writes.
+const ofTenant = "example.com/tenant"
+
+// hubTenant may write Secrets and Clusters in the namespace of the fleet, and nothing else.
+func (s *scene) hubTenant(ctx context.Context) (client.Client, error) {
+	meta := metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: "tenant"}
+	writes := []string{"get", "create", "update", "delete"}
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: writes},
+			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: writes},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: meta.Name}},
+		},
+	} {
+		if err := s.Hub.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+			return nil, err
+		}
+	}
+	config, err := s.Fleet.Hub().TokenConfig(ctx, meta.Namespace, meta.Name)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: s.Hub.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	return c, harness.Await(ctx, patience, "the tenant of the hub may read Secrets", func(ctx context.Context) error {
+		return client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Namespace: meta.Namespace, Name: "none"}, &corev1.Secret{}))
+	})
+}
+
+// secretOf is a Secret of the tenant, with so many bytes.
+func secretOf(name string, size int) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{ofTenant: "true"}},
+		Data:       map[string][]byte{"value": make([]byte, size)},
+	}
+}
+
+// clusterOf is a Cluster of the tenant that takes part.
+func clusterOf(name, priority string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{ofTenant: "true", fleet.PriorityLabel: priority},
+		},
+		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1}},
+	}
+}
+
+// largeSecrets writes 300 Secrets of a megabyte that no Cluster needs.
+func largeSecrets(ctx context.Context, s *scene) error {
+	c, err := s.hubTenant(ctx)
+	if err != nil {
+		return err
+	}
+	return each(ctx, 300, func(ctx context.Context, n int) error {
+		return unlessEnded(ctx, c.Create(ctx, secretOf(fmt.Sprint("large-", n), 1<<20-1<<10)))
+	})
+}
+
+// largeKubeconfigs writes kubeconfigs that are larger than any that is read, and more of others than are kept together.
+// One of the large ones is of a Cluster.
+func largeKubeconfigs(ctx context.Context, s *scene) error {
+	c, err := s.hubTenant(ctx)
+	if err != nil {
+		return err
+	}
+	const bulky = "bulky"
+	if err := errors.Join(c.Create(ctx, clusterOf(bulky, "1")), c.Create(ctx, secretOf(bulky+"-kubeconfig", 200<<10))); err != nil {
+		return err
+	}
+	if err := s.Await(ctx, patience, "the Cluster is shown with the reason", func(ctx context.Context) error {
+		is, err := s.Candidate(ctx, shop, bulky)
+		if err == nil && !strings.Contains(is.Message, "at most 131072 are read") {
+			err = fmt.Errorf("it is shown as %s: %s", is.Reason, is.Message)
+		}
+		return err
+	}); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	return each(ctx, 600, func(ctx context.Context, n int) error {
+		size := 120 << 10
+		if n%2 == 0 {
+			size = 1<<20 - 1<<10
+		}
+		return unlessEnded(ctx, c.Create(ctx, secretOf(fmt.Sprintf("unused-%d-kubeconfig", n), size)))
+	})
+}
+
+// absurdClusters makes Clusters with names, priorities and annotations that nobody would choose.
+func absurdClusters(ctx context.Context, s *scene) error {
+	c, err := s.hubTenant(ctx)
+	if err != nil {
+		return err
+	}
+	var honest clusterv1.Cluster
+	if err := s.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: "east"}, &honest); err != nil {
+		return err
+	}
+	priorities := []string{"", "0", "1e9", "0x7f", "1.5", "1_000", "99999999999999999999", "9223372036854775807", "2147483647", "1000", strings.Repeat("9", 63)}
+	if err := each(ctx, 50, func(ctx context.Context, n int) error {
+		name := fmt.Sprintf("%d.%s", n, strings.Repeat("a", 200+n))
+		o := clusterOf(name, priorities[n%len(priorities)])
+		o.Annotations = map[string]string{
+			v1alpha1.ClusterUIDAnnotation: honest.Annotations[v1alpha1.ClusterUIDAnnotation],
+			"example.com/large":           megabyte[:100<<10],
+		}
+		return unlessEnded(ctx, c.Create(ctx, o))
+	}); err != nil {
+		return err
+	}
+	err = s.Await(ctx, patience, "the record shows one of the Clusters", func(ctx context.Context) error {
+		is, err := s.Candidate(ctx, shop, "9."+strings.Repeat("a", 209))
+		if err == nil && is.Eligible {
+			err = errors.New("it may lead")
+		}
+		return err
+	})
+	return unlessEnded(ctx, err)
+}
+
+// removeOfTenant removes what a tenant of the hub has written.
+func (s *scene) removeOfTenant(ctx context.Context) error {
+	its := []client.DeleteAllOfOption{client.InNamespace(harness.FleetNamespace), client.HasLabels{ofTenant}}
+	return errors.Join(s.Hub.DeleteAllOf(ctx, &clusterv1.Cluster{}, its...), s.Hub.DeleteAllOf(ctx, &corev1.Secret{}, its...))
+}

@@ -1,0 +1,74 @@
+package hostile
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// freeAddress is one where nobody listens yet.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	harness.Must(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// scrape returns the metrics of a replica, as a Prometheus reads them.
+func (s *scene) scrape(ctx context.Context, address string) (string, error) {
+	token, err := s.scraper(ctx)
+	if err != nil {
+		return "", err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	https := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // its certificate is signed by nobody
+		DisableKeepAlives: true,
+	}}
+	answer, err := https.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("metrics of %s: %s: %s", address, answer.Status, body)
+	}
+	return string(body), err
+}
+
+// scraper is a token of an account that may read the metrics, and nothing else.
+func (s *scene) scraper(ctx context.Context) (token string, err error) {
+	meta := metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: "scraper"}
+	for _, o := range []client.Object{&corev1.ServiceAccount{ObjectMeta: meta}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: meta.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "leasecast-metrics-reader"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: meta.Name}},
+	}} {
+		if err := s.Hub.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+			return "", err
+		}
+	}
+	config, err := s.Fleet.Hub().TokenConfig(ctx, meta.Namespace, meta.Name)
+	if err != nil {
+		return "", err
+	}
+	return config.BearerToken, nil
+}

@@ -1,0 +1,266 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// fencing fences what the account "checkout" of a namespace writes, and the Jobs with a label.
+var fencing = v1alpha1.Fencing{
+	Writes: []v1alpha1.WriteFence{{
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "checkout"}},
+		Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+	}},
+	Schedules: &metav1.LabelSelector{MatchLabels: map[string]string{"run": "once"}},
+}
+
+// act is one that an API server has let through: when, by its own clock.
+type act struct {
+	by string
+	at time.Time
+}
+
+// unaware runs a program in each member that knows nothing of Leases: it creates ConfigMaps all the time. What was let
+// through is told in order.
+func (w *world) unaware(namespace string, members ...string) (acts func() []act) {
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.T.Context())
+	var group sync.WaitGroup
+	w.T.Cleanup(func() { cancel(); group.Wait() })
+	var mu sync.Mutex
+	var done []act
+	for _, m := range members {
+		cfg, err := w.Servers.Member(m).ServiceAccountConfig(w.T.Context(), namespace, "checkout", []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
+		})
+		w.Must(err)
+		c, err := client.New(cfg, client.Options{})
+		w.Must(err)
+		group.Go(func() {
+			wait.UntilWithContext(ctx, func(ctx context.Context) {
+				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "act-"}}
+				if c.Create(ctx, o) == nil {
+					mu.Lock()
+					done = append(done, act{m, o.CreationTimestamp.Time})
+					mu.Unlock()
+				}
+			}, 50*time.Millisecond)
+		})
+	}
+	return func() []act {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]act(nil), done...)
+	}
+}
+
+// actsIn waits until the latest acts are those of a member.
+func (w *world) actsIn(member string, acts func() []act) {
+	w.T.Helper()
+	seen := len(acts())
+	w.Eventually("what is fenced acts in "+member, soon, func() error {
+		if all := acts(); len(all) == seen || all[len(all)-1].by != member {
+			return fmt.Errorf("%d acts more", len(all)-seen)
+		}
+		return nil
+	})
+}
+
+// allowFences gives the accounts of hubs in these members the rights of config/fencing.
+func (w *world) allowFences(members ...string) {
+	w.T.Helper()
+	for _, m := range members {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-fencing"}, Rules: rules(w, "../../config/fencing/hub_role.yaml")}
+		w.Must(client.IgnoreAlreadyExists(w.Members[m].Create(w.T.Context(), role)))
+	}
+}
+
+// fenced is a world in which east leads namespace a of all members. Programs that know nothing of Leases act in all of
+// them.
+func fenced(t *testing.T) (w *world, a string, acts func() []act) {
+	t.Helper()
+	w = newWorld(t, three)
+	w.allowFences(all...)
+	a = w.namespace("a", all...)
+	p := w.NewPolicy("p", a)
+	p.Spec.Fencing = fencing.DeepCopy()
+	w.Must(w.Hub.Create(t.Context(), p))
+	w.startHub()
+	w.Leads("east", a, firstElection, all...)
+	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
+	acts = w.unaware(a, all...)
+	w.actsIn("east", acts)
+	return w, a, acts
+}
+
+func TestProgramsThatKnowNothingOfLeasesActInTheLeaderOnly(t *testing.T) {
+	t.Parallel()
+	w, a, acts := fenced(t)
+
+	// The hub loses the leader, whose programs go on and are not stopped by anybody.
+	w.Servers.Member("east").Proxy().BlackHole()
+	w.Leads("west", a, 10*time.Second, "west", "south")
+	w.actsIn("west", acts)
+	w.Servers.Member("east").Proxy().Heal()
+	w.awaitEligible("east", a)
+	w.setPriority("east", "1000")
+	w.Leads("east", a, soon, all...)
+	w.actsIn("east", acts)
+
+	var last act
+	changes := 0
+	for i, x := range acts() {
+		if i > 0 && x.by != last.by {
+			changes++
+			if !x.at.After(last.at) {
+				t.Errorf("%s acted at %v, and %s at %v", last.by, last.at, x.by, x.at)
+			}
+		}
+		last = x
+	}
+	if changes != 2 {
+		t.Errorf("there were %d changes of who acts, want 2: %v", changes, acts())
+	}
+}
+
+// job is one that a CronJob's controller creates for a tick, or that somebody makes by hand.
+func job(namespace string, tick time.Time) *batchv1.Job {
+	o := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "tick-", Labels: map[string]string{"run": "once"}}}
+	if !tick.IsZero() {
+		o.Annotations = map[string]string{"batch.kubernetes.io/cronjob-scheduled-timestamp": tick.UTC().Format(time.RFC3339)}
+	}
+	o.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	return o
+}
+
+func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
+	t.Parallel()
+	w, a, _ := fenced(t)
+	create := func(in string, o *batchv1.Job, want string) {
+		t.Helper()
+		err := w.Members[in].Create(t.Context(), o)
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("in %s: %v, want %q", in, err, want)
+		}
+	}
+	tick := time.Now()
+	w.Eventually("the Lease counts", soon, func() error { return w.Members["east"].Create(t.Context(), job(a, time.Time{})) })
+	create("east", job(a, tick), "")
+	create("west", job(a, tick), "this cluster does not lead the namespace")
+	other := job(a, tick)
+	other.Labels = nil
+	create("west", other, "")
+
+	w.setPriority("west", "1000")
+	w.Leads("west", a, soon, all...)
+	w.Eventually("the Lease counts", soon, func() error { return w.Members["west"].Create(t.Context(), job(a, time.Time{})) })
+	create("west", job(a, tick), "before this cluster led the namespace")
+	create("west", job(a, time.Now()), "")
+	create("east", job(a, time.Now()), "this cluster does not lead the namespace")
+}
+
+func TestAFenceThatAnAdministratorDeletesIsPutBack(t *testing.T) {
+	t.Parallel()
+	w, _, _ := fenced(t)
+	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
+	w.Must(w.Members["west"].DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{}, ours))
+	w.awaitEvent("west", reason.FenceMended, "put it back")
+	if err := w.fences("west"); err == nil {
+		t.Error("the fences are gone")
+	}
+	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
+}
+
+// Without the Lease everybody is refused what is fenced, so the hub must be able to write it again.
+func TestALeaseThatIsDeletedWhereAFenceIsComesBack(t *testing.T) {
+	t.Parallel()
+	w, a, acts := fenced(t)
+	for _, m := range []string{"west", "east"} {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: v1alpha1.DefaultLeaseName}}
+		w.Must(w.Members[m].Delete(t.Context(), l))
+		w.Eventually("the Lease is back in "+m, soon, func() error {
+			return w.Members[m].Get(t.Context(), client.ObjectKeyFromObject(l), l)
+		})
+	}
+	w.actsIn("east", acts)
+}
+
+func TestFencesGoWithWhatAskedForThem(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *world){
+		"the policy asks for none any more": func(w *world) {
+			p := &v1alpha1.LeadershipPolicy{}
+			w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p))
+			before := p.DeepCopy()
+			p.Spec.Fencing = nil
+			w.Must(w.Hub.Patch(w.T.Context(), p, client.MergeFrom(before)))
+		},
+		"the policy is deleted":          func(w *world) { w.deletePolicy("p") },
+		"the cluster takes no part more": func(w *world) { w.removePriority("south") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, _ := fenced(t)
+			if err := w.fences("south"); err == nil {
+				t.Fatal("there is no fence")
+			}
+			end(w)
+			w.Eventually("the fences are gone", soon, func() error { return w.fences("south") })
+		})
+	}
+}
+
+// fences reports that there are some.
+func (w *world) fences(member string) error {
+	var policies admissionv1.ValidatingAdmissionPolicyList
+	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
+	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
+	err := errors.Join(w.Members[member].List(w.T.Context(), &policies, ours), w.Members[member].List(w.T.Context(), &bindings, ours))
+	if n := len(policies.Items) + len(bindings.Items); n > 0 {
+		return fmt.Errorf("there are %d", n)
+	}
+	return err
+}
+
+// A member that takes no fences does not lead, and says why. config/fencing has what is missing.
+func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, map[string]string{"east": "100"})
+	w.allowFences("east")
+	a := w.namespace("a", "east", "south")
+	p := w.NewPolicy("p", a)
+	p.Spec.Fencing = fencing.DeepCopy()
+	w.Must(w.Hub.Create(t.Context(), p))
+	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
+	w.startHub()
+	w.Leads("east", a, firstElection, "east", "south")
+	w.awaitUnfit("south", a, reason.Unfenced, "config/fencing")
+	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionFalse, string(reason.Unfenced), "south", "config/fencing")
+	w.account("south", "hub", append(w.memberRules(), rules(w, "../../config/fencing/hub_role.yaml")...))
+	w.awaitEligible("south", a)
+	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
+}
+
+func TestAFencedNamespaceCanBeDeleted(t *testing.T) {
+	t.Parallel()
+	w, a, _ := fenced(t)
+	w.deleteNamespace(a, "south")
+	w.namespaceGone(a, "south")
+}

@@ -1,0 +1,70 @@
+package integration
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// elect runs in each member a program that elects itself with a lock of its own cluster, and knows nothing of our Leases.
+func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
+	w.T.Helper()
+	ctx, cancel := context.WithCancel(w.T.Context())
+	var group sync.WaitGroup
+	w.T.Cleanup(func() { cancel(); group.Wait() })
+	for _, m := range members {
+		cfg, err := w.Servers.Member(m).ServiceAccountConfig(ctx, lock.Namespace, "stock", []rbacv1.PolicyRule{
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+		})
+		w.Must(err)
+		c, err := kubernetes.NewForConfig(cfg)
+		w.Must(err)
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: lock.Namespace, Name: lock.Name}, Client: c.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: "stock-in-" + m},
+			},
+			LeaseDuration: time.Duration(lock.LeaseDurationSeconds) * time.Second,
+			RenewDeadline: time.Duration(lock.RenewDeadlineSeconds) * time.Second,
+			RetryPeriod:   time.Duration(lock.RetryPeriodSeconds) * time.Second,
+			Callbacks:     leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+		})
+		w.Must(err)
+		group.Go(func() { elector.Run(ctx) })
+	}
+}
+
+// It takes two looks, ten seconds apart. The hub needs no other right for them than those of config/member.
+func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, three)
+	w.allowFences(all...)
+	a := w.namespace("a", all...)
+	lock := v1alpha1.LockFence{Namespace: a, Name: "stock", LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1}
+	p := w.NewPolicy("p", a)
+	p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{lock}}
+	w.Must(w.Hub.Create(t.Context(), p))
+	w.startHub()
+	w.Leads("east", a, firstElection, all...)
+	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
+	w.awaitPolicy("p", v1alpha1.ConditionLocksHeld, metav1.ConditionUnknown, string(reason.LockUnseen), a+"/stock")
+	w.elect(lock, all...)
+	w.Eventually("the lock is seen to be held", 30*time.Second, func() error {
+		p := &v1alpha1.LeadershipPolicy{}
+		if err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p); err != nil {
+			return err
+		}
+		return conditionIs(p.Status.Conditions, v1alpha1.ConditionLocksHeld, metav1.ConditionTrue, string(reason.LocksHeld))
+	})
+}

@@ -1,0 +1,170 @@
+package main
+
+const (
+	celGo       = "hub/guard/cel.go"
+	fenceGo     = "hub/guard/fence.go"
+	keepFenceGo = "hub/guard/keepfence.go"
+
+	schedulesGo   = "hub/worker/schedules.go"
+	fencedTermsGo = "hub/worker/terms.go"
+	policiesGo    = "hub/controller/policies.go"
+	locksGo       = "hub/guard/locks/locks.go"
+	wellKnownGo   = "hub/guard/locks/wellknown.go"
+	workerFenceGo = "hub/worker/fence.go"
+	workerLocksGo = "hub/worker/locks.go"
+	lockStatusGo  = "hub/controller/lockstatus.go"
+)
+
+// What must notice the mutants of fences.
+var (
+	caught   = tests{"./hub/guard", "^TestWhatAWriteFenceCatches$"}
+	labelled = tests{"./hub/guard", "^(TestWhatAFenceOfObjects|TestALabelIsNot|TestANamespaceThatGoes|TestALeaseThatIsDeleted|TestNamespacesOfTheCluster)"}
+	jobs     = tests{"./hub/guard", "^(TestWhichJobsAScheduleFence|TestAJobIsCreatedByNo)"}
+	ticks    = tests{"./e2e/integration", "^TestATickRunsWhere"}
+	kept     = tests{"./hub/guard", "^(TestAFenceIsInForceBefore|TestWhatIsEditedInAFence|TestOnlyFencesThat)"}
+	anchored = tests{"./hub/guard", "^TestAFenceThatComesBack"}
+	mended   = tests{"./hub/worker", "^TestAFenceThat"}
+	locked   = tests{"./hub/guard", "Lock"}
+	covering = tests{"./hub/guard", "^TestWhichFenceCovers"}
+	odd      = tests{"./hub/guard", "^TestALeaseThatSaysNothing"}
+	behind   = tests{"./hub/guard", "^TestAnAPIServerWhoseLeases"}
+	woken    = tests{"./hub/worker", "^(TestWhoseCronJobs|TestACronJobIsWoken(ByItsStatus|Twice)$)"}
+	wakened  = tests{"./e2e/integration", "^TestACronJobIsWokenWhen"}
+	fencesOf = tests{"./hub/controller", "^(TestWhoMayLead$|TestWhereSchedules|TestWhichFences|TestWhatAPolicySays)"}
+)
+
+// What must notice that locks are not waited for.
+var (
+	stopping   = tests{"./hub/controller", "^(TestHowLongLocks|TestALockHas)"}
+	unfencable = tests{"./hub/controller", "^TestAPolicyWhoseLocks"}
+	resolving  = tests{"./hub/guard/locks", "."}
+	bounding   = tests{"./hub/election", "^(TestGrantAfter|TestRevocation)"}
+	lasting    = tests{"./hub/publish", "^TestPromises"}
+	lockLooks  = tests{"./hub/worker", "^(TestWhenALock|TestALockThat|TestOfALock)"}
+	seenHeld   = tests{"./e2e/integration", "^TestAFencedLockThat"}
+	warning    = tests{"./hub/controller", "^(TestWhatAPolicySaysOfItsLocks|TestOneLock)"}
+	judged     = tests{"./e2e/unmodified", "^(TestWhatTwo|TestAHubThatDoesNot)"}
+	stopWorlds = tests{"./hub/controller", "^TestSpecialWorlds$/^locks"}
+)
+
+// fences are the mutants of what API servers refuse outside the term of the leader. Each expression has one.
+var fences = []mutant{
+	{"fence: any cluster may write", caught, []edit{{celGo, "thisClusterLeads = \"params.spec.holderIdentity == params", "thisClusterLeads = \"params.spec.holderIdentity != '' || '' == params"}}},
+	{"fence: terms have no end", caught, []edit{{celGo, "+ 's')\"", "+ 'h')\""}}},
+	{"fence: what is created carries no time", caught, []edit{{celGo, "? \" + createdInTime + \" :", "? true :"}}},
+	{"fence: what is changed carries no time", caught, []edit{{celGo, "+ noted + \" && \" + changedInTime + \") : \"", "+ noted + \") : \""}}},
+	{"fence: an object without notes may be changed", caught, []edit{{celGo, "noted + \" && \" + changedInTime + \") : \"", "\"!(\" + noted + \") || \" + changedInTime + \") : \""}}},
+	{"fence: a status carries no time", caught, []edit{{celGo, "wholeObjects = \"'', 'status', ", "wholeObjects = \"'scale', "}}},
+	{"fence: it is about everybody", caught, []edit{{celGo, "return anyOf(who) + \" && \" + anyOf(what)", "return anyOf(what)"}}},
+	{"fence: objects get out by taking their label off", labelled, []edit{{celGo, "oldObject != null && \"+selects(", "oldObject == 0 && \"+selects("}}},
+	{"fence: objects get in without their label", labelled, []edit{{celGo, "(object != null && \"+selects(", "(object == 0 && \"+selects("}}},
+	{"fence: the cluster itself cannot write objects", labelled, []edit{{celGo, "who = append(who, notTheCluster+", "who = append(who, \"true\"+"}}},
+	{"fence: accounts may write any objects", labelled, []edit{{celGo, "startsWith('system:') || request.userInfo", "startsWith('system:') || false && request.userInfo"}}},
+	{"fence: all values of a label are one", labelled, []edit{{celGo, " && %s.metadata.labels[%s] in [%s]\", hasLabel(object, key), object,", " && ('' in %s.metadata.labels || [%s] != [%s])\", hasLabel(object, key), object,"}}},
+	{"fence: a label can be taken off after the term", labelled, []edit{{fenceGo, "			keep = append(keep, keepsLabels(w))\n", ""}}},
+	{"fence: a finalizer holds a namespace for good", labelled, []edit{{celGo, "cleansUp = \"request.operation != 'CREATE' && ", "cleansUp = \"request.operation == 'NONE' && "}}},
+	{"fence: whatever goes on in a namespace that goes away", labelled, []edit{{celGo, "cleansUp = \"request.operation != 'CREATE' && namespaceObject.status.phase == ", "cleansUp = \"request.operation != 'CREATE' || namespaceObject.status.phase == "}}},
+	{"fence: without its Lease a namespace gets no Lease", labelled, []edit{{fenceGo, "		spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "		_ = names\n"}}},
+	{"fence: without its Lease the gate is not seen", labelled, []edit{{fenceGo, "	f.gate.provokedToo = ", "	_ = "}}},
+	{"fence: namespaces of the cluster wait for a leader", labelled, []edit{{celGo, "managed = \"!request.namespace.startsWith('kube-')\"", "managed = \"true\""}}},
+	{"fence: a Pod is bound by a resource of its own", caught, []edit{{celGo, "return append(slices.Clone(r.Names), \"bindings\")", "return r.Names"}}},
+	{"fence: a binding carries a time", caught, []edit{{celGo, "request.resource.resource == 'bindings'\"", "request.resource.resource == 'pods' && false\""}}},
+	{"fence: an ephemeral container is no whole object", caught, []edit{{celGo, "'status', 'ephemeralcontainers', ", "'status', "}}},
+	{"fence: labels that nothing can have are fenced", tests{"./hub/controller", "^TestAPolicyWithAnUnreadable"}, []edit{{"hub/controller/policies.go", "	return append(all, f.Schedules)\n", "	return nil\n"}}},
+	{"fence: it is about subresources of nothing", caught, []edit{{fenceGo, "names = append(names, n, n+\"/*\")", "names = append(names, n)"}}},
+	{"fence: deletes are let through", caught, []edit{{fenceGo, "names, admissionv1.Create, admissionv1.Update, admissionv1.Delete)", "names, admissionv1.Create, admissionv1.Update)"}}},
+	{"fence: there is no wall", kept, []edit{{fenceGo, "Expression: cleansUp, Message: noLeader", "Expression: \"true\", Message: noLeader"}}},
+
+	{"fence: a Lease of the future lets writes through", caught, []edit{{fenceGo, "		{Expression: writtenSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},\n", ""}}},
+	{"fence: a Lease of the future lets updates through", caught, []edit{{celGo, "unnoted + \" || \" + notedSince + \")\"", "unnoted + \" || true)\""}}},
+	{"fence: a Lease of the future refuses what carries no time", caught, []edit{{celGo, ": \" + unnoted + \" || \" + notedSince + \")\"", ": \" + notedSince + \")\""}}},
+	{"fence: a Lease of the future lets Jobs through", jobs, []edit{{fenceGo, "		{Expression: createdSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},\n", ""}}},
+	{"fence: a Lease of the future is any of this moment", jobs, []edit{{celGo, " - duration(params.metadata.annotations['\" + v1alpha1.MaxClockSkewAnnotation + \"'] + 'ms')\"", "\""}}},
+
+	{"fence: a Job is created in any cluster", ticks, []edit{{celGo, "thisClusterLeads = \"params.spec.holderIdentity == params", "thisClusterLeads = \"params.spec.holderIdentity != '' || '' == params"}}},
+	{"fence: a tick of the term before is run again", ticks, []edit{{celGo, "tickOfThisTerm = \"variables.\" + scheduled + \" >= timestamp(params.spec.acquireTime)\"", "tickOfThisTerm = \"variables.\" + scheduled + \" >= timestamp('2000-01-01T00:00:00Z')\""}}},
+	{"fence: all Jobs are fenced", jobs, []edit{{celGo, "return strings.Join(all, \" && \")", "return all[0]"}}},
+	{"fence: NotIn is In", jobs, []edit{{celGo, "all = append(all, \"!(\"+labelled(object, e.Key, e.Values)+\")\")", "all = append(all, labelled(object, e.Key, e.Values))"}}},
+
+	{"fence: the gate is asked where no Lease ever was", kept, []edit{{keepFenceGo, "if active[ns] || slices.Contains(gated, ns) {", "if true {"}}},
+	{"fence: a Lease that is deleted opens it", kept, []edit{{keepFenceGo, "if active[ns] || slices.Contains(gated, ns) {", "if active[ns] {"}}},
+	{"fence: an API server stops watching Leases", anchored, []edit{{keepFenceGo, "anchored, err := anchor().Ensure(ctx, member)", "anchored, err := false, error(nil)"}}},
+	{"fence: the fences of another hub are removed", kept, []edit{{keepFenceGo, "return o.GetAnnotations()[v1alpha1.HubAnnotation] == hub && ", "return hub != \"\" && "}}},
+	{"fence: what is wanted is removed", kept, []edit{{keepFenceGo, " && !slices.Contains(but, o.GetName())", ""}}},
+	{"fence: two fences cover a namespace", covering, []edit{{fenceGo, " && !slices.Contains(f.names, namespace) && !v1alpha1.NeverManaged(namespace)", " && !v1alpha1.NeverManaged(namespace)"}}},
+	{"fence: kube-system is fenced", covering, []edit{{fenceGo, " && !v1alpha1.NeverManaged(namespace)\n", "\n"}}},
+
+	{"fence: one is put in place in a member that is left", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "ours || w.isFencing() {", "ours {"}}},
+	{"fence: an edit is found after a while", mended, []edit{{workerFenceGo, " && maps.Equal(is.versions, last.versions) {", " {"}}},
+	{"fence: nobody learns of an edit", mended, []edit{{keepFenceGo, "s.Mended = anchored || changed || rewalled && s.Settled", "s.Mended = (anchored || changed || rewalled && s.Settled) && false"}}},
+	{"fence: what the hub changes is an edit", mended, []edit{{workerFenceGo, "due, asked && last.settled)", "due, true)"}}},
+
+	{"fence: any cluster may hold a lock", locked, []edit{{fenceGo, "Expression: released + \" || \" + thisClusterLeads,", "Expression: \"true\","}}},
+	{"fence: a lock is renewed after the term", locked, []edit{{celGo, "noted + \" && \" + changedInTime\n", "noted\n"}}},
+	{"fence: a lock without notes is renewed", locked, []edit{{celGo, "lockedInTime = released + \" || \" + noted + \" && \" + changedInTime", "lockedInTime = released + \" || !(\" + noted + \") || \" + changedInTime"}}},
+	{"fence: a lock is renewed by a clock that was ahead", locked, []edit{{celGo, "exists(m, timestamp(m.time) + duration('1s') > variables.\" + begin + \")\"", "exists(m, true)\""}}},
+	{"fence: a lock is not released", locked, []edit{{celGo, "object.spec.holderIdentity == '')\"", "object.spec.holderIdentity == 'nobody')\""}}},
+	{"fence: all locks of a namespace are one", locked, []edit{{celGo, "&& has(request.name) && request.name == %s\", strconv.Quote(l.Namespace), strconv.Quote(l.Name))", "&& %s != ''\", strconv.Quote(l.Namespace), strconv.Quote(l.Name))"}, {fenceGo, "		spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "		_ = names\n"}}},
+	{"fence: without a Lease all Leases are refused", locked, []edit{{fenceGo, "		spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "		_ = names\n"}}},
+
+	{"fence: nobody looks whether a lock is held", seenHeld, []edit{{"hub/worker/worker.go", "	keepers.Go(func() { w.watchLocks(ctx) })\n", ""}}},
+	{"fence: who held a lock before holds it", lockLooks, []edit{{workerLocksGo, "	case !l.looked:\n", ""}}},
+	{"fence: a lock that was released is held", lockLooks, []edit{{workerLocksGo, " || *l.Spec.HolderIdentity == \"\"", ""}}},
+	{"fence: a lock that was held once is held for good", lockLooks, []edit{{workerLocksGo, "	case now < l.since+patience:\n", "	case now < l.since+patience || l.state == LockHeld:\n"}}},
+	{"fence: a lock that is taken late is not held", lockLooks, []edit{{workerLocksGo, "	case is.renewal != l.renewal && is", "	case now < l.since+patience && is.renewal != l.renewal && is"}}},
+	{"fence: people are warned of a lock at once", lockLooks, []edit{{workerLocksGo, "	case now < l.since+patience:\n", "	case now < l.since:\n"}}},
+	{"fence: silence is a lock that nobody holds", lockLooks, []edit{{workerLocksGo, "		case err != nil:\n", "		case err != nil && ctx == nil:\n"}}},
+	{"fence: a cluster is asked for its locks all the time", lockLooks, []edit{{workerLocksGo, "		if now < last.next {\n", "		if now < 0 {\n"}}},
+	{"fence: people are warned of a follower's locks", lockLooks, []edit{{workerLocksGo, "return !has(terms, t) })", "return len(terms) > 0 && !has(terms, t) })"}}},
+	{"fence: a slow elector has no time to take its lock", resolving, []edit{{locksGo, "max(minPatience, 3*e.Lease)", "max(minPatience, 0*e.Lease)"}}},
+	{"fence: a policy warns of no lock", warning, []edit{{lockStatusGo, "	case len(idle) > 0:\n", "	case len(idle) > 9:\n"}}},
+	{"fence: a lock of which nothing is known is held", warning, []edit{{lockStatusGo, "	case len(open) > 0:\n", "	case len(open) > 9:\n"}}},
+
+	{"fence: two fence one lock", stopping, []edit{{"hub/controller/fencestatus.go", "			if is && taken[lock.NamespacedName] {", "			if is && false {"}}},
+
+	{"fence: a lock that is asked for twice is fenced twice", resolving, []edit{{locksGo, "		case !twice:\n", "		case !twice || i >= 0:\n"}}},
+	{"fence: of a lock that is asked for twice the faster elector counts", resolving, []edit{{locksGo, "case l.StopTime() > locks[i].StopTime():", "case l.StopTime() < locks[i].StopTime():"}}},
+	{"fence: a well-known controller is where it usually is", resolving, []edit{{locksGo, "	l.Namespace = cmp.Or(asked.Namespace, l.Namespace)\n", ""}}},
+	{"fence: all clients have a timeout", resolving, []edit{{wellKnownGo, ", Request: 60 * time.Second, Releases: true}", ", Releases: true}"}}},
+	{"fence: no time is left to release a lock", resolving, []edit{{locksGo, "		stop += e.Renew\n", "		stop += 0 * e.Renew\n"}}},
+	{"fence: Flux releases no locks", resolving, []edit{{wellKnownGo, "Renew: 30 * time.Second, Retry: 5 * time.Second, Releases: true}", "Renew: 30 * time.Second, Retry: 5 * time.Second}"}}},
+	{"fence: a controller that is not known has no stop time", resolving, []edit{{locksGo, "asked.Controller != \"\" && !known {", "asked.Controller == \"?\" && !known {"}}},
+	{"fence: the hub is locked out by its own Lease", resolving, []edit{{locksGo, " && slices.Contains(o.Spec.Namespaces.Names, l.Namespace) {", " && slices.Contains(o.Spec.Namespaces.Names, \"?\") {"}}},
+	{"fence: nobody asks what the hub cannot fence", unfencable, []edit{{policiesGo, "	if err := locks.Check(o); err != nil {\n", "	if err := locks.Check(o); err != nil && false {\n"}}},
+
+	{"fence: nobody waits for locks", stopping, []edit{{policiesGo, "		return l.StopTime()\n", "		return 0 * l.StopTime()\n"}}},
+	{"fence: an answer takes no time", stopping, []edit{{locksGo, "cmp.Or(e.Request, e.Renew/2)", "e.Request"}}},
+	{"fence: a warning makes changes slow", stopping, []edit{{policiesGo, "	if f == nil || f.Mode == v1alpha1.FencingWarn {\n		return nil", "	if f == nil {\n		return nil"}}},
+	{"fence: the fastest lock counts", stopping, []edit{{policiesGo, "l.StopTime() > slowest.StopTime()", "l.StopTime() < slowest.StopTime()"}}},
+	{"15: what was sent under a longer stop time counts with the policy's", bounding, []edit{{expiryGo, "	p.stop = max(p.stop, s.Sent.Stop)\n", ""}}},
+	{"15: locks are not waited for on the wall clock", bounding, []edit{{expiryGo, "s.Sent.Until.Add(p.skew + p.stop)", "s.Sent.Until.Add(p.skew)"}}},
+	{"15: locks are not waited for on the clock that never steps", bounding, []edit{{expiryGo, "s.Sent.BootUntil+p.skew+p.stop)", "s.Sent.BootUntil+p.skew)"}}},
+	{"15: a new tenure knows of no locks", bounding, []edit{{expiryGo, "stop := max(p.stop, s.LargestStop)", "stop := p.stop"}}},
+	{"15: readers release locks", bounding, []edit{{"hub/election/revoke.go", "s.Released &&\n		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.Stop == 0", "s.Released &&\n		inheritedExpiry(s, p.bounds()).passed(now)"}}},
+	{"15: a term is revoked under which locks were fenced", bounding, []edit{{"hub/election/revoke.go", "now.Wall.Before(s.Sent.Until) &&\n		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.Stop == 0", "now.Wall.Before(s.Sent.Until) &&\n		inheritedExpiry(s, p.bounds()).passed(now)"}}},
+	{"15: a promise forgets its locks", lasting, []edit{{promisesGo, "	p.Skew, p.Stop = max(p.Skew, skew), max(p.Stop, stop)\n", "	p.Skew, p.Stop = max(p.Skew, skew), stop\n"}}},
+	{"15: the seal is not told of locks", stopWorlds, []edit{{"hub/controller/persist.go", "v.policy.election.Timings.Skew, v.policy.election.StopTime)", "v.policy.election.Timings.Skew, 0)"}}},
+	{"15: a promise is sent without its locks", stopWorlds, []edit{{"hub/controller/reconcile.go", "Stop: v.policy.election.StopTime, ", ""}, {policiesGo, "		return l.StopTime()\n", "		return 0 * l.StopTime()\n"}}},
+
+	{"fence: a cluster without it is chosen", fencesOf, []edit{{candidatesGo, "	case m.unfenced != nil:\n", "	case m.unfenced != nil && !m.isRead:\n"}}},
+	{"fence: readers shorten the wait of schedules", fencesOf, []edit{{policiesGo, " && !admitsByLease(o.Spec.Fencing),", ","}}},
+	{"fence: a warning has to be in force", fencesOf, []edit{{gatherGo, " && !f.Warns() {", " {"}}},
+
+	{"fence: an API server lets through what it cannot judge", odd, []edit{{fenceGo, "FailurePolicy: ptr.To(admissionv1.Fail),", "FailurePolicy: ptr.To(admissionv1.Ignore),"}}},
+	{"fence: an API server that is behind goes on with a term", behind, []edit{{celGo, "+ 's')\"", "+ 'h')\""}}},
+
+	{"fence: the drill of locks knows no stop time", judged, []edit{{"e2e/unmodified/stage.go", "const stopTime = 7 * time.Second", "const stopTime = 0 * time.Second"}}},
+	{"fence: the drill of locks lets the old holder go on", judged, []edit{{"e2e/unmodified/judge.go", "harness.Judge(slices.Concat(writes, holds))", "harness.Judge(writes)"}}},
+	{"fence: the drill of locks lets the old holder write", judged, []edit{{"e2e/unmodified/judge.go", "w.Begin <= p.until+stop", "w.Begin <= p.until+9*stop"}}},
+
+	{"fence: CronJobs are not woken", wakened, []edit{{"hub/worker/worker.go", "	keepers.Go(func() { w.wakeSchedules(ctx) })\n", ""}}},
+	{"fence: CronJobs of followers are woken", woken, []edit{{fencedTermsGo, " || !l.LeadsHere()", ""}}},
+	{"fence: CronJobs of ended terms are woken", woken, []edit{{fencedTermsGo, " || !l.Live(now)", ""}}},
+	{"fence: CronJobs are put to sleep until a term begins", woken, []edit{{fencedTermsGo, " || l.AcquireTime.After(now)", ""}}},
+	{"fence: what has run is run again", woken, []edit{{schedulesGo, " || !scheduledUpTo(o).Before(upTo) {", " {"}}},
+	{"fence: all CronJobs are woken", woken, []edit{{schedulesGo, "if !selector.Matches(labels.Set(o.Spec.JobTemplate.Labels)) || !", "if selector.Empty() && len(labels.Set{}) > 0 || !"}}},
+	{"fence: CronJobs are woken once", woken, []edit{{schedulesGo, "if is.times == 2 ||", "if is.times == 1 ||"}}},
+	{"fence: CronJobs are woken twice at once", woken, []edit{{schedulesGo, "next: now + wakeAgain}", "next: now}"}}},
+	{"fence: CronJobs are woken by no news", woken, []edit{{schedulesGo, "		upTo = upTo.Add(-time.Second) // so that the second time is news\n", "		upTo = upTo.Add(0)\n"}}},
+	{"fence: the tick at the beginning of a term is left out", woken, []edit{{schedulesGo, "time.UnixMicro(t.began - 1)", "time.UnixMicro(t.began)"}}},
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+// A failover and a handover, with the real kube-controller-manager in each cluster.
+func TestAnUnmodifiedControllerWorksInOneClusterOnly(t *testing.T) {
+	harness.Quiet()
+	say := func(line string) { t.Log(line) }
+	p := controllerManager()
+	d := harness.New(t, stageOptions("", say, p))
+	s, err := begin(t.Context(), d, say, p)
+	harness.Must(t, err)
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if want := "takes 7s more, for the lock " + p.lock.Namespace + "/" + p.lock.Name; !strings.Contains(s.fenced, want) {
+		t.Errorf("the policy's condition Fenced is %q, want that it %s", s.fenced, want)
+	}
+	harness.Must(t, s.failOver(t.Context()))
+	harness.Must(t, s.handOver(t.Context()))
+
+	programs, err := s.judge()
+	harness.Must(t, err)
+	v := programs[p.name]
+	t.Logf("judged %+v", v)
+	if len(v.Breaches) > 0 || v.Changes != 2 {
+		t.Errorf("another cluster wrote %d times, with %d breaches; want twice and no breach", v.Changes, len(v.Breaches))
+	}
+	if v.Holds < 3 {
+		t.Errorf("the logs tell of %d locks that were taken, want one for each of three leaders", v.Holds)
+	}
+}

@@ -1,0 +1,206 @@
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// fencing is a policy of fleet default for namespace shop.
+func fencing(f *v1alpha1.Fencing) *v1alpha1.LeadershipPolicy {
+	return &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shops"},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Handover: v1alpha1.HandoverAcknowledged, Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}}, Fencing: f,
+		},
+	}
+}
+
+// An API server that is behind admits Jobs until the term has expired, whatever readers say.
+func TestWhereSchedulesAreFencedReadersShortenNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		fencing      *v1alpha1.Fencing
+		acknowledged bool
+	}{
+		"nothing is fenced":             {nil, true},
+		"writes are":                    {&v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{}}}, true},
+		"schedules are":                 {&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, false},
+		"schedules are, by name":        {&v1alpha1.Fencing{Mode: v1alpha1.FencingEnforce, Schedules: &metav1.LabelSelector{}}, false},
+		"locks are":                     {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, false},
+		"there is a warning about them": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: &metav1.LabelSelector{}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := parsePolicy(fencing(test.fencing)).election.Acknowledged; got != test.acknowledged {
+				t.Errorf("acknowledged: %v, want %v", got, test.acknowledged)
+			}
+		})
+	}
+}
+
+func TestHowLongLocksAreWaitedFor(t *testing.T) {
+	usual := v1alpha1.LockFence{LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2}
+	slow := v1alpha1.LockFence{LeaseDurationSeconds: 60, RenewDeadlineSeconds: 40, RetryPeriodSeconds: 15}
+	patient := usual
+	patient.RequestTimeoutSeconds = 10
+	for name, test := range map[string]struct {
+		mode  v1alpha1.FencingMode
+		locks []v1alpha1.LockFence
+		want  time.Duration
+	}{
+		"there are none": {"", nil, 0},
+		"half of the renew deadline is for the request": {"", []v1alpha1.LockFence{usual}, 17 * time.Second},
+		"or what the program says":                      {"", []v1alpha1.LockFence{patient}, 22 * time.Second},
+		"the slowest counts":                            {"", []v1alpha1.LockFence{usual, slow, patient}, 75 * time.Second},
+		"a well-known controller has its own":           {"", []v1alpha1.LockFence{usual, {Controller: "cert-manager"}}, 155 * time.Second},
+		"a warning keeps nobody from renewing":          {v1alpha1.FencingWarn, []v1alpha1.LockFence{slow}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := parsePolicy(fencing(&v1alpha1.Fencing{Mode: test.mode, LeaderElectionLocks: test.locks}))
+			if got := p.election.StopTime; got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
+	missing := func(guard.Fence, string) error { return guard.ErrNotEnforced }
+	schedules := &metav1.LabelSelector{}
+	elsewhere := func(_ guard.Fence, namespace string) error {
+		if namespace == "shop" {
+			return nil
+		}
+		return guard.ErrNotEnforced
+	}
+	for name, test := range map[string]struct {
+		fencing *v1alpha1.Fencing
+		stands  func(guard.Fence, string) error
+		missed  bool
+	}{
+		"none is asked for":               {nil, missing, false},
+		"one is asked for, and in force":  {&v1alpha1.Fencing{Schedules: schedules}, nil, false},
+		"one is asked for, and missing":   {&v1alpha1.Fencing{Schedules: schedules}, missing, true},
+		"one is missing elsewhere":        {&v1alpha1.Fencing{Schedules: schedules}, elsewhere, false},
+		"one that only warns is not seen": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, missing, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New(Options{HubID: "this"})
+			c.members[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
+			v := shopView(election.Record{}, measured("east", agrees))
+			v.policy = parsePolicy(fencing(test.fencing))
+			m := memberView{Member: fleet.Member{Key: eastKey}}
+			c.addFences(v, &m)
+			if (m.unfenced != nil) != test.missed {
+				t.Errorf("it misses %v", m.unfenced)
+			}
+		})
+	}
+}
+
+func TestWhatAPolicySaysOfItsFences(t *testing.T) {
+	err := func(err error) func(guard.Fence, string) error {
+		return func(guard.Fence, string) error { return err }
+	}
+	schedules := &metav1.LabelSelector{}
+	for name, test := range map[string]struct {
+		fencing *v1alpha1.Fencing
+		stands  func(guard.Fence, string) error
+		want    string
+	}{
+		"none is asked for": {nil, nil, "nothing"},
+		"one is in force":   {&v1alpha1.Fencing{Schedules: schedules}, nil, "True InForce"},
+		"a lock is fenced": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, nil,
+			"True InForce every cluster refuses what it must; a change of leader takes 4s more, for the lock stock/stock"},
+		"one only warns":     {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, nil, "True Warns"},
+		"one is missing":     {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced), "False Unfenced east (a fence that the policy asks for does not refuse yet what it must)"},
+		"one is forbidden":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden), "False Unfenced east (the cluster does not let the hub install the fences"},
+		"one is not known":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrUnsupported), "False Unfenced east (the cluster knows no ValidatingAdmissionPolicies"},
+		"one is not checked": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("later")), "False Unfenced east (a fence that the policy asks for has not been checked yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New(Options{HubID: "this"})
+			c.members[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
+			o := fencing(test.fencing)
+			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionUnknown}}
+			c.noteFences(nil, o, []memberView{{Member: fleet.Member{Key: eastKey}}})
+			got := "nothing"
+			if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenced); cond != nil {
+				got = fmt.Sprintf("%s %s %s", cond.Status, cond.Reason, cond.Message)
+			}
+			if !strings.HasPrefix(got, test.want) {
+				t.Errorf("it says %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// A fence around the Lease that the hub writes would lock the hub out.
+func TestAPolicyWhoseLocksTheHubCannotFenceIsInvalid(t *testing.T) {
+	for name, test := range map[string]struct {
+		lock    v1alpha1.LockFence
+		invalid bool
+	}{
+		"a well-known controller":       {v1alpha1.LockFence{Controller: "crossplane"}, false},
+		"a controller of a newer hub":   {v1alpha1.LockFence{Controller: "newer"}, true},
+		"the Lease that the hub writes": {v1alpha1.LockFence{Namespace: "shop", Name: v1alpha1.DefaultLeaseName}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{test.lock}})
+			o.Spec.Namespaces.Names = []string{"shop"}
+			o.Spec.Timings = v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+			if got := parsePolicy(o).invalid; (got != nil) != test.invalid {
+				t.Errorf("it is invalid: %v", got)
+			}
+		})
+	}
+}
+
+// Two policies never gate one lock: it would be held nowhere, or the wrong leader would count.
+func TestALockHasOneFenceInAMember(t *testing.T) {
+	named := func(name string, clusters map[string]string, f *v1alpha1.Fencing) *policy {
+		o := fencing(f)
+		o.Name, o.Spec.Timings = name, v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: clusters}
+		return parsePolicy(o)
+	}
+	locks := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
+	other := simLock
+	other.Name = "other"
+	crossplane := simLock
+	crossplane.Name = "crossplane-leader-election-core"
+	m := memberView{Member: fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}}
+	for name, test := range map[string]struct {
+		older, younger *policy
+		fences         int
+		by             string
+	}{
+		"one fences its controller":    {named("old", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{Controller: "crossplane", Namespace: simLock.Namespace}}}), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{crossplane}}), 1, "old"},
+		"both fence it":                {named("old", nil, locks), named("young", nil, locks), 1, "old"},
+		"they fence different ones":    {named("old", nil, locks), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{other}}), 2, ""},
+		"in different clusters":        {named("old", map[string]string{"zone": "b"}, locks), named("young", nil, locks), 1, ""},
+		"the older one fences none":    {named("old", nil, nil), named("young", nil, locks), 1, ""},
+		"the younger one has no fence": {named("old", nil, locks), named("young", nil, nil), 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := []*policy{test.older, test.younger}
+			if fs := fencesIn("this", all, m.Member); len(fs) != test.fences {
+				t.Errorf("there are %d fences, want %d", len(fs), test.fences)
+			}
+			if _, by := lockTaken(all, test.younger.object, []memberView{m}); by != test.by {
+				t.Errorf("it is taken by %q, want %q", by, test.by)
+			}
+			if _, by := lockTaken(all, test.older.object, []memberView{m}); by != "" {
+				t.Errorf("that of the older one is taken by %q", by)
+			}
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package guard
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// AnchorName is the name of a policy that says nothing, and of its binding.
+const AnchorName = "fences.leasecast.dev"
+
+// anchor has a member's API servers watch the Leases for good. It is never removed. An API server watches the Leases
+// while some policy in force has them as parameters. When the last one goes it stops that watch, and begins none before
+// it is started again (k8s.io/apiserver v0.36, policy_source.go). A fence that is installed later would ask Leases of
+// the past. So this policy stays in force, for a resource that does not exist.
+func anchor() Policy {
+	meta := metav1.ObjectMeta{
+		Name:   AnchorName,
+		Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
+	}
+	spec := fenceSpec([]admissionv1.NamedRuleWithOperations{rule("fences.leasecast.dev", "v1", []string{"none"}, admissionv1.Create)}, "false", nil,
+		[]admissionv1.Validation{{Expression: "true"}})
+	spec.FailurePolicy = ptr.To(admissionv1.Ignore)
+	return Policy{
+		Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
+		Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: *meta.DeepCopy(),
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        AnchorName,
+				ParamRef:          &admissionv1.ParamRef{Name: v1alpha1.DefaultLeaseName, ParameterNotFoundAction: ptr.To(admissionv1.AllowAction)},
+				ValidationActions: []admissionv1.ValidationAction{admissionv1.Audit},
+			},
+		},
+	}
+}

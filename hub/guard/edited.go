@@ -1,0 +1,47 @@
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+const (
+	// onlyMeta asks for objects without their specs.
+	onlyMeta = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	// versionsPage is how many objects a page has, and versionsPages how many pages are read.
+	versionsPage, versionsPages = 100, 20
+)
+
+// Versions returns the versions of all that hubs keep of this package in a member. Whoever edits or deletes one of
+// these objects changes them.
+func Versions(ctx context.Context, member kubernetes.Interface) (map[string]string, error) {
+	versions := map[string]string{}
+	for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {
+		o := metav1.ListOptions{LabelSelector: v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedByValue, Limit: versionsPage}
+		for range versionsPages {
+			raw, err := member.AdmissionregistrationV1().RESTClient().Get().Resource(resource).
+				VersionedParams(&o, scheme.ParameterCodec).SetHeader("Accept", onlyMeta).DoRaw(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("list the %s: %w", resource, orForbidden(err))
+			}
+			var page metav1.PartialObjectMetadataList
+			if err := json.Unmarshal(raw, &page); err != nil {
+				return nil, fmt.Errorf("list the %s: %w", resource, err)
+			}
+			for i := range page.Items {
+				versions[resource+"/"+page.Items[i].Name] = page.Items[i].ResourceVersion
+			}
+			if o.Continue = page.Continue; o.Continue == "" {
+				break
+			}
+		}
+	}
+	return versions, nil
+}

@@ -1,0 +1,350 @@
+package guard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard/locks"
+)
+
+// Fence has a member refuse what is done outside the term of the leader. It is two admission policies. The gate asks
+// the Lease of the namespace. Where there is no Lease, an API server refuses a policy's requests to everybody, whatever
+// they are about. So the gate is for namespaces that were seen to have one, and the wall is for all others. It refuses
+// what the fence is about. Their names end in a fingerprint of all that they say. So an answer that names one tells
+// which version is in force.
+type Fence struct {
+	gate, wall Policy
+	lease      string                // its name in every namespace
+	names      []string              // the namespaces that it covers
+	selector   *metav1.LabelSelector // or those that match, and are not among names
+	warns      bool
+	schedules  *metav1.LabelSelector // of Jobs; nil: it is about something else
+	lock       *locks.Lock           // that it is about, if it is about one: then there is no wall
+}
+
+// The answers of the API server, where no expression tells more.
+const (
+	notLeading    = "this cluster does not lead the namespace"
+	termIsOver    = "the term of this cluster is over"
+	earlierTick   = "the Job is scheduled for a time before this cluster led the namespace"
+	fromTheFuture = "the clock of the hub that has written the Lease of this namespace is ahead, so nobody knows when the term ends"
+	noLeader      = "the hub has not written the Lease of this namespace yet, so no cluster leads it"
+	labelTaken    = "the label by which this object is fenced can be given another value, but not be taken off: the API server notes no time for that"
+	isProbe       = "nobody may create this Lease: it is asked for to see whether the fence is in force"
+)
+
+// Fences returns what a policy asks for: for each of its lists one fence for the namespaces that it names, and one for
+// those that it selects.
+func Fences(hub string, o *v1alpha1.LeadershipPolicy) (fs []Fence) {
+	fencing := o.Spec.Fencing
+	if fencing == nil {
+		return nil
+	}
+	kinds := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
+	if len(fencing.Writes) > 0 {
+		kinds["writes"] = writesSpec(fencing.Writes)
+	}
+	if fencing.Schedules != nil {
+		kinds["schedules"] = schedulesSpec(fencing.Schedules)
+	}
+	for _, l := range locks.Of(fencing) {
+		if names := o.Spec.Namespaces.Names; len(names) == 1 {
+			fs = append(fs, newLockFence(hub, o, l))
+		}
+	}
+	for kind, spec := range kinds {
+		if names := o.Spec.Namespaces.Names; len(names) > 0 {
+			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: names}))
+		}
+		if s := o.Spec.Namespaces.Selector; s != nil {
+			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: o.Spec.Namespaces.Names, selector: s}))
+		}
+	}
+	slices.SortFunc(fs, func(a, b Fence) int { return cmp.Compare(a.Name(), b.Name()) })
+	return fs
+}
+
+// Name is that of the gate.
+func (f Fence) Name() string { return f.gate.Policy.Name }
+
+// Names are those of all that the fence keeps in a member.
+func (f Fence) Names() []string {
+	if f.lock != nil {
+		return []string{f.gate.Policy.Name}
+	}
+	return []string{f.gate.Policy.Name, f.wall.Policy.Name}
+}
+
+// Warns says that nothing is refused.
+func (f Fence) Warns() bool { return f.warns }
+
+// Schedules selects the Jobs that the fence is about, by their labels. It is nil if it is about something else.
+func (f Fence) Schedules() *metav1.LabelSelector { return f.schedules }
+
+// Covers reports whether the fence is about a namespace that the policy manages. Of the fences of one kind exactly one
+// is.
+func (f Fence) Covers(namespace string) bool {
+	return slices.Contains(f.names, namespace) == (f.selector == nil)
+}
+
+// Selects reports whether the fence is about a namespace with these labels, as the API server does.
+func (f Fence) Selects(namespace string, set map[string]string) bool {
+	if f.selector == nil {
+		return slices.Contains(f.names, namespace)
+	}
+	s, err := metav1.LabelSelectorAsSelector(f.selector)
+	return err == nil && s.Matches(labels.Set(set)) && !slices.Contains(f.names, namespace) && !v1alpha1.NeverManaged(namespace)
+}
+
+// Lock is the one that the fence is about, if it is about one.
+func (f Fence) Lock() (lock locks.Lock, ok bool) {
+	if f.lock == nil {
+		return lock, false
+	}
+	return *f.lock, true
+}
+
+// IsOfLock reports whether the fence is about a lock.
+func (f Fence) IsOfLock() bool { return f.lock != nil }
+
+// LeaseName is that of the Lease that the fence asks, in every namespace.
+func (f Fence) LeaseName() string { return f.lease }
+
+// newLockFence fences a lock by the leader of the one namespace that the policy manages.
+func newLockFence(hub string, o *v1alpha1.LeadershipPolicy, lock locks.Lock) Fence {
+	f := newFence(hub, o, "lock", lockSpec(lock), Fence{names: o.Spec.Namespaces.Names, lock: &lock})
+	f.gate.Binding.Spec.ParamRef.Namespace = f.names[0]
+	f.gate.Binding.Spec.MatchResources.NamespaceSelector = in(lock.Namespace, f.names[0])
+	return f
+}
+
+// newFence completes a fence that says which namespaces it covers.
+func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, f Fence) Fence {
+	f.lease = cmp.Or(o.Spec.LeaseName, v1alpha1.DefaultLeaseName)
+	f.warns = o.Spec.Fencing.Mode == v1alpha1.FencingWarn
+	if kind == "schedules" {
+		f.schedules = o.Spec.Fencing.Schedules
+	}
+	version := fingerprint([]any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, f.selector, f.lockIn()})
+	actions := []admissionv1.ValidationAction{admissionv1.Deny}
+	param := &admissionv1.ParamRef{Name: f.lease, ParameterNotFoundAction: ptr.To(admissionv1.DenyAction)}
+	if f.warns {
+		actions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
+		param.ParameterNotFoundAction = ptr.To(admissionv1.AllowAction) // DenyAction would refuse
+	}
+	part := func(name string, spec admissionv1.ValidatingAdmissionPolicySpec, param *admissionv1.ParamRef) Policy {
+		spec = *spec.DeepCopy()
+		meta := metav1.ObjectMeta{
+			Name:        fenceName(o, kind, name+"-"+version),
+			Labels:      map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.FenceLabel: o.Namespace},
+			Annotations: map[string]string{v1alpha1.HubAnnotation: hub, v1alpha1.PolicyAnnotation: o.Name},
+		}
+		probe := "leasecast-" + name + "-probe-" + version
+		// Without the parameter all that the rules match is refused. No other Lease may be among it: the hub has to write
+		// the managed one again, and programs elect themselves.
+		names := []string{probe}
+		if f.lock != nil {
+			names = append(names, f.lock.Name)
+		}
+		spec.MatchConstraints.ResourceRules[0].ResourceNames = names
+		spec.MatchConditions = []admissionv1.MatchCondition{{
+			Name: "fenced", Expression: anyOf([]string{probes(probe), spec.MatchConditions[0].Expression}),
+		}}
+		spec.Validations = slices.Insert(spec.Validations, 0, admissionv1.Validation{
+			Expression: "!(" + probes(probe) + ")", Message: isProbe, Reason: ptr.To(metav1.StatusReasonForbidden),
+		})
+		return Policy{
+			Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
+			Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
+				ObjectMeta: *meta.DeepCopy(),
+				Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+					PolicyName: meta.Name, ParamRef: param, ValidationActions: actions,
+					MatchResources: &admissionv1.MatchResources{MatchPolicy: ptr.To(admissionv1.Equivalent), ObjectSelector: &metav1.LabelSelector{}},
+				},
+			},
+			probe:    &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probe}},
+			provoked: fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", meta.Name, meta.Name, isProbe),
+		}
+	}
+	f.gate, f.wall = part("gate", spec, param), part("wall", walled(spec), nil)
+	f.gate.provokedToo = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: failed to configure binding: no params found",
+		f.Name(), f.Name())
+	return f
+}
+
+// lockIn are the namespaces that the fence of a lock depends on.
+func (f Fence) lockIn() []string {
+	if f.lock == nil {
+		return nil
+	}
+	return append([]string{f.lock.Namespace}, f.names...)
+}
+
+func in(namespaces ...string) *metav1.LabelSelector {
+	slices.Sort(namespaces)
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(namespaces)},
+	}}
+}
+
+// walled is about the same, and refuses all of it.
+func walled(spec admissionv1.ValidatingAdmissionPolicySpec) admissionv1.ValidatingAdmissionPolicySpec {
+	spec.ParamKind, spec.Variables = nil, nil
+	spec.Validations = []admissionv1.Validation{{Expression: cleansUp, Message: noLeader, Reason: ptr.To(metav1.StatusReasonForbidden)}}
+	return spec
+}
+
+// fenceName tells people which policy asks for the fence.
+func fenceName(o *v1alpha1.LeadershipPolicy, kind, version string) string {
+	const longest = 150 // a name has 253 characters at most, and a fleet 63
+	name := o.Name[:min(len(o.Name), longest)]
+	return strings.Join([]string{strings.TrimRight(name, "-."), o.Namespace, kind, version, "leasecast.dev"}, ".")
+}
+
+// gateIn is the gate in these namespaces. There is at least one.
+func (f Fence) gateIn(namespaces []string) Policy {
+	p := f.gate
+	p.Binding = p.Binding.DeepCopy()
+	p.Binding.Spec.MatchResources.NamespaceSelector = in(namespaces...)
+	return p
+}
+
+// wallBut is the wall in all namespaces but these.
+func (f Fence) wallBut(namespaces []string) Policy {
+	selector := &metav1.LabelSelector{}
+	out := slices.Concat(neverManaged, namespaces)
+	if f.selector == nil {
+		selector.MatchExpressions = []metav1.LabelSelectorRequirement{
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: f.names},
+		}
+	} else {
+		selector = f.selector.DeepCopy()
+		out = slices.Concat(out, f.names)
+	}
+	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: out,
+	})
+	p := f.wall
+	p.Binding = p.Binding.DeepCopy()
+	p.Binding.Spec.MatchResources.NamespaceSelector = selector
+	return p
+}
+
+// writesSpec refuses what accounts write, or what is written to objects. Its first match condition says what it is about.
+func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPolicySpec {
+	var fenced, keep []string
+	rules := []admissionv1.NamedRuleWithOperations{probedLeases()}
+	for _, w := range writes {
+		fenced = append(fenced, fencedWrite(w))
+		if len(w.ObjectLabels) > 0 {
+			keep = append(keep, keepsLabels(w))
+		}
+		for _, r := range w.Resources {
+			var names []string
+			for _, n := range namesOf(r) {
+				names = append(names, n, n+"/*")
+			}
+			rules = append(rules, rule(r.Group, "*", names, admissionv1.Create, admissionv1.Update, admissionv1.Delete))
+		}
+	}
+	spec := fenceSpec(rules, managed+" && "+anyOf(fenced), term, []admissionv1.Validation{
+		{
+			Expression: thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
+			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
+		},
+		{
+			Expression: writtenInTime, Message: termIsOver, Reason: ptr.To(metav1.StatusReasonForbidden),
+			MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")",
+		},
+		{Expression: writtenSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
+	})
+	for _, k := range keep {
+		spec.Validations = append(spec.Validations, admissionv1.Validation{Expression: k, Message: labelTaken, Reason: ptr.To(metav1.StatusReasonForbidden)})
+	}
+	for i := range spec.Validations {
+		spec.Validations[i].Expression = cleansUp + " || (" + spec.Validations[i].Expression + ")"
+	}
+	return spec
+}
+
+// schedulesSpec refuses Jobs. The hub's probe has no label, so the selector is a match condition's matter: that of the
+// fence would leave the probe out.
+func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissionPolicySpec {
+	rules := []admissionv1.NamedRuleWithOperations{
+		probedLeases(), rule(batchv1.GroupName, batchv1.SchemeGroupVersion.Version, []string{"jobs"}, admissionv1.Create),
+	}
+	return fenceSpec(rules, managed+" && request.resource.group == 'batch' && "+selects("object", selector),
+		append(slices.Clone(term), admissionv1.Variable{Name: scheduled, Expression: tick}), []admissionv1.Validation{
+			{
+				Expression: thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
+				MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
+			},
+			{
+				Expression: createdInTime, Message: termIsOver, Reason: ptr.To(metav1.StatusReasonForbidden),
+				MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")",
+			},
+			{Expression: createdSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
+			{Expression: tickOfThisTerm, Message: earlierTick, Reason: ptr.To(metav1.StatusReasonForbidden)},
+		})
+}
+
+// lockSpec refuses that a controller takes or renews its lock.
+func lockSpec(lock locks.Lock) admissionv1.ValidatingAdmissionPolicySpec {
+	rules := []admissionv1.NamedRuleWithOperations{
+		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
+	}
+	return fenceSpec(rules, fencedLock(lock), term, []admissionv1.Validation{
+		{
+			Expression: released + " || " + thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
+			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
+		},
+		{
+			Expression: lockedInTime, Message: termIsOver, Reason: ptr.To(metav1.StatusReasonForbidden),
+			MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")",
+		},
+		{Expression: lockedSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
+	})
+}
+
+// term are the variables that say when the term ends, and from when on its Lease can be believed.
+var term = []admissionv1.Variable{{Name: end, Expression: endOfTerm}, {Name: begin, Expression: beginOfNow}}
+
+func fenceSpec(rules []admissionv1.NamedRuleWithOperations, about string, variables []admissionv1.Variable,
+	validations []admissionv1.Validation) admissionv1.ValidatingAdmissionPolicySpec {
+	return admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: ptr.To(admissionv1.Fail),
+		ParamKind:     &admissionv1.ParamKind{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
+		MatchConstraints: &admissionv1.MatchResources{
+			MatchPolicy: ptr.To(admissionv1.Equivalent), NamespaceSelector: &metav1.LabelSelector{},
+			ObjectSelector: &metav1.LabelSelector{}, ResourceRules: rules,
+		},
+		MatchConditions: []admissionv1.MatchCondition{{Name: "fenced", Expression: about}},
+		Variables:       variables,
+		Validations:     validations,
+	}
+}
+
+// probedLeases matches what Verify asks for.
+func probedLeases() admissionv1.NamedRuleWithOperations {
+	return rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create)
+}
+
+func rule(group, version string, resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
+	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+		Operations: operations,
+		Rule: admissionv1.Rule{
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources, Scope: ptr.To(admissionv1.NamespacedScope),
+		},
+	}}
+}

@@ -1,0 +1,284 @@
+package guard_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// A namespace gets its Lease, and loses it, and goes away. At no moment may a fenced account write where its cluster
+// does not lead. Nobody else is ever asked for a Lease where there never was one.
+func TestAFenceIsInForceBeforeTheLeaseAndAfterIt(t *testing.T) {
+	standing(t)
+	ns := newDoomedNamespace(t)
+	admin, checkout := administrator(t), inNamespace(t, ns, fencedAccount)
+	n := 0
+	writes := func() error {
+		n++
+		return aConfigMap(t.Context(), checkout, ns, fmt.Sprintf("by-checkout-%d", n))
+	}
+	f := fenceOf(t, asks("shops", checkoutWrites, ns))
+	keeps(t, f, map[string]bool{ns: false})
+	mustBeAnswered(t, writes(), noLeader)
+	mustBeAnswered(t, aConfigMap(t.Context(), admin, ns, "by-somebody-else"), "")
+
+	now := time.Now()
+	says(t, ns, "east.fleet", now, now, time.Hour)
+	keeps(t, f, map[string]bool{ns: true})
+	eventually(t, "the wall is gone", func(context.Context) error { return writes() })
+
+	if err := admin.CoordinationV1().Leases(ns).Delete(t.Context(), v1alpha1.DefaultLeaseName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the Lease is missed", func(context.Context) error {
+		if err := writes(); err == nil || !strings.Contains(err.Error(), "no params found") {
+			return fmt.Errorf("answered %w", err)
+		}
+		return nil
+	})
+	keeps(t, f, map[string]bool{ns: false})        // which somebody has deleted: the hub writes it again
+	mustBeAnswered(t, writes(), "no params found") // by the gate, which never went
+
+	keeps(t, f, nil) // it is going away
+	if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "who cleans up may delete", func(ctx context.Context) error {
+		err := admin.CoreV1().ConfigMaps(ns).Delete(ctx, "by-somebody-else", metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+func TestWhatIsEditedInAFenceIsRepairedAndSeenAgain(t *testing.T) {
+	standing(t)
+	ns := newNamespace(t)
+	client := administrator(t)
+	now := time.Now()
+	says(t, ns, "west.fleet", now, now, time.Hour)
+	f := fenceOf(t, asks("shops", checkoutWrites, ns))
+	active := map[string]bool{ns: true}
+	keeps(t, f, active)
+	for name, edit := range map[string]edit{
+		"the gate only audits": editBinding(f.Names()[0], toAudit),
+		"the gate is deleted": func(ctx context.Context, _ *kubernetes.Clientset) error {
+			return deletePolicy(ctx, client, f.Names()[0])
+		},
+		"the wall is deleted": func(ctx context.Context, _ *kubernetes.Clientset) error {
+			return deletePolicy(ctx, client, f.Names()[1])
+		},
+		"everything is removed": func(ctx context.Context, _ *kubernetes.Clientset) error {
+			return guard.RemoveFences(ctx, client, "hub", "fleet", nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := versionsOfAll(t, client)
+			mustEdit(t, client, edit)
+			if maps.Equal(before, versionsOfAll(t, client)) {
+				t.Error("the versions are the same")
+			}
+			if s, err := f.Keep(t.Context(), client, active, false); err != nil || !s.Mended {
+				t.Errorf("it was not mended: %+v, %v", s, err)
+			}
+			keeps(t, f, active)
+			eventually(t, "it refuses again", func(ctx context.Context) error {
+				s, err := f.Keep(ctx, client, active, true)
+				if err == nil && !s.InForce[ns] {
+					err = errors.New("it is not in force")
+				}
+				return err
+			})
+		})
+	}
+}
+
+func versionsOfAll(t *testing.T, client *kubernetes.Clientset) map[string]string {
+	t.Helper()
+	all, err := guard.Versions(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func deletePolicy(ctx context.Context, client *kubernetes.Clientset, name string) error {
+	return client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
+}
+
+// What another hub keeps is left alone, and so is what is wanted.
+func TestOnlyFencesThatNobodyAsksForAreRemoved(t *testing.T) {
+	client := administrator(t)
+	ours, wanted := fenceOf(t, asks("ours", checkoutWrites, "a")), fenceOf(t, asks("wanted", checkoutWrites, "a"))
+	theirs := guard.Fences("another", asks("theirs", checkoutWrites, "a"))[0]
+	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), client, "another", "fleet", nil) })
+	for _, f := range []guard.Fence{ours, wanted, theirs} {
+		if _, err := f.Keep(t.Context(), client, nil, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", wanted.Names()); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		fence guard.Fence
+		gone  bool
+	}{"ours": {ours, true}, "wanted": {wanted, false}, "another hub's": {theirs, false}} {
+		_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), test.fence.Names()[1], metav1.GetOptions{})
+		if apierrors.IsNotFound(err) != test.gone {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A fence that warns lets everything through, also where there is no Lease.
+func TestAFenceThatWarnsRefusesNothing(t *testing.T) {
+	standing(t)
+	ns := newNamespace(t)
+	warning := checkoutWrites
+	warning.Mode = v1alpha1.FencingWarn
+	f := fenceOf(t, asks("warning", warning, ns))
+	keeps(t, f, map[string]bool{ns: false})
+	checkout := inNamespace(t, ns, fencedAccount)
+	mustBeAnswered(t, aConfigMap(t.Context(), checkout, ns, "without-a-lease"), "")
+	now := time.Now()
+	says(t, ns, "west.fleet", now, now, time.Hour)
+	keeps(t, f, map[string]bool{ns: true})
+	mustBeAnswered(t, aConfigMap(t.Context(), checkout, ns, "in-a-follower"), "")
+}
+
+// The API server goes on watching Leases when the last fence goes: one that is installed later asks those of today.
+func TestAFenceThatComesBackAsksTheLeasesOfToday(t *testing.T) {
+	standing(t)
+	ns := newNamespace(t)
+	client, checkout := administrator(t), inNamespace(t, ns, fencedAccount)
+	now := time.Now()
+	says(t, ns, "west.fleet", now, now, time.Hour)
+	f := fenceOf(t, asks("shops", checkoutWrites, ns))
+	keeps(t, f, map[string]bool{ns: true})
+	eventually(t, "the wall is gone", func(ctx context.Context) error {
+		return answered(aConfigMap(ctx, checkout, ns, "in-a-follower"), notLeading)
+	})
+	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the fence is gone", func(ctx context.Context) error {
+		return aConfigMap(ctx, checkout, ns, fmt.Sprintf("unfenced-%d", time.Now().UnixNano()))
+	})
+	if err := client.CoordinationV1().Leases(ns).Delete(t.Context(), v1alpha1.DefaultLeaseName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	says(t, ns, "east.fleet", now, time.Now(), time.Hour)
+	keeps(t, f, map[string]bool{ns: true})
+	eventually(t, "the leader writes", func(ctx context.Context) error { return aConfigMap(ctx, checkout, ns, "in-the-leader") })
+}
+
+// Where a policy names namespaces and selects others, each is covered by one fence of a kind.
+func TestWhichFenceCoversANamespace(t *testing.T) {
+	o := asks("both", checkoutWrites, "named")
+	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	team := map[string]string{"team": "a"}
+	for name, test := range map[string]struct {
+		namespace string
+		labels    map[string]string
+		covered   int
+	}{
+		"a named one":                  {"named", nil, 1},
+		"a named one that matches too": {"named", team, 1},
+		"one that matches":             {"other", team, 1},
+		"one that does not match":      {"other", nil, 0},
+		"one that is never managed":    {"kube-system", team, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, wrong := 0, 0
+			for _, f := range guard.Fences("hub", o) {
+				if f.Selects(test.namespace, test.labels) {
+					n++
+					if !f.Covers(test.namespace) {
+						wrong++
+					}
+				}
+			}
+			if n != test.covered || wrong > 0 {
+				t.Errorf("%d fences cover it, want %d; the hub looks at %d others", n, test.covered, wrong)
+			}
+		})
+	}
+}
+
+// Labels are matched as by any other selector.
+// A hub whose clock was ahead has written a Lease that nobody believes.
+func TestAJobIsCreatedByNoLeaseOfTheFuture(t *testing.T) {
+	standing(t)
+	client := administrator(t)
+	for name, test := range map[string]struct {
+		ahead time.Duration
+		want  string
+	}{"by less than clocks may differ": {50 * time.Second, ""}, "by more": {time.Hour, hubIsAhead}} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNamespace(t)
+			now := time.Now()
+			says(t, ns, "east.fleet", now.Add(-time.Minute), now.Add(test.ahead), time.Hour)
+			keeps(t, fenceOf(t, asks("jobs", v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, ns)), map[string]bool{ns: true})
+			eventually(t, "the Lease is known", func(ctx context.Context) error {
+				_, err := client.BatchV1().Jobs(ns).Create(ctx, &batchv1.Job{
+					ObjectMeta: metav1.ObjectMeta{GenerateName: "job-"},
+					Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: container.Containers}}},
+				}, metav1.CreateOptions{})
+				return answered(err, test.want)
+			})
+		})
+	}
+}
+
+func TestWhichJobsAScheduleFenceIsAbout(t *testing.T) {
+	standing(t)
+	client := administrator(t)
+	job := func(labels map[string]string) *batchv1.Job {
+		return &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "job-", Labels: labels},
+			Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: container.Containers}}},
+		}
+	}
+	expression := func(key string, o metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: o, Values: values}}}
+	}
+	for name, test := range map[string]struct {
+		selector      *metav1.LabelSelector
+		fenced, spare []map[string]string
+	}{
+		"labels":       {&metav1.LabelSelector{MatchLabels: map[string]string{"a": "1", "b": "2"}}, []map[string]string{{"a": "1", "b": "2"}}, []map[string]string{nil, {"a": "1"}, {"a": "1", "b": "3"}}},
+		"In":           {expression("a", metav1.LabelSelectorOpIn, "1", "2"), []map[string]string{{"a": "1"}, {"a": "2"}}, []map[string]string{nil, {"a": "3"}}},
+		"NotIn":        {expression("a", metav1.LabelSelectorOpNotIn, "1"), []map[string]string{nil, {"a": "2"}}, []map[string]string{{"a": "1"}}},
+		"Exists":       {expression("a", metav1.LabelSelectorOpExists), []map[string]string{{"a": "1"}}, []map[string]string{nil, {"b": "1"}}},
+		"DoesNotExist": {expression("a", metav1.LabelSelectorOpDoesNotExist), []map[string]string{nil, {"b": "1"}}, []map[string]string{{"a": "1"}}},
+		"all":          {&metav1.LabelSelector{}, []map[string]string{nil, {"a": "1"}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNamespace(t)
+			keeps(t, fenceOf(t, asks("jobs", v1alpha1.Fencing{Schedules: test.selector}, ns)), map[string]bool{ns: false})
+			for _, labels := range test.fenced {
+				_, err := client.BatchV1().Jobs(ns).Create(t.Context(), job(labels), metav1.CreateOptions{})
+				mustBeAnswered(t, err, noLeader)
+			}
+			for _, labels := range test.spare {
+				_, err := client.BatchV1().Jobs(ns).Create(t.Context(), job(labels), metav1.CreateOptions{})
+				mustBeAnswered(t, err, "")
+			}
+		})
+	}
+}

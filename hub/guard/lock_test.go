@@ -1,0 +1,148 @@
+package guard_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+const (
+	noParameter = "no params found"
+	hubIsAhead  = "the clock of the hub that has written the Lease of this namespace is ahead"
+)
+
+// lockIn fences the lock "stock" of a namespace.
+func lockIn(namespace string) v1alpha1.Fencing {
+	return v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{
+		Namespace: namespace, Name: "stock", LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2,
+	}}}
+}
+
+// ticket is a lock as an elector writes it.
+func ticket(name, holder string, l *coordinationv1.Lease) *coordinationv1.Lease {
+	l.Name = name
+	l.Spec.HolderIdentity = &holder
+	l.Spec.LeaseDurationSeconds = ptr.To[int32](15)
+	l.Spec.RenewTime = ptr.To(metav1.NowMicro())
+	return l
+}
+
+// takes creates a lock, or renews it.
+func takes(ctx context.Context, c kubernetes.Interface, namespace, name, holder string) error {
+	leases := c.CoordinationV1().Leases(namespace)
+	have, err := leases.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		_, err = leases.Create(ctx, ticket(name, holder, &coordinationv1.Lease{}), metav1.CreateOptions{})
+		return err
+	}
+	_, err = leases.Update(ctx, ticket(name, holder, have), metav1.UpdateOptions{})
+	return err
+}
+
+// A stock elector takes and renews its lock where its cluster leads the namespace of the policy, and in its term only.
+// The lock may be in another namespace.
+func TestWhatALockFenceCatches(t *testing.T) {
+	standing(t)
+	admin := administrator(t)
+	now := time.Now()
+	for name, test := range map[string]struct {
+		holder    string
+		renewed   time.Time
+		lasts     time.Duration
+		bare      bool // there is no Lease
+		want      string
+		release   string // the answer to a release
+		elsewhere string // the answer to the same lock in the namespace of the policy
+	}{
+		"its cluster leads":        {holder: "east.fleet", renewed: now, lasts: time.Hour},
+		"another cluster leads":    {holder: "west.fleet", renewed: now, lasts: time.Hour, want: notLeading},
+		"nobody leads":             {holder: "", renewed: now, lasts: time.Hour, want: notLeading},
+		"its term is over":         {holder: "east.fleet", renewed: now.Add(-time.Minute), lasts: time.Second, want: termIsOver},
+		"the hub's clock is ahead": {holder: "east.fleet", renewed: now.Add(time.Hour), lasts: time.Minute, want: hubIsAhead},
+		"there is no Lease":        {bare: true, want: noParameter, release: noParameter, elsewhere: noParameter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns, locks := newNamespace(t), newNamespace(t)
+			if err := takes(t.Context(), admin, locks, "stock", "before"); err != nil {
+				t.Fatal(err)
+			}
+			if !test.bare {
+				leads(t, ns, test.holder, test.renewed, test.lasts)
+			}
+			keeps(t, fenceOf(t, asks("locks", lockIn(locks), ns)), map[string]bool{ns: !test.bare})
+			eventually(t, "the Lease is known", func(ctx context.Context) error { return answered(takes(ctx, admin, locks, "stock", "me"), test.want) })
+			mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", "me"), test.want)
+			mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", ""), test.release)
+			mustBeAnswered(t, takes(t.Context(), admin, locks, "another", "me"), "")
+			mustBeAnswered(t, takes(t.Context(), admin, ns, "stock", "me"), test.elsewhere)
+			if err := admin.CoordinationV1().Leases(locks).Delete(t.Context(), "stock", metav1.DeleteOptions{}); err != nil {
+				t.Errorf("a lock can be deleted: %v", err)
+			}
+			mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", "me"), test.want)
+		})
+	}
+}
+
+// A program that once took all notes off its lock cannot renew it: the API server does not tell when that was.
+func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
+	standing(t)
+	admin := administrator(t)
+	ns, locks := newNamespace(t), newNamespace(t)
+	leads(t, ns, "east.fleet", time.Now(), time.Hour)
+	keeps(t, fenceOf(t, asks("locks", lockIn(locks), ns)), map[string]bool{ns: true})
+	eventually(t, "the Lease is known", func(ctx context.Context) error { return takes(ctx, admin, locks, "stock", "me") })
+	have, err := admin.CoordinationV1().Leases(locks).Get(t.Context(), "stock", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	have.ManagedFields = []metav1.ManagedFieldsEntry{{}}
+	_, err = admin.CoordinationV1().Leases(locks).Update(t.Context(), ticket("stock", "me", have), metav1.UpdateOptions{})
+	mustBeAnswered(t, err, termIsOver)
+}
+
+// leads writes the managed Lease of a namespace, with an ε of a second.
+func leads(t *testing.T, namespace, holder string, renewed time.Time, lasts time.Duration) {
+	t.Helper()
+	l := &coordinationv1.Lease{}
+	err := wire.Write(lease.Key("key"), lease.Content{
+		Term:      lease.Term{Holder: holder, Epoch: 1000, AcquireTime: renewed, RenewTime: renewed, Duration: lasts},
+		Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: "east.fleet", ClusterUID: "uid", Hub: "hub", Skew: time.Second,
+	}, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Namespace, l.Name = namespace, v1alpha1.DefaultLeaseName
+	if _, err := administrator(t).CoordinationV1().Leases(namespace).Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answered is an error unless that is the answer.
+func answered(err error, want string) error {
+	if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+		return fmt.Errorf("answered %w", err)
+	}
+	return nil
+}
+
+// A policy asks for one fence a lock, each of its own version.
+func TestEachLockHasAFenceOfItsOwn(t *testing.T) {
+	two := lockIn("a")
+	two.LeaderElectionLocks = append(two.LeaderElectionLocks, lockIn("b").LeaderElectionLocks...)
+	fences := guard.Fences("hub", asks("locks", two, "shop"))
+	if len(fences) != 2 || fences[0].Name() == fences[1].Name() || len(fences[0].Names()) != 1 {
+		t.Errorf("the fences are %v", fences)
+	}
+}

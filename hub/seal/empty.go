@@ -1,0 +1,41 @@
+package seal
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// An installation may come with an empty Secret, and a program that applies manifests may reset it to that. It counts as
+// one that is not there: the seal in use is written back, and a first one is made. But where no replica knows the seal, and
+// the mark shows that there was one, people decide.
+
+// errEmptied says that the seal of a fleet is lost.
+var errEmptied = fmt.Errorf("%w: it is empty, but its annotation %s shows that it held a seal: it must be restored, or deleted to begin anew",
+	ErrBroken, v1alpha1.HubAnnotation)
+
+// isEmpty reports whether a Secret holds nothing.
+func isEmpty(secret *corev1.Secret) bool {
+	for _, value := range secret.Data {
+		if len(value) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isLost reports whether a Secret held a seal and is empty now.
+func isLost(secret *corev1.Secret) bool { return isEmpty(secret) && MarkOf(secret) != "" }
+
+// fill puts a seal into an empty Secret.
+func fill(secret *corev1.Secret, seal Seal) {
+	full := secretOf(secret.Namespace, seal)
+	secret.Data = full.Data
+	if secret.Labels == nil {
+		secret.Labels = map[string]string{}
+	}
+	maps.Copy(secret.Labels, full.Labels)
+}

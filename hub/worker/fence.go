@@ -1,0 +1,231 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+const (
+	// fenceLook is how often it is looked whether the fences, or the namespaces that they cover, are others now.
+	fenceLook = 500 * time.Millisecond
+	// editedEvery is how often it is looked whether somebody has edited a fence, and editedTimeout bounds one look.
+	editedEvery, editedTimeout = time.Second, 2 * time.Second
+)
+
+// fences are those of a member, as far as they are known.
+type fences struct {
+	states map[string]guard.FenceState // by the name of the fence
+	why    map[string]error            // that a fence could not be put in place
+}
+
+// Unfenced says why a fence is not in force in a namespace, or in any of the member if that is empty. It is nil where
+// it is, and for a fence that only warns where that is in place.
+func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, known := w.fences.states[f.Name()]
+	switch err := w.fences.why[f.Name()]; {
+	case err != nil:
+		return err
+	case !known:
+		return ErrUnchecked
+	case f.Warns(), s.InForce[namespace], namespace == "" && s.Settled:
+		return nil
+	default:
+		return guard.ErrNotEnforced
+	}
+}
+
+// fenceCheck is the last check of the fences of a member. The zero value is none.
+type fenceCheck struct {
+	wanted   []string // their names
+	spaces   []map[string]bool
+	versions map[string]string // of what is stored
+	settled  bool
+	// again and verifyAt are the boot readings of the next check, and of the next one that asks where they are in force.
+	// lookAt is that of the next look at what is stored.
+	again, verifyAt, lookAt time.Duration
+}
+
+// keepFences keeps the fences of the member in place, and notes where they are in force, until ctx ends.
+func (w *Worker) keepFences(ctx context.Context) {
+	for last := (fenceCheck{}); ctx.Err() == nil; pause(ctx, fenceLook) {
+		last = w.lookAtFences(ctx, last)
+	}
+}
+
+// lookAtFences is one turn of keepFences. It puts nothing in place once leave has seen that none is under way.
+func (w *Worker) lookAtFences(ctx context.Context, last fenceCheck) fenceCheck {
+	w.setFencing(true)
+	defer w.setFencing(false)
+	if w.leaving() || !w.Hub.Serves(w.Member.Fleet) {
+		return fenceCheck{}
+	}
+	wanted, err := w.Hub.Fences(ctx, w.Member.Key)
+	if err != nil {
+		return last
+	}
+	spaces, err := w.fencedNamespaces(ctx, wanted)
+	if err != nil {
+		return last
+	}
+	return w.fencesAfter(ctx, last, wanted, spaces)
+}
+
+func (w *Worker) setFencing(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fencing = on
+}
+
+// isFencing reports whether fences may be put in place right now.
+func (w *Worker) isFencing() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fencing
+}
+
+// fencesAfter checks the fences of the member if that is due, or if something is not as the last check has left it.
+func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted []guard.Fence, spaces []map[string]bool) fenceCheck {
+	now := w.Clock.Now().Boot
+	is := last
+	is.wanted, is.spaces, is.again = names(wanted), spaces, now
+	if len(wanted) > 0 && now >= last.lookAt {
+		is.versions, is.lookAt = w.versions(ctx, last.versions), now+editedEvery
+	}
+	asked := slices.Equal(is.wanted, last.wanted) && reflect.DeepEqual(is.spaces, last.spaces)
+	if asked && now < last.again && maps.Equal(is.versions, last.versions) {
+		last.lookAt = is.lookAt
+		return last
+	}
+	due := now >= last.verifyAt
+	is.settled = w.checkFences(ctx, wanted, spaces, due, asked && last.settled)
+	if is.settled {
+		is.again = now + guardEvery
+		if due {
+			is.verifyAt = now + verifyEvery
+		}
+	}
+	return is
+}
+
+// versions returns those of what is stored in the member. Where there is no answer, they are the last ones.
+func (w *Worker) versions(ctx context.Context, last map[string]string) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, editedTimeout)
+	defer cancel()
+	versions, err := guard.Versions(ctx, w.Client)
+	if err != nil {
+		return last
+	}
+	return versions
+}
+
+// checkFences puts the fences in place, and removes others. A fence of another version goes last: nothing is let
+// through in between. If the last check has settled all of these, whatever has to be mended is somebody's edit.
+func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces []map[string]bool, due, wasSettled bool) (settled bool) {
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	found, settled := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, true
+	for i, f := range wanted {
+		s, err := f.Keep(ctx, w.Client, spaces[i], due)
+		if s.Mended && wasSettled {
+			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
+		}
+		if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) {
+			return false // silence says nothing of a fence
+		}
+		settled = settled && err == nil && s.Settled
+		found.states[f.Name()], found.why[f.Name()] = s, err
+	}
+	if w.noteFences(found) {
+		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "settled", settled)
+		w.Hub.Changed(w.Member.Key, "")
+	}
+	if settled || len(wanted) == 0 {
+		err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, names(wanted))
+		settled = err == nil || len(wanted) == 0 && errors.Is(err, guard.ErrForbidden) // then it never kept one
+	}
+	return settled
+}
+
+// noteFences notes the states of fences, and reports whether they are news.
+func (w *Worker) noteFences(found fences) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.fences
+	w.fences = found
+	return !maps.EqualFunc(before.states, found.states, func(a, b guard.FenceState) bool {
+		return a.Settled == b.Settled && maps.Equal(a.InForce, b.InForce)
+	}) ||
+		!maps.EqualFunc(before.why, found.why, func(a, b error) bool { return (a == nil) == (b == nil) })
+}
+
+// fencedNamespaces are the active namespaces of the member that each fence covers, by its cache. The value says whether
+// a namespace has the Lease.
+func (w *Worker) fencedNamespaces(ctx context.Context, wanted []guard.Fence) (spaces []map[string]bool, err error) {
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	var list corev1.NamespaceList
+	if err := w.Cluster.GetCache().List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var leases coordinationv1.LeaseList
+	if err := w.Cluster.GetCache().List(ctx, &leases, client.HasLabels{v1alpha1.ManagedLabel}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return fencedIn(wanted, list.Items, leases.Items), nil
+}
+
+func fencedIn(wanted []guard.Fence, namespaces []corev1.Namespace, leases []coordinationv1.Lease) (spaces []map[string]bool) {
+	written := map[client.ObjectKey]bool{}
+	for i := range leases {
+		written[client.ObjectKeyFromObject(&leases[i])] = true
+	}
+	for _, f := range wanted {
+		active := map[string]bool{}
+		for i := range namespaces {
+			ns := &namespaces[i]
+			if ns.DeletionTimestamp.IsZero() && ns.Status.Phase != corev1.NamespaceTerminating && f.Selects(ns.Name, ns.Labels) {
+				active[ns.Name] = written[client.ObjectKey{Namespace: ns.Name, Name: f.LeaseName()}]
+			}
+		}
+		spaces = append(spaces, active)
+	}
+	return spaces
+}
+
+// unfence removes all fences from a member that takes no part any more.
+func (w *Worker) unfence(ctx context.Context) error {
+	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, nil)
+	if errors.Is(err, guard.ErrForbidden) {
+		return nil // who may not list them has none
+	}
+	return err
+}
+
+// names are those of all that fences keep in a member.
+func names(fs []guard.Fence) (all []string) {
+	for _, f := range fs {
+		all = append(all, f.Names()...)
+	}
+	return slices.Compact(all)
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) {
+	timer, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-timer.Done()
+}

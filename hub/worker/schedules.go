@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+const (
+	// wakeTries is how often it is tried to wake the CronJobs of a term, one fenceLook after the other.
+	wakeTries = 20
+	// wakeAgain is how long after the first time they are woken the second time.
+	wakeAgain = 3 * time.Second
+	// wakeTimeout bounds one try.
+	wakeTimeout = 5 * time.Second
+)
+
+// wakeSchedules wakes the fenced CronJobs of each namespace once a term of the member has begun there, until ctx ends.
+//
+// The CronJob controller of a follower backs off more and more, because its Jobs are refused. The API server's news that
+// a CronJob has changed wakes it at once. But for a tick before the term it would be refused again. So its status is
+// made to say that what came before the term was scheduled. Then the controller forgets its back-off, and comes back for
+// the next tick. Nothing but the status is written, so the right to that is no right to run anything.
+//
+// An API server may not know the Lease of the term yet. If there was a tick in the term already, it refuses that, and the
+// controller backs off as before. So the CronJobs are woken twice, by another status each time.
+func (w *Worker) wakeSchedules(ctx context.Context) {
+	wakings := map[fencedTerm]waking{}
+	for ; ctx.Err() == nil; pause(ctx, fenceLook) {
+		if w.leaving() || !w.Hub.Serves(w.Member.Fleet) {
+			continue
+		}
+		terms, err := w.fencedTerms(ctx, wakes)
+		if err != nil {
+			continue
+		}
+		w.wakeTerms(ctx, terms, wakings)
+	}
+}
+
+// wakeTerms wakes the CronJobs of each term if that is due, and forgets the terms that are over.
+func (w *Worker) wakeTerms(ctx context.Context, terms map[fencedTerm]guard.Fence, wakings map[fencedTerm]waking) {
+	maps.DeleteFunc(wakings, func(t fencedTerm, _ waking) bool { return !has(terms, t) })
+	for t, f := range terms {
+		wakings[t] = w.wakeTerm(ctx, t, f.Schedules(), wakings[t])
+	}
+}
+
+// waking is how far the CronJobs of a term are woken.
+type waking struct {
+	times int           // that all of them were
+	tries int           // since then
+	next  time.Duration // boot reading of the next try
+}
+
+// wakeTerm wakes the CronJobs of a term if that is due.
+func (w *Worker) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelSelector, is waking) waking {
+	now := w.Clock.Now().Boot
+	if is.times == 2 || is.tries == wakeTries || now < is.next {
+		return is
+	}
+	// A status has whole seconds. This is the last one before the term: a tick at its very beginning is not left out.
+	upTo := time.UnixMicro(t.began - 1).Truncate(time.Second)
+	if is.times == 0 {
+		upTo = upTo.Add(-time.Second) // so that the second time is news
+	}
+	err := w.wakeCronJobs(ctx, t.namespace, of, upTo)
+	if err == nil {
+		return waking{times: is.times + 1, next: now + wakeAgain}
+	}
+	if is.tries++; apierrors.IsForbidden(err) {
+		is.tries = wakeTries
+	}
+	if is.tries == wakeTries {
+		w.Log.Info("The CronJobs are not woken: their first Jobs of this term may be late", "namespace", t.namespace, "err", err.Error())
+	}
+	return is
+}
+
+// wakes reports whether a fence has refused Jobs.
+func wakes(f guard.Fence) bool { return !f.Warns() && f.Schedules() != nil }
+
+// wakeCronJobs wakes those whose Jobs match, and that have scheduled nothing since an instant.
+func (w *Worker) wakeCronJobs(ctx context.Context, namespace string, of *metav1.LabelSelector, upTo time.Time) error {
+	selector, err := metav1.LabelSelectorAsSelector(of)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	jobs := w.Client.BatchV1().CronJobs(namespace)
+	list, err := jobs.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the CronJobs: %w", err)
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if !selector.Matches(labels.Set(o.Spec.JobTemplate.Labels)) || !scheduledUpTo(o).Before(upTo) {
+			continue
+		}
+		status := map[string]any{
+			"metadata": map[string]any{"resourceVersion": o.ResourceVersion}, // a Job may have been created meanwhile
+			"status":   map[string]any{"lastScheduleTime": metav1.NewTime(upTo)},
+		}
+		data, err := json.Marshal(status)
+		if err != nil {
+			return err
+		}
+		_, err = jobs.Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("wake CronJob %s: %w", o.Name, err)
+		}
+	}
+	return nil
+}
+
+// scheduledUpTo is the time after which its controller looks for ticks.
+func scheduledUpTo(o *batchv1.CronJob) time.Time {
+	if last := o.Status.LastScheduleTime; last != nil {
+		return last.Time
+	}
+	return o.CreationTimestamp.Time
+}
