@@ -117,6 +117,12 @@ const (
 	LockIdle Reason = "LockIdle"
 	// LockUnseen: it is not known yet whether somebody holds a fenced lock, or no cluster leads.
 	LockUnseen Reason = "LockUnseen"
+	// AccountsFound: each fenced service account exists in a cluster.
+	AccountsFound Reason = "AccountsFound"
+	// AccountMissing: no cluster has a fenced service account, so its name may be wrong.
+	AccountMissing Reason = "AccountMissing"
+	// AccountUnseen: it is not known yet whether a fenced service account exists.
+	AccountUnseen Reason = "AccountUnseen"
 	// Conflict: an older policy selects the same namespace.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.

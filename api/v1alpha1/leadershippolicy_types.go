@@ -240,6 +240,10 @@ const (
 	// the cluster that leads, for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown
 	// until that time, and while no cluster leads. It keeps no cluster from leading.
 	ConditionLocksHeld = "LocksHeld"
+	// ConditionAccountsFound is there while the policy fences service accounts. It is False while no cluster has
+	// one of them: its name may be wrong. It is Unknown until a cluster has shown that. It keeps no cluster from
+	// leading.
+	ConditionAccountsFound = "AccountsFound"
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
@@ -251,6 +255,8 @@ type LeadershipPolicyStatus struct {
 	// False warns that nobody has held a lock for 2 minutes, or three of its lease durations if
 	// that is longer, in the cluster that leads. Then the name of the lock may be wrong. The
 	// message names the lock, the cluster, and what to do. It keeps no cluster from leading.
+	// Where service accounts are fenced, there is AccountsFound: False warns that no cluster
+	// has one of them.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

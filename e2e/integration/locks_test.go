@@ -45,7 +45,8 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 	}
 }
 
-// It takes two looks, ten seconds apart. The hub needs no other right for them than those of config/member.
+// A lock takes two looks, ten seconds apart. The hub needs no other right for them than those of config/member, and for
+// accounts that of config/fencing.
 func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
@@ -53,12 +54,17 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	a := w.namespace("a", all...)
 	lock := v1alpha1.LockFence{Namespace: a, Name: "stock", LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1}
 	p := w.NewPolicy("p", a)
-	p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{lock}}
+	p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{lock}, Writes: []v1alpha1.WriteFence{{
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "chekout"}, {Name: "default"}},
+		Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+	}}}
 	w.Must(w.Hub.Create(t.Context(), p))
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
 	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
 	w.awaitPolicy("p", v1alpha1.ConditionLocksHeld, metav1.ConditionUnknown, string(reason.LockUnseen), a+"/stock")
+	w.awaitPolicy("p", v1alpha1.ConditionAccountsFound, metav1.ConditionFalse, string(reason.AccountMissing),
+		"there is no ServiceAccount chekout in east, south, west")
 	w.elect(lock, all...)
 	w.Eventually("the lock is seen to be held", 30*time.Second, func() error {
 		p := &v1alpha1.LeadershipPolicy{}

@@ -57,6 +57,7 @@ type laborer struct {
 	unguarded error
 	unfenced  func(guard.Fence, string) error
 	lock      worker.LockState
+	accounts  map[v1alpha1.FencedServiceAccount]worker.AccountState
 	readers   int
 	woken     int
 }
@@ -75,6 +76,10 @@ func (l *laborer) Unfenced(f guard.Fence, ns string) error {
 	return l.unfenced(f, ns)
 }
 func (l *laborer) LockOf(guard.Fence) worker.LockState { return l.lock }
+
+func (l *laborer) AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState {
+	return l.accounts[a]
+}
 
 func (l *laborer) Readers(string) int { return l.readers }
 func (l *laborer) Wake()              { l.woken++ }

@@ -45,6 +45,7 @@ type memberWorker interface {
 	Unguarded() error
 	Unfenced(f guard.Fence, namespace string) error
 	LockOf(f guard.Fence) worker.LockState
+	AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState
 	Readers(namespace string) int
 	Wake()
 }
@@ -192,7 +193,7 @@ func (h workersHub) MayWrite(fleetName string, now lease.Reading) bool {
 
 func (h workersHub) Changed(key fleet.Key, namespace string) { h.c.leaseChanged(key, namespace) }
 
-func (h workersHub) LocksChanged(key fleet.Key) { h.c.policiesChanged(key.Fleet) }
+func (h workersHub) FenceNews(key fleet.Key) { h.c.policiesChanged(key.Fleet) }
 
 func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, err error) {
 	m, ok := h.c.Fleet.Member(key)

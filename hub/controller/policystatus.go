@@ -145,6 +145,7 @@ func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.Leade
 	}
 	c.noteFences(policies, object, members)
 	c.noteLocks(object, members)
+	c.noteAccounts(object, members)
 	return result
 }
 

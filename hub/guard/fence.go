@@ -31,6 +31,7 @@ type Fence struct {
 	warns      bool
 	schedules  *metav1.LabelSelector // of Jobs; nil: it is about something else
 	lock       *locks.Lock           // that it is about, if it is about one: then there is no wall
+	accounts   []v1alpha1.FencedServiceAccount
 }
 
 // The answers of the API server, where no expression tells more.
@@ -115,6 +116,9 @@ func (f Fence) Lock() (lock locks.Lock, ok bool) {
 	return *f.lock, true
 }
 
+// Accounts are the service accounts whose writes the fence is about.
+func (f Fence) Accounts() []v1alpha1.FencedServiceAccount { return f.accounts }
+
 // IsOfLock reports whether the fence is about a lock.
 func (f Fence) IsOfLock() bool { return f.lock != nil }
 
@@ -133,8 +137,13 @@ func newLockFence(hub string, o *v1alpha1.LeadershipPolicy, lock locks.Lock) Fen
 func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, f Fence) Fence {
 	f.lease = cmp.Or(o.Spec.LeaseName, v1alpha1.DefaultLeaseName)
 	f.warns = o.Spec.Fencing.Mode == v1alpha1.FencingWarn
-	if kind == "schedules" {
+	switch kind {
+	case "schedules":
 		f.schedules = o.Spec.Fencing.Schedules
+	case "writes":
+		for _, w := range o.Spec.Fencing.Writes {
+			f.accounts = append(f.accounts, w.ServiceAccounts...)
+		}
 	}
 	version := fingerprint([]any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, f.selector, f.lockIn()})
 	actions := []admissionv1.ValidationAction{admissionv1.Deny}

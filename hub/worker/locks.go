@@ -144,6 +144,6 @@ func (w *Worker) noteLocks(looks map[fencedTerm]lockLook) {
 	w.locks = states
 	w.mu.Unlock()
 	if news {
-		w.Hub.LocksChanged(w.Member.Key)
+		w.Hub.FenceNews(w.Member.Key)
 	}
 }

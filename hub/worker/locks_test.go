@@ -101,8 +101,8 @@ func TestALockThatNobodyHolds(t *testing.T) {
 				r.east.refuses(func(*http.Request) *metav1.Status { asked++; return test.answer })
 				f, looks := lockOf(stock), map[fencedTerm]lockLook{}
 				r.looksAtLocks(f, looks, test.lasts)
-				if is := r.LockOf(f); is != LockUnseen || r.lockNews > 0 {
-					t.Errorf("state %d, and news %d times", is, r.lockNews)
+				if is := r.LockOf(f); is != LockUnseen || r.fenceNews > 0 {
+					t.Errorf("state %d, and news %d times", is, r.fenceNews)
 				}
 				r.looksAtLocks(f, looks, 3*time.Minute-test.lasts)
 				if is := r.LockOf(f); is != test.want {
@@ -125,8 +125,8 @@ func TestOfALockThatIsHeldNothingIsAskedAllTheTime(t *testing.T) {
 			r.east.store(heldBy("a", 5*i))
 			r.looksAtLocks(f, looks, 5*time.Second)
 		}
-		if is := r.LockOf(f); is != LockHeld || asked != 6 || r.lockNews != 1 {
-			t.Errorf("state %d; asked %d times, and news %d times; want it held, 6, 1", is, asked, r.lockNews)
+		if is := r.LockOf(f); is != LockHeld || asked != 6 || r.fenceNews != 1 {
+			t.Errorf("state %d; asked %d times, and news %d times; want it held, 6, 1", is, asked, r.fenceNews)
 		}
 		r.lookAtLocks(t.Context(), nil, looks) // the term is over
 		r.noteLocks(looks)

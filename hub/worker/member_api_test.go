@@ -132,7 +132,7 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
 		return answer(http.StatusOK, body)
 	case req.Method == http.MethodGet && lists[path.Base(p)] != "":
-		return say(http.StatusOK, a.list(p, query.Get("labelSelector")))
+		return say(http.StatusOK, a.list(p, query.Get("labelSelector"), query.Get("fieldSelector")))
 	case req.Method == http.MethodPost:
 		object.SetUID("uid-of-it")
 		return say(http.StatusCreated, a.put(p+"/"+object.GetName(), object))
@@ -151,25 +151,31 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 // lists are the resources that can be listed, and the kinds of these lists.
 var lists = map[string]string{
 	"leases":                            "LeaseList",
+	"serviceaccounts":                   "ServiceAccountList",
 	"validatingadmissionpolicies":       "ValidatingAdmissionPolicyList",
 	"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList",
 }
 
-// list lists a resource in all namespaces.
-func (a *memberAPI) list(p, selector string) map[string]any {
+// list lists a resource in all namespaces, or in that of the path. Fields are selected by the name only.
+func (a *memberAPI) list(p, selector, field string) map[string]any {
 	items := []any{}
 	chosen, err := labels.Parse(selector)
 	if err != nil {
 		panic(err)
 	}
+	everywhere := !strings.Contains(p, "/namespaces/")
 	for in, o := range a.stored {
-		if strings.Contains(in, "/"+path.Base(p)+"/") && chosen.Matches(labels.Set(o.GetLabels())) {
+		if (strings.HasPrefix(in, p+"/") || everywhere && strings.Contains(in, "/"+path.Base(p)+"/")) &&
+			chosen.Matches(labels.Set(o.GetLabels())) && (field == "" || field == "metadata.name="+o.GetName()) {
 			items = append(items, o.Object)
 		}
 	}
-	parts := strings.Split(p, "/") // as in /apis/group/version
+	version := "v1" // as in /api/v1
+	if parts := strings.Split(p, "/"); parts[1] == "apis" {
+		version = parts[2] + "/" + parts[3]
+	}
 	return map[string]any{
-		"apiVersion": parts[2] + "/" + parts[3], "kind": lists[path.Base(p)],
+		"apiVersion": version, "kind": lists[path.Base(p)],
 		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
 	}
 }

@@ -61,7 +61,7 @@ type rig struct {
 	wanted        []guard.Fence
 	records       error    // that they cannot be relinquished
 	changed       []string // the namespaces of which there is news; "": all
-	lockNews      int      // how often there was news of locks
+	fenceNews     int      // how often there was news of what is fenced
 	events        []string
 }
 
@@ -138,10 +138,10 @@ func (r *rig) Changed(_ fleet.Key, namespace string) {
 	r.changed = append(r.changed, namespace)
 }
 
-func (r *rig) LocksChanged(fleet.Key) {
+func (r *rig) FenceNews(fleet.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lockNews++
+	r.fenceNews++
 }
 
 func (r *rig) Fences(context.Context, fleet.Key) ([]guard.Fence, error) {

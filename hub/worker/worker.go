@@ -26,6 +26,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
@@ -73,8 +74,8 @@ type Hub interface {
 	MayWrite(fleetName string, now lease.Reading) bool
 	// Changed asks for a decision because there is news of a namespace in the member, or of all if it is empty.
 	Changed(key fleet.Key, namespace string)
-	// LocksChanged asks for the statuses of policies because there is news of fenced locks in the member.
-	LocksChanged(key fleet.Key)
+	// FenceNews asks for the statuses of policies because there is news of what they fence in the member.
+	FenceNews(key fleet.Key)
 	// Fences returns what the policies of the member's fleet ask for there, by a cache.
 	Fences(ctx context.Context, key fleet.Key) ([]guard.Fence, error)
 	// RelinquishRecords takes the mark of this hub off the fleet's records.
@@ -99,6 +100,7 @@ type Worker struct {
 	fences    fences
 	fencing   bool                 // a turn of keepFences is under way
 	locks     map[string]LockState // by the name of the fence; none: nothing was seen
+	accounts  map[v1alpha1.FencedServiceAccount]AccountState
 }
 
 // New returns a Worker that has not begun.
@@ -158,6 +160,7 @@ func (w *Worker) Run(ctx context.Context) {
 	keepers.Go(func() { w.keepFences(ctx) })
 	keepers.Go(func() { w.wakeSchedules(ctx) })
 	keepers.Go(func() { w.watchLocks(ctx) })
+	keepers.Go(func() { w.watchAccounts(ctx) })
 	keepers.Go(func() { w.readUnwatched(ctx, p) })
 	p.Run(ctx)
 	keepers.Wait()
