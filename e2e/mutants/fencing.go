@@ -42,7 +42,7 @@ var (
 	lasting    = tests{"./hub/publish", "^TestPromises"}
 	lockLooks  = tests{"./hub/worker", "^(TestWhenALock|TestALockThat|TestOfALock)"}
 	seenHeld   = tests{"./e2e/integration", "^TestAFencedLockThat"}
-	accounts   = tests{"./hub/worker", "^(TestWhichFencedAccounts|TestAnAnswerThatIsNone|TestAMemberIsAskedForAnAccount|TestWhoLooks)"}
+	lookedFor  = tests{"./hub/worker", "^(TestWhichFencedAccounts|TestAnAnswerThatIsNone|TestAMemberIsAskedForAnAccount|TestWhoLooks)"}
 	accounted  = tests{"./hub/controller", "^TestWhatAPolicySaysOfItsAccounts"}
 	warning    = tests{"./hub/controller", "^(TestWhatAPolicySaysOfItsLocks|TestOneLock)"}
 	judged     = tests{"./e2e/unmodified", "^(TestWhatTwo|TestAHubThatDoesNot)"}
@@ -122,7 +122,7 @@ var fences = []mutant{
 	{"fence: a policy warns of no lock", warning, []edit{{lockStatusGo, "	case len(idle) > 0:\n", "	case len(idle) > 9:\n"}}},
 	{"fence: a lock of which nothing is known is held", warning, []edit{{lockStatusGo, "	case len(open) > 0:\n", "	case len(open) > 9:\n"}}},
 	{"fence: no worker looks for accounts", tests{"./e2e/integration", "^TestAFencedLockThatIsHeld"}, []edit{{"hub/worker/worker.go", "	keepers.Go(func() { w.watchAccounts(ctx) })\n", ""}}},
-	{"fence: a refusal says that an account is missing", accounts, []edit{{"hub/worker/accounts.go", "		case err != nil:\n", "		case err != nil && ctx.Err() != nil:\n"}}},
+	{"fence: a refusal says that an account is missing", lookedFor, []edit{{"hub/worker/accounts.go", "		case err != nil:\n", "		case err != nil && ctx.Err() != nil:\n"}}},
 	{"fence: of accounts nobody is warned", accounted, []edit{{"hub/controller/accountstatus.go", "	case len(missing) > 0:\n", "	case len(missing) > 9:\n"}}},
 	{"fence: an account has to be in all clusters", accounted, []edit{{"hub/controller/accountstatus.go", "		case f.exists:\n", "		case f.exists && len(f.missingIn) == 0:\n"}}},
 
