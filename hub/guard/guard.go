@@ -73,7 +73,8 @@ type store[T metav1.Object] interface {
 	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
 }
 
-// ensure reports whether it wrote. amend puts the wanted spec into the stored object and reports whether it
+// ensure writes the whole spec instead of applying it by server-side apply: an apply would leave what somebody else has
+// added to a list of it, a match condition that lets everybody through, say. It reports whether it wrote. amend puts the wanted spec into the stored object and reports whether it
 // was there before.
 func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend func(have T) (same bool)) (bool, error) {
 	have, err := in.Get(ctx, want.GetName(), metav1.GetOptions{})

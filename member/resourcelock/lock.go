@@ -21,6 +21,9 @@
 // context. From then on the lock refuses to be renewed, and only lets itself be released. A process that is paused
 // between its check and its act acts late when it wakes, as with every election.
 //
+// So the hub has nothing to wait for: the lock's stop time is none. Do not name it in a policy's leaderElectionLocks,
+// which make every change wait for an elector that learns of the end of a term by refusals.
+//
 // A registered [member.Member] does not release the term before done is called. Call it when all work has finished. Run
 // such a Member beside the manager, by go m.Start, and stop it after done: one in the manager would wait for done until
 // its time is up.
