@@ -197,7 +197,7 @@ type Health struct {
 	// more than half of the clusters become unreachable within one unreachableAfterMilliseconds, so
 	// that it may well be the hub that is cut off. FailOver: a cluster that can still be
 	// reached takes over, as always. Hold: nobody is replaced until one comes back. Either
-	// way at most one cluster leads, and the condition ClustersReachable says so.
+	// way at most one cluster leads, and the condition ClustersReachable shows it.
 	// +optional
 	// +kubebuilder:validation:Enum=FailOver;Hold
 	// +default="FailOver"

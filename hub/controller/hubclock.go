@@ -80,7 +80,7 @@ func (w clockWatch) Start(ctx context.Context) error {
 	return err
 }
 
-// learn takes in what the policies say.
+// learn reads the policies.
 func (w clockWatch) learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

@@ -159,7 +159,7 @@ func (c *Controller) publishers(fleetName string) (ps []*publish.Publisher) {
 	return ps
 }
 
-// Work is how the work in one member stands.
+// Work is the state of the work in one member.
 type Work struct {
 	// Guarded: the admission policies that protect the Leases are in force.
 	Guarded bool
@@ -167,7 +167,7 @@ type Work struct {
 	Readers int
 }
 
-// Work tells how the work in a member stands. It is false while nothing is written there.
+// Work returns the state of the work in a member. It is false while nothing is written there.
 func (c *Controller) Work(key fleet.Key) (Work, bool) {
 	if w := c.worker(key); w != nil && w.Publisher() != nil {
 		return Work{Guarded: w.Unguarded() == nil, Readers: w.Publisher().Readers()}, true

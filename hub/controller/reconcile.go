@@ -106,7 +106,7 @@ func soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// decide asks the election. If it says so, renewals stop first: what was promised can be counted only after nothing
+// decide asks the election. Where the decision is to stop renewals, they stop first: what was promised can be counted only after nothing
 // more can be promised.
 func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	var p *election.Policy

@@ -44,7 +44,7 @@ func (r runner) newSecrets() *secrets.Store {
 	})
 }
 
-// seen takes in that a Secret is not what it was.
+// seen handles a Secret that has changed, or is gone.
 func (r runner) seen(ctx context.Context, fleet, name string) {
 	if name == seal.SecretName {
 		r.noteSeal(fleet)

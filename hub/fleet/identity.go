@@ -7,7 +7,7 @@ import (
 )
 
 // identity is the outcome of a contact: whether the cluster behind the kubeconfig is the one that the name
-// stands for.
+// means.
 type identity int
 
 const (
@@ -42,7 +42,7 @@ func wrongCluster(pin, found string) string {
 type uidOwner struct {
 	key Key
 	uid string
-	// proved: the hub's own pin says so. pinned: contact does, and there is a pin, or nobody had the UID then.
+	// proved: the hub's own pin shows it. pinned: contact does, and there is a pin, or nobody had the UID then.
 	proved, pinned bool
 	created        time.Time
 }

@@ -240,7 +240,7 @@ func (m *member) excuse(k health.Kind, from, to lease.Reading) {
 	m.state.tracks = m.state.tracks.Excuse(k, from, to)
 }
 
-// known is the UID that the member stands for: the pinned one, or else the one found.
+// known is the UID of the member: the pinned one, or else the one found.
 func (s *state) known() string {
 	if s.spec.pin != "" {
 		return s.spec.pin

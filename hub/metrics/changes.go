@@ -44,7 +44,7 @@ func (m *Metrics) watch(ctx context.Context) error {
 	return err
 }
 
-// changed takes in what a record says now, and said before.
+// changed counts the change of leader between an old and a new state of a record.
 func (m *Metrics) changed(was, is *v1alpha1.NamespaceLeader) {
 	o, n := &was.Spec, &is.Spec
 	key := client.ObjectKeyFromObject(is)

@@ -116,11 +116,11 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 	}
 	tell(ch, memberState, 1, member.Fleet, member.Name, state)
 	if work, ok := m.decider.Work(member.Key); ok {
-		stands := 0.0
+		inForce := 0.0
 		if work.Guarded {
-			stands = 1
+			inForce = 1
 		}
-		tell(ch, guardStands, stands, member.Fleet, member.Name)
+		tell(ch, guardInForce, inForce, member.Fleet, member.Name)
 		tell(ch, registrations, float64(work.Readers), member.Fleet, member.Name)
 	}
 }

@@ -135,8 +135,8 @@ var (
 
 	memberState = gauge("leasecast_member_state",
 		"Always 1; the label tells whether the hub is connected to the member, or the reason why not.", "fleet", "member", "state")
-	guardStands = gauge("leasecast_guard_stands",
-		"1 while the admission policy that protects the member's Leases stands.", "fleet", "member")
+	guardInForce = gauge("leasecast_guard_in_force",
+		"1 while the admission policies that protect the member's Leases are in force.", "fleet", "member")
 	registrations = gauge("leasecast_reader_registrations", "Readers that are registered in the member.", "fleet", "member")
 	clockOffset   = gauge("leasecast_clock_offset_seconds",
 		"Bounds of how far the clock of the member's API server is ahead of the hub's.", "fleet", "member", "bound")
@@ -148,7 +148,7 @@ var (
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, elected, leaderInfo, leaderSince, failoverTook, failoverFloor,
-		memberState, guardStands, registrations, clockOffset, renewalAge,
+		memberState, guardInForce, registrations, clockOffset, renewalAge,
 	} {
 		ch <- d
 	}

@@ -140,7 +140,7 @@ func TestWhatIsTold(t *testing.T) {
 		"leasecast_namespace_leader_info{fleet=default,leader=west,namespace=shop,state=Leading}": 1,
 		"leasecast_namespace_leader_since_timestamp_seconds{fleet=default,namespace=shop}":        float64(start.Unix()),
 		"leasecast_member_state{fleet=default,member=east,state=Unreachable}":                     1,
-		"leasecast_guard_stands{fleet=default,member=east}":                                       1,
+		"leasecast_guard_in_force{fleet=default,member=east}":                                     1,
 		"leasecast_reader_registrations{fleet=default,member=east}":                               3,
 		"leasecast_clock_offset_seconds{bound=least,fleet=default,member=east}":                   -0.05,
 		"leasecast_clock_offset_seconds{bound=most,fleet=default,member=east}":                    0.02,

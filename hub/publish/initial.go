@@ -40,7 +40,7 @@ func (p *Publisher) list(ctx context.Context, within time.Duration) (*coordinati
 	})
 }
 
-// ReadAgain stands in for a watch that does not last: it lists the Leases, and notes those that are there and those that
+// ReadAgain replaces a watch that does not last: it lists the Leases, and notes those that are there and those that
 // are gone.
 func (p *Publisher) ReadAgain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)

@@ -233,7 +233,7 @@ func (t *Tenure) wasHeld() bool {
 var errNotHeld = errors.New("the election is not released: another replica holds it")
 
 // releaseMark is how much later than its RenewTime a Lease that was released in order says that it was
-// acquired. No won election says so. A Lease whose holder somebody has removed is no release.
+// acquired. No won election writes that. A Lease whose holder somebody has removed is no release.
 const releaseMark = time.Microsecond
 
 // leaseIsOwn reports whether the election's Lease was this tenure's when it was last read or written: it
