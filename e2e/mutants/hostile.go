@@ -9,6 +9,8 @@ const (
 	weighGo          = "hub/fleet/transport/weigh.go"
 	slimGo           = "hub/fleet/secrets/slim.go"
 	sharesGo         = "hub/fleet/secrets/shares.go"
+	recordBoundsGo   = "hub/controller/bounds.go"
+	strangersGo      = "hub/controller/events.go"
 	acksBoundsGo     = "hub/publish/acksbounds.go"
 	readerNewsGo     = "hub/worker/readernews.go"
 )
@@ -21,6 +23,8 @@ var (
 	slimmed   = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestSecretsOfOthers)"}
 	shared    = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestWhoseKubeconfigs|TestARefused|TestWhatAWatch|TestADeletionOf|TestAKubeconfig|TestASecretThatIsGone)"}
 	starved   = tests{"./hub/fleet", "^(TestSecretsWithoutClusters|TestNewerClusters)"}
+	crowded   = tests{"./hub/controller", "^TestARecord(WithThousands|OfMany)"}
+	strangers = tests{"./hub/controller", "^TestClustersThatWereNeverConnected"}
 	readers   = tests{"./hub/publish", "^(TestAboveABound|TestAPartOf|TestWhatIsGone|TestARegistrationThat|TestAConfirmation|TestOfARegistration)"}
 	toldOfRg  = tests{"./hub/publish", "^TestWhoMakesHandoversSlow"}
 	newsOfRg  = tests{"./hub/worker", "^TestReadersThatComeAndGo"}
@@ -72,6 +76,15 @@ var hostile = []mutant{
 	{"hostile: every Secret is of a Cluster", starved, []edit{{"hub/fleet/runner.go", "	case apierrors.IsNotFound(err):\n		r.secrets.Release(k.Fleet, k.Name+kubeconfigSuffix)\n", "	case apierrors.IsNotFound(err):\n"}, {"hub/fleet/grants.go", "err == nil && readSpec(&c, nil, nil).keeps()\n}\n\n// clusters", "err == nil || c.Name == \"\"\n}\n\n// clusters"}}},
 	{"hostile: the Secrets of others are kept", slimmed, []edit{{slimGo, "	default:\n		return nil\n", ""}}},
 	{"hostile: a Secret may say that it was refused", slimmed, []edit{{slimGo, "	case isKubeconfig(full):\n", "	case isKubeconfig(full):\n		slim.Annotations = full.Annotations\n"}}},
+
+	// Clusters.
+	{"hostile: a record counts any number of Clusters", crowded, []edit{{recordBoundsGo, "; left < 0 {", "; left < -1<<40 {"}}},
+	{"hostile: a status shows any number of Clusters", crowded, []edit{{recordBoundsGo, "fits[i] = size <= left;", "fits[i] = size <= 1<<40;"}}},
+	{"hostile: what JSON escapes counts as one byte", crowded, []edit{{recordBoundsGo, "			size += len(`\\u0000`) - 1\n", ""}}},
+	{"hostile: Clusters hide those that lead", crowded, []edit{{recordBoundsGo, "first == (c.Eligible || c.Name == leader)", "first == (c.Name == leader)"}}},
+	{"hostile: Clusters hide the leader", crowded, []edit{{recordBoundsGo, "first == (c.Eligible || c.Name == leader)", "first == c.Eligible"}}},
+	{"hostile: clusters that were never connected hurry decisions", strangers, []edit{{strangersGo, "		wait = strangersWait\n", "		wait = 0\n"}}},
+	{"hostile: the loss of a cluster waits", strangers, []edit{{strangersGo, "s.connected = s.connected || m.Connected", "s.connected = m.Connected"}}},
 
 	// Registrations in the hub.
 	{"hostile: a member may have any number of registrations", readers, []edit{{acksBoundsGo, "together.registrations >= MaxRegistrations", "false"}}},

@@ -120,11 +120,14 @@ func (w *queue) source() source.TypedSource[mcreconcile.Request] {
 
 // add asks for a decision. Before the controller has started nothing needs asking for:
 // its first lists bring everything.
-func (w *queue) add(key types.NamespacedName) {
+func (w *queue) add(key types.NamespacedName) { w.addIn(0, key) }
+
+// addIn is add after a while.
+func (w *queue) addIn(wait time.Duration, key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.q != nil {
-		w.q.Add(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
+		w.q.AddAfter(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}}, wait)
 	}
 }
 
