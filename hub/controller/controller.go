@@ -78,7 +78,7 @@ type Controller struct {
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
 	sealRead        map[string]lease.Reading               // of each fleet, from before its seal was read last for decisions
-	brokenSeals     map[string]string                      // of each fleet, why its seal cannot be used
+	brokenSeals     map[useOfSeal]string                   // why a seal cannot be used
 }
 
 // claim says which policies speak of a namespace: the first one owns it.
@@ -98,7 +98,7 @@ func New(o Options) *Controller {
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
 		sealRead:        map[string]lease.Reading{},
-		brokenSeals:     map[string]string{},
+		brokenSeals:     map[useOfSeal]string{},
 	}
 }
 
