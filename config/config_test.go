@@ -108,6 +108,33 @@ func TestTheHubMayDoItsWorkInTheManagementClusterAndNoMore(t *testing.T) {
 	})
 }
 
+// config/all-namespaces gives the rights of a fleet everywhere, and no others.
+func TestTheHubMayUseTheSecretsOfAllNamespacesIfThatIsGranted(t *testing.T) {
+	out, err := management.kubectl(t.Context(), "apply", "-k", "all-namespaces")
+	if err != nil || strings.Contains(out, "Warning") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if _, err := management.kubectl(context.Background(), "delete", "-k", "all-namespaces"); err != nil {
+			t.Error(err)
+		}
+	})
+	ask(t, management, hubUser, map[string]access{
+		"reads kubeconfigs anywhere":       {"get list watch", "kube-public", "", "secrets", "east-kubeconfig", yes},
+		"follows them all at once":         {"list watch", "", "", "secrets", "", yes},
+		"pins Clusters anywhere":           {"patch", "kube-public", "cluster.x-k8s.io", "clusters", "", yes},
+		"keeps seals":                      {"get create update", "kube-public", "", "secrets", seal.SecretName, yes},
+		"does not change kubeconfigs":      {"update patch delete", "kube-public", "", "secrets", "east-kubeconfig", no},
+		"gives no rights":                  {everyVerb + " bind escalate", "", "rbac.authorization.k8s.io", "clusterroles", "", no},
+		"runs no programs in other places": {everyVerb, "kube-public", "", "pods", "", no},
+	})
+	_, err = kubernetes.NewForConfigOrDie(management.as(t, hubNamespace, hubAccount)).CoreV1().Secrets("kube-public").Create(t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "leasecast-hub-secrets") {
+		t.Errorf("a Secret that is no seal: %v", err)
+	}
+}
+
 // Whoever creates a Secret of the right type gets the token of a ServiceAccount.
 func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
 	hubClient, err := kubernetes.NewForConfig(management.as(t, hubNamespace, hubAccount))

@@ -40,6 +40,7 @@ $kubectl delete leadershippolicies.leasecast.dev -A --all
 wait_until "records" records
 $kubectl label clusters.cluster.x-k8s.io -A -l leasecast.dev/priority leasecast.dev/priority-
 wait_until "Clusters with the annotation leasecast.dev/cluster-uid, in which something may be left" pinned
+$kubectl delete --ignore-not-found clusterrolebinding/leasecast-hub-fleet
 for fleet in $(echo "$fleets" | sort -u); do
 	$kubectl -n "$fleet" delete --ignore-not-found secret/leasecast-seal rolebinding/leasecast-hub-fleet
 done

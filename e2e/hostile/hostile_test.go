@@ -60,6 +60,7 @@ var attacks = map[string]attack{
 	"a tenant of the hub writes 300 MB of Secrets":              {tenant: largeSecrets, ofHub: true},
 	"a tenant of the hub writes large kubeconfigs, and many":    {tenant: largeKubeconfigs, ofHub: true},
 	"a tenant of the hub makes Clusters that nobody would make": {tenant: absurdClusters, ofHub: true},
+	"a tenant of the hub makes Clusters that nobody reaches":    {tenant: unreachableClusters, ofHub: true},
 }
 
 func TestHonestMembersDoNotNotice(t *testing.T) {

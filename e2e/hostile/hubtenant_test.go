@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,6 +143,43 @@ func absurdClusters(ctx context.Context, s *scene) error {
 		return err
 	})
 	return unlessEnded(ctx, err)
+}
+
+// silentClusters is how many Clusters a tenant makes that the hub never reaches.
+const silentClusters = 200
+
+// unreachableClusters makes Clusters that outrank all others. The kubeconfigs of a third lead to where nobody answers, those
+// of a third to where nobody listens, and the others have no address.
+func unreachableClusters(ctx context.Context, s *scene) error {
+	c, err := s.hubTenant(ctx)
+	if err != nil {
+		return err
+	}
+	deaf, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		return err
+	}
+	defer func() { _ = deaf.Close() }()
+	if err := each(ctx, silentClusters, func(ctx context.Context, n int) error {
+		name := fmt.Sprint("silent-", n)
+		kubeconfig, err := fleet.Kubeconfig(name, &rest.Config{Host: "https://" + []string{deaf.Addr().String(), "127.0.0.1:1", ""}[n%3], BearerToken: "none"})
+		secret := secretOf(name+"-kubeconfig", 0)
+		secret.Data["value"] = kubeconfig
+		return unlessEnded(ctx, errors.Join(err, c.Create(ctx, clusterOf(name, "2000")), c.Create(ctx, secret)))
+	}); err != nil {
+		return err
+	}
+	if err := s.Await(ctx, patience, "the record shows them", func(ctx context.Context) error {
+		r, err := s.Record(ctx, shop)
+		if err == nil && len(r.Status.Candidates) <= silentClusters {
+			err = fmt.Errorf("it has %d candidates", len(r.Status.Candidates))
+		}
+		return err
+	}); err != nil {
+		return unlessEnded(ctx, err)
+	}
+	<-ctx.Done() // they stay unreachable until then
+	return nil
 }
 
 // removeOfTenant removes what a tenant of the hub has written.

@@ -176,8 +176,9 @@ func (w *world) seriesEnd(t *testing.T, h *hub) {
 }
 
 func (w *world) isRemoved(t *testing.T) {
+	w.kubectl("apply", "-k", filepath.Join(root(t), "config/all-namespaces"))
 	before := sets.New(strings.Fields(w.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name"))...)
-	if !before.Has("clusterrole.rbac.authorization.k8s.io/leasecast-hub") {
+	if !before.HasAll("clusterrole.rbac.authorization.k8s.io/leasecast-hub", "clusterrolebinding.rbac.authorization.k8s.io/leasecast-hub-fleet") {
 		t.Fatal("it was not even there")
 	}
 	w.make("undeploy")

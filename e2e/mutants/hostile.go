@@ -8,6 +8,9 @@ const (
 	transportGo      = "hub/fleet/transport/transport.go"
 	weighGo          = "hub/fleet/transport/weigh.go"
 	slimGo           = "hub/fleet/secrets/slim.go"
+	sharesGo         = "hub/fleet/secrets/shares.go"
+	recordBoundsGo   = "hub/controller/bounds.go"
+	strangersGo      = "hub/controller/events.go"
 	acksBoundsGo     = "hub/publish/acksbounds.go"
 	readerNewsGo     = "hub/worker/readernews.go"
 )
@@ -17,7 +20,11 @@ var (
 	weighed   = tests{"./hub/fleet/transport", "^(TestAnAnswerThat|TestHonestAnswers|TestAnEndlessWatch|TestAMeterDrains|TestTooManyRegistrations)"}
 	cleaned   = tests{"./hub/fleet/transport", "^(TestWhatAMemberSays|TestAnErrorOf|TestNoHeader|TestTokensThat)"}
 	paced     = tests{"./hub/fleet/transport", "^TestWhatFailsAgain"}
-	slimmed   = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestTheKubeconfigs|TestSecretsOfOthers)"}
+	slimmed   = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestSecretsOfOthers)"}
+	shared    = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestWhoseKubeconfigs|TestARefused|TestWhatAWatch|TestADeletionOf|TestAKubeconfig|TestASecretThatIsGone)"}
+	starved   = tests{"./hub/fleet", "^(TestSecretsWithoutClusters|TestNewerClusters)"}
+	crowded   = tests{"./hub/controller", "^TestARecord(WithThousands|OfMany)"}
+	strangers = tests{"./hub/controller", "^TestClustersThatWereNeverConnected"}
 	readers   = tests{"./hub/publish", "^(TestAboveABound|TestAPartOf|TestWhatIsGone|TestARegistrationThat|TestAConfirmation|TestOfARegistration)"}
 	toldOfRg  = tests{"./hub/publish", "^TestWhoMakesHandoversSlow"}
 	newsOfRg  = tests{"./hub/worker", "^TestReadersThatComeAndGo"}
@@ -54,10 +61,30 @@ var hostile = []mutant{
 	{"hostile: what is refused is asked for at once", paced, []edit{{retryGo, "		case resp.StatusCode >= http.StatusBadRequest:\n			p.failed(req.URL.Path, longestRefusal)\n", ""}}},
 
 	// Secrets.
-	{"hostile: large kubeconfigs are kept", slimmed, []edit{{slimGo, "case size > MaxKubeconfig:", "case false:"}}},
-	{"hostile: any number of kubeconfigs is kept", slimmed, []edit{{slimGo, "case s.sum+size > maxFleet:", "case false:"}}},
+	{"hostile: large kubeconfigs are kept", shared, []edit{{sharesGo, "k.size > MaxKubeconfig {", "false {"}}},
+	{"hostile: any number of kubeconfigs is kept", shared, []edit{{sharesGo, "	if s.sum <= maxFleet && !s.short {", "	if true {"}}},
+	{"hostile: kubeconfigs are kept that no Cluster needs", shared, []edit{{sharesGo, "	since, ok := s.needed(full.Name)\n	if !ok {\n		return\n	}\n", "	since, _ := s.needed(full.Name)\n"}}},
+	{"hostile: the kubeconfigs of newer Clusters come first", shared, []edit{{sharesGo, "s.all[a].since.Compare(s.all[b].since)", "s.all[b].since.Compare(s.all[a].since)"}}},
+	{"hostile: whoever writes last is refused", shared, []edit{{sharesGo, "s.all[a].since.Compare(s.all[b].since), strings.Compare(a, b)", "strings.Compare(a, b)"}}},
+	{"hostile: a refused kubeconfig takes memory", shared, []edit{{sharesGo, "k.why, k.unread, k.value = tooMany, false, nil", "k.why, k.unread = tooMany, false"}}},
+	{"hostile: a refused kubeconfig stays so", shared, []edit{{sharesGo, "	if s.sum <= maxFleet && !s.short {", "	if s.sum <= maxFleet {"}}},
+	{"hostile: a deleted Secret takes room", shared, []edit{{slimGo, "		s.forget(secret)\n", ""}}},
+	{"hostile: a Secret that was deleted unseen takes room", shared, []edit{{sharesGo, "		if !there[name] {", "		if false {"}}},
+	{"hostile: an old kubeconfig replaces a new one", shared, []edit{{sharesGo, "k == nil || k.unread {", "k == nil || k.uid != \"\" {"}}},
+	{"hostile: the deletion of an old Secret drops a new one", shared, []edit{{sharesGo, "k != nil && k.uid == gone.UID {", "k != nil {"}}},
+	{"hostile: a Cluster that is gone takes room", starved, []edit{{"hub/fleet/runner.go", "	case apierrors.IsNotFound(err):\n		r.secrets.Release(k.Fleet, k.Name+kubeconfigSuffix)\n", "	case apierrors.IsNotFound(err):\n"}}},
+	{"hostile: every Secret is of a Cluster", starved, []edit{{"hub/fleet/runner.go", "	case apierrors.IsNotFound(err):\n		r.secrets.Release(k.Fleet, k.Name+kubeconfigSuffix)\n", "	case apierrors.IsNotFound(err):\n"}, {"hub/fleet/grants.go", "err == nil && readSpec(&c, nil, nil).keeps()\n}\n\n// clusters", "err == nil || c.Name == \"\"\n}\n\n// clusters"}}},
 	{"hostile: the Secrets of others are kept", slimmed, []edit{{slimGo, "	default:\n		return nil\n", ""}}},
-	{"hostile: a Secret may say that it was refused", slimmed, []edit{{slimGo, "			slim.Data = map[string][]byte{KubeconfigKey: value}\n", "			slim.Data, slim.Annotations = map[string][]byte{KubeconfigKey: value}, full.Annotations\n"}}},
+	{"hostile: a Secret may say that it was refused", slimmed, []edit{{slimGo, "	case isKubeconfig(full):\n", "	case isKubeconfig(full):\n		slim.Annotations = full.Annotations\n"}}},
+
+	// Clusters.
+	{"hostile: a record counts any number of Clusters", crowded, []edit{{recordBoundsGo, "; left < 0 {", "; left < -1<<40 {"}}},
+	{"hostile: a status shows any number of Clusters", crowded, []edit{{recordBoundsGo, "fits[i] = size <= left;", "fits[i] = size <= 1<<40;"}}},
+	{"hostile: what JSON escapes counts as one byte", crowded, []edit{{recordBoundsGo, "			size += len(`\\u0000`) - 1\n", ""}}},
+	{"hostile: Clusters hide those that lead", crowded, []edit{{recordBoundsGo, "first == (c.Eligible || c.Name == leader)", "first == (c.Name == leader)"}}},
+	{"hostile: Clusters hide the leader", crowded, []edit{{recordBoundsGo, "first == (c.Eligible || c.Name == leader)", "first == c.Eligible"}}},
+	{"hostile: clusters that were never connected hurry decisions", strangers, []edit{{strangersGo, "		wait = strangersWait\n", "		wait = 0\n"}}},
+	{"hostile: the loss of a cluster waits", strangers, []edit{{strangersGo, "s.connected = s.connected || m.Connected", "s.connected = m.Connected"}}},
 
 	// Registrations in the hub.
 	{"hostile: a member may have any number of registrations", readers, []edit{{acksBoundsGo, "together.registrations >= MaxRegistrations", "false"}}},

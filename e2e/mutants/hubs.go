@@ -18,6 +18,7 @@ var (
 	marks      = tests{"./hub/seal", "^(TestNeighbour|TestServe)$"}
 	emptied    = tests{"./hub/seal", "^TestAnEmptySecret"}
 	lostSeal   = tests{"./hub/controller", "^TestPoliciesShow"}
+	heldSeal   = tests{"./hub/controller", "^TestASealThatCannotBe"}
 	serving    = tests{"./hub/fleet", "^(TestWhoServesAFleet|TestANewMarkIsNews|TestOffsets.*)$"}
 	standing   = tests{"./hub/controller", "^TestAnInstallation"}
 	ownClock   = tests{"./hub/skew", "^TestContradicted$"}
@@ -43,7 +44,11 @@ var hubs = []mutant{
 	{"hubs: a seal that is lost is replaced by who reads it", emptied, []edit{{sealGo, "isEmpty(&secret) && !isLost(&secret)", "isEmpty(&secret)"}}},
 	{"hubs: an empty seal is filled by a mere look", emptied, []edit{{sealGo, "		if !create {\n			return Seal{}, nil\n		}\n", ""}}},
 	{"hubs: an empty seal is not written again when it is raised", emptied, []edit{{sealGo, "	if isEmpty(&secret) {\n		fill(&secret, want)", "	if false {\n		fill(&secret, want)"}}},
-	{"hubs: policies do not show that the seal is lost", lostSeal, []edit{{brokenSealGo, "		broken = err.Error()", "		broken = \"\""}}},
+	{"hubs: policies do not show that the seal is lost", lostSeal, []edit{{brokenSealGo, "		return err.Error()", "		return \"\""}}},
+	{"hubs: policies do not show that the seal is immutable", heldSeal, []edit{{brokenSealGo, "apierrors.IsInvalid(err), apierrors.IsForbidden(err):", "apierrors.IsForbidden(err):"}}},
+	{"hubs: policies do not show that writes of the seal are refused", heldSeal, []edit{{brokenSealGo, "apierrors.IsInvalid(err), apierrors.IsForbidden(err):", "apierrors.IsInvalid(err):"}}},
+	{"hubs: one use of the seal hides another that fails", heldSeal, []edit{{"hub/controller/persist.go", "useOfSeal{v.key.Namespace, true}", "useOfSeal{v.key.Namespace, false}"}}},
+	{"hubs: each try to raise the seal is an error of its own", heldSeal, []edit{{"hub/controller/reconcile.go", "	case errors.Is(err, errSeal):", "	case errors.Is(err, errSeal) && ctx == nil:"}}},
 	{"hubs: a mark that went by mistake is up for grabs", serving, []edit{{servedGo, "now.Boot-s.gone.Boot < otherHubGrace", "now.Boot-s.gone.Boot < 0"}}},
 	{"hubs: a mark that went stays for ever", serving, []edit{{servedGo, " && now.Boot-s.gone.Boot < otherHubGrace", ""}}},
 	{"hubs: members of another's fleet are written to", serving, []edit{{servedGo, "return !other && p.options.MayWrite()", "return p.options.MayWrite() || other && false"}}},

@@ -78,7 +78,7 @@ type Controller struct {
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
 	sealRead        map[string]lease.Reading               // of each fleet, from before its seal was read last for decisions
-	brokenSeals     map[string]string                      // of each fleet, why its seal cannot be used
+	brokenSeals     map[useOfSeal]string                   // why a seal cannot be used
 }
 
 // claim says which policies speak of a namespace: the first one owns it.
@@ -98,7 +98,7 @@ func New(o Options) *Controller {
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
 		sealRead:        map[string]lease.Reading{},
-		brokenSeals:     map[string]string{},
+		brokenSeals:     map[useOfSeal]string{},
 	}
 }
 
@@ -120,11 +120,14 @@ func (w *queue) source() source.TypedSource[mcreconcile.Request] {
 
 // add asks for a decision. Before the controller has started nothing needs asking for:
 // its first lists bring everything.
-func (w *queue) add(key types.NamespacedName) {
+func (w *queue) add(key types.NamespacedName) { w.addIn(0, key) }
+
+// addIn is add after a while.
+func (w *queue) addIn(wait time.Duration, key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.q != nil {
-		w.q.Add(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
+		w.q.AddAfter(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}}, wait)
 	}
 }
 

@@ -23,15 +23,35 @@ const listTimeout = 5 * time.Second
 // warmTimeout bounds the look of a standby at a seal.
 const warmTimeout = 2 * time.Second
 
+// strangersWait is for how long decisions wait that only clusters ask for which were never connected.
+const strangersWait = time.Second
+
 // memberChanged asks for decisions about everything in the fleet of a member, and records what is wrong with its
 // Cluster.
+//
+// Whoever may make Clusters can make hundreds that fail in another way each time. Such a cluster cannot lead, so a decision a
+// second is enough for all of them.
 func (c *Controller) memberChanged(key fleet.Key) {
-	c.fleetChanged(key.Fleet)
+	wait := time.Duration(0)
+	if c.isStranger(key) {
+		wait = strangersWait
+	}
+	c.fleetChangedIn(wait, key.Fleet)
 	for _, w := range c.workers(key.Fleet) {
 		w.Wake()
 	}
 	c.recordProblem(key)
 	c.warmSeal(key.Fleet)
+}
+
+// isStranger reports whether a member was never connected as far as this replica has seen.
+func (c *Controller) isStranger(key fleet.Key) bool {
+	m, _ := c.Fleet.Member(key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.member(key)
+	s.connected = s.connected || m.Connected || s.worker != nil || s.engaged.ctx != nil
+	return !s.connected
 }
 
 // warmSeal has a standby load the seal of a fleet. It may be elected in the middle of a move, when the Secret is gone
@@ -94,17 +114,22 @@ func problemOf(m fleet.Member) fleet.Problem {
 }
 
 // fleetChanged asks for decisions about everything in a fleet.
-func (c *Controller) fleetChanged(fleetName string) {
+func (c *Controller) fleetChanged(fleetName string) { c.fleetChangedIn(0, fleetName) }
+
+// fleetChangedIn is fleetChanged after a while. Those that are asked for meanwhile are made once.
+func (c *Controller) fleetChangedIn(wait time.Duration, fleetName string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
 	for _, key := range c.namespacesOf(ctx, fleetName) {
-		c.records.add(key)
+		c.records.addIn(wait, key)
 	}
-	c.policiesChanged(fleetName)
+	c.policiesChangedIn(wait, fleetName)
 }
 
 // policiesChanged asks for the statuses of the policies of a fleet.
-func (c *Controller) policiesChanged(fleetName string) {
+func (c *Controller) policiesChanged(fleetName string) { c.policiesChangedIn(0, fleetName) }
+
+func (c *Controller) policiesChangedIn(wait time.Duration, fleetName string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
 	var ps v1alpha1.LeadershipPolicyList
@@ -113,7 +138,7 @@ func (c *Controller) policiesChanged(fleetName string) {
 		return
 	}
 	for i := range ps.Items {
-		c.policies.add(client.ObjectKeyFromObject(&ps.Items[i]))
+		c.policies.addIn(wait, client.ObjectKeyFromObject(&ps.Items[i]))
 	}
 }
 

@@ -168,6 +168,45 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 	})
 }
 
+// Whoever may make Clusters can make hundreds that fail in another way each time.
+func TestClustersThatWereNeverConnectedAskForOneDecisionASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}}
+		m := newMuster(t, clusterOf("fleet", "east", "5"), record, policyOf("fleet", "shops", "shop"))
+		asked(&m.records)
+		asked(&m.policies)
+		decisions := 0
+		for range 100 {
+			for n := range 50 {
+				m.memberChanged(eastKey)
+				m.memberChanged(fleet.Key{Fleet: "fleet", Name: fmt.Sprint("gone-", n)})
+			}
+			pass(50 * time.Millisecond)
+			decisions += len(asked(&m.records)) + len(asked(&m.policies))
+		}
+		if decisions < 8 || decisions > 12 {
+			t.Errorf("%d decisions on one record and one policy in 5 s", decisions)
+		}
+		for n := range 50 {
+			if _, kept := m.members[fleet.Key{Fleet: "fleet", Name: fmt.Sprint("gone-", n)}]; kept {
+				t.Fatal("a member is remembered that there is not")
+			}
+		}
+		pass(time.Second)
+		asked(&m.records)
+		m.Controller.members[eastKey].engaged.ctx = t.Context()
+		m.memberChanged(eastKey)
+		if got := asked(&m.records); len(got) != 1 {
+			t.Errorf("when it is connected: decisions on %q", got)
+		}
+		m.Controller.members[eastKey].engaged.ctx = nil
+		m.memberChanged(eastKey)
+		if got := asked(&m.records); len(got) != 1 {
+			t.Errorf("when it is lost: decisions on %q", got)
+		}
+	})
+}
+
 // Should a standby be elected in the middle of a move, the Secret may be gone by then.
 func TestAStandbyKnowsTheSealBeforeItIsElected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -57,7 +57,7 @@ func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bo
 	if err == nil {
 		s, err = c.Seals.Serve(ctx, fleetName, c.HubID, move != fleet.Stays)
 	}
-	c.noteSeal(ctx, fleetName, err)
+	c.noteSeal(ctx, useOfSeal{fleet: fleetName}, err)
 	return s, err == nil
 }
 

@@ -26,11 +26,12 @@ import (
 
 // memberState is what this tenure remembers of one member. The controller's lock guards it.
 type memberState struct {
-	known   bool          // its Cluster exists
-	problem fleet.Problem // the one of the last event on its Cluster
-	engaged engagement
-	worker  memberWorker  // nil unless it is at work
-	ended   chan struct{} // closed when the latest worker has ended
+	known     bool          // its Cluster exists
+	problem   fleet.Problem // the one of the last event on its Cluster
+	connected bool          // it was, at some time
+	engaged   engagement
+	worker    memberWorker  // nil unless it is at work
+	ended     chan struct{} // closed when the latest worker has ended
 }
 
 // engagement is a member that the manager has engaged. It is empty if there is none.

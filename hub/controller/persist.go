@@ -25,7 +25,11 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	}
 	if d.Record.State == election.Leading && v.policy != nil {
 		// Before a Lease can depend on them. An ε may rise where the record says nothing new.
-		if err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew, v.policy.election.StopTime); err != nil {
+		err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew, v.policy.election.StopTime)
+		if c.noteSeal(ctx, useOfSeal{v.key.Namespace, true}, err) {
+			return fmt.Errorf("%w: %w", errSeal, err)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -97,6 +97,7 @@ func TestWhatEventsAskForIsBounded(t *testing.T) {
 		asked(&m.records)
 		asked(&m.policies)
 		m.client = bounded{m.api}
+		m.members[eastKey] = &memberState{connected: true}
 		m.memberChanged(eastKey)
 		if len(m.events.events) != 1 || len(asked(&m.records)) != 1 || len(asked(&m.policies)) != 1 {
 			t.Errorf("told %q", m.events.events)

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -66,6 +67,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		c.lookAgain(v.key)
 		return reconcile.Result{RequeueAfter: rightAway}, nil // somebody else wrote: decide anew
+	case errors.Is(err, errSeal): // a condition tells of it
+		c.lookAgain(v.key)
+		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	case err != nil:
 		c.lookAgain(v.key)
 		return reconcile.Result{}, err

@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +45,7 @@ func store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.NotBefore = microTime(r.NotBefore)
 	s.Next = r.Next
 	s.ObservedPriorities = nil
-	for _, name := range slices.Sorted(maps.Keys(r.Observed)) {
+	for _, name := range countable(r) {
 		s.ObservedPriorities = append(s.ObservedPriorities, v1alpha1.ObservedPriority{Name: name, Priority: r.Observed[name]})
 	}
 }

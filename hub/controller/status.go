@@ -22,15 +22,24 @@ func (v *view) statusOf(d election.Decision, cs []candidate, unexplained []v1alp
 	if v.object != nil {
 		v.object.Status.DeepCopyInto(&s)
 	}
-	old := s.Candidates
+	old, named := map[string]v1alpha1.Candidate{}, map[string]candidate{} // a tenant may have made hundreds
+	for _, o := range s.Candidates {
+		old[o.Name] = o
+	}
+	for _, c := range cs {
+		named[c.Name] = c
+	}
 	ranked := elected(cs)
 	election.Rank(ranked)
 	s.Candidates = make([]v1alpha1.Candidate, 0, len(ranked))
 	for _, r := range ranked {
-		c := cs[slices.IndexFunc(cs, func(c candidate) bool { return c.Name == r.Name })]
-		s.Candidates = append(s.Candidates, shown(c, old))
+		s.Candidates = append(s.Candidates, shown(named[r.Name], old))
 	}
 	s.Message = describe(d)
+	if some := showable(s.Candidates, d.Record.Leader); len(some) < len(s.Candidates) {
+		s.Message += fmt.Sprintf("; %d more candidates are not shown", len(s.Candidates)-len(some))
+		s.Candidates = some
+	}
 	if v.policy != nil {
 		s.ObservedPolicyGeneration = v.policy.object.Generation
 	}
@@ -63,16 +72,14 @@ func newest(is v1alpha1.Change, past []v1alpha1.Change) []v1alpha1.Change {
 
 // shown is a candidate for people. While a fickle reason stays, so do the words: an
 // error that names another port each time is no news.
-func shown(c candidate, old []v1alpha1.Candidate) v1alpha1.Candidate {
+func shown(c candidate, old map[string]v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
 		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
 		Reason: c.Reason, Message: cut(c.message, 1024), Hint: cut(c.hint, 256),
 		Readers: int32(min(c.readers, math.MaxInt32)),
 	}
-	for _, o := range old {
-		if o.Name == out.Name && o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {
-			out.Message = o.Message
-		}
+	if o := old[out.Name]; o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {
+		out.Message = o.Message
 	}
 	return out
 }

@@ -102,8 +102,10 @@ func TestWordsStayWhileAFickleReasonDoes(t *testing.T) {
 		c.Name, c.Reason, c.Fitness = "east", r, f
 		return c
 	}
-	old := func(name string, r reason.Reason, eligible bool) []v1alpha1.Candidate {
-		return []v1alpha1.Candidate{{Name: "south", Reason: r, Eligible: eligible, Message: "of another"}, {Name: name, Reason: r, Eligible: eligible, Message: "old"}}
+	old := func(name string, r reason.Reason, eligible bool) map[string]v1alpha1.Candidate {
+		return map[string]v1alpha1.Candidate{
+			"south": {Name: "south", Reason: r, Eligible: eligible, Message: "of another"}, name: {Name: name, Reason: r, Eligible: eligible, Message: "old"},
+		}
 	}
 	for _, r := range []reason.Reason{reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden, reason.ClockSkewed} {
 		if got := shown(of(r, election.Unfit, "new"), old("east", r, false)); got.Message != "old" {
@@ -112,7 +114,7 @@ func TestWordsStayWhileAFickleReasonDoes(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		is  candidate
-		was []v1alpha1.Candidate
+		was map[string]v1alpha1.Candidate
 	}{
 		"another reason":             {of(reason.Unreachable, election.Unfit, "new"), old("east", reason.Recovering, false)},
 		"another cluster":            {of(reason.Unreachable, election.Unfit, "new"), old("west", reason.Unreachable, false)},

@@ -173,6 +173,9 @@ func (c *connection) untilForgotten(s state, now lease.Reading) time.Duration {
 // proved.
 func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	if s.spec.refused != "" {
+		if s.target == nil {
+			c.text, c.parsed, c.err = "", transport.Access{}, nil // it takes no memory
+		}
 		c.reject(s, Problem{reason.InvalidKubeconfig, s.spec.refused})
 		return true
 	}

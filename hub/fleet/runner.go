@@ -139,6 +139,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	s, err := r.readHub(ctx, k)
 	switch {
 	case apierrors.IsNotFound(err):
+		r.secrets.Release(k.Fleet, k.Name+kubeconfigSuffix)
 		if m != nil {
 			m.gone(moved)
 		}
@@ -150,6 +151,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	}
 	switch {
 	case !s.keeps() && m == nil:
+		r.secrets.Release(k.Fleet, k.Name+kubeconfigSuffix)
 	case !r.opened(ctx, k.Fleet):
 		// It is looked at again when the Secrets can be seen, or it is known why not.
 	case m != nil:

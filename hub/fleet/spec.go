@@ -66,6 +66,8 @@ func readSpec(c *clusterv1.Cluster, secret *corev1.Secret, key lease.Key) spec {
 		s.noKubeconfig = fmt.Sprintf("there is no Secret %s%s", c.Name, kubeconfigSuffix)
 	case secrets.Refused(secret) != "":
 		s.refused = fmt.Sprintf("Secret %s%s: %s", c.Name, kubeconfigSuffix, secrets.Refused(secret))
+	case secrets.Unread(secret):
+		s.noKubeconfig = fmt.Sprintf("Secret %s%s is being read", c.Name, kubeconfigSuffix)
 	case len(secret.Data[secrets.KubeconfigKey]) == 0:
 		s.noKubeconfig = fmt.Sprintf("Secret %s%s has no key %q", c.Name, kubeconfigSuffix, secrets.KubeconfigKey)
 	default:

@@ -13,9 +13,11 @@ import (
 // one that is not there: the seal in use is written back, and a first one is made. But where no replica knows the seal, and
 // the mark shows that there was one, people decide.
 
-// errEmptied says that the seal of a fleet is lost.
-var errEmptied = fmt.Errorf("%w: it is empty, but its annotation %s shows that it held a seal: it must be restored, or deleted to begin anew",
-	ErrBroken, v1alpha1.HubAnnotation)
+// emptied says that the seal of a fleet is lost, and how people decide.
+func emptied(secret *corev1.Secret) error {
+	return fmt.Errorf("%w: it is empty, but its annotation %s shows that it held a seal: restore it from a backup, or begin anew by "+
+		"kubectl -n %s annotate secret %s %s-", ErrBroken, v1alpha1.HubAnnotation, secret.Namespace, SecretName, v1alpha1.HubAnnotation)
+}
 
 // isEmpty reports whether a Secret holds nothing.
 func isEmpty(secret *corev1.Secret) bool {

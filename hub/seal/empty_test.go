@@ -112,12 +112,18 @@ func TestAnEmptySecretIsFilledWithTheSealInUse(t *testing.T) {
 			_, loaded := store.Load(t.Context(), fleet)
 			_, served := store.Serve(t.Context(), fleet, theMark, false)
 			for how, err := range map[string]error{"Find": found, "Load": loaded, "Serve": served} {
-				if !errors.Is(err, seal.ErrBroken) || !strings.Contains(err.Error(), "it must be restored, or deleted") {
+				if !errors.Is(err, seal.ErrBroken) || !strings.Contains(err.Error(), "restore it") ||
+					!strings.HasSuffix(err.Error(), "kubectl -n fleet annotate secret leasecast-seal leasecast.dev/hub-") {
 					t.Errorf("%s: %v", how, err)
 				}
 			}
 			if s.writes > 0 {
 				t.Errorf("%d writes", s.writes)
+			}
+			s.edit(func(secret *corev1.Secret) { delete(secret.Annotations, "leasecast.dev/hub") }) // as the command does
+			got, err := store.Serve(t.Context(), fleet, theMark, false)
+			if err != nil || len(got.Key) != 32 || !bytes.Equal(s.secret().Data["key"], got.Key) {
+				t.Errorf("after the command: %v, a key of %d bytes", err, len(got.Key))
 			}
 		},
 	} {

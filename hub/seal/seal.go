@@ -187,7 +187,7 @@ func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string, kn
 	}
 	if isEmpty(secret) {
 		if known.Key == nil && isLost(secret) {
-			return errEmptied
+			return emptied(secret)
 		}
 		if known.Key == nil {
 			known.Key = newKey()
@@ -332,7 +332,7 @@ func secretOf(fleet string, seal Seal) *corev1.Secret {
 // parse reads a seal. Its errors repeat nothing of the Secret.
 func parse(secret *corev1.Secret) (Seal, error) {
 	if isEmpty(secret) {
-		return Seal{}, errEmptied
+		return Seal{}, emptied(secret)
 	}
 	key := secret.Data[dataKey]
 	if len(key) != keySize {

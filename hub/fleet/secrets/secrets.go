@@ -5,7 +5,8 @@
 // needs is granted. A grant that is missing is named, with the command that gives it, and is
 // no concern of the other fleets. One that is taken away later changes nothing about what was seen before.
 //
-// Whoever may write Secrets there must not fill the hub's memory: see slimmer.
+// Whoever may write Secrets there must not fill the hub's memory, nor have the kubeconfigs of others refused: see slimmer and
+// shares.
 package secrets
 
 import (
@@ -32,12 +33,16 @@ type Options struct {
 	Client kubernetes.Interface
 	Timers clock.Clock
 	Log    logr.Logger
-	// Seen hears of every Secret that is made, changed or deleted, with its name.
+	// Seen hears of every Secret that is made, changed or deleted, or of which more or less is kept, with its name. It must
+	// not block.
 	Seen func(ctx context.Context, fleet, name string)
 	// News hears that the Secrets of a fleet can be seen now, or that it is known which grant is missing.
 	News func(ctx context.Context, fleet string)
 	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
 	Wanted func(ctx context.Context, fleet string) bool
+	// Needed reports whether a Cluster needs the kubeconfig in a Secret, and since when that Cluster is there. It must read
+	// memory only. Call Release when it is not needed any more.
+	Needed func(ctx context.Context, fleet, name string) (since time.Time, ok bool)
 }
 
 // Store shows Secrets. Its methods may be called from any goroutine.
@@ -56,6 +61,7 @@ type fleet struct {
 	settled bool
 	missing string
 	store   toolscache.Store // nil: never seen
+	shares  *shares
 }
 
 // New returns a Store that shows no fleet yet.
@@ -68,7 +74,10 @@ func (s *Store) Open(ctx context.Context, name string) {
 	if _, ok := s.fleets[name]; ok {
 		return
 	}
-	f := &fleet{}
+	f := &fleet{shares: newShares(
+		func(secret string) (time.Time, bool) { return s.Needed(ctx, name, secret) },
+		func(secret string) { s.Seen(ctx, name, secret) },
+	)}
 	s.fleets[name] = f
 	s.group.Go(func() { s.run(ctx, name, f) })
 }
@@ -108,19 +117,34 @@ func (s *Store) Missing(name string) string {
 
 // Get returns what is kept of a kubeconfig or a seal as it was seen last, and nil if there is none. Do not change it.
 func (s *Store) Get(name, secret string) *corev1.Secret {
-	s.mu.Lock()
-	f, ok := s.fleets[name]
-	var store toolscache.Store
-	if ok {
-		store = f.store
-	}
-	s.mu.Unlock()
+	f, store := s.fleet(name)
 	if store == nil {
 		return nil
 	}
 	o, _, _ := store.GetByKey(name + "/" + secret) // a store in memory
 	found, _ := o.(*corev1.Secret)
-	return found
+	if found == nil || !isKubeconfig(found) {
+		return found
+	}
+	return f.shares.show(found)
+}
+
+// Release says that no Cluster needs the kubeconfig in a Secret any more.
+func (s *Store) Release(name, secret string) {
+	if f, _ := s.fleet(name); f != nil {
+		f.shares.release(secret)
+	}
+}
+
+// fleet is one that is shown, and its Secrets if they were seen.
+func (s *Store) fleet(name string) (*fleet, toolscache.Store) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, ok := s.fleets[name]
+	if !ok {
+		return nil, nil
+	}
+	return f, f.store
 }
 
 // run shows a fleet until ctx ends, or until nobody wants one that cannot be seen.
@@ -170,11 +194,14 @@ func (s *Store) settle(f *fleet, missing string, store toolscache.Store) bool {
 func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	slim := &slimmer{sizes: map[string]int{}}
+	slim := slimmer{f.shares}
 	informer := toolscache.NewSharedIndexInformer(slim.listerWatcher(s.Client, name), &corev1.Secret{}, 0, toolscache.Indexers{})
 	seen := func(o any) {
 		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = gone.Obj
+			if secret, ok := o.(*corev1.Secret); ok {
+				f.shares.forget(secret) // no watch has shown that
+			}
 		}
 		if secret, ok := o.(*corev1.Secret); ok {
 			s.Seen(ctx, name, secret.Name)
@@ -198,8 +225,10 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
+	running.Go(func() { s.readLate(ctx, name, f.shares) })
 	select {
 	case <-informer.HasSyncedChecker().Done():
+		f.shares.only(informer.GetStore())
 		s.settle(f, "", informer.GetStore())
 		s.News(ctx, name)
 	case <-ctx.Done():

@@ -27,20 +27,21 @@ type world struct {
 	ctx context.Context
 	api *fake.Clientset
 
-	mu      sync.Mutex
-	granted map[string]bool // verbs
-	fails   error
-	wanted  bool
-	seen    []string
-	news    []string
-	asked   int
+	mu       sync.Mutex
+	granted  map[string]bool // verbs
+	fails    error
+	wanted   bool
+	unneeded map[string]bool // Secrets that no Cluster needs
+	seen     []string
+	news     []string
+	asked    int
 }
 
 // inWorld runs a test in a bubble of synctest. The hub is user there.
 func inWorld(t *testing.T, user string, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{wanted: true, granted: map[string]bool{}, api: fake.NewClientset(secret("a", "east-kubeconfig"))}
+		w := &world{wanted: true, granted: map[string]bool{}, unneeded: map[string]bool{}, api: fake.NewClientset(secret("a", "east-kubeconfig"))}
 		w.api.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -62,6 +63,11 @@ func inWorld(t *testing.T, user string, test func(t *testing.T, w *world)) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				return w.wanted
+			},
+			Needed: func(_ context.Context, _, name string) (time.Time, bool) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return time.Time{}, !w.unneeded[name]
 			},
 		})
 		var cancel context.CancelFunc

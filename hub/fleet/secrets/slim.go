@@ -2,7 +2,6 @@ package secrets
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 
@@ -24,33 +23,20 @@ const (
 	KubeconfigKey = "value"
 	// MaxKubeconfig bounds a kubeconfig that is kept, in bytes. Those of real clusters have a few KiB.
 	MaxKubeconfig = 128 << 10
-	// maxFleet bounds those of a fleet together.
-	maxFleet = 32 << 20
 	// pageSize is how many Secrets are listed at once. Each may have a megabyte.
 	pageSize = 20
-	// refused is the annotation that says why the content of a Secret was not kept. No other annotation is, but that of
-	// the seal.
-	refused = "leasecast.dev/refused"
 )
-
-// Refused says why the kubeconfig in a Secret is not kept; empty if it is.
-func Refused(s *corev1.Secret) string { return s.Annotations[refused] }
 
 // slimmer shows the Secrets of a fleet's namespace without what the hub has no use for. Other programs keep theirs in the
 // same namespace, and people may put anything there.
-type slimmer struct {
-	mu    sync.Mutex
-	sizes map[string]int // of the kubeconfigs that are kept, by name
-	sum   int
-}
+type slimmer struct{ *shares }
 
 // listerWatcher lists in pages and slims each at once, so that not all of them are in memory together.
-func (s *slimmer) listerWatcher(client kubernetes.Interface, namespace string) toolscache.ListerWatcher {
+func (s slimmer) listerWatcher(client kubernetes.Interface, namespace string) toolscache.ListerWatcher {
 	secrets := client.CoreV1().Secrets(namespace)
 	lw := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			all := &corev1.SecretList{}
-			s.begin()
 			o.ResourceVersion, o.ResourceVersionMatch = "", "" // an API server's cache ignores the limit
 			for o.Limit, o.Continue = pageSize, ""; ; {
 				page, err := secrets.List(ctx, o)
@@ -58,7 +44,8 @@ func (s *slimmer) listerWatcher(client kubernetes.Interface, namespace string) t
 					return nil, err
 				}
 				for i := range page.Items {
-					if slim := s.slim(&page.Items[i]); slim != nil {
+					s.put(&page.Items[i])
+					if slim := slim(&page.Items[i]); slim != nil {
 						all.Items = append(all.Items, *slim)
 					}
 				}
@@ -69,9 +56,6 @@ func (s *slimmer) listerWatcher(client kubernetes.Interface, namespace string) t
 			}
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if o.SendInitialEvents != nil && *o.SendInitialEvents {
-				s.begin()
-			}
 			w, err := secrets.Watch(ctx, o)
 			if err != nil {
 				return nil, err
@@ -120,15 +104,17 @@ func (w *slimWatch) Stop() {
 }
 
 // filter slims the Secret of an event. Events about Secrets that are of no use are dropped.
-func (s *slimmer) filter(e watch.Event) (watch.Event, bool) {
+func (s slimmer) filter(e watch.Event) (watch.Event, bool) {
 	secret, ok := e.Object.(*corev1.Secret)
 	if !ok || e.Type == watch.Bookmark {
 		return e, true
 	}
-	slim := s.slim(secret)
 	if e.Type == watch.Deleted {
-		s.forget(secret.Name)
+		s.forget(secret)
+	} else {
+		s.put(secret)
 	}
+	slim := slim(secret)
 	if slim == nil {
 		return e, false
 	}
@@ -136,9 +122,9 @@ func (s *slimmer) filter(e watch.Event) (watch.Event, bool) {
 	return e, true
 }
 
-// slim returns what is kept of a Secret: of a kubeconfig the one key that Cluster API gives it, of the seal the mark and
-// the key, and of others nothing.
-func (s *slimmer) slim(full *corev1.Secret) *corev1.Secret {
+// slim returns what a watch keeps of a Secret: of the seal the mark and the key, of a kubeconfig that it is there, and of others
+// nothing. The kubeconfig itself goes to the shares.
+func slim(full *corev1.Secret) *corev1.Secret {
 	slim := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: full.Namespace, Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion,
 	}}
@@ -148,47 +134,11 @@ func (s *slimmer) slim(full *corev1.Secret) *corev1.Secret {
 		if mark := seal.MarkOf(full); mark != "" {
 			slim.Annotations = map[string]string{v1alpha1.HubAnnotation: mark}
 		}
-	case strings.HasSuffix(full.Name, KubeconfigSuffix):
-		value := full.Data[KubeconfigKey]
-		if why := s.refuse(full.Name, len(value)); why != "" {
-			slim.Annotations = map[string]string{refused: why}
-		} else if value != nil {
-			slim.Data = map[string][]byte{KubeconfigKey: value}
-		}
+	case isKubeconfig(full):
 	default:
 		return nil
 	}
 	return slim
 }
 
-// refuse counts a kubeconfig, or says why it is not kept.
-func (s *slimmer) refuse(name string, size int) (why string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sum -= s.sizes[name]
-	delete(s.sizes, name)
-	switch {
-	case size > MaxKubeconfig:
-		return fmt.Sprintf("its key %q has %d bytes: at most %d are read", KubeconfigKey, size, MaxKubeconfig)
-	case s.sum+size > maxFleet:
-		return fmt.Sprintf("the kubeconfigs in its namespace have more than %d MiB together: delete those that no Cluster needs, and write this one again", maxFleet>>20)
-	}
-	s.sizes[name] = size
-	s.sum += size
-	return ""
-}
-
-// forget stops counting a kubeconfig.
-func (s *slimmer) forget(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sum -= s.sizes[name]
-	delete(s.sizes, name)
-}
-
-// begin begins to count anew, because all Secrets are about to be shown.
-func (s *slimmer) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sizes, s.sum = map[string]int{}, 0
-}
+func isKubeconfig(s *corev1.Secret) bool { return strings.HasSuffix(s.Name, KubeconfigSuffix) }

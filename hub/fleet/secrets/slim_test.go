@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,12 +42,20 @@ func TestOfASecretOnlyWhatTheHubNeedsIsKept(t *testing.T) {
 		"nor of a name that only looks like one":    {"east-kubeconfig-old", 100, false, 0, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			slim := (&slimmer{sizes: map[string]int{}}).slim(filled(test.name, test.size))
-			if (slim != nil) != test.kept {
-				t.Fatalf("kept: %v", slim)
+			s := slimmer{newShares(func(string) (time.Time, bool) { return time.Time{}, true }, func(string) {})}
+			e, kept := s.filter(watch.Event{Type: watch.Added, Object: filled(test.name, test.size)})
+			if kept != test.kept {
+				t.Fatalf("kept: %v", kept)
 			}
-			if slim == nil {
+			slim, ok := e.Object.(*corev1.Secret)
+			if !ok || !kept {
 				return
+			}
+			if len(slim.Data[KubeconfigKey]) > 0 {
+				t.Error("the watch keeps a second copy of the kubeconfig")
+			}
+			if isKubeconfig(slim) {
+				slim = s.show(slim)
 			}
 			if len(slim.Data[KubeconfigKey]) != test.value || len(slim.Data["other"]) > 0 || len(slim.ManagedFields) > 0 || slim.Annotations["other"] != "" {
 				t.Errorf("%+v", slim)
@@ -58,30 +67,6 @@ func TestOfASecretOnlyWhatTheHubNeedsIsKept(t *testing.T) {
 				t.Errorf("refused: %q", why)
 			}
 		})
-	}
-}
-
-func TestTheKubeconfigsOfAFleetAreBoundedTogether(t *testing.T) {
-	s := &slimmer{sizes: map[string]int{}}
-	keep := func(name string) bool { return Refused(s.slim(filled(name, MaxKubeconfig))) == "" }
-	most := maxFleet / MaxKubeconfig
-	for n := range most {
-		if !keep(fmt.Sprintf("c%d-kubeconfig", n)) {
-			t.Fatalf("number %d is refused", n)
-		}
-	}
-	if keep("more-kubeconfig") {
-		t.Error("one more is kept")
-	}
-	if !keep("c0-kubeconfig") {
-		t.Error("one that changes is refused")
-	}
-	if _, shown := s.filter(watch.Event{Type: watch.Deleted, Object: filled("c1-kubeconfig", MaxKubeconfig)}); !shown || !keep("more-kubeconfig") {
-		t.Error("a deleted one still counts")
-	}
-	s.begin()
-	if s.sum != 0 || !keep("c1-kubeconfig") {
-		t.Error("a new list does not count anew")
 	}
 }
 

@@ -1,0 +1,72 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	namedTest = regexp.MustCompile("`((?:api|config|e2e|hub|member)[a-z0-9/]*) ([A-Za-z^][^ `]*)`")
+	testFunc  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	choice    = regexp.MustCompile(`^(.*)\((.*)\)(.*)$`)
+)
+
+// What README.md promises, it promises by the tests that it names.
+func TestTheTestsThatTheReadmeNamesAreThere(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := namedTest.FindAllStringSubmatch(string(text), -1)
+	if len(named) < 30 {
+		t.Errorf("only %d tests are named", len(named))
+	}
+	for _, n := range named {
+		files, err := filepath.Glob(filepath.Join("..", n[1], "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var code strings.Builder
+		for _, f := range files {
+			content, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code.Write(content)
+		}
+		expression, subtest, _ := strings.Cut(n[2], "/")
+		for _, one := range choices(expression) {
+			if !someMatches(one, code.String()) {
+				t.Errorf("package %s has no test %s", n[1], one)
+			}
+		}
+		if !strings.Contains(code.String(), strings.ReplaceAll(subtest, "_", " ")) {
+			t.Errorf("package %s has no subtest %s", n[1], subtest)
+		}
+	}
+}
+
+// choices are the expressions that one stands for, each of which is to match something.
+func choices(expression string) (all []string) {
+	parts := choice.FindStringSubmatch(expression)
+	if parts == nil {
+		return []string{expression}
+	}
+	for one := range strings.SplitSeq(parts[2], "|") {
+		all = append(all, parts[1]+one+parts[3])
+	}
+	return all
+}
+
+func someMatches(expression, code string) bool {
+	pattern := regexp.MustCompile(expression)
+	for _, f := range testFunc.FindAllStringSubmatch(code, -1) {
+		if pattern.MatchString(f[1]) {
+			return true
+		}
+	}
+	return false
+}

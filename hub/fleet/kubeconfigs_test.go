@@ -1,0 +1,112 @@
+package fleet_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/fleet/secrets"
+)
+
+// tooMany is how many of the largest kubeconfigs are more than a fleet may have: 35 MiB.
+const tooMany = 280
+
+// each does something tooMany times, a few at once.
+func each(t *testing.T, do func(n int) error) {
+	t.Helper()
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for n := worker; n < tooMany; n += 8 {
+				if err := do(n); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// greedy is the name of one of the tenant's Clusters. It is the first in every list.
+func greedy(n int) string { return fmt.Sprintf("a%d", n) }
+
+// writeGreedily writes Secrets for the tenant's Clusters.
+func writeGreedily(t *testing.T, namespace string) {
+	t.Helper()
+	c := hubClient(t)
+	each(t, func(n int) error {
+		return c.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: greedy(n) + secrets.KubeconfigSuffix},
+			Data:       map[string][]byte{secrets.KubeconfigKey: make([]byte, secrets.MaxKubeconfig)},
+		})
+	})
+}
+
+// awaitOlder waits until a Cluster is older than one that is made next. API servers count whole seconds.
+func awaitOlder(t *testing.T, k fleet.Key) {
+	t.Helper()
+	age := getCluster(t, k).CreationTimestamp.Time
+	await(t, k.Name+" is older than the next Cluster", retryPause, func() string {
+		if is := time.Since(age); is < 2*time.Second {
+			return is.String()
+		}
+		return ""
+	})
+}
+
+// padded is a kubeconfig with as many bytes as are read.
+func padded(kubeconfig []byte) []byte {
+	return append(append(kubeconfig, "\n#"...), bytes.Repeat([]byte("x"), secrets.MaxKubeconfig-len(kubeconfig)-2)...)
+}
+
+func TestSecretsWithoutClustersStarveNoCluster(t *testing.T) {
+	makeNamespace(t, "unneeded")
+	writeGreedily(t, "unneeded")
+	setKubeconfig(t, fleet.Key{Fleet: "unneeded", Name: "early"}, padded(proxied(t, servers(t).Member("west"))))
+	h := startHub(t, "unneeded", true)
+	<-h.Synced()
+	east := fleet.Key{Fleet: "unneeded", Name: "east"}
+	registerAs(t, east, padded(proxied(t, servers(t).Member("east"))))
+	h.awaitMember(t, east, "its Secret is made beside them", retryPause, connected)
+	early := fleet.Key{Fleet: "unneeded", Name: "early"}
+	registerAs(t, early, nil)
+	h.awaitMember(t, early, "its Secret was there first", retryPause, connected)
+}
+
+func TestNewerClustersStarveNoOlderOne(t *testing.T) {
+	makeNamespace(t, "greedy")
+	east := fleet.Key{Fleet: "greedy", Name: "east"}
+	registerAs(t, east, padded(proxied(t, servers(t).Member("east"))))
+	awaitOlder(t, east)
+	c := hubClient(t)
+	each(t, func(n int) error {
+		return c.Create(t.Context(), &clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "greedy", Name: greedy(n), Labels: map[string]string{v1alpha1.PriorityLabel: "1"}},
+			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
+		})
+	})
+	writeGreedily(t, "greedy")
+	awaitOlder(t, fleet.Key{Fleet: "greedy", Name: greedy(tooMany - 1)})
+	h := startHub(t, "greedy", true)
+	h.awaitMember(t, east, "it was there first", retryPause, connected)
+
+	late := fleet.Key{Fleet: "greedy", Name: "late"}
+	registerAs(t, late, padded(proxied(t, servers(t).Member("west"))))
+	h.awaitMember(t, late, "it came last, and is shown why", retryPause, func(m fleet.Member) bool {
+		return m.Problem.Reason == reason.InvalidKubeconfig && strings.Contains(m.Problem.Message, "older Clusters come first")
+	})
+	each(t, func(n int) error {
+		return c.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "greedy", Name: greedy(n)}})
+	})
+	h.awaitMember(t, late, "there is room again, although the Secrets of the others stay", retryPause, connected)
+}
