@@ -143,9 +143,10 @@ func (f *fenced) kept() {
 	f.news()
 }
 
-// stores reports whether the member stores a fence, and binds it.
+// stores reports whether the member stores a fence: its wall, because its gate is only where there are Leases.
 func (f *fenced) stores(of guard.Fence) bool {
-	return len(f.east.holds("bindings/"+of.Name())) == 1 && len(f.east.holds("policies/"+of.Name())) == 1
+	wall := of.Names()[1]
+	return len(f.east.holds("policies/"+wall)) == 1 && len(f.east.holds("bindings/"+wall)) == 1
 }
 
 // ofTeams is a fence of the Jobs in namespace shop, and in those of a team.

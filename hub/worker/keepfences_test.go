@@ -82,15 +82,24 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 		}
 		return failure(http.StatusForbidden, metav1.StatusReasonForbidden)
 	}
+	silences := func(req *http.Request) *metav1.Status {
+		if req.URL.Query().Get("dryRun") == "" {
+			return nil
+		}
+		refusal := failure(http.StatusForbidden, metav1.StatusReasonForbidden) // as to anybody who is not the hub
+		refusal.Message = guard.Policies()[0].Policy.Spec.Validations[0].Message
+		return refusal
+	}
 	for name, test := range map[string]struct {
 		wanted []guard.Fence
 		open   []string // what is not in force
 		mute   func(*http.Request) *metav1.Status
 		goes   bool
 	}{
+		"whether it is in force nobody tells the hub": {[]guard.Fence{after}, nil, silences, false},
 		"it is in force":                           {[]guard.Fence{after}, nil, nil, true},
 		"it is not in force yet":                   {[]guard.Fence{after}, after.Names(), nil, false},
-		"it is in force in some namespaces":        {[]guard.Fence{after}, after.Names()[:1], nil, false},
+		"its wall is not in force yet":             {[]guard.Fence{after}, after.Names()[1:], nil, false},
 		"it is in force, but another is not":       {[]guard.Fence{another, after}, another.Names(), nil, false},
 		"it is not in force, but another is":       {[]guard.Fence{after, another}, after.Names(), nil, false},
 		"it cannot be put in place":                {[]guard.Fence{after}, nil, forbids, false},
@@ -102,6 +111,7 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFenced(t, before)
+				f.east.loses("leases") // where there is no Lease the wall is asked, and last of all
 				f.kept()
 				f.wanted, f.open, f.mute = test.wanted, test.open, test.mute
 				defer f.runs(f.keepFences)()
@@ -224,6 +234,7 @@ func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
 		there  string // a part of a path
 	}{
 		"another fence is wanted":   {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], ofJobs("tills", "once")} }, "bindings/tills.fleet.schedules.wall"},
+		"the fence is another":      {func(f *fenced) { f.wanted = []guard.Fence{ofJobs("shops", "once")} }, "bindings/" + ofJobs("shops", "once").Names()[1]},
 		"there is a new namespace":  {func(f *fenced) { f.east.namespaces = map[string]map[string]string{"shop": nil, "bank": {"team": "a"}} }, ""},
 		"a namespace has its Lease": {func(f *fenced) { f.has(eastLease(20)) }, "bindings/shops.fleet.schedules.gate"},
 	} {

@@ -189,6 +189,7 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // lists are the resources that can be listed, and the kinds of these lists.
 var lists = map[string]string{
+	"cronjobs":                          "CronJobList",
 	"leases":                            "LeaseList",
 	"validatingadmissionpolicies":       "ValidatingAdmissionPolicyList",
 	"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList",
