@@ -80,11 +80,11 @@ func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active
 	if f.warns {
 		return s, nil
 	}
-	for ns := range active {
+	for ns := range active { // one at most: see Fences
 		if s.InForce[ns], err = f.gate.refuses(ctx, member, ns); err != nil {
 			return s, err
 		}
-		s.Settled = s.Settled && s.InForce[ns]
+		s.Settled = s.InForce[ns]
 	}
 	return s, nil
 }
