@@ -201,11 +201,13 @@ func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := simulate()
 			s.settles(t, test.fence, map[string]bool{"shop": true})
+			failed := false
 			s.fails = func(verb, resource, name string) error {
-				switch {
-				case !strings.HasPrefix(verb+" "+resource+" "+name, test.fails):
+				if failed || !strings.HasPrefix(verb+" "+resource+" "+name, test.fails) {
 					return nil
-				case resource == "leases":
+				}
+				failed = true // once only: what comes after it would succeed
+				if resource == "leases" {
 					return apierrors.NewServiceUnavailable("later")
 				}
 				return forbids(resource)
@@ -227,10 +229,12 @@ func TestRemoveFencesDoesNothingAfterAStepThatFails(t *testing.T) {
 		t.Run(fails, func(t *testing.T) {
 			s := simulate()
 			s.settles(t, f, map[string]bool{"shop": true})
+			failed := false
 			s.fails = func(verb, resource, name string) error {
-				if verb+" "+resource+" "+name != fails {
+				if failed || verb+" "+resource+" "+name != fails {
 					return nil
 				}
+				failed = true
 				return forbids(resource)
 			}
 			if err := guard.RemoveFences(t.Context(), s, "hub", "fleet", nil); !errors.Is(err, guard.ErrForbidden) {

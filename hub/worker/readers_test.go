@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -190,10 +192,108 @@ func TestRegisteredReadersAreCountedAndTheirClusterHearsOfThem(t *testing.T) {
 		r.readerSeen(registrationOf(t, "odd", ""), false)
 		expect("one that cannot be read counts everywhere", 3, 2, []string{""},
 			"ReaderRegistered: pods/odd has registered for namespaces that cannot be read; readers that are registered in this cluster: 3")
+		half := registrationOf(t, "half", "somebody", "shop")
+		delete(half.Annotations, v1alpha1.ReaderAccountAnnotation)
+		r.readerSeen(half, false)
+		expect("one that cannot be read counts where it says, if that can be read", 4, 2, []string{"shop"},
+			"ReaderRegistered: pods/half has registered for namespaces shop; readers that are registered in this cluster: 4")
+		r.readerGone("uid of half")
+		expect("it goes", 3, 2, []string{"shop"}, "ReaderGone: pods/half is not registered any more; readers that are registered in this cluster: 3")
 		r.readerGone("uid of shopper")
 		expect("one goes", 2, 2, []string{"shop"},
 			"ReaderGone: pods/shopper is not registered any more; readers that are registered in this cluster: 2")
 		r.readerGone("uid of shopper")
 		expect("it cannot go twice", 2, 2, nil)
+	})
+}
+
+// Tenants register as many as they like. The hub keeps so many of them, and tells of no others.
+func TestReadersThatAreTooManyAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for n := range publish.MaxRegistrations {
+			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody", "shop"), true)
+		}
+		expect := func(when string, shop, ledger int, events ...string) {
+			t.Helper()
+			if s, l := r.Readers("shop"), r.Readers("ledger"); s != shop || l != ledger {
+				t.Errorf("%s: %d follow shop, and %d ledger, want %d and %d", when, s, l, shop, ledger)
+			}
+			if !slices.Equal(r.events, events) {
+				t.Errorf("%s: events %q, want %q", when, r.events, events)
+			}
+			r.events = nil
+		}
+		r.readerSeen(registrationOf(t, "more", "somebody", "shop"), false)
+		expect("one more", publish.MaxRegistrations, 0)
+		r.readerSeen(registrationOf(t, "7", "somebody", "ledger"), false)
+		expect("one of them follows another namespace", publish.MaxRegistrations-1, 1)
+		r.readerGone("uid of more")
+		expect("the one that was too many goes", publish.MaxRegistrations-1, 1)
+		r.readerGone("uid of 7")
+		expect("one of them goes", publish.MaxRegistrations-1, 0, "ReaderGone: pods/7 is not registered any more; readers that are registered in this cluster: 1999")
+		r.readerSeen(registrationOf(t, "more", "somebody", "shop"), false)
+		expect("there is room again", publish.MaxRegistrations, 0,
+			"ReaderRegistered: pods/more has registered for namespaces shop; readers that are registered in this cluster: 2000")
+	})
+}
+
+// A watch holds all that it shows in its cache.
+func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
+	for name, test := range map[string]struct {
+		shown int
+		lists []int // when it was begun, just before the rest is over, and after it
+	}{
+		"as many as are kept": {publish.MaxRegistrations, []int{1, 1, 1}},
+		"one more":            {publish.MaxRegistrations + 1, []int{1, 1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				p, shown := r.reads(), &registry{version: 1}
+				for n := range test.shown {
+					l := registrationOf(t, fmt.Sprint(n), "somebody", "shop")
+					l.Namespace, l.ResourceVersion = fmt.Sprint("pods-", n%10), "1" // of one namespace fewer are kept
+					shown.items = append(shown.items, *l)
+				}
+				r.Cluster = shown
+				stop := r.watchReaders(t.Context(), p)
+				var lists []int
+				for _, d := range []time.Duration{time.Second, readersPause - 2*time.Second, 2 * time.Second} {
+					pass(d)
+					lists = append(lists, shown.lists)
+				}
+				if !slices.Equal(lists, test.lists) {
+					t.Errorf("it was listed %v times, want %v", lists, test.lists)
+				}
+				if !slices.Contains(r.news(), "shop") {
+					t.Error("nobody hears of those that there are")
+				}
+				if shown.watch != nil {
+					_ = shown.watch.Close()
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func TestAWatchTellsWhatAReaderFollowsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p, shown := r.reads(), &registry{version: 1}
+		r.Cluster = shown
+		stop := r.watchReaders(t.Context(), p)
+		pass(time.Second)
+		for n, namespace := range []string{"shop", "ledger"} {
+			l := registrationOf(t, "fickle", "somebody", namespace)
+			l.TypeMeta, l.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, fmt.Sprint(n+2)
+			shown.tell([]string{"ADDED", "MODIFIED"}[n], l)
+			if r.Readers(namespace) != 1 {
+				t.Errorf("nobody follows %s", namespace)
+			}
+		}
+		_ = shown.watch.Close()
+		stop()
 	})
 }

@@ -192,6 +192,9 @@ func TestWhatAWorkerDoes(t *testing.T) {
 		wanted guard.Fence
 		done   func(req *http.Request) bool
 	}{
+		"it lists Leases whose watches do not last": {jobsOf(""), func(req *http.Request) bool {
+			return path.Base(req.URL.Path) == "leases" && req.Method == http.MethodGet && req.URL.Query().Get("watch") == ""
+		}},
 		"it keeps the guard": {jobsOf(""), func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "policies/"+guard.Name) }},
 		"it keeps fences":    {jobsOf(""), func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "policies/"+jobsOf("").Name()) }},
 		"it watches locks":   {lockOf(stock), func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/leases/stock") }},
@@ -200,13 +203,13 @@ func TestWhatAWorkerDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newLeader(t, test.wanted)
-				done := false
+				r.is("east", func(m *fleet.Member) { m.Problem.Reason = reason.Unwatched })
+				end, done := r.runs(r.Run), false
 				r.east.refuses(func(req *http.Request) *metav1.Status {
 					done = done || test.done(req)
 					return r.answer(req)
 				})
-				end := r.runs(r.Run)
-				pass(time.Second)
+				pass(2 * readEvery)
 				if end(); !done {
 					t.Error("it does not")
 				}
