@@ -253,7 +253,8 @@ func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
 				p, shown := r.reads(), &registry{version: 1}
 				for n := range test.shown {
 					l := registrationOf(t, fmt.Sprint(n), "somebody", "shop")
-					l.Namespace, l.ResourceVersion = fmt.Sprint("pods-", n%10), "1" // of one namespace fewer are kept
+					l.ResourceVersion = "1"
+					l.Annotations[v1alpha1.ReaderAccountAnnotation] = fmt.Sprint("account-", n%10) // of one account fewer are kept
 					shown.items = append(shown.items, *l)
 				}
 				r.Cluster = shown
