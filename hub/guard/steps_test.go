@@ -143,6 +143,19 @@ func TestWhatKeepFindsOfAFence(t *testing.T) {
 	}
 }
 
+// It refuses nothing, so there is nothing to ask for.
+func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
+	warning := checkoutWrites
+	warning.Mode = v1alpha1.FencingWarn
+	f, s := guard.Fences("hub", asks("shops", warning, "shop", "bank"))[0], simulate()
+	for range 2 {
+		state, err := f.Keep(t.Context(), s, shopAndBank, true)
+		if err != nil || !state.Settled || len(state.InForce) > 0 || len(s.asked) > 0 {
+			t.Errorf("the state is %+v, %v; asked %q", state, err, s.asked)
+		}
+	}
+}
+
 func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 	lock, warning := lockIn("locks"), lockIn("locks")
 	warning.Mode = v1alpha1.FencingWarn

@@ -240,12 +240,18 @@ func TestReadersThatAreTooManyAreNotCounted(t *testing.T) {
 
 // A watch holds all that it shows in its cache.
 func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
+	// Of one account no more than 500 are kept.
+	account := func(l *coordinationv1.Lease, n int) {
+		l.Annotations[v1alpha1.ReaderAccountAnnotation] = fmt.Sprint("account-", n/500)
+	}
 	for name, test := range map[string]struct {
-		shown int
-		lists []int // when it was begun, just before the rest is over, and after it
+		shown   int
+		changes int   // the number of one that becomes another account's
+		lists   []int // when it was begun, just before the rest is over, and after it
 	}{
-		"as many as are kept": {publish.MaxRegistrations, []int{1, 1, 1}},
-		"one more":            {publish.MaxRegistrations + 1, []int{1, 1, 2}},
+		"as many as are kept": {publish.MaxRegistrations, 0, []int{1, 1, 1}},
+		"one more":            {publish.MaxRegistrations + 1, 0, []int{1, 1, 2}},
+		"one that becomes one more of its account": {501, 500, []int{1, 1, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -254,13 +260,20 @@ func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
 				for n := range test.shown {
 					l := registrationOf(t, fmt.Sprint(n), "somebody", "shop")
 					l.ResourceVersion = "1"
-					l.Annotations[v1alpha1.ReaderAccountAnnotation] = fmt.Sprint("account-", n%10) // of one account fewer are kept
+					account(l, n)
 					shown.items = append(shown.items, *l)
 				}
 				r.Cluster = shown
 				stop := r.watchReaders(t.Context(), p)
-				var lists []int
-				for _, d := range []time.Duration{time.Second, readersPause - 2*time.Second, 2 * time.Second} {
+				pass(time.Second)
+				lists := []int{shown.lists}
+				if test.changes > 0 {
+					l := shown.items[test.changes].DeepCopy()
+					l.TypeMeta, l.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
+					account(l, 0)
+					shown.tell("MODIFIED", l)
+				}
+				for _, d := range []time.Duration{readersPause - 2*time.Second, 3 * time.Second} {
 					pass(d)
 					lists = append(lists, shown.lists)
 				}
@@ -277,6 +290,33 @@ func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAWatchTellsOfAReaderThatThereWasNoRoomFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p, shown := r.reads(), &registry{version: 1}
+		r.Cluster = shown
+		stop := r.watchReaders(t.Context(), p)
+		pass(time.Second)
+		for n := range publish.MaxRegistrations {
+			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody", "ledger"), true)
+		}
+		late := registrationOf(t, "late", "somebody", "shop")
+		late.TypeMeta, late.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
+		if shown.tell("ADDED", late); r.Readers("shop") != 0 || len(r.events) > 0 {
+			t.Errorf("there is room: events %q", r.events)
+		}
+		r.readerGone("uid of 7")
+		late.ResourceVersion = "3"
+		shown.tell("MODIFIED", late)
+		want := "ReaderRegistered: pods/late has registered for namespaces shop; readers that are registered in this cluster: 2000"
+		if r.Readers("shop") != 1 || !slices.Contains(r.events, want) {
+			t.Errorf("there is no room: events %q", r.events)
+		}
+		_ = shown.watch.Close()
+		stop()
+	})
 }
 
 func TestAWatchTellsWhatAReaderFollowsNow(t *testing.T) {

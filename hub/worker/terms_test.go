@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 )
@@ -190,15 +191,18 @@ func TestCronJobsAreWokenTwiceInATerm(t *testing.T) {
 func TestWhatAWorkerDoes(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted guard.Fence
-		done   func(req *http.Request) bool
+		done   func(*rig, *http.Request) bool
 	}{
-		"it lists Leases whose watches do not last": {jobsOf(""), func(req *http.Request) bool {
-			return path.Base(req.URL.Path) == "leases" && req.Method == http.MethodGet && req.URL.Query().Get("watch") == ""
+		"it lists Leases whose watches do not last": {jobsOf(""), func(r *rig, req *http.Request) bool {
+			again := time.Since(r.start) >= readEvery
+			return again && path.Base(req.URL.Path) == "leases" && strings.Contains(req.URL.Query().Get("labelSelector"), v1alpha1.ManagedLabel)
 		}},
-		"it keeps the guard": {jobsOf(""), func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "policies/"+guard.Name) }},
-		"it keeps fences":    {jobsOf(""), func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "policies/"+jobsOf("").Name()) }},
-		"it watches locks":   {lockOf(stock), func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/leases/stock") }},
-		"it wakes CronJobs":  {jobsOf(""), func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/cronjobs") }},
+		"it keeps the guard": {jobsOf(""), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "policies/"+guard.Name) }},
+		"it keeps fences": {jobsOf(""), func(_ *rig, req *http.Request) bool {
+			return strings.HasSuffix(req.URL.Path, "policies/"+jobsOf("").Name())
+		}},
+		"it watches locks":  {lockOf(stock), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/leases/stock") }},
+		"it wakes CronJobs": {jobsOf(""), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/cronjobs") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -206,7 +210,7 @@ func TestWhatAWorkerDoes(t *testing.T) {
 				r.is("east", func(m *fleet.Member) { m.Problem.Reason = reason.Unwatched })
 				end, done := r.runs(r.Run), false
 				r.east.refuses(func(req *http.Request) *metav1.Status {
-					done = done || test.done(req)
+					done = done || test.done(r, req)
 					return r.answer(req)
 				})
 				pass(2 * readEvery)
