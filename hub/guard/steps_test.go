@@ -143,6 +143,17 @@ func TestWhatKeepFindsOfAFence(t *testing.T) {
 	}
 }
 
+// Nobody has taken anything away: where there is no Lease, there is no gate.
+func TestAFenceWithoutAGateIsNotMended(t *testing.T) {
+	f, s := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"))[0], simulate()
+	bank := map[string]bool{"bank": false}
+	s.settles(t, f, bank)
+	state, err := f.Keep(t.Context(), s, bank, true)
+	if err != nil || state.Mended || !state.Settled || !state.InForce["bank"] || !slices.Equal(s.asked, []string{"wall bank"}) {
+		t.Errorf("the state is %+v, %v; asked %q", state, err, s.asked)
+	}
+}
+
 // It refuses nothing, so there is nothing to ask for.
 func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
 	warning := checkoutWrites
