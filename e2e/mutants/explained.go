@@ -160,4 +160,18 @@ var explained = map[string]string{
 	"hub/controller/reconcile.go Controller.reconcileNamespace: swapped: d.After, wait in soonest(after, d.After, wait, settles)":                               "the soonest of some is the same in any order",
 	"hub/guard/cel.go namesOf: condition: !slices.Contains(r.Names, \"bindings\") dropped from &&":                                                              "a resource that is named twice is the same as one that is named once",
 	"hub/guard/fence.go newFence: swapped: kind, name+\"-\"+version in fenceName(o, kind, name+\"-\"+version)":                                                  "a name says the same in another order",
+
+	"hub/worker/fence.go Worker.versions: statement: defer cancel() dropped":                                                                                                    "the context ends with its deadline, a little later",
+	"hub/worker/fence.go Worker.checkFences: statement: defer cancel() dropped":                                                                                                 "the context ends with its deadline, a little later",
+	"hub/worker/fence.go pause: statement: defer cancel() dropped":                                                                                                              "the context has ended with its deadline, or with its parent",
+	"hub/worker/fence.go Worker.noteFences: swapped: before.states, found.states in maps.EqualFunc(before.states, found.states, func(a, b guard.FenceState) bool { return a.S…": "the function that compares two states does not tell them apart",
+	"hub/worker/fence.go Worker.noteFences: swapped: before.why, found.why in maps.EqualFunc(before.why, found.why, func(a, b error) bool { return (a == nil) == (b == …":       "the function that compares two errors does not tell them apart",
+	"hub/worker/locks.go Worker.lookAtLocks: statement: defer cancel() dropped":                                                                                                 "the context ends with its deadline, a little later",
+	"hub/worker/readernews.go Worker.readersChanged: negation: true #2":                                                                                                         "the values of the map are not read",
+	"hub/worker/readers.go Worker.watchReaders: statement: end() dropped #2":                                                                                                    "the watch has ended, and its context only takes memory until all watches end",
+	"hub/worker/readers.go Worker.watchReaders: statement: rested() dropped":                                                                                                    "the context has ended with its deadline, or with its parent",
+	"hub/worker/schedules.go Worker.wakeCronJobs: statement: defer cancel() dropped":                                                                                            "the context ends with its deadline, a little later",
+	"hub/worker/schedules.go Worker.wakeCronJobs: error: if err != nil dropped #3":                                                                                              "plain data can always be written as JSON",
+	"hub/worker/schedules.go Worker.wakeCronJobs: error: return err → nil #2":                                                                                                   "plain data can always be written as JSON",
+	"hub/worker/terms.go Worker.fencedTerms: condition: err != nil dropped from ||":                                                                                             "with an error there is no fence",
 }

@@ -24,6 +24,10 @@ var (
 	kept     = tests{"./hub/guard", "^(TestAFenceIsInForceBefore|TestWhatIsEditedInAFence|TestOnlyFencesThat)"}
 	anchored = tests{"./hub/guard", "^TestAFenceThatComesBack"}
 	mended   = tests{"./hub/worker", "^TestAFenceThat"}
+	replaced = tests{"./hub/worker", "^TestAFenceGoesWhen"}
+	unread   = tests{"./hub/worker", "^TestFencesStayAsTheyAre"}
+	retried  = tests{"./hub/worker", "^TestHowOftenAFence"}
+	stepwise = tests{"./hub/guard", "^TestKeepDoesNothingAfter"}
 	locked   = tests{"./hub/guard", "Lock"}
 	covering = tests{"./hub/guard", "^TestWhichFenceCovers"}
 	odd      = tests{"./hub/guard", "^TestALeaseThatSaysNothing"}
@@ -97,6 +101,12 @@ var fences = []mutant{
 	{"fence: kube-system is fenced", covering, []edit{{fenceGo, " && !v1alpha1.NeverManaged(namespace)\n", "\n"}}},
 
 	{"fence: one is put in place in a member that is left", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "ours || w.isFencing() {", "ours {"}}},
+	{"fence: the old version goes before the new one is in force", replaced, []edit{{workerFenceGo, "	if !settled {\n		return false\n", "	if len(wanted) > 9 {\n		return false\n"}}},
+	{"fence: all go while the policies cannot be read", unread, []edit{{workerFenceGo, "	wanted, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil {\n", "	wanted, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil && ctx.Err() != nil {\n"}}},
+	{"fence: the gates go while the namespaces cannot be listed", unread, []edit{{workerFenceGo, "&list, client.UnsafeDisableDeepCopy); err != nil {", "&list, client.UnsafeDisableDeepCopy); err != nil && ctx.Err() != nil {"}}},
+	{"fence: where it is in force is asked once", retried, []edit{{workerFenceGo, "	due := now >= last.verifyAt\n", "	due := last.verifyAt == 0\n"}}},
+	{"fence: the wall goes though the gate cannot be looked at", stepwise, []edit{{keepFenceGo, "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil {\n", "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil && ctx.Err() != nil {\n"}}},
+	{"fence: in a namespace that goes away nothing is cleaned up by its gate", labelled, []edit{{fenceGo, "		spec.Validations[i].Expression = cleansUp + ", "		_ = cleansUp + "}}},
 	{"fence: an edit is found after a while", mended, []edit{{workerFenceGo, " && maps.Equal(is.versions, last.versions) {", " {"}}},
 	{"fence: nobody learns of an edit", mended, []edit{{keepFenceGo, "s.Mended = anchored || changed || rewalled && s.Settled", "s.Mended = (anchored || changed || rewalled && s.Settled) && false"}}},
 	{"fence: what the hub changes is an edit", mended, []edit{{workerFenceGo, "due, asked && last.settled)", "due, true)"}}},

@@ -14,6 +14,7 @@ var (
 	remembering = tests{"./hub/publish", "^TestAcks"}
 	succeeding  = tests{"./hub/controller", "^TestANewWorkerWaitsForTheEndOfTheOldOne$"}
 	guarding    = tests{"./hub/worker", "^TestSilenceSaysNothingOfAGuard$"}
+	sealed      = tests{"./hub/worker", "^TestAGuardWaitsForTheSeal"}
 	relisting   = tests{"./hub/worker", "^TestWhatANewListOfReadersLacksIsNoEnd$"}
 	beginning   = tests{"./hub/controller", "^TestWhoWritesTheFirstLeaseOfATerm$"}
 	believing   = tests{"./hub/controller", "^TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed$"}
@@ -51,6 +52,7 @@ var survivors = []mutant{
 	{"survivor: a new worker does not wait for the old one of its member", succeeding, []edit{{membersGo, "			<-before\n", "			_ = before\n"}}},
 	{"survivor: the end of an old engagement forgets the new one", succeeding, []edit{{membersGo, "s.engaged.ctx == e.ctx {", "e.ctx.Err() != nil {"}}},
 	{"survivor: silence takes the guard away", guarding, []edit{{guardKeeperGo, "		return false\n	}\n	return w.noteGuard(err)", "		w.noteGuard(err)\n	}\n	return w.noteGuard(err)"}}},
+	{"survivor: a guard is put in place before the fleet has its seal", sealed, []edit{{guardKeeperGo, "Serve(ctx, w.Member.Fleet); !ok {", "Serve(ctx, w.Member.Fleet); !ok && ctx.Err() != nil {"}}},
 	{"survivor: a registration that a new list lacks counts as released", relisting, []edit{{watchReadersGo,
 		"				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone",
 		"				if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {\n					o = t.Obj\n				}\n				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone"}}},

@@ -66,7 +66,8 @@ func (f Fence) Keep(ctx context.Context, member kubernetes.Interface, active map
 	}
 	s = FenceState{InForce: map[string]bool{}, Settled: len(seen) == len(gates)}
 	s.Mended = anchored || changed || rewalled && s.Settled
-	return s, f.seeWall(ctx, member, active, seen, &s)
+	err = f.seeWall(ctx, member, active, seen, &s)
+	return s, err
 }
 
 // keepLock is Keep for the fence of a lock. It has no wall: where there is no Lease, it refuses the lock, and no more.
@@ -79,11 +80,11 @@ func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active
 	if f.warns {
 		return s, nil
 	}
-	for ns := range active {
+	for ns := range active { // one at most: see Fences
 		if s.InForce[ns], err = f.gate.refuses(ctx, member, ns); err != nil {
 			return s, err
 		}
-		s.Settled = s.Settled && s.InForce[ns]
+		s.Settled = s.InForce[ns]
 	}
 	return s, nil
 }

@@ -138,25 +138,38 @@ func TestALabelIsNotTakenOffAfterTheTerm(t *testing.T) {
 	}
 }
 
-// A namespace that goes away is led by nobody any more. Whoever owns a finalizer must be able to take it off.
+// A namespace that goes away is led by nobody any more. Whoever owns a finalizer must be able to take it off, while the
+// hub has not yet taken the fence out of there.
 func TestANamespaceThatGoesAwayLosesWhatIsFenced(t *testing.T) {
 	standing(t)
 	admin := administrator(t)
-	ns := newNamespace(t)
-	m := configMap("a")
-	m.Labels, m.Finalizers = map[string]string{"led": "shop"}, []string{"example.com/held"}
-	if _, err := admin.CoreV1().ConfigMaps(ns).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for name, test := range map[string]struct {
+		hasLease bool
+		before   string // the answer while it does not go away
+	}{"where no Lease ever was": {false, noLeader}, "where another cluster leads": {true, notLeading}} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNamespace(t)
+			m := configMap("a")
+			m.Labels, m.Finalizers = map[string]string{"led": "shop"}, []string{"example.com/held"}
+			if _, err := admin.CoreV1().ConfigMaps(ns).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if test.hasLease {
+				says(t, ns, "west.fleet", time.Now(), time.Now(), time.Hour)
+			}
+			keeps(t, fenceOf(t, asks("objects", labelledWrites, ns)), map[string]bool{ns: test.hasLease})
+			held := patched("application/merge-patch+json", `{"metadata":{"finalizers":null}}`)
+			eventually(t, "it is fenced", func(ctx context.Context) error { return answered(held(ctx, admin, ns, "a"), test.before) })
+			if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the finalizer is taken off", func(ctx context.Context) error { return held(ctx, admin, ns, "a") })
+			err := aLabelledConfigMap("shop")(t.Context(), admin, ns, "b")
+			if err == nil || !strings.Contains(err.Error(), "because it is being terminated") && !strings.Contains(err.Error(), test.before) {
+				t.Errorf("something new is answered %v", err)
+			}
+		})
 	}
-	f := fenceOf(t, asks("objects", labelledWrites, ns))
-	keeps(t, f, map[string]bool{ns: false})
-	held := patched("application/merge-patch+json", `{"metadata":{"finalizers":null}}`)
-	mustBeAnswered(t, held(t.Context(), admin, ns, "a"), noLeader)
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the finalizer is taken off", func(ctx context.Context) error { return held(ctx, admin, ns, "a") })
-	mustBeAnswered(t, aLabelledConfigMap("shop")(t.Context(), admin, ns, "b"), "because it is being terminated")
 }
 
 // Without its Lease a namespace has all that is fenced refused, to everybody. But the hub has to write the Lease again, and

@@ -100,7 +100,7 @@ func (w *Worker) isFencing() bool {
 func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted []guard.Fence, spaces []map[string]bool) fenceCheck {
 	now := w.Clock.Now().Boot
 	is := last
-	is.wanted, is.spaces, is.again = names(wanted), spaces, now
+	is.wanted, is.spaces, is.again = names(wanted), spaces, 0
 	if len(wanted) > 0 && now >= last.lookAt {
 		is.versions, is.lookAt = w.versions(ctx, last.versions), now+editedEvery
 	}
@@ -152,11 +152,11 @@ func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces [
 		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "settled", settled)
 		w.Hub.Changed(w.Member.Key, "")
 	}
-	if settled || len(wanted) == 0 {
-		err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, names(wanted))
-		settled = err == nil || len(wanted) == 0 && errors.Is(err, guard.ErrForbidden) // then it never kept one
+	if !settled {
+		return false
 	}
-	return settled
+	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, names(wanted))
+	return err == nil || errors.Is(err, guard.ErrForbidden) // which has time until the next check
 }
 
 // noteFences notes the states of fences, and reports whether they are news.

@@ -202,7 +202,7 @@ func TestAFenceThatTheHubChangesIsNotSaidToBeEdited(t *testing.T) {
 	}
 }
 
-// A cluster that does not answer has not lost its fences, and one that forbids them has none.
+// A cluster that does not answer has not lost its fences. One that forbids them, or does not know them, has none.
 func TestSilenceSaysNothingOfAFence(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer *metav1.Status
@@ -210,6 +210,7 @@ func TestSilenceSaysNothingOfAFence(t *testing.T) {
 	}{
 		"silence":   {failure(http.StatusInternalServerError, metav1.StatusReasonInternalError), nil},
 		"a refusal": {failure(http.StatusForbidden, metav1.StatusReasonForbidden), guard.ErrForbidden},
+		"ignorance": {failure(http.StatusNotFound, metav1.StatusReasonNotFound), guard.ErrUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -308,3 +308,21 @@ func TestAStandbyChecksNoGuard(t *testing.T) {
 		}
 	})
 }
+
+// Whoever serves a fleet has its seal. Before that nothing is written into a member.
+func TestAGuardWaitsForTheSealOfTheFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.by, r.unsealed = "", true
+		defer r.runs(r.keepGuard)()
+		pass(time.Second)
+		if looked, tried := r.since(); len(looked)+len(tried) > 0 || r.installed() {
+			t.Errorf("looked at %v, tried at %v; there are %q", looked, tried, r.east.holds("admission"))
+		}
+		r.will(func(r *rig) { r.unsealed = false })
+		pass(guardRetry)
+		if !r.installed() {
+			t.Error("it does not come with the seal")
+		}
+	})
+}

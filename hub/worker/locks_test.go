@@ -2,6 +2,7 @@ package worker
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,19 @@ func heldBy(holder string, renewed int) *coordinationv1.Lease {
 	}
 }
 
+// renewedOnly is a lock without a holder, and takenOnly one without a time of its renewal.
+func renewedOnly() *coordinationv1.Lease {
+	l := heldBy("", 8)
+	l.Spec.HolderIdentity = nil
+	return l
+}
+
+func takenOnly(holder string) *coordinationv1.Lease {
+	l := heldBy(holder, 0)
+	l.Spec.RenewTime = nil
+	return l
+}
+
 func TestWhenALockIsSaidToBeHeld(t *testing.T) {
 	type look struct {
 		after int // in seconds, since the term was seen
@@ -56,6 +70,8 @@ func TestWhenALockIsSaidToBeHeld(t *testing.T) {
 		"an old holder that is gone does not hold it":    {[]look{{0, heldBy("a", 0)}, {120, heldBy("a", 0)}}, LockIdle, 130},
 		"a lock that was released is held by nobody":     {[]look{{0, heldBy("a", 0)}, {10, heldBy("", 8)}, {120, heldBy("", 8)}}, LockIdle, 130},
 		"a lock that is edited by nobody is not renewed": {[]look{{0, nil}, {10, heldBy("", 8)}, {120, heldBy("", 100)}}, LockIdle, 130},
+		"one that has no holder is held by nobody":       {[]look{{0, nil}, {10, &coordinationv1.Lease{}}, {120, renewedOnly()}}, LockIdle, 130},
+		"nor is one that nobody has renewed":             {[]look{{0, nil}, {10, takenOnly("a")}, {120, takenOnly("b")}}, LockIdle, 130},
 		"one that is held stays so for a while":          {[]look{{0, nil}, {10, heldBy("a", 8)}, {129, heldBy("a", 8)}}, LockHeld, 189},
 		"one that was held is not any more":              {[]look{{0, nil}, {10, heldBy("a", 8)}, {130, heldBy("a", 8)}}, LockIdle, 140},
 		"one whose Lease somebody has deleted, neither":  {[]look{{0, nil}, {10, heldBy("a", 8)}, {130, nil}}, LockMissing, 140},
@@ -97,8 +113,11 @@ func TestALockThatNobodyHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				asked := 0
-				r.east.refuses(func(*http.Request) *metav1.Status { asked++; return test.answer })
+				var asked []time.Duration
+				r.east.refuses(func(*http.Request) *metav1.Status {
+					asked = append(asked, time.Since(r.start))
+					return test.answer
+				})
 				f, looks := lockOf(stock), map[fencedTerm]lockLook{}
 				r.looksAtLocks(f, looks, test.lasts)
 				if is := r.LockOf(f); is != LockUnseen || r.fenceNews > 0 {
@@ -108,8 +127,8 @@ func TestALockThatNobodyHolds(t *testing.T) {
 				if is := r.LockOf(f); is != test.want {
 					t.Errorf("state %d, want %d", is, test.want)
 				}
-				if asked != 18 {
-					t.Errorf("the cluster was asked %d times in 3 minutes, want once in 10 s", asked)
+				if want := every(lockEvery, 3*time.Minute-lockEvery); !slices.Equal(asked, want) {
+					t.Errorf("the cluster was asked at %v, want %v", asked, want)
 				}
 			})
 		})

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
@@ -33,6 +35,9 @@ type memberAPI struct {
 	stored  map[string]*unstructured.Unstructured
 	version int
 	watches int
+	// namespaces are those that the cache shows, by their names, with their labels.
+	namespaces map[string]map[string]string
+	uncached   func(client.ObjectList) error // that the cache cannot list
 	// refuse answers a request instead, unless it returns nil.
 	refuse func(*http.Request) *metav1.Status
 }
@@ -46,7 +51,41 @@ func (a *memberAPI) GetConfig() *rest.Config {
 }
 
 func (a *memberAPI) GetHTTPClient() *http.Client { return &http.Client{Transport: a} }
-func (a *memberAPI) GetCache() cache.Cache       { return a.informers }
+func (a *memberAPI) GetCache() cache.Cache       { return memberCache{a.informers, a} }
+
+// memberCache shows the namespaces and the Leases.
+type memberCache struct {
+	*informertest.FakeInformers
+	api *memberAPI
+}
+
+func (c memberCache) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	c.api.mu.Lock()
+	defer c.api.mu.Unlock()
+	if c.api.uncached != nil {
+		if err := c.api.uncached(list); err != nil {
+			return err
+		}
+	}
+	o := client.ListOptions{LabelSelector: labels.Everything()}
+	o.ApplyOptions(opts)
+	switch list := list.(type) {
+	case *corev1.NamespaceList:
+		for name, set := range c.api.namespaces {
+			list.Items = append(list.Items, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}})
+		}
+	case *coordinationv1.LeaseList:
+		return json.Unmarshal(encoded(c.api.list("/apis/coordination.k8s.io/v1/leases", o.LabelSelector.String())), list)
+	}
+	return nil
+}
+
+// shows changes what the cache shows.
+func (a *memberAPI) shows(change func(*memberAPI)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change(a)
+}
 
 // client reaches the member.
 func (a *memberAPI) client(t *testing.T) kubernetes.Interface {
@@ -150,6 +189,7 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // lists are the resources that can be listed, and the kinds of these lists.
 var lists = map[string]string{
+	"cronjobs":                          "CronJobList",
 	"leases":                            "LeaseList",
 	"serviceaccounts":                   "ServiceAccountList",
 	"validatingadmissionpolicies":       "ValidatingAdmissionPolicyList",

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -43,6 +44,18 @@ func TestReadersThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 		pass(readerNewsEvery)
 		if got := r.news(); len(got) > 0 {
 			t.Errorf("there is news of %q though nothing has changed", got)
+		}
+	})
+}
+
+func TestOfManyReadersThatComeAtOnceTheFirstAreToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for n := range 2 * readerEvents {
+			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody"), false)
+		}
+		if len(r.events) != readerEvents {
+			t.Errorf("%d events, want %d", len(r.events), readerEvents)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -190,10 +192,149 @@ func TestRegisteredReadersAreCountedAndTheirClusterHearsOfThem(t *testing.T) {
 		r.readerSeen(registrationOf(t, "odd", ""), false)
 		expect("one that cannot be read counts everywhere", 3, 2, []string{""},
 			"ReaderRegistered: pods/odd has registered for namespaces that cannot be read; readers that are registered in this cluster: 3")
+		half := registrationOf(t, "half", "somebody", "shop")
+		delete(half.Annotations, v1alpha1.ReaderAccountAnnotation)
+		r.readerSeen(half, false)
+		expect("one that cannot be read counts where it says, if that can be read", 4, 2, []string{"shop"},
+			"ReaderRegistered: pods/half has registered for namespaces shop; readers that are registered in this cluster: 4")
+		r.readerGone("uid of half")
+		expect("it goes", 3, 2, []string{"shop"}, "ReaderGone: pods/half is not registered any more; readers that are registered in this cluster: 3")
 		r.readerGone("uid of shopper")
 		expect("one goes", 2, 2, []string{"shop"},
 			"ReaderGone: pods/shopper is not registered any more; readers that are registered in this cluster: 2")
 		r.readerGone("uid of shopper")
 		expect("it cannot go twice", 2, 2, nil)
+	})
+}
+
+// Tenants register as many as they like. The hub keeps so many of them, and tells of no others.
+func TestReadersThatAreTooManyAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for n := range publish.MaxRegistrations {
+			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody", "shop"), true)
+		}
+		expect := func(when string, shop, ledger int, events ...string) {
+			t.Helper()
+			if s, l := r.Readers("shop"), r.Readers("ledger"); s != shop || l != ledger {
+				t.Errorf("%s: %d follow shop, and %d ledger, want %d and %d", when, s, l, shop, ledger)
+			}
+			if !slices.Equal(r.events, events) {
+				t.Errorf("%s: events %q, want %q", when, r.events, events)
+			}
+			r.events = nil
+		}
+		r.readerSeen(registrationOf(t, "more", "somebody", "shop"), false)
+		expect("one more", publish.MaxRegistrations, 0)
+		r.readerSeen(registrationOf(t, "7", "somebody", "ledger"), false)
+		expect("one of them follows another namespace", publish.MaxRegistrations-1, 1)
+		r.readerGone("uid of more")
+		expect("the one that was too many goes", publish.MaxRegistrations-1, 1)
+		r.readerGone("uid of 7")
+		expect("one of them goes", publish.MaxRegistrations-1, 0, "ReaderGone: pods/7 is not registered any more; readers that are registered in this cluster: 1999")
+		r.readerSeen(registrationOf(t, "more", "somebody", "shop"), false)
+		expect("there is room again", publish.MaxRegistrations, 0,
+			"ReaderRegistered: pods/more has registered for namespaces shop; readers that are registered in this cluster: 2000")
+	})
+}
+
+// A watch holds all that it shows in its cache.
+func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
+	// Of one account no more than 500 are kept.
+	account := func(l *coordinationv1.Lease, n int) {
+		l.Annotations[v1alpha1.ReaderAccountAnnotation] = fmt.Sprint("account-", n/500)
+	}
+	for name, test := range map[string]struct {
+		shown   int
+		changes int   // the number of one that becomes another account's
+		lists   []int // when it was begun, just before the rest is over, and after it
+	}{
+		"as many as are kept": {publish.MaxRegistrations, 0, []int{1, 1, 1}},
+		"one more":            {publish.MaxRegistrations + 1, 0, []int{1, 1, 2}},
+		"one that becomes one more of its account": {501, 500, []int{1, 1, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				p, shown := r.reads(), &registry{version: 1}
+				for n := range test.shown {
+					l := registrationOf(t, fmt.Sprint(n), "somebody", "shop")
+					l.ResourceVersion = "1"
+					account(l, n)
+					shown.items = append(shown.items, *l)
+				}
+				r.Cluster = shown
+				stop := r.watchReaders(t.Context(), p)
+				pass(time.Second)
+				lists := []int{shown.lists}
+				if test.changes > 0 {
+					l := shown.items[test.changes].DeepCopy()
+					l.TypeMeta, l.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
+					account(l, 0)
+					shown.tell("MODIFIED", l)
+				}
+				for _, d := range []time.Duration{readersPause - 2*time.Second, 3 * time.Second} {
+					pass(d)
+					lists = append(lists, shown.lists)
+				}
+				if !slices.Equal(lists, test.lists) {
+					t.Errorf("it was listed %v times, want %v", lists, test.lists)
+				}
+				if !slices.Contains(r.news(), "shop") {
+					t.Error("nobody hears of those that there are")
+				}
+				if shown.watch != nil {
+					_ = shown.watch.Close()
+				}
+				stop()
+			})
+		})
+	}
+}
+
+func TestAWatchTellsOfAReaderThatThereWasNoRoomFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p, shown := r.reads(), &registry{version: 1}
+		r.Cluster = shown
+		stop := r.watchReaders(t.Context(), p)
+		pass(time.Second)
+		for n := range publish.MaxRegistrations {
+			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody", "ledger"), true)
+		}
+		late := registrationOf(t, "late", "somebody", "shop")
+		late.TypeMeta, late.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
+		if shown.tell("ADDED", late); r.Readers("shop") != 0 || len(r.events) > 0 {
+			t.Errorf("there is room: events %q", r.events)
+		}
+		r.readerGone("uid of 7")
+		late.ResourceVersion = "3"
+		shown.tell("MODIFIED", late)
+		want := "ReaderRegistered: pods/late has registered for namespaces shop; readers that are registered in this cluster: 2000"
+		if r.Readers("shop") != 1 || !slices.Contains(r.events, want) {
+			t.Errorf("there is no room: events %q", r.events)
+		}
+		_ = shown.watch.Close()
+		stop()
+	})
+}
+
+func TestAWatchTellsWhatAReaderFollowsNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		p, shown := r.reads(), &registry{version: 1}
+		r.Cluster = shown
+		stop := r.watchReaders(t.Context(), p)
+		pass(time.Second)
+		for n, namespace := range []string{"shop", "ledger"} {
+			l := registrationOf(t, "fickle", "somebody", namespace)
+			l.TypeMeta, l.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, fmt.Sprint(n+2)
+			shown.tell([]string{"ADDED", "MODIFIED"}[n], l)
+			if r.Readers(namespace) != 1 {
+				t.Errorf("nobody follows %s", namespace)
+			}
+		}
+		_ = shown.watch.Close()
+		stop()
 	})
 }

@@ -58,10 +58,13 @@ type rig struct {
 	members       map[fleet.Key]fleet.Member
 	by            string // the installation that serves the fleet
 	standby       bool
+	unsealed      bool // the seal of the fleet cannot be had
 	wanted        []guard.Fence
-	records       error    // that they cannot be relinquished
-	changed       []string // the namespaces of which there is news; "": all
-	fenceNews     int      // how often there was news of what is fenced
+	unread        error         // the policies cannot be read
+	reading       chan struct{} // if it is not nil, who reads the policies waits for it
+	records       error         // that they cannot be relinquished
+	changed       []string      // the namespaces of which there is news; "": all
+	fenceNews     int           // how often there was news of what is fenced
 	events        []string
 }
 
@@ -111,7 +114,7 @@ func (r *rig) Forget(key fleet.Key) {
 func (r *rig) Serve(context.Context, string) (lease.Key, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.standby || r.by == them {
+	if r.standby || r.unsealed || r.by == them {
 		return nil, false
 	}
 	r.by = us
@@ -145,8 +148,14 @@ func (r *rig) FenceNews(fleet.Key) {
 }
 
 func (r *rig) Fences(context.Context, fleet.Key) ([]guard.Fence, error) {
+	if r.reading != nil {
+		<-r.reading
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.unread != nil {
+		return nil, r.unread
+	}
 	return r.wanted, nil
 }
 

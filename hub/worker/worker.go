@@ -222,7 +222,7 @@ const readEvery = 10 * time.Second
 // readUnwatched lists the Leases in the member again and again, as long as its watches do not last.
 func (w *Worker) readUnwatched(ctx context.Context, p *publish.Publisher) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if m, ok := w.Fleet.Member(w.Member.Key); ok && m.Problem.Reason == reason.Unwatched {
+		if m, _ := w.Fleet.Member(w.Member.Key); m.Problem.Reason == reason.Unwatched {
 			p.ReadAgain(ctx)
 		}
 	}, readEvery)

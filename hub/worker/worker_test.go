@@ -281,3 +281,33 @@ func TestTheEndOfTheWorkInAMember(t *testing.T) {
 		}
 	})
 }
+
+// There is nothing to end.
+func TestTheWorkThatNeverBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, h := newRig(t), &handlers{}
+		r.by, r.Cluster = them, told{r.east, h}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			r.Run(ctx)
+		}()
+		pass(time.Second)
+		cancel()
+		<-ended
+		if held := r.east.holds("/"); len(held) > 0 || r.Publisher() != nil || h.ResourceEventHandler != nil {
+			t.Errorf("there is %q, and a publisher: %v", held, r.Publisher() != nil)
+		}
+	})
+}
+
+func TestWhatAPublisherTellsOfAReaderIsAnEventOnItsCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.reads().TellOfReader(types.NamespacedName{Namespace: "pods", Name: "reader"}, reason.ReaderSilent, "it did not release a term")
+		if want := []string{"ReaderSilent: it did not release a term"}; !slices.Equal(r.events, want) {
+			t.Errorf("events %q, want %q", r.events, want)
+		}
+	})
+}

@@ -1,0 +1,346 @@
+package worker
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// Whoever edits a fence is found out in a second, and what a fence does is seen every minute.
+func TestHowOftenAFenceIsLookedAt(t *testing.T) {
+	broken := failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	for name, test := range map[string]struct {
+		changed                func(*fenced)
+		lasts                  time.Duration
+		looked, checked, tried []time.Duration
+	}{
+		"one that is in force": {
+			func(*fenced) {}, 125 * time.Second, every(editedEvery, 125*time.Second), every(guardEvery, 120*time.Second), every(verifyEvery, 120*time.Second),
+		},
+		"one whose versions are not told": {
+			func(f *fenced) {
+				f.mute = func(req *http.Request) *metav1.Status {
+					if isLook(req) {
+						return broken
+					}
+					return nil
+				}
+			}, 25 * time.Second, every(editedEvery, 25*time.Second), every(guardEvery, 20*time.Second), every(verifyEvery, 0),
+		},
+		"one whose versions are not told any more": {
+			func(f *fenced) {
+				f.mute = func(req *http.Request) *metav1.Status {
+					if isLook(req) && time.Since(f.start) > 5*time.Second {
+						return broken
+					}
+					return nil
+				}
+			}, 25 * time.Second, every(editedEvery, 25*time.Second), every(guardEvery, 20*time.Second), every(verifyEvery, 0),
+		},
+		"one that is not in force": {
+			func(f *fenced) { f.open = []string{f.wanted[0].Name()} }, 2 * time.Second,
+			every(editedEvery, 2*time.Second), every(fenceLook, 2*time.Second), every(fenceLook, 2*time.Second),
+		},
+		"one of a cluster that does not answer": {
+			func(f *fenced) { f.look = broken }, 2 * time.Second, every(editedEvery, 2*time.Second), every(fenceLook, 2*time.Second), nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, jobsOf(""))
+				f.kept()
+				test.changed(f)
+				end := f.runs(f.keepFences)
+				pass(test.lasts)
+				end()
+				if !slices.Equal(f.looked, test.looked) || !slices.Equal(f.checked, test.checked) || !slices.Equal(f.tried, test.tried) {
+					t.Errorf("looked at %v, checked at %v, tried at %v; want %v, %v and %v", f.looked, f.checked, f.tried, test.looked, test.checked, test.tried)
+				}
+			})
+		})
+	}
+}
+
+// In between nothing would be refused.
+func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
+	before, after, another := ofJobs("shops", "once"), ofJobs("shops", "twice"), ofJobs("tills", "once")
+	forbids := func(req *http.Request) *metav1.Status {
+		if !strings.Contains(req.URL.Path, after.Name()) {
+			return nil
+		}
+		return failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+	}
+	silences := func(req *http.Request) *metav1.Status {
+		if req.URL.Query().Get("dryRun") == "" {
+			return nil
+		}
+		refusal := failure(http.StatusForbidden, metav1.StatusReasonForbidden) // as to anybody who is not the hub
+		refusal.Message = guard.Policies()[0].Policy.Spec.Validations[0].Message
+		return refusal
+	}
+	for name, test := range map[string]struct {
+		wanted []guard.Fence
+		open   []string // what is not in force
+		mute   func(*http.Request) *metav1.Status
+		goes   bool
+	}{
+		"whether it is in force nobody tells the hub": {[]guard.Fence{after}, nil, silences, false},
+		"it is in force":                           {[]guard.Fence{after}, nil, nil, true},
+		"it is not in force yet":                   {[]guard.Fence{after}, after.Names(), nil, false},
+		"its wall is not in force yet":             {[]guard.Fence{after}, after.Names()[1:], nil, false},
+		"it is in force, but another is not":       {[]guard.Fence{another, after}, another.Names(), nil, false},
+		"it is not in force, but another is":       {[]guard.Fence{after, another}, after.Names(), nil, false},
+		"it cannot be put in place":                {[]guard.Fence{after}, nil, forbids, false},
+		"it cannot be put in place, but another":   {[]guard.Fence{after, another}, nil, forbids, false},
+		"nothing follows it":                       {nil, nil, nil, true},
+		"it stays, and another is in force, too":   {[]guard.Fence{before, another}, nil, nil, false},
+		"another that comes later is not in force": {[]guard.Fence{after, another}, another.Names(), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, before)
+				f.east.loses("leases") // where there is no Lease the wall is asked, and last of all
+				f.kept()
+				f.wanted, f.open, f.mute = test.wanted, test.open, test.mute
+				defer f.runs(f.keepFences)()
+				pass(3 * time.Second)
+				if stays := f.stores(before); stays == test.goes {
+					t.Errorf("it is there: %v", stays)
+				}
+				if len(f.events) > 0 {
+					t.Errorf("events are %q", f.events)
+				}
+				f.will(func(r *rig) { f.open, f.mute = nil, nil })
+				pass(3 * time.Second)
+				if stays := f.stores(before); stays != slices.ContainsFunc(test.wanted, func(one guard.Fence) bool { return one.Name() == before.Name() }) {
+					t.Errorf("in the end it is there: %v", stays)
+				}
+			})
+		})
+	}
+}
+
+// What cannot be read may have changed or not. As if it were empty, all would be taken out.
+func TestFencesStayAsTheyAreWhileWhatTheyDependOnCannotBeRead(t *testing.T) {
+	uncached := func(of client.ObjectList) func(*fenced) {
+		return func(f *fenced) {
+			f.east.shows(func(a *memberAPI) {
+				a.uncached = func(list client.ObjectList) error {
+					if _, leases := list.(*coordinationv1.LeaseList); leases == (of != nil) {
+						return errRefused
+					}
+					return nil
+				}
+			})
+		}
+	}
+	for name, lost := range map[string]func(*fenced){
+		"the policies":   func(f *fenced) { f.unread = errRefused },
+		"the namespaces": uncached(nil),
+		"the Leases":     uncached(&coordinationv1.LeaseList{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, jobsOf(""))
+				lost(f)
+				end := f.runs(f.keepFences)
+				pass(3 * time.Second)
+				if end(); len(f.east.holds("admission")) > 0 {
+					t.Errorf("there are %q", f.east.holds("admission"))
+				}
+			})
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, jobsOf(""))
+				f.kept()
+				there := f.east.version
+				lost(f)
+				end := f.runs(f.keepFences)
+				pass(30 * time.Second)
+				if end(); f.east.version != there || !f.stores(f.wanted[0]) {
+					t.Errorf("%d writes; there are %q", f.east.version-there, f.east.holds("admission"))
+				}
+			})
+		})
+	}
+}
+
+// Who takes fences out of a member that leaves has to wait for the end of that.
+func TestAWorkerTellsWhetherItMayPutFencesInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFenced(t, jobsOf(""))
+		wrote := 0
+		f.mute = func(req *http.Request) *metav1.Status {
+			if req.Method == http.MethodPost {
+				wrote++
+				if !f.isFencing() {
+					t.Errorf("it does not, while it creates %s", req.URL.Path)
+				}
+			}
+			return nil
+		}
+		defer f.runs(f.keepFences)()
+		pass(3*time.Second + fenceLook/2)
+		if wrote == 0 || f.isFencing() {
+			t.Errorf("%d writes; it tells so between two turns: %v", wrote, f.isFencing())
+		}
+	})
+}
+
+// The first try ended half-way. Nobody has edited what the second one completes.
+func TestAFenceThatIsPutInPlaceBySeveralTriesIsNotSaidToBeEdited(t *testing.T) {
+	for name, first := range map[string]string{"its wall": "wall", "its gate": "gate", "the anchor": guard.AnchorName, "its bindings": "bindings"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, jobsOf(""))
+				f.mute = func(req *http.Request) *metav1.Status {
+					if req.Method == http.MethodPost && time.Since(f.start) < fenceLook && strings.Contains(req.URL.Path, "admission") {
+						body, err := io.ReadAll(req.Body)
+						if err != nil {
+							t.Error(err)
+						}
+						req.Body = io.NopCloser(bytes.NewReader(body))
+						if strings.Contains(req.URL.Path+string(body), first) {
+							return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+						}
+					}
+					return nil
+				}
+				defer f.runs(f.keepFences)()
+				pass(3 * time.Second)
+				if err := f.Unfenced(f.wanted[0], "shop"); err != nil || len(f.events) > 0 {
+					t.Errorf("missing is %v; events are %q", err, f.events)
+				}
+			})
+		})
+	}
+}
+
+// Nobody waits for the next check, which comes after ten seconds.
+func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*fenced)
+		there  string // a part of a path
+	}{
+		"another fence is wanted":   {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], ofJobs("tills", "once")} }, "bindings/tills.fleet.schedules.wall"},
+		"the fence is another":      {func(f *fenced) { f.wanted = []guard.Fence{ofJobs("shops", "once")} }, "bindings/" + ofJobs("shops", "once").Names()[1]},
+		"there is a new namespace":  {func(f *fenced) { f.east.namespaces = map[string]map[string]string{"shop": nil, "bank": {"team": "a"}} }, ""},
+		"a namespace has its Lease": {func(f *fenced) { f.has(eastLease(20)) }, "bindings/shops.fleet.schedules.gate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, ofTeams())
+				f.east.loses("leases")
+				f.kept()
+				defer f.runs(f.keepFences)()
+				pass(5*time.Second + fenceLook/2)
+				f.looked, f.checked, f.start = nil, nil, time.Now()
+				f.will(func(*rig) { test.change(f) })
+				pass(fenceLook)
+				if len(f.checked) != 1 {
+					t.Errorf("checked at %v", f.checked)
+				}
+				if test.there != "" && len(f.east.holds(test.there)) != 1 {
+					t.Errorf("there are %q", f.east.holds("admission"))
+				}
+			})
+		})
+	}
+}
+
+// What is decided depends on where a fence is in force, and not on when that was looked at.
+func TestDecisionsAreAskedForWhenAFenceBeginsOrCeasesToBeInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFenced(t, jobsOf(""))
+		defer f.runs(f.keepFences)()
+		expects := func(when string, want bool) {
+			t.Helper()
+			if news := f.news(); slices.Contains(news, "") != want {
+				t.Errorf("%s: asked for decisions: %v, want %v", when, news, want)
+			}
+		}
+		expects("it is in force", true)
+		pass(2 * time.Minute)
+		expects("it still is", false)
+		f.will(func(*rig) { f.open = f.wanted[0].Names() })
+		pass(verifyEvery)
+		expects("it is not in force any more", true)
+		pass(2 * time.Second)
+		expects("it still is not", false)
+		f.will(func(*rig) { f.open = nil })
+		pass(time.Second)
+		expects("it is in force again", true)
+	})
+}
+
+func TestWhatIsNewsOfFences(t *testing.T) {
+	type is = guard.FenceState
+	shop := map[string]bool{"shop": true}
+	settled, unsettled, mended := is{InForce: shop, Settled: true}, is{InForce: shop}, is{InForce: shop, Settled: true, Mended: true}
+	refusesNowhere := is{InForce: map[string]bool{"shop": false}, Settled: true}
+	of := func(s is, why error) fences { return fences{map[string]is{"one": s}, map[string]error{"one": why}} }
+	for name, test := range map[string]struct {
+		before, after fences
+		news          bool
+	}{
+		"nothing is known, and nothing found":     {fences{}, fences{}, false},
+		"the first one":                           {fences{}, of(is{}, nil), true},
+		"the same again":                          {of(settled, nil), of(settled, nil), false},
+		"it was mended":                           {of(settled, nil), of(mended, nil), false},
+		"it is settled":                           {of(unsettled, nil), of(settled, nil), true},
+		"it is in force in a namespace":           {of(refusesNowhere, nil), of(settled, nil), true},
+		"it cannot be put in place":               {of(settled, nil), of(settled, guard.ErrForbidden), true},
+		"it can be put in place again":            {of(settled, guard.ErrForbidden), of(settled, nil), true},
+		"it cannot be for another reason":         {of(settled, guard.ErrForbidden), of(settled, guard.ErrUnsupported), false},
+		"the last one is gone":                    {of(settled, nil), fences{}, true},
+		"it is gone that could not be put there":  {fences{nil, map[string]error{"one": guard.ErrForbidden}}, fences{}, true},
+		"nothing is in place, and nothing wanted": {fences{map[string]is{}, map[string]error{}}, fences{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := New(Options{})
+			w.noteFences(test.before)
+			if news := w.noteFences(test.after); news != test.news {
+				t.Errorf("it is news: %v", news)
+			}
+			if news := w.noteFences(test.after); news {
+				t.Error("it is news once more")
+			}
+		})
+	}
+}
+
+// Those of another hub, and of another fleet, are not its matter.
+func TestAMemberThatLeavesLosesTheFencesOfItsHubAndFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFenced(t, jobsOf(""))
+		f.kept()
+		policy := func(fleetName string) *v1alpha1.LeadershipPolicy {
+			return &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: "other"}, Spec: v1alpha1.LeadershipPolicySpec{
+				Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}}, Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}},
+			}}
+		}
+		others := []guard.Fence{guard.Fences(them, policy("fleet"))[0], guard.Fences(us, policy("branch"))[0]}
+		for _, other := range others {
+			if _, err := other.Keep(t.Context(), f.Client, map[string]bool{"shop": true}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.unfence(t.Context()); err != nil || len(f.east.holds("shops.fleet")) > 0 {
+			t.Errorf("%v; there are %q", err, f.east.holds("shops.fleet"))
+		}
+		if !f.stores(others[0]) || !f.stores(others[1]) {
+			t.Errorf("of others there are %q", f.east.holds("other"))
+		}
+	})
+}
