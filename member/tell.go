@@ -74,7 +74,7 @@ func (t *trouble) due(what string, now time.Duration) bool {
 	if t.begins(what, now) {
 		return true
 	}
-	return t.told && now >= t.at+tellEvery && t.tell(now)
+	return now >= t.at+tellEvery && t.tell(now)
 }
 
 // known reports whether people know of this already.

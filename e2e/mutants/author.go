@@ -37,8 +37,8 @@ var author = []mutant{
 	{"author: options may contradict the policy", told, []edit{{tellGo, "	case l.allowed < t.own && t.chosen:\n", "	case false:\n"}}},
 
 	// Rights, and what was forgotten.
-	{"author: missing rights are told once", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return false"}}},
-	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return t.told"}}},
+	{"author: missing rights are told once", told, []edit{{tellGo, "	return now >= t.at+tellEvery && t.tell(now)", "	return false"}}},
+	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	return now >= t.at+tellEvery && t.tell(now)", "	return t.told"}}},
 	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
 	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "|| !t.watches(namespace) {", "|| false {"}}},
