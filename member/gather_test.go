@@ -81,7 +81,9 @@ func (g *gathered) expect(t *testing.T, when string, want ...string) {
 	}
 }
 
-func info(what, scope string) string { return fmt.Sprintf(`"level"=0 "msg"=%q "scope"=%q`, what, scope) }
+func info(what, scope string) string {
+	return fmt.Sprintf(`"level"=0 "msg"=%q "scope"=%q`, what, scope)
+}
 
 const onlyFails = "Cannot list"
 
@@ -133,6 +135,15 @@ func TestANamespaceThatFailsOtherwiseIsToldAtOnce(t *testing.T) {
 		g.expect(t, "it goes on")
 		g.fail("Cannot watch", "a")
 		g.expect(t, "what is over is new when it comes back", info("Cannot watch; nothing is led", "namespace a"))
+	})
+}
+
+func TestANamespaceThatFailsLaterAsAnotherIsToldAtOnce(t *testing.T) {
+	gathering(t, []string{"a", "b"}, func(t *testing.T, g *gathered) {
+		g.fail(onlyFails, "a")
+		g.expect(t, "one fails", info("Cannot list; nothing is led", "namespace a"))
+		g.fail(onlyFails, "b", "b")
+		g.expect(t, "so does the other, twice", `"scope"="2 of 2 namespaces: a, b"`)
 	})
 }
 

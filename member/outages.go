@@ -24,9 +24,9 @@ type outages struct {
 
 	mu        sync.Mutex
 	failing   map[*watched]failing
-	mended    map[*watched]bool   // people know that they failed, and not yet that they do not any more
-	troubles  map[string]*trouble // by what fails
-	gathering bool                // others are waited for
+	mended    map[*watched]struct{} // people know that they failed, and not yet that they do not any more
+	troubles  map[string]*trouble   // by what fails
+	gathering bool                  // others are waited for
 	stopped   bool
 }
 
@@ -38,7 +38,7 @@ type failing struct {
 }
 
 func newOutages(m *Member) *outages {
-	return &outages{member: m, failing: map[*watched]failing{}, mended: map[*watched]bool{}, troubles: map[string]*trouble{}}
+	return &outages{member: m, failing: map[*watched]failing{}, mended: map[*watched]struct{}{}, troubles: map[string]*trouble{}}
 }
 
 // fails takes in that a watch cannot be followed.
@@ -58,7 +58,7 @@ func (o *outages) works(w *watched) {
 	was := o.failing[w]
 	delete(o.failing, w)
 	if was.told {
-		o.mended[w] = true
+		o.mended[w] = struct{}{}
 		o.soon()
 	}
 }
