@@ -44,6 +44,12 @@ func TestALeaseThatNoHubCanHaveWrittenIsRefusedByName(t *testing.T) {
 					if s := r.State(ns); s.Why != said {
 						t.Errorf("State says %q, want %q", s.Why, said)
 					}
+					ahead := r.cluster.leaseOf(ns, us, 7)
+					ahead.Spec.RenewTime.Time = ahead.Spec.RenewTime.Add(2 * time.Second)
+					r.put(ahead)
+					if r.leads(ns) {
+						t.Error("leads again by a Lease that is not believed")
+					}
 					pass(time.Second)
 				}
 				l.expect(t, "each time", 3, `"msg"="`+said+`"`)

@@ -79,17 +79,21 @@ func TestATransportThatNobodyPingsIsTold(t *testing.T) {
 
 func TestCapWritesWithoutATransportFailsEachRequest(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		body := &wrapper{}
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://member", strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := member.CapWrites(nil).RoundTrip(req)
-		if resp != nil {
-			_ = resp.Body.Close()
-		}
-		if !errors.Is(err, member.ErrMisused) || body.seen.Load() > 0 {
-			t.Errorf("%s: err = %v", method, err)
+		for _, sent := range []*body{{Reader: strings.NewReader("x")}, nil} {
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://member", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sent != nil {
+				req.Body = sent
+			}
+			resp, err := member.CapWrites(nil).RoundTrip(req)
+			if resp != nil {
+				_ = resp.Body.Close()
+			}
+			if !errors.Is(err, member.ErrMisused) || sent != nil && !sent.closed {
+				t.Errorf("%s: err = %v; want ErrMisused, and the body %+v closed", method, err, sent)
+			}
 		}
 	}
 }

@@ -87,6 +87,7 @@ var author = []mutant{
 	// Leases that no hub can have written.
 	{"author: a Lease may last for ever", told, []edit{{doubtGo, "	case c.Duration > lease.MaxDuration:", "	case false:"}}},
 	{"author: a Lease may have no epoch", told, []edit{{doubtGo, "	case c.Epoch <= 0:", "	case false:"}}},
+	{"author: what an impossible Lease has ended begins again with one that is not believed", told, []edit{{doubtGo, "		n.reader.Gone()\n		return lease.Permit{}", "		return lease.Permit{}"}}},
 	{"author: an impossible Lease leaves its term standing", told, []edit{{doubtGo, "		n.reader.Gone()\n		return lease.Permit{}", "		return n.reader.Current()"}}},
 	{"author: a Lease that is refused again is not told again", told, []edit{{tellGo, "	if what != t.what {\n", "	if what != \"\" && what != t.what {\n"}}},
 	{"author: what comes and goes floods the log", told, []edit{{tellGo, "	if t.times == mostTellings {", "	if false {"}}},
