@@ -203,3 +203,19 @@ func TestALeaseThatDoesNotSayWhatClocksAreAllowedIsTold(t *testing.T) {
 		})
 	}
 }
+
+func TestALeaseThatIsGoneIsInNoDoubt(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, _ *logged) {
+		r.put(r.cluster.leaseOf(ns, us, 7))
+		synctest.Wait()
+		edited := r.cluster.leaseOf(ns, us, 7)
+		edited.Spec.RenewTime = nil
+		r.put(edited)
+		synctest.Wait()
+		r.remove(ns, v1alpha1.DefaultLeaseName)
+		synctest.Wait()
+		if s := r.State(ns); s.Why != "its Lease is gone" {
+			t.Errorf("State says %q", s.Why)
+		}
+	})
+}

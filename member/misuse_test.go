@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -204,5 +206,27 @@ func TestAMemberThatHasStoppedSaysSo(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestAPodWhoseNamespaceIsNoneIsRefused(t *testing.T) {
+	for content, want := range map[string]string{
+		"My Home": `is "My Home", and no namespace has that name`,
+		" \n":     "is an empty name",
+		"home\n":  "",
+	} {
+		file := filepath.Join(t.TempDir(), "namespace")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		restore := member.SetNamespaceFile(file)
+		_, err := member.New(&rest.Config{}, member.Options{Registration: &member.Registration{Client: client(t, member.CapWrites)}})
+		restore()
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", content, err)
+		case want != "" && (!errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "Registration.Namespace in "+file+" "+want)):
+			t.Errorf("%q: err = %v, want one about %q", content, err, want)
+		}
 	}
 }
