@@ -341,6 +341,14 @@ func TestListsOfAQuietClusterAreAQuarterToHalfOfStaleAfterApart(t *testing.T) {
 		if got, most := r.asks(), int(time.Hour/(staleAfter/4)); got > most || got < most/2 {
 			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
 		}
+		lists, since := r.listed(), time.Duration(0)
+		for range 2 * time.Hour / time.Second {
+			if pass(time.Second); r.listed() > lists {
+				lists, since = r.listed(), 0
+			} else if since += time.Second; since > staleAfter/2 {
+				t.Fatalf("no list for %v, want one each %v at least", since, staleAfter/2)
+			}
+		}
 	})
 }
 
