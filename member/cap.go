@@ -37,9 +37,7 @@ type capped struct{ next http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.next == nil {
-		if req.Body != nil {
-			_ = req.Body.Close() // as a RoundTripper must, also on errors
-		}
+		closeBody(req)
 		return nil, errNoTransport
 	}
 	t, ok := req.Context().Value(termKey{}).(Term)
@@ -48,9 +46,7 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	left, settled := t.t.beginWrite()
 	if settled == nil {
-		if req.Body != nil {
-			_ = req.Body.Close() // as a RoundTripper must, also on errors
-		}
+		closeBody(req)
 		return nil, fmt.Errorf("%s %s: %w: %w: epoch %d", req.Method, req.URL.Path, ErrNotBegun, ErrLost, t.Epoch())
 	}
 	query := req.URL.Query()
@@ -63,6 +59,13 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		return c.await(req, left, settled)
 	}
 	return c.send(req, settled)
+}
+
+// closeBody does what a RoundTripper must, also on errors.
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
 }
 
 // send sends a write and says whether its outcome is known.

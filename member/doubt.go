@@ -32,7 +32,7 @@ func (n *nsState) takes(c lease.Content, now lease.Reading) lease.Permit {
 		return n.reader.Observe(c, now)
 	}
 	n.doubted = doubt{}
-	if !c.SameTerm(n.seen.Term) || !c.RenewTime.Equal(n.seen.RenewTime) {
+	if !c.RenewTime.Equal(n.seen.RenewTime) { // no two Leases of a hub have the same
 		n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration, at: now.Boot}
 	}
 	n.seen = c

@@ -44,6 +44,12 @@ func TestALeaseThatNoHubCanHaveWrittenIsRefusedByName(t *testing.T) {
 					if s := r.State(ns); s.Why != said {
 						t.Errorf("State says %q, want %q", s.Why, said)
 					}
+					ahead := r.cluster.leaseOf(ns, us, 7)
+					ahead.Spec.RenewTime.Time = ahead.Spec.RenewTime.Add(2 * time.Second)
+					r.put(ahead)
+					if r.leads(ns) {
+						t.Error("leads again by a Lease that is not believed")
+					}
 					pass(time.Second)
 				}
 				l.expect(t, "each time", 3, `"msg"="`+said+`"`)
@@ -196,4 +202,20 @@ func TestALeaseThatDoesNotSayWhatClocksAreAllowedIsTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestALeaseThatIsGoneIsInNoDoubt(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, _ *logged) {
+		r.put(r.cluster.leaseOf(ns, us, 7))
+		synctest.Wait()
+		edited := r.cluster.leaseOf(ns, us, 7)
+		edited.Spec.RenewTime = nil
+		r.put(edited)
+		synctest.Wait()
+		r.remove(ns, v1alpha1.DefaultLeaseName)
+		synctest.Wait()
+		if s := r.State(ns); s.Why != "its Lease is gone" {
+			t.Errorf("State says %q", s.Why)
+		}
+	})
 }

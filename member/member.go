@@ -32,7 +32,6 @@ type Member struct {
 	started atomic.Bool
 	teller  *teller
 	outages *outages
-	nagging utilclock.Timer // fires if nobody calls Start
 
 	registrar *registrar // nil: not registered
 }
@@ -99,7 +98,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 			m.teller.ended()
 		},
 	}
-	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)
+	utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)
 	return m, nil
 }
 
@@ -119,7 +118,6 @@ func (m *Member) Start(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return fmt.Errorf("%w: Start was called before, and a Member cannot be started twice: add it to one manager only, or make a new one", ErrMisused)
 	}
-	m.nagging.Stop()
 	if err := m.join(); err != nil {
 		m.log.Error(err, "This Member does not start")
 		m.terms.stop()

@@ -261,33 +261,42 @@ func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		return stop
 	}
 	for name, tc := range map[string]struct {
-		begins func(t *testing.T, r *reader) (stop func())
-		want   string
+		begins     func(t *testing.T, r *reader) (stop func())
+		want       string
+		registered bool
 	}{
 		"it was not started": {
-			func(*testing.T, *reader) func() { return func() {} },
-			"the leases in namespace shop were never listed, because the Member is not started: add it to the manager by mgr.Add, or call Start",
+			begins: func(*testing.T, *reader) func() { return func() {} },
+			want:   "the leases in namespace shop were never listed, because the Member is not started: add it to the manager by mgr.Add, or call Start",
+		},
+		"it was not started, and is to register": {
+			begins:     func(*testing.T, *reader) func() { return func() {} },
+			want:       "the leases in namespace shop were never listed, because the Member is not started: add it to the manager by mgr.Add, or call Start",
+			registered: true,
 		},
 		"never listed, without rights": {
-			func(t *testing.T, r *reader) func() { r.become(refuses); return r.start(t) },
-			"the leases in namespace shop were never listed, for 1m20s by now; bind leasecast-reader (config/reader) to the account of this program: list leases:",
+			begins: func(t *testing.T, r *reader) func() { r.become(refuses); return r.start(t) },
+			want:   "the leases in namespace shop were never listed, for 1m20s by now; bind leasecast-reader (config/reader) to the account of this program: list leases:",
 		},
 		"never listed, without an answer": {
-			func(t *testing.T, r *reader) func() { r.become(hangs); return r.start(t) },
-			"the leases in namespace shop were never listed, for 1m20s by now; the API server does not answer, check the way to it: list leases: ",
+			begins: func(t *testing.T, r *reader) func() { r.become(hangs); return r.start(t) },
+			want:   "the leases in namespace shop were never listed, for 1m20s by now; the API server does not answer, check the way to it: list leases: ",
 		},
 		"listed once, and without rights since": {
-			func(t *testing.T, r *reader) func() { return synced(t, r, refuses) },
-			"the watch of leases in namespace shop is stale: last listed 1m20s ago, want at most 40s; bind leasecast-reader",
+			begins: func(t *testing.T, r *reader) func() { return synced(t, r, refuses) },
+			want:   "the watch of leases in namespace shop is stale: last listed 1m20s ago, want at most 40s; bind leasecast-reader",
 		},
 		"listed once, and without an answer since": {
-			func(t *testing.T, r *reader) func() { return synced(t, r, hangs) },
-			"the watch of leases in namespace shop is dead: its connection is gone, and the API server has not answered for ",
+			begins: func(t *testing.T, r *reader) func() { return synced(t, r, hangs) },
+			want:   "the watch of leases in namespace shop is dead: its connection is gone, and the API server has not answered for ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newReader(t, "shop")
+				if tc.registered {
+					r = newRegistered(t, "shop")
+				}
 				stop := tc.begins(t, r)
 				defer stop()
 				pass(2 * staleAfter)
@@ -331,6 +340,14 @@ func TestListsOfAQuietClusterAreAQuarterToHalfOfStaleAfterApart(t *testing.T) {
 		pass(time.Hour)
 		if got, most := r.asks(), int(time.Hour/(staleAfter/4)); got > most || got < most/2 {
 			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
+		}
+		lists, since := r.listed(), time.Duration(0)
+		for range 2 * time.Hour / time.Second {
+			if pass(time.Second); r.listed() > lists {
+				lists, since = r.listed(), 0
+			} else if since += time.Second; since > staleAfter/2 {
+				t.Fatalf("no list for %v, want one each %v at least", since, staleAfter/2)
+			}
 		}
 	})
 }

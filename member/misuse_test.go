@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,17 +81,21 @@ func TestATransportThatNobodyPingsIsTold(t *testing.T) {
 
 func TestCapWritesWithoutATransportFailsEachRequest(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		body := &wrapper{}
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://member", strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := member.CapWrites(nil).RoundTrip(req)
-		if resp != nil {
-			_ = resp.Body.Close()
-		}
-		if !errors.Is(err, member.ErrMisused) || body.seen.Load() > 0 {
-			t.Errorf("%s: err = %v", method, err)
+		for _, sent := range []*body{{Reader: strings.NewReader("x")}, nil} {
+			req, err := http.NewRequestWithContext(t.Context(), method, "http://member", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sent != nil {
+				req.Body = sent
+			}
+			resp, err := member.CapWrites(nil).RoundTrip(req)
+			if resp != nil {
+				_ = resp.Body.Close()
+			}
+			if !errors.Is(err, member.ErrMisused) || sent != nil && !sent.closed {
+				t.Errorf("%s: err = %v; want ErrMisused, and the body %+v closed", method, err, sent)
+			}
 		}
 	}
 }
@@ -200,5 +206,27 @@ func TestAMemberThatHasStoppedSaysSo(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestAPodWhoseNamespaceIsNoneIsRefused(t *testing.T) {
+	for content, want := range map[string]string{
+		"My Home": `is "My Home", and no namespace has that name`,
+		" \n":     "is an empty name",
+		"home\n":  "",
+	} {
+		file := filepath.Join(t.TempDir(), "namespace")
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		restore := member.SetNamespaceFile(file)
+		_, err := member.New(&rest.Config{}, member.Options{Registration: &member.Registration{Client: client(t, member.CapWrites)}})
+		restore()
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", content, err)
+		case want != "" && (!errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "Registration.Namespace in "+file+" "+want)):
+			t.Errorf("%q: err = %v, want one about %q", content, err, want)
+		}
 	}
 }

@@ -22,12 +22,12 @@ const (
 type outages struct {
 	member *Member
 
-	mu       sync.Mutex
-	failing  map[*watched]failing
-	mended   map[*watched]bool   // people know that they failed, and not yet that they do not any more
-	troubles map[string]*trouble // by what fails
-	timer    utilclock.Timer     // of what is gathered; nil: nothing is
-	stopped  bool
+	mu        sync.Mutex
+	failing   map[*watched]failing
+	mended    map[*watched]struct{} // people know that they failed, and not yet that they do not any more
+	troubles  map[string]*trouble   // by what fails
+	gathering bool                  // others are waited for
+	stopped   bool
 }
 
 // failing is what one watch fails with.
@@ -38,7 +38,7 @@ type failing struct {
 }
 
 func newOutages(m *Member) *outages {
-	return &outages{member: m, failing: map[*watched]failing{}, mended: map[*watched]bool{}, troubles: map[string]*trouble{}}
+	return &outages{member: m, failing: map[*watched]failing{}, mended: map[*watched]struct{}{}, troubles: map[string]*trouble{}}
 }
 
 // fails takes in that a watch cannot be followed.
@@ -55,13 +55,10 @@ func (o *outages) fails(w *watched, what string, err error) {
 func (o *outages) works(w *watched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	was, found := o.failing[w]
-	if !found {
-		return
-	}
+	was := o.failing[w]
 	delete(o.failing, w)
 	if was.told {
-		o.mended[w] = true
+		o.mended[w] = struct{}{}
 		o.soon()
 	}
 }
@@ -72,11 +69,12 @@ func (o *outages) soon() {
 		o.tell()
 		return
 	}
-	if o.timer == nil {
-		o.timer = utilclock.RealClock{}.AfterFunc(gather, func() {
+	if !o.gathering {
+		o.gathering = true
+		utilclock.RealClock{}.AfterFunc(gather, func() {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.timer = nil
+			o.gathering = false
 			o.tell()
 		})
 	}
@@ -92,8 +90,10 @@ func (o *outages) tell() {
 		clear(o.mended)
 	}
 	alike := map[string][]*watched{}
-	for w, f := range o.failing {
-		alike[f.what] = append(alike[f.what], w)
+	for _, w := range o.member.watches { // in their order, so that lines do not differ for nothing
+		if f, fails := o.failing[w]; fails {
+			alike[f.what] = append(alike[f.what], w)
+		}
 	}
 	for what := range o.troubles {
 		if alike[what] == nil {
@@ -119,7 +119,6 @@ func (o *outages) tellOf(what string, all []*watched) {
 	if !t.due(what, o.member.clock.Now().Boot) {
 		return
 	}
-	slices.SortFunc(all, func(a, b *watched) int { return strings.Compare(a.namespace, b.namespace) })
 	leads := false
 	for _, w := range all {
 		f := o.failing[w]
@@ -156,7 +155,4 @@ func (o *outages) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.stopped = true
-	if o.timer != nil {
-		o.timer.Stop()
-	}
 }

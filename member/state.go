@@ -122,18 +122,14 @@ func (t *Terms) why(n *nsState, trouble string) string {
 	switch now := t.clock.Now(); {
 	case n == nil, len(n.leases) == 0 && n.seen.Name == "":
 		return noLease + trouble
-	case n.doubted.text != "" && (n.doubted.impossible != "" || !n.seen.LeadsHere()):
-		return n.doubted.text + trouble
 	case len(n.leases) == 0:
 		return goneLease + trouble
-	case !n.seen.LeadsHere():
-		return describe(n.seen) + trouble
-	case !t.limit.Load().Holds(now):
-		return unconfirmed + trouble
-	case n.waits(n.reader.Current(), now):
-		return n.arrived.ranOut() + "; the next term begins " + exactly(n.duration(n.seen.Epoch)) + " after this one began, so that it does not flap"
 	case n.doubted.text != "":
 		return n.doubted.text + trouble
+	case !n.seen.LeadsHere():
+		return describe(n.seen) + trouble
+	case n.waits(n.reader.Current(), now):
+		return n.arrived.ranOut() + "; the next term begins " + exactly(n.duration(n.seen.Epoch)) + " after this one began, so that it does not flap"
 	}
 	return t.ranOut(n, n.arrived)
 }

@@ -74,7 +74,7 @@ func (t *trouble) due(what string, now time.Duration) bool {
 	if t.begins(what, now) {
 		return true
 	}
-	return t.told && now >= t.at+tellEvery && t.tell(now)
+	return now >= t.at+tellEvery && t.tell(now)
 }
 
 // known reports whether people know of this already.
@@ -127,24 +127,18 @@ func (t *teller) looks(namespace string) {
 	a.leads, a.epoch = leads, s.Epoch
 }
 
-// looksAtAll has people told of namespaces that were told of before, or that the Member was made for.
-func (t *teller) looksAtAll(scope string, listed map[string]bool) {
+// looksAtAll has people told of namespaces that were told of before, or that the Member was made for, and of these.
+func (t *teller) looksAtAll(scope string, listed map[string]struct{}) {
 	if scope != allNamespaces {
 		t.looks(scope)
 		return
 	}
 	t.mu.Lock()
-	known := make([]string, 0, len(t.about))
 	for ns := range t.about {
-		if !listed[ns] {
-			known = append(known, ns)
-		}
+		listed[ns] = struct{}{}
 	}
 	t.mu.Unlock()
 	for ns := range listed {
-		t.looks(ns)
-	}
-	for _, ns := range known {
 		t.looks(ns)
 	}
 }
@@ -177,7 +171,7 @@ func (t *teller) health(err error) {
 
 // wants tells of a namespace that somebody wants to act in and that has no Lease: now, or when the Leases are listed.
 func (t *teller) wants(namespace string) {
-	if namespace == "" || !t.terms.watches(namespace) {
+	if namespace == "" {
 		return
 	}
 	t.mu.Lock()
@@ -264,7 +258,7 @@ func (m *Member) news(namespace string) (unknown, trouble string) {
 		switch {
 		case !m.started.Load():
 			return "the Member is not started: " + howToStart, ""
-		case m.registrar != nil && !m.terms.registered():
+		case !m.terms.registered(): // never, if it need not be
 			if failure := m.registrar.failure.Load(); failure != nil {
 				trouble = *failure
 			}

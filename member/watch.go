@@ -205,9 +205,9 @@ func (w *watched) list(ctx context.Context) error {
 
 // tell has people told what a list has shown.
 func (w *watched) tell(items []coordinationv1.Lease) {
-	listed := map[string]bool{}
+	listed := map[string]struct{}{}
 	for i := range items {
-		listed[items[i].Namespace] = true
+		listed[items[i].Namespace] = struct{}{}
 	}
 	if len(items) == 0 && w.namespace == allNamespaces && w.empty.begins("empty", w.now()) {
 		w.member.log.Info("There are no Leases of a hub in this cluster, so nothing is led: no LeadershipPolicy selects any of its namespaces, or it has no hub")

@@ -37,9 +37,9 @@ var author = []mutant{
 	{"author: options may contradict the policy", told, []edit{{tellGo, "	case l.allowed < t.own && t.chosen:\n", "	case false:\n"}}},
 
 	// Rights, and what was forgotten.
-	{"author: missing rights are told once", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return false"}}},
-	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	return t.told && now >= t.at+tellEvery && t.tell(now)", "	return t.told"}}},
-	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	m.nagging = utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
+	{"author: missing rights are told once", told, []edit{{tellGo, "	return now >= t.at+tellEvery && t.tell(now)", "	return false"}}},
+	{"author: missing rights are told every few seconds", told, []edit{{tellGo, "	return now >= t.at+tellEvery && t.tell(now)", "	return t.told"}}},
+	{"author: a Member that is not started says nothing", told, []edit{{memberGo, "	utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)", "	utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {})"}}},
 	{"author: a namespace that is not watched is like any other", told, []edit{{stateGo, "	if !t.watches(namespace) {\n		return fmt", "	if false {\n		return fmt"}}},
 	{"author: Lead waits for a namespace that is not watched", told, []edit{{"member/lead.go", "|| !t.watches(namespace) {", "|| false {"}}},
 	{"author: a Lease that is gone goes on naming a leader", told, []edit{{stateGo, "		if len(n.leases) > 0 {\n", "		if true {\n"}}},
@@ -87,6 +87,7 @@ var author = []mutant{
 	// Leases that no hub can have written.
 	{"author: a Lease may last for ever", told, []edit{{doubtGo, "	case c.Duration > lease.MaxDuration:", "	case false:"}}},
 	{"author: a Lease may have no epoch", told, []edit{{doubtGo, "	case c.Epoch <= 0:", "	case false:"}}},
+	{"author: what an impossible Lease has ended begins again with one that is not believed", told, []edit{{doubtGo, "		n.reader.Gone()\n		return lease.Permit{}", "		return lease.Permit{}"}}},
 	{"author: an impossible Lease leaves its term standing", told, []edit{{doubtGo, "		n.reader.Gone()\n		return lease.Permit{}", "		return n.reader.Current()"}}},
 	{"author: a Lease that is refused again is not told again", told, []edit{{tellGo, "	if what != t.what {\n", "	if what != \"\" && what != t.what {\n"}}},
 	{"author: what comes and goes floods the log", told, []edit{{tellGo, "	if t.times == mostTellings {", "	if false {"}}},
@@ -94,7 +95,7 @@ var author = []mutant{
 
 	// Where the reason lies.
 	{"author: State hides what keeps news from coming", told, []edit{{stateGo, "		s.Why = t.why(n, s.Trouble)", "		s.Why = t.why(n, \"\")"}}},
-	{"author: State blames the Leases for the registration", told, []edit{{tellGo, "		case m.registrar != nil && !m.terms.registered():", "		case false:"}}},
+	{"author: State blames the Leases for the registration", told, []edit{{tellGo, "		case !m.terms.registered():", "		case false:"}}},
 	{"author: a Member that has stopped is one like any other", told, []edit{{stateGo, "	case t.stopped:\n", "	case false:\n"}}},
 	{"author: Lead waits for a Member that has stopped", told, []edit{{"member/lead.go", "		case <-t.ended:\n", ""}}},
 	{"author: many namespaces that fail alike are told one by one", told, []edit{{outagesGo, "	if len(o.member.watches) == 1 {", "	if true {"}}},
