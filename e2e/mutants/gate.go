@@ -60,10 +60,12 @@ var gate = []mutant{
 	// The lock.
 	{"gate: the lock is taken where the cluster does not lead", lockTests, []edit{{lockGo,
 		"		return fmt.Errorf(\"lock %s: %w\", l.Describe(), err)\n	}\n	request", "		work, finish = ctx, func() {}\n	}\n	request"}}},
+	{"gate: the lock is renewed in the next term", lockTests, []edit{{lockGo, "	if term != nil {", "	if false {"}}},
 	{"gate: the lock is taken although the term has ended meanwhile", lockTests, []edit{{lockGo, "over != nil {", "over != nil && false {"}}},
-	{"gate: the lock is taken again in a later term", lockTests, []edit{{lockGo, "	if l.ctx.Err() != nil {", "	if false {"}, {lockGo, "l.ctx.Err() != nil, l.finish == nil", "false, l.finish == nil"}}},
+	{"gate: the lock is taken again in a later term", lockTests, []edit{{lockGo, "	if l.ctx.Err() != nil {", "	if false {"}, {lockGo, "l.ctx.Err() != nil, l.term == nil", "false, l.term == nil"},
+		{lockGo, "	if term != nil {", "	if false {"}}},
 	{"gate: the work under the lock outlives the term", lockTests, []edit{{lockGo, "l.end(context.Cause(work))", "_ = context.Cause(work)"}}},
-	{"gate: a lock that was written while the work ended is kept", lockTests, []edit{{lockGo, "l.ctx.Err() != nil, l.finish == nil", "false, l.finish == nil"}}},
+	{"gate: a lock that was written while the work ended is kept", lockTests, []edit{{lockGo, "l.ctx.Err() != nil, l.term == nil", "false, l.term == nil"}}},
 	{"gate: the lock is not released in a follower", lockTests, []edit{{lockGo, "	if record.HolderIdentity == \"\" {", "	if false {"}}},
 	{"gate: a Pod that was not elected holds the term", lockTests, []edit{{lockGo, "	if err != nil {\n		finish()\n", "	if err != nil {\n		_ = l.taken(work, finish)\n"}}},
 }
