@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/hub/seal"
@@ -89,7 +91,7 @@ func TestWhileItWaitsTheHubIsAliveAndNotReady(t *testing.T) {
 		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"kube-system","uid":"uid"}}`)
 	}))
 	t.Cleanup(s.Close)
-	address := freeAddress(t)
+	address := reservedAddress(t)
 	cfg := &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	type outcome struct {
 		id  string
@@ -116,21 +118,32 @@ func TestWhileItWaitsTheHubIsAliveAndNotReady(t *testing.T) {
 	_ = l.Close()
 }
 
-// freeAddress is an address of this machine that nobody listens on.
-func freeAddress(t *testing.T) string {
+// reservedAddress is an address of this machine where nobody listens. A socket holds its port, so that nobody else is given
+// it before the test is over. That socket lets a program listen there which names the port.
+func reservedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*unix.SockaddrInet4).Port))
 }
 
 // statusOf gets a URL as soon as somebody listens there.
 func statusOf(t *testing.T, url string) int {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
 		resp, err := http.Get(url)
 		if err == nil {
 			_ = resp.Body.Close()

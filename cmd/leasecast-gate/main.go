@@ -65,6 +65,8 @@ type flags struct {
 func run(args []string) (int, error) {
 	f, err := parse(args)
 	switch {
+	case errors.Is(err, flag.ErrHelp) && f.check:
+		return command.CannotTell, nil // 0 would say that this cluster leads
 	case errors.Is(err, flag.ErrHelp):
 		return 0, nil
 	case err != nil && f.check:
@@ -118,6 +120,10 @@ func config(f flags) (*rest.Config, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("no kubeconfig: pass -kubeconfig, or run in a cluster: %w", err)
+	}
+	if cfg.ExecProvider != nil && len(f.command) > 0 { // the gate waits for all its children, so the plugin's would be lost
+		return nil, fmt.Errorf("the kubeconfig gets its credentials from the program %s, beside which the gate runs no other: "+
+			"use a kubeconfig with a token or a certificate", cfg.ExecProvider.Command)
 	}
 	return cfg, nil
 }
@@ -176,26 +182,51 @@ func gate(f flags) (int, error) {
 		return command.Failed, err
 	}
 	defer stop()
+	var failed <-chan error
 	if f.listen != "" {
 		listener, err := net.Listen("tcp", f.listen)
 		if err != nil {
 			return command.Failed, err
 		}
-		server := &http.Server{Handler: command.Handler(m, f.namespace), ReadHeaderTimeout: 5 * time.Second}
-		go func() { _ = server.Serve(listener) }()
-		defer func() { _ = server.Close() }()
+		var end func()
+		failed, end = serve(listener, command.Handler(m, f.namespace), log)
+		defer end()
 	}
 	if len(f.command) == 0 {
-		for s := range signals {
-			if s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT {
-				break
-			}
-		}
-		return 0, nil
+		return beside(signals, failed)
 	}
 	return command.Run(context.Background(), m, command.Options{
 		Namespace: f.namespace, Command: f.command, StopAhead: f.stopAhead, Signals: signals, Clock: o.Clock, Logger: log,
 	})
+}
+
+// serve serves until end is called. It logs an error that ends it before, and sends it.
+func serve(listener net.Listener, h http.Handler, log logr.Logger) (failed <-chan error, end func()) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	ended := make(chan error, 1)
+	log.Info("Serves /leader", "address", listener.Addr().String())
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			err = fmt.Errorf("/leader at %s is served no more: %w", listener.Addr(), err)
+			log.Error(err, "Nobody is told who leads: restart the gate")
+			ended <- err
+		}
+	}()
+	return ended, func() { _ = server.Close() }
+}
+
+// beside waits for the end of a gate that runs no program, and returns the exit code.
+func beside(signals <-chan os.Signal, failed <-chan error) (int, error) {
+	for {
+		select {
+		case s := <-signals:
+			if s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT {
+				return 0, nil
+			}
+		case err := <-failed:
+			return command.Failed, err
+		}
+	}
 }
 
 // logger writes to standard error, because standard output is the program's.

@@ -85,6 +85,23 @@ func await(t *testing.T, what string, condition func(context.Context) error) {
 	harness.Eventually(t, patience, what, condition)
 }
 
+// renewing is a condition that holds when another does. Until then it renews the Lease as a hub does, so that what takes
+// longer than one term on a busy machine comes about in a later one.
+func renewing(t *testing.T, ns string, epoch int64, d time.Duration, condition func(context.Context) error) func(context.Context) error {
+	return renewingIn(t, us, ns, us, epoch, d, condition)
+}
+
+// renewingIn is renewing for a namespace that plays another cluster, and for any holder.
+func renewingIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration, condition func(context.Context) error) func(context.Context) error {
+	var deadline time.Time
+	return func(ctx context.Context) error {
+		if time.Until(deadline) < d*2/3 {
+			deadline = writeIn(t, cluster, ns, holder, epoch, d)
+		}
+		return condition(ctx)
+	}
+}
+
 // acts are the times in a file, in nanoseconds since 1970.
 func acts(t *testing.T, file string) (at []time.Time) {
 	t.Helper()

@@ -21,6 +21,9 @@ import (
 	"github.com/leasecast/leasecast/member/resourcelock"
 )
 
+// renewDeadline is how long an elector alone goes on after its last renewal.
+const renewDeadline = 8 * time.Second
+
 // pods are all candidates of a test, and who of them is elected.
 type pods struct {
 	t       *testing.T
@@ -36,6 +39,13 @@ func (p *pods) set(name string, elected bool) {
 		p.elected[name] = true
 	}
 	p.worst = max(p.worst, len(p.elected))
+}
+
+// most is how many were elected at one instant.
+func (p *pods) most() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.worst
 }
 
 // winner is the one Pod that is elected; empty if none is.
@@ -77,7 +87,7 @@ func (p *pods) elect(ctx context.Context, m *member.Member, name, ns string, cli
 	})
 	defer done()
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: 5 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true,
+		Lock: lock, LeaseDuration: 10 * time.Second, RenewDeadline: renewDeadline, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				p.set(name, true)
@@ -164,22 +174,23 @@ func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
 	harness.Must(t, harness.Stay(t.Context(), 2*time.Second, "nobody is elected before a cluster leads", p.none))
 
 	const d = 6 * time.Second
-	writeIn(t, us, east, us, 1, d)
-	writeIn(t, them, west, us, 1, d)
-	await(t, "first election: a Pod of east", p.won("east-1", "east-2"))
+	renewed := func(condition func(context.Context) error) func(context.Context) error {
+		return renewing(t, east, 1, d, renewingIn(t, them, west, us, 1, d, condition))
+	}
+	await(t, "first election: a Pod of east", renewed(p.won("east-1", "east-2")))
 
 	first := p.winner()
 	stops[first]()
-	deadline := writeIn(t, us, east, us, 1, d)
-	await(t, "its neighbour takes over from a Pod that has ended", func(ctx context.Context) error {
+	await(t, "another Pod takes over from one that has ended", renewed(func(ctx context.Context) error {
 		if p.winner() == first {
 			return errors.New("it has not ended")
 		}
 		return p.won("east-1", "east-2")(ctx)
-	})
+	}))
 
+	deadline := write(t, east, us, 1, d)
 	await(t, "the hub is lost, and nobody is elected", p.none) // no renewal comes
-	if over := time.Since(deadline); over > 300*time.Millisecond {
+	if over := time.Since(deadline); over > renewDeadline/2 {  // an elector alone goes on for longer
 		t.Errorf("a Pod was elected until %v after the deadline", over)
 	}
 	writeIn(t, them, west, them, 2, time.Minute)
@@ -194,7 +205,7 @@ func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
 	await(t, "revoked, and nobody is elected", p.none)
 	writeIn(t, us, east, us, 4, time.Minute)
 	await(t, "back in east, where the lock was released", p.won("east-1", "east-2"))
-	if p.worst > 1 {
-		t.Errorf("%d Pods were elected at one instant, want 1 at most", p.worst)
+	if worst := p.most(); worst > 1 {
+		t.Errorf("%d Pods were elected at one instant, want 1 at most", worst)
 	}
 }

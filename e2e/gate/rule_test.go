@@ -61,8 +61,8 @@ func TestTheRuleInShellActsInItsTermsOnly(t *testing.T) {
 	refuses("nobody leads")
 	none("nobody led here yet", time.Time{})
 
+	await(t, "this cluster leads", renewing(t, ns, 3, 5*time.Second, actedAfter(t, yes, time.Time{})))
 	deadline := write(t, ns, us, 3, 5*time.Second)
-	await(t, "this cluster leads", actedAfter(t, yes, time.Time{}))
 	refuses("the hub is lost")
 	<-time.After(time.Until(deadline))
 	refuses("the hub is lost for good")

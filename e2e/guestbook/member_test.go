@@ -156,8 +156,13 @@ func nothingFails(f func()) func() error {
 func TestMemberComesBackWithItsAPIServer(t *testing.T) {
 	ns := namespace(t)
 	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
-	write(t, ns, us, 1, 5*time.Second)
-	await(t, "this cluster leads", leads(m, ns, true))
+	var deadline time.Duration
+	await(t, "this cluster leads", func(ctx context.Context) error {
+		if deadline-clocks.Now().Boot < 3*time.Second { // renewed, as a hub does: a busy machine may take longer than one term
+			deadline = write(t, ns, us, 1, 5*time.Second)
+		}
+		return leads(m, ns, true)(ctx)
+	})
 	harness.Must(t, cluster.Kill())
 	await(t, "the term runs out", leads(m, ns, false))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -5,18 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
@@ -37,11 +41,10 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	} else {
 		t.Logf("the quick start has %d lines", n)
 	}
-	address := freeAddress(t)
 	if strings.Count(code, `":8081"`) != 1 {
 		t.Fatal(`the quick start has no probes at ":8081"`)
 	}
-	code = strings.Replace(code, `":8081"`, `"`+address+`"`, 1) // other programs may have that one
+	code = strings.Replace(code, `":8081"`, `"127.0.0.1:0"`, 1) // other programs may have that one
 	shops := buildAlone(t, root, code)
 
 	ns, other := namespace(t), namespace(t)
@@ -80,25 +83,34 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	if log, err := os.ReadFile(p.Log()); err != nil || strings.Contains(string(log), "orbidden") {
 		t.Errorf("it lacks a right (%v):\n%s", err, p.Tail())
 	}
-	await(t, "it is healthy", healthy("http://"+address+"/healthz/leases"))
+	await(t, "it is healthy", func(ctx context.Context) error { return healthy(ctx, p.Log()) })
 	harness.Must(t, p.Stop())
 }
 
-func healthy(url string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return err
-		}
-		if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: %w", resp.Status, err)
-		}
-		return nil
+var probesLine = regexp.MustCompile(`"msg":"starting server","name":"health probe","addr":"([^"]*)"`)
+
+// healthy asks the probes of a program at the address that its log has.
+func healthy(ctx context.Context, file string) error {
+	log, err := os.ReadFile(file)
+	if err != nil {
+		return err
 	}
+	found := probesLine.FindSubmatch(log)
+	if found == nil {
+		return errors.New("the log has no address of the probes")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(found[1])+"/healthz/leases", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %w", resp.Status, err)
+	}
+	return nil
 }
 
 // snippet is the one program in a file of Markdown.
@@ -122,15 +134,6 @@ func ownLines(code string) (n int) {
 		}
 	}
 	return n
-}
-
-// freeAddress is one that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
-	harness.Must(t, l.Close())
-	return l.Addr().String()
 }
 
 // buildAlone builds a program in a module of its own, which knows nothing but where this one is. Modules come from the
@@ -184,7 +187,49 @@ func asReader(t *testing.T, root string) {
 			t.Fatalf("%s: %v\n%s", command, err, out)
 		}
 	}
-	t.Setenv("KUBECONFIG", kubeconfig(t, dir, "system:serviceaccount:shop:shops", "system:serviceaccounts", "system:serviceaccounts:shop"))
+	const user = "system:serviceaccount:shop:shops"
+	t.Setenv("KUBECONFIG", kubeconfig(t, dir, user, accountGroups...))
+	cfg, err := cluster.UserConfig(user, accountGroups...)
+	harness.Must(t, err)
+	awaitRights(t, cfg, "shop", "shops")
+}
+
+var accountGroups = []string{"system:serviceaccounts", "system:serviceaccounts:shop"}
+
+// awaitRights returns when the API server grants a service account every right of the ClusterRoles that are bound to it. It
+// hears of a binding only some time after that has been stored.
+func awaitRights(t *testing.T, as *rest.Config, namespace, account string) {
+	t.Helper()
+	var bindings rbacv1.ClusterRoleBindingList
+	harness.Must(t, admin.List(t.Context(), &bindings))
+	var rules []rbacv1.PolicyRule
+	for _, b := range bindings.Items {
+		if slices.Contains(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}) {
+			role := &rbacv1.ClusterRole{}
+			harness.Must(t, admin.Get(t.Context(), client.ObjectKey{Name: b.RoleRef.Name}, role))
+			rules = append(rules, role.Rules...)
+		}
+	}
+	if len(rules) < 2 {
+		t.Fatalf("%s/%s has %d rules, want those of what it reads and of Leases", namespace, account, len(rules))
+	}
+	reader, err := client.New(as, client.Options{})
+	harness.Must(t, err)
+	for _, rule := range rules {
+		for _, verb := range rule.Verbs {
+			what := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: verb}
+			await(t, "the account may "+verb+" "+what.Resource, func(ctx context.Context) error {
+				review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+				if err := reader.Create(ctx, review); err != nil {
+					return err
+				}
+				if !review.Status.Allowed {
+					return errors.New(review.Status.Reason)
+				}
+				return nil
+			})
+		}
+	}
 }
 
 // commands are the lines of the first snippet without a language in a file of Markdown.

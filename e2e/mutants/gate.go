@@ -12,15 +12,15 @@ const (
 
 // What has to notice a mutant of leasecast-gate, in a bubble and with real processes, and of the drop-in lock.
 var (
-	gateTests    = tests{"./member/command", "^Test(When|TheWatchdog|TheProgram|AProgram|TheTerm|How|Signals|What)"}
-	processTests = tests{"./member/command", "^Test(NoProcess|AllThat|TheGate|ARevoked)"}
+	gateTests    = tests{"./member/command", "^Test(When|TheWatchdog|TheProgram|AProgram|TheTerm|TheGateOutlives|How|Signals|What)"}
+	processTests = tests{"./member/command", "^Test(NoProcess|AllThat|TheGateEnds|ARevoked)"}
 	lockTests    = tests{"./member/resourcelock", "^Test"}
 )
 
 // gate are the mutants of the program's gate and of the drop-in lock.
 var gate = []mutant{
 	// When signals come.
-	{"gate: SIGKILL comes after the deadline", gateTests, []edit{{gateRule, "s.remaining-killAhead)", "s.remaining+killAhead)"}}},
+	{"gate: SIGKILL comes after the deadline", gateTests, []edit{{gateRule, "s.remaining-s.killAhead)", "s.remaining+s.killAhead)"}}},
 	{"gate: SIGKILL never comes", gateTests, []edit{{gateRule, "	case s.over && s.elsewhere, r.until.come(s.now):", "	case s.over && s.elsewhere:"}}},
 	{"gate: a program may end slowly where another cluster leads", gateTests, []edit{{gateRule,
 		"	case s.over && s.elsewhere, r.until.come(s.now):", "	case r.until.come(s.now):"}}},
@@ -49,7 +49,8 @@ var gate = []mutant{
 		"		case until, open = <-told:\n", "		case next, more := <-told:\n			if told = nil; more {\n				until = next\n			}\n"}}},
 	{"gate: the watchdog obeys signals", processTests, []edit{{gateGroup, "	signal.Ignore(", "	signal.Reset("}}},
 	{"gate: the watchdog does not hear of a renewal", gateTests, []edit{{gateRun, "		if !now.until.near(told) {", "		if false && !now.until.near(told) {"}}},
-	{"gate: the program goes on without a watchdog", gateTests, []edit{{gateRun, "			return errUnguarded\n", "			return nil\n"}}},
+	{"gate: the program goes on without a watchdog", gateTests, []edit{{gateRun, "			return r.unlessKilled(errUnguarded, told, term)\n", "			return nil\n"}}},
+	{"gate: the gate ends when the watchdog has killed the program in time", gateTests, []edit{{gateRun, "	if term.Holds() && !told.come(r.Clock.Now()) {", "	if term.Holds() {"}}},
 
 	// What is told.
 	{"gate: a follower answers with 200", gateTests, []edit{{gateLeader, "w.WriteHeader(http.StatusServiceUnavailable)", "w.WriteHeader(http.StatusOK)"}}},
@@ -59,10 +60,12 @@ var gate = []mutant{
 	// The lock.
 	{"gate: the lock is taken where the cluster does not lead", lockTests, []edit{{lockGo,
 		"		return fmt.Errorf(\"lock %s: %w\", l.Describe(), err)\n	}\n	request", "		work, finish = ctx, func() {}\n	}\n	request"}}},
+	{"gate: the lock is renewed in the next term", lockTests, []edit{{lockGo, "	if term != nil {", "	if false {"}}},
 	{"gate: the lock is taken although the term has ended meanwhile", lockTests, []edit{{lockGo, "over != nil {", "over != nil && false {"}}},
-	{"gate: the lock is taken again in a later term", lockTests, []edit{{lockGo, "	if l.ctx.Err() != nil {", "	if false {"}, {lockGo, "l.ctx.Err() != nil, l.finish == nil", "false, l.finish == nil"}}},
+	{"gate: the lock is taken again in a later term", lockTests, []edit{{lockGo, "	if l.ctx.Err() != nil {", "	if false {"}, {lockGo, "l.ctx.Err() != nil, l.term == nil", "false, l.term == nil"},
+		{lockGo, "	if term != nil {", "	if false {"}}},
 	{"gate: the work under the lock outlives the term", lockTests, []edit{{lockGo, "l.end(context.Cause(work))", "_ = context.Cause(work)"}}},
-	{"gate: a lock that was written while the work ended is kept", lockTests, []edit{{lockGo, "l.ctx.Err() != nil, l.finish == nil", "false, l.finish == nil"}}},
+	{"gate: a lock that was written while the work ended is kept", lockTests, []edit{{lockGo, "l.ctx.Err() != nil, l.term == nil", "false, l.term == nil"}}},
 	{"gate: the lock is not released in a follower", lockTests, []edit{{lockGo, "	if record.HolderIdentity == \"\" {", "	if false {"}}},
 	{"gate: a Pod that was not elected holds the term", lockTests, []edit{{lockGo, "	if err != nil {\n		finish()\n", "	if err != nil {\n		_ = l.taken(work, finish)\n"}}},
 }

@@ -30,6 +30,8 @@
 //     they wake, the program can act until gate or watchdog has had its turn, which is usually a few milliseconds.
 //     This happens to a frozen container, a virtual machine and a laptop. Hand the epoch to what can refuse an old one.
 //   - What the program has sent already is not called back.
+//   - A gate that runs a program waits for all its children. So it refuses a kubeconfig whose credentials come from a
+//     plugin, as those of EKS, GKE and AKS do: the plugin would fail now and then.
 //   - A process that leaves the group, by setsid or setpgid as daemons and interactive shells do, is not killed. Let
 //     the program stay in the foreground. A process that changes its user cannot be killed by a gate without rights.
 //   - If gate and watchdog are both killed with SIGKILL, nobody kills the program. Where the gate is the first process

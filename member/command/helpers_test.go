@@ -43,6 +43,7 @@ type stage struct {
 	err     error
 	mu      sync.Mutex
 	started []*fakeGroup
+	starts  func() error // if set, what a start does
 }
 
 func newStage(t *testing.T, o Options) *stage {
@@ -50,6 +51,11 @@ func newStage(t *testing.T, o Options) *stage {
 	s.Terms = member.NewTerms(s.clock, time.Second)
 	o.Namespace, o.Clock, o.Logger = ns, s.clock, logr.Discard()
 	s.runner = newRunner(s.Terms, o, func(until instant, _ int64) (group, error) {
+		if s.starts != nil {
+			if err := s.starts(); err != nil {
+				return nil, err
+			}
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		g := &fakeGroup{clock: s.clock, until: until, gone: make(chan struct{}), left: make(chan struct{})}
@@ -96,6 +102,7 @@ type fakeGroup struct {
 
 	mu      sync.Mutex
 	until   instant
+	deaf    error // of limit
 	signals []syscall.Signal
 	asked   time.Duration // when SIGTERM came first, as in Reading.Boot
 	killed  time.Duration // when end was called first
@@ -110,7 +117,7 @@ func (g *fakeGroup) limit(until instant) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.until = until
-	return nil
+	return g.deaf
 }
 
 func (g *fakeGroup) signal(s syscall.Signal) {
@@ -136,6 +143,13 @@ func (g *fakeGroup) endsWith(code int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.status = code
+}
+
+// hearsNothing has the watchdog be gone for those who tell it something.
+func (g *fakeGroup) hearsNothing() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.deaf = syscall.EPIPE
 }
 
 // exits has the program exit by itself.

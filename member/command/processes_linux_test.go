@@ -27,6 +27,16 @@ import (
 // asGate is the first argument of a Lease of this program that is a gate.
 const asGate = "as-gate"
 
+// What a real gate is told to do. A busy machine delivers signals late, so SIGKILL is sent long before the deadline. That
+// it comes at the instant that is asked for is tested in bubbles.
+const (
+	realKillAhead = time.Second
+	realStopAhead = 4 * time.Second  // of terms that last three times as long
+	moment        = 10 * time.Second // in which a busy machine does what takes milliseconds
+	patience      = time.Minute      // for what takes seconds there
+	pollEvery     = 5 * time.Millisecond
+)
+
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == Watchdog:
@@ -62,10 +72,17 @@ func beGate(program []string) int {
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
-	code, err := Run(context.Background(), terms, Options{
-		Namespace: ns, Command: program, Signals: signals, Clock: system,
+	groups, err := newGroups(program)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return startCode(err)
+	}
+	r := newRunner(terms, Options{
+		Namespace: ns, Command: program, StopAhead: realStopAhead, Signals: signals, Clock: system,
 		Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{LogTimestamp: true}),
-	})
+	}, groups)
+	r.killAhead = realKillAhead
+	code, err := r.run(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
@@ -131,9 +148,24 @@ func (g *realGate) lease(holder string, epoch int64, duration time.Duration) (de
 	return now.Add(duration)
 }
 
+// renewing renews a Lease, as a hub does, until a file has so many lines. It returns them, and the last deadline.
+func (g *realGate) renewing(duration time.Duration, file string, atLeast int) (numbers []int, deadline time.Time) {
+	g.t.Helper()
+	for began := time.Now(); time.Since(began) < patience; <-time.After(pollEvery) {
+		if now := time.Now(); deadline.Sub(now) < duration-realKillAhead/2 {
+			deadline = g.lease(us, 1, duration)
+		}
+		if numbers = read(file); len(numbers) >= atLeast {
+			return numbers, deadline
+		}
+	}
+	g.t.Fatalf("%s has less than %d lines", file, atLeast)
+	return nil, deadline
+}
+
 // code waits for the gate to end.
 func (g *realGate) code() int {
-	late := time.AfterFunc(20*time.Second, func() { _ = g.cmd.Process.Kill() })
+	late := time.AfterFunc(patience, func() { _ = g.cmd.Process.Kill() })
 	defer late.Stop()
 	_ = g.cmd.Wait()
 	return g.cmd.ProcessState.ExitCode()
@@ -158,20 +190,34 @@ const family = `(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"`
 // lines returns what is in a file, once it has so many lines.
 func lines(t *testing.T, file string, atLeast int) []int {
 	t.Helper()
-	for began := time.Now(); ; {
-		text, _ := os.ReadFile(file)
-		if fields := strings.Fields(string(text)); len(fields) >= atLeast {
-			numbers := make([]int, len(fields))
-			for i, field := range fields {
-				numbers[i], _ = strconv.Atoi(field)
-			}
+	for began := time.Now(); time.Since(began) < patience; <-time.After(pollEvery) {
+		if numbers := read(file); len(numbers) >= atLeast {
 			return numbers
 		}
-		if time.Since(began) > 20*time.Second {
-			t.Fatalf("%s has less than %d lines", file, atLeast)
-		}
-		<-time.After(5 * time.Millisecond)
 	}
+	t.Fatalf("%s has less than %d lines", file, atLeast)
+	return nil
+}
+
+// read returns the numbers in a file, none if it is not there.
+func read(file string) (numbers []int) {
+	text, _ := os.ReadFile(file)
+	for field := range strings.FieldsSeq(string(text)) {
+		number, _ := strconv.Atoi(field)
+		numbers = append(numbers, number)
+	}
+	return numbers
+}
+
+// await returns when these processes are gone, or after a moment. It returns how long it has waited.
+func await(dir string, pids []int) time.Duration {
+	began := time.Now()
+	for _, pid := range pids {
+		for alive(dir, pid) && time.Since(began) < moment {
+			<-time.After(pollEvery)
+		}
+	}
+	return time.Since(began)
 }
 
 // alive reports whether a process that works in this folder is there. Its number may be another's by now.
@@ -181,6 +227,7 @@ func alive(dir string, pid int) bool {
 }
 
 func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
+	const tooEarly = realStopAhead - 500*time.Millisecond // when SIGTERM comes, which these programs ignore, they act on
 	send := func(s syscall.Signal, pid int) error { return syscall.Kill(pid, s) }
 	cases := map[string]struct {
 		fault  func(gate, watchdog int) error
@@ -200,15 +247,19 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			g := startGate(t, "sh", "-c", family, dir, stubborn)
-			deadline := g.lease(us, 1, 4*time.Second)
-			pids := lines(t, filepath.Join(dir, "pids"), 2)
+			duration := 3 * realStopAhead
+			if tc.atOnce {
+				duration = time.Minute
+			}
+			pids, deadline := g.renewing(duration, filepath.Join(dir, "pids"), 2)
 			if err := tc.fault(g.cmd.Process.Pid, watchdogOf(t, pids[0])); err != nil {
 				t.Fatal(err)
 			}
 			if tc.atOnce {
-				deadline = time.Now().Add(time.Second)
+				await(dir, pids)
+			} else {
+				<-time.After(time.Until(deadline))
 			}
-			<-time.After(time.Until(deadline))
 			for _, pid := range pids {
 				if alive(dir, pid) {
 					t.Errorf("process %d lives past the deadline", pid)
@@ -216,7 +267,7 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 			}
 			acts := lines(t, filepath.Join(dir, "acts"), 1)
 			before := len(acts)
-			if last := time.Unix(0, int64(acts[before-1])); !tc.atOnce && deadline.Sub(last) > time.Second {
+			if last := time.Unix(0, int64(acts[before-1])); !tc.atOnce && deadline.Sub(last) > tooEarly {
 				t.Errorf("the last act came %v before the deadline: the group was killed too early", deadline.Sub(last))
 			}
 			<-time.After(300 * time.Millisecond)
@@ -234,8 +285,7 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 	dir := t.TempDir()
 	g := startGate(t, "sh", "-c", family, dir, stubborn)
-	deadline := g.lease(us, 1, 4*time.Second)
-	pids := lines(t, filepath.Join(dir, "pids"), 2)
+	pids, deadline := g.renewing(3*realStopAhead, filepath.Join(dir, "pids"), 2)
 	group := watchdogOf(t, pids[0])
 	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 		// The group first: a gate that has woken kills it, and then nobody is left to signal.
@@ -246,15 +296,9 @@ func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 			<-time.After(time.Until(deadline) + time.Second)
 		}
 	}
-	woke := time.Now()
-	for _, pid := range pids {
-		for alive(dir, pid) && time.Since(woke) < 5*time.Second {
-			<-time.After(time.Millisecond)
-		}
-	}
-	took := time.Since(woke)
+	took := await(dir, pids)
 	t.Logf("all were killed %v after they woke", took)
-	if took > time.Second {
+	if took >= moment { // without a kill they live for ever
 		t.Errorf("some were killed only %v after they woke, want a moment", took)
 	}
 }
@@ -309,16 +353,10 @@ func TestTheGateEndsAfterAllOfItsProgram(t *testing.T) {
 func TestARevokedProgramIsKilledLongBeforeTheDeadline(t *testing.T) {
 	dir := t.TempDir()
 	g := startGate(t, "sh", "-c", family, dir, stubborn)
-	g.lease(us, 1, 8*time.Second)
+	g.lease(us, 1, time.Minute)
 	pids := lines(t, filepath.Join(dir, "pids"), 2)
-	revoked := time.Now()
-	g.lease("-", 2, 8*time.Second)
-	for _, pid := range pids {
-		for alive(dir, pid) && time.Since(revoked) < 10*time.Second {
-			<-time.After(5 * time.Millisecond)
-		}
-	}
-	if took := time.Since(revoked); took < 1500*time.Millisecond || took > 3*time.Second {
-		t.Errorf("the program was killed %v after the revocation, want a quarter of 8 s", took)
+	g.lease("-", 2, time.Minute)
+	if took := await(dir, pids); took < realStopAhead-500*time.Millisecond || took >= moment {
+		t.Errorf("the program was killed %v after the revocation, want %v", took, realStopAhead)
 	}
 }

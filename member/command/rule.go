@@ -7,8 +7,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// killAhead is how long before the deadline SIGKILL is sent, so that the group is gone at the deadline.
-const killAhead = 100 * time.Millisecond
+// usualKillAhead is how long before the deadline SIGKILL is sent, so that the group is gone at the deadline.
+const usualKillAhead = 100 * time.Millisecond
 
 // instant is a point in time on both clocks. It has come when one of them shows it.
 type instant lease.Reading
@@ -37,6 +37,7 @@ type situation struct {
 	over      bool          // the term is
 	elsewhere bool          // another cluster leads
 	stopAhead time.Duration // how long before the deadline the program is asked to end
+	killAhead time.Duration // how long before it the program is killed
 }
 
 // run is one run of the program in one term.
@@ -48,7 +49,7 @@ type run struct {
 // next notes what was seen, and returns the signal that the group has to get, 0 for none.
 func (r *run) next(s situation) syscall.Signal {
 	if !r.stopping && !s.over {
-		r.until = after(s.now, s.remaining-killAhead)
+		r.until = after(s.now, s.remaining-s.killAhead)
 	}
 	switch {
 	case s.over && s.elsewhere, r.until.come(s.now):

@@ -106,6 +106,8 @@ type runner struct {
 	Options
 	leader Leader
 	start  func(until instant, epoch int64) (group, error)
+	// killAhead is usualKillAhead, but for tests with real processes on a machine that may be busy for longer.
+	killAhead time.Duration
 
 	mu      sync.Mutex
 	current group // nil: none runs
@@ -115,7 +117,7 @@ type runner struct {
 }
 
 func newRunner(l Leader, o Options, start func(until instant, epoch int64) (group, error)) *runner {
-	return &runner{Options: o, leader: l, start: start}
+	return &runner{Options: o, leader: l, start: start, killAhead: usualKillAhead}
 }
 
 func (r *runner) run(ctx context.Context) (code int, err error) {
@@ -172,7 +174,7 @@ func (r *runner) lead(ctx context.Context) error {
 // await returns true when enough of the term is left to start the program, and false when the context ends.
 func (r *runner) await(ctx context.Context, term member.Term) bool {
 	for ctx.Err() == nil {
-		if s := r.see(ctx, term); s.remaining > s.stopAhead+killAhead {
+		if s := r.see(ctx, term); s.remaining > s.stopAhead+s.killAhead {
 			return true
 		}
 		select {
@@ -185,7 +187,7 @@ func (r *runner) await(ctx context.Context, term member.Term) bool {
 
 // see reads the clock before the term: a pause in between makes less remain.
 func (r *runner) see(ctx context.Context, term member.Term) situation {
-	s := situation{now: r.Clock.Now()}
+	s := situation{now: r.Clock.Now(), killAhead: r.killAhead}
 	s.remaining = term.Remaining()
 	s.over = ctx.Err() != nil || s.remaining == 0
 	state := r.leader.State(r.Namespace)
@@ -205,7 +207,7 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 	}
 	g, err := r.start(now.until, term.Epoch())
 	if err != nil {
-		return err
+		return r.unlessKilled(err, now.until, term)
 	}
 	r.begin(g, term)
 	defer r.finish(g)
@@ -213,15 +215,12 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 	for {
 		select {
 		case <-g.exited():
-			if now.stopping || ctx.Err() != nil || !term.Holds() {
+			if now.stopping || ctx.Err() != nil {
 				return nil
 			}
-			return exit(g.code())
+			return r.unlessKilled(exit(g.code()), told, term)
 		case <-g.unguarded():
-			if !term.Holds() {
-				return nil // the watchdog has killed the group, and itself with it
-			}
-			return errUnguarded
+			return r.unlessKilled(errUnguarded, told, term)
 		case <-done:
 			done = nil // seen
 		case <-utilclock.RealClock{}.After(min(look, max(soonest, now.until.in(r.Clock.Now())))):
@@ -235,11 +234,21 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 		}
 		if !now.until.near(told) {
 			if err := g.limit(now.until); err != nil {
-				return fmt.Errorf("%w: %w", errUnguarded, err)
+				return r.unlessKilled(fmt.Errorf("%w: %w", errUnguarded, err), told, term)
 			}
 			told = now.until
 		}
 	}
+}
+
+// unlessKilled returns nil where the watchdog has killed the group at the instant that it was told, and err elsewhere.
+// The watchdog kills itself too. So after that no program can join its group, and none is left to hear of a renewal.
+func (r *runner) unlessKilled(err error, told instant, term member.Term) error {
+	if term.Holds() && !told.come(r.Clock.Now()) {
+		return err
+	}
+	r.Logger.Info("The program's time is up", "namespace", r.Namespace, "epoch", term.Epoch(), "err", err.Error())
+	return nil
 }
 
 // begin has signals passed on to a group. One that came before it is asked to end at once.

@@ -15,7 +15,7 @@ func pass(d time.Duration) { <-time.After(d) }
 // When the signals come, counted from the first renewTime. Looks are up to 100 ms apart, and only SIGKILL is exact.
 func TestWhenTheProgramIsStoppedAndKilled(t *testing.T) {
 	const never = -1
-	deadline := d - killAhead
+	deadline := d - usualKillAhead
 	cases := map[string]struct {
 		stopAhead      time.Duration
 		happens        func(s *stage)
@@ -103,8 +103,8 @@ func TestTheWatchdogIsToldEveryDeadline(t *testing.T) {
 		happens func(s *stage)
 		want    time.Duration // from the start on
 	}{
-		"of the first Lease": {func(*stage) {}, d - killAhead},
-		"of a renewal":       {func(s *stage) { pass(d / 2); s.lease(us, 1) }, d/2 + d - killAhead},
+		"of the first Lease": {func(*stage) {}, d - usualKillAhead},
+		"of a renewal":       {func(s *stage) { pass(d / 2); s.lease(us, 1) }, d/2 + d - usualKillAhead},
 		"of a revocation":    {func(s *stage) { pass(time.Second); s.lease("", 2) }, time.Second + d/4},
 	}
 	for name, tc := range cases {
@@ -238,6 +238,18 @@ func TestHowTheGateEnds(t *testing.T) {
 			g.endsWith(137)
 			signals <- syscall.SIGTERM
 		}, 137, nil},
+		"with an error when the program cannot be started": {func(s *stage, _ chan<- os.Signal) {
+			s.starts = func() error { return errCannotExec }
+			s.lease(us, 1)
+		}, CannotExec, errCannotExec},
+		"with an error when the watchdog does not hear of a renewal": {func(s *stage, _ chan<- os.Signal) {
+			s.lease(us, 1)
+			synctest.Wait()
+			_, g := s.runs()
+			g.hearsNothing()
+			pass(time.Second)
+			s.lease(us, 1)
+		}, Failed, errUnguarded},
 		"with an error when the watchdog has ended": {func(s *stage, _ chan<- os.Signal) {
 			s.lease(us, 1)
 			synctest.Wait()
@@ -261,6 +273,49 @@ func TestHowTheGateEnds(t *testing.T) {
 				}
 				if n, g := s.runs(); n > 0 && !g.done {
 					t.Error("the gate has ended, and its program has not")
+				}
+			})
+		})
+	}
+}
+
+// At its instant the watchdog kills the group, and itself. The gate may see that in any order, and goes on.
+func TestTheGateOutlivesTheEndOfATerm(t *testing.T) {
+	const until = d - usualKillAhead
+	cases := map[string]struct {
+		starts  func() error
+		happens func(s *stage, g *fakeGroup) // g: nil if it was not started
+	}{
+		"that comes while the program is started": {func() error { pass(until); return errCannotExec }, func(*stage, *fakeGroup) { pass(until) }},
+		"where the watchdog's end is seen first":  {nil, func(s *stage, g *fakeGroup) { s.clock.Step(until); close(g.left) }},
+		"where the program's end is seen first":   {nil, func(s *stage, g *fakeGroup) { s.clock.Step(until); g.exits(137) }},
+		"where a renewal comes after that": {nil, func(s *stage, g *fakeGroup) {
+			g.hearsNothing()
+			s.clock.Step(until)
+			s.lease(us, 1)
+			pass(look)
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t, Options{})
+				s.starts = tc.starts
+				s.lease(us, 1)
+				synctest.Wait()
+				before, g := s.runs()
+				tc.happens(s, g)
+				synctest.Wait()
+				s.starts = nil
+				s.lease(us, 2)
+				pass(2 * look)
+				select {
+				case <-s.ended:
+					t.Fatalf("the gate ends with %d, %v", s.exit, s.err)
+				default:
+				}
+				if n, _ := s.runs(); n <= before {
+					t.Errorf("the program was started %d times, want more: it runs again", n)
 				}
 			})
 		})

@@ -50,7 +50,8 @@ type Lock struct {
 	end       context.CancelCauseFunc
 
 	mu     sync.Mutex
-	finish context.CancelFunc // says that the work in the term has finished; nil: the lock was not taken
+	term   context.Context    // of the term in which the lock was taken; nil: it was not
+	finish context.CancelFunc // says that the work in that term has finished
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
@@ -91,8 +92,7 @@ func (l *Lock) take(ctx context.Context, write func(context.Context) error) erro
 	if l.ctx.Err() != nil {
 		return l.over()
 	}
-	// What is done under the lock may go on after ctx, and the term is not released before that.
-	work, finish, err := l.leader.Context(context.WithoutCancel(ctx), l.namespace)
+	work, finish, err := l.present(ctx)
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", l.Describe(), err)
 	}
@@ -110,12 +110,25 @@ func (l *Lock) take(ctx context.Context, write func(context.Context) error) erro
 	return l.taken(work, finish)
 }
 
+// present returns the term in which the lock was taken, or else the one in which it may be taken. A lock that is taken is
+// not renewed in a later term. That the work has to end reaches its context a moment after the term is over.
+func (l *Lock) present(ctx context.Context) (work context.Context, finish context.CancelFunc, err error) {
+	l.mu.Lock()
+	term := l.term
+	l.mu.Unlock()
+	if term != nil {
+		return term, func() {}, member.Check(term) // done says when the work has finished
+	}
+	// What is done under the lock may go on after ctx, and the term is not released before that.
+	return l.leader.Context(context.WithoutCancel(ctx), l.namespace)
+}
+
 // taken keeps the term in which the lock was taken first until done is called.
 func (l *Lock) taken(work context.Context, finish context.CancelFunc) error {
 	l.mu.Lock()
-	ended, first := l.ctx.Err() != nil, l.finish == nil
+	ended, first := l.ctx.Err() != nil, l.term == nil
 	if !ended && first {
-		l.finish = finish
+		l.term, l.finish = work, finish
 	}
 	l.mu.Unlock()
 	switch {

@@ -3,6 +3,7 @@ package resourcelock_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -166,6 +167,29 @@ func TestTheContextEndsWithTheTermInWhichTheLockWasTaken(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// The end of a term reaches the context of the work a moment later, in another goroutine. A renewal in that moment must
+// not be made in the next term.
+func TestTheLockIsNotRenewedInTheNextTerm(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the other goroutine comes late
+	for range 100 {
+		f, s := membertest.New(), &server{}
+		lock, _, done := resourcelock.New(t.Context(), f, ns, inner{s, "pod-1"})
+		f.Promote(ns)
+		if err := lock.Create(t.Context(), mine); err != nil {
+			t.Fatal(err)
+		}
+		f.Demote(ns)
+		f.Promote(ns)
+		if err := lock.Update(t.Context(), mine); !errors.Is(err, member.ErrLost) {
+			t.Fatalf("Update: %v, want %v", err, member.ErrLost)
+		}
+		if s.writes != 1 {
+			t.Fatalf("%d writes, want that of the first term alone", s.writes)
+		}
+		done()
 	}
 }
 
