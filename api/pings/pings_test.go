@@ -15,7 +15,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
-var timing = pings.Timing{After: 200 * time.Millisecond, Timeout: 200 * time.Millisecond}
+// timing has connections pinged often. A machine that pauses answers in time all the same.
+var timing = pings.Timing{After: 200 * time.Millisecond, Timeout: 2 * time.Second}
 
 // behind starts a server with HTTP/2 behind a proxy. Requests for /wait get the header of an answer and no more.
 func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
@@ -91,7 +92,7 @@ func TestAConnectionThatDiedSilentlyIsNoticed(t *testing.T) {
 	if _, err := io.ReadAll(resp.Body); err == nil {
 		t.Error("a stranded answer ended well")
 	}
-	if took := time.Since(began); took > 5*time.Second { // client-go's own pings take 45 s
+	if took := time.Since(began); took > 20*time.Second { // client-go's own pings take 45 s
 		t.Errorf("noticed after %v, want %v", took, timing.After+timing.Timeout)
 	}
 	if got := said(t, c, cfg); got != "HTTP/2.0 agent " {
@@ -115,7 +116,7 @@ func TestAQuietConnectionThatLivesGoesOn(t *testing.T) {
 	select {
 	case <-ended:
 		t.Error("it was ended although it lives")
-	case <-time.After(4 * (timing.After + timing.Timeout)):
+	case <-time.After(timing.After + timing.Timeout + time.Second):
 	}
 	if got := p.Stats().Connections; got != 1 {
 		t.Errorf("%d connections, want 1", got)

@@ -2,16 +2,21 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -26,6 +31,9 @@ const tokenLife = 30 * 24 * time.Hour
 
 // requestTimeout bounds each request that this package makes for its caller.
 const requestTimeout = 10 * time.Second
+
+// rightsTimeout bounds how long an API server may take until it grants what is stored. It usually takes some milliseconds.
+const rightsTimeout = time.Minute
 
 // AdminConfig is for doing anything, straight at the API server. The caller owns the Lease. Like
 // every configuration of this package it has no client-side rate limit and no timeout.
@@ -45,7 +53,8 @@ func (s *Server) UserConfig(name string, groups ...string) (*rest.Config, error)
 
 // ServiceAccountConfig is for acting as a service account, by a token of the TokenRequest API,
 // straight at the API server. It makes the namespace, the account and a ClusterRole of the given
-// rules with its binding, or brings them to these rules; each call requests a new token.
+// rules with its binding, or brings them to these rules; each call requests a new token. It returns when the API server
+// grants exactly these rules.
 func (s *Server) ServiceAccountConfig(
 	ctx context.Context, namespace, name string, rules []rbacv1.PolicyRule,
 ) (*rest.Config, error) {
@@ -71,8 +80,9 @@ func (s *Server) serviceAccountConfig(
 		return nil, err
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: namespace + ":" + name}}
+	mark := "/leasecast-fleet/" + string(uuid.NewUUID()) // of this version of the role; nobody serves the path
 	if _, err := controllerutil.CreateOrUpdate(ctx, admin, role, func() error {
-		role.Rules = rules
+		role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{NonResourceURLs: []string{mark}, Verbs: []string{"get"}})
 		return nil
 	}); err != nil {
 		return nil, err
@@ -85,7 +95,29 @@ func (s *Server) serviceAccountConfig(
 	}); err != nil {
 		return nil, err
 	}
+	if err := awaitRight(ctx, admin, "system:serviceaccount:"+namespace+":"+name, mark); err != nil {
+		return nil, err
+	}
 	return s.tokenConfig(ctx, admin, account)
+}
+
+// awaitRight returns when a user may get a path: the API server learns of roles and bindings some time after they are stored.
+func awaitRight(ctx context.Context, admin client.Client, user, path string) error {
+	last := errors.New("the API server does not grant the ClusterRole")
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, rightsTimeout, true, func(ctx context.Context) (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+		}}
+		if err := admin.Create(ctx, review); err != nil {
+			last = err
+			return false, nil
+		}
+		return review.Status.Allowed, nil
+	})
+	if err != nil {
+		return fmt.Errorf("await its rights: %w; last: %w", err, last)
+	}
+	return nil
 }
 
 // TokenConfig is for acting as a service account that exists, by a token of the TokenRequest API, straight at the API

@@ -103,11 +103,8 @@ func restart(t *testing.T, f *Fleet) {
 	east := f.Member("east")
 	token, err := east.ServiceAccountConfig(t.Context(), "default", "survivor", readNamespaces)
 	must(t, err)
-	var before *corev1.Namespace
-	await(t, "the account's rules have reached the API server", func(context.Context) (err error) {
-		before, err = getNamespace(t, token, metav1.NamespaceSystem)
-		return err
-	})
+	before, err := getNamespace(t, token, metav1.NamespaceSystem)
+	must(t, err)
 	pids := east.PIDs()
 	must(t, east.Kill())
 	if pid := east.PIDs().APIServer; pid != 0 {

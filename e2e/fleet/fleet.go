@@ -40,6 +40,8 @@ type Options struct {
 	Audit bool
 	// AuditReads has it log every request: see [Server.Requests].
 	AuditReads bool
+	// APIServerFlags are given to each API server besides what it needs.
+	APIServerFlags []string
 	// Progress, if set, gets a line for each step, one call at a time.
 	Progress func(line string)
 }
@@ -106,7 +108,7 @@ func prepare(o Options, assets map[string]string) (*Fleet, error) {
 	}
 	f := &Fleet{dir: dir, nest: &nest{}}
 	for _, name := range append([]string{hubName}, o.Members...) {
-		s, err := newServer(name, dir.path, assets[name], f.nest, o.auditPolicy())
+		s, err := newServer(name, dir.path, assets[name], f.nest, o)
 		if err != nil {
 			return nil, errors.Join(err, f.Stop())
 		}

@@ -141,10 +141,9 @@ func rotate(t *testing.T, f *Fleet) {
 		t.Error("the Secret still has the old credentials")
 	}
 	c := newClient(t, config)
-	await(t, "the new credentials work", func(ctx context.Context) error {
-		_, err := c.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
+	if _, err := c.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+		t.Errorf("the new credentials do not work: %v", err)
+	}
 }
 
 // kubeconfigSecret reads the kubeconfig of a Cluster as the hub would.

@@ -9,7 +9,8 @@ import (
 )
 
 // port is a TCP port of 127.0.0.1 that nobody else is given, also while its server is down. The
-// socket behind it never listens; the server shares the port with it (--permit-port-sharing).
+// socket behind it never listens. Whoever listens shares the port with it: an API server by --permit-port-sharing, and
+// a Go program as it is.
 type port struct {
 	fd     int
 	number int
@@ -21,9 +22,11 @@ func reservePort() (*port, error) {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
 	p := &port{fd: fd}
-	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-		p.free()
-		return nil, fmt.Errorf("reserve a port for sharing: %w", err)
+	for _, share := range []int{unix.SO_REUSEPORT, unix.SO_REUSEADDR} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, share, 1); err != nil {
+			p.free()
+			return nil, fmt.Errorf("reserve a port for sharing: %w", err)
+		}
 	}
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		p.free()

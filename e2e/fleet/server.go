@@ -30,7 +30,8 @@ type Server struct {
 	port  *port
 	proxy *proxy.Proxy
 	admin *rest.Config
-	audit string // the audit policy; empty: there is no audit log
+	audit string   // the audit policy; empty: there is no audit log
+	flags []string // of the API server, besides what it needs
 
 	etcd       *program
 	apiserver  *program
@@ -38,8 +39,8 @@ type Server struct {
 }
 
 // newServer prepares a server under dir; nothing runs yet but its proxy.
-func newServer(name, dir, assets string, nest *nest, audit string) (s *Server, err error) {
-	s = &Server{name: name, dir: filepath.Join(dir, name), audit: audit}
+func newServer(name, dir, assets string, nest *nest, o Options) (s *Server, err error) {
+	s = &Server{name: name, dir: filepath.Join(dir, name), audit: o.auditPolicy(), flags: o.APIServerFlags}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("prepare %s: %w", name, err), s.release())
@@ -303,7 +304,7 @@ func (s *Server) apiserverArgs() []string {
 		args = append(args, "--audit-policy-file="+s.file(auditPolicy), "--audit-log-path="+s.file(auditLog),
 			"--audit-log-maxsize=0") // one file, whatever its size
 	}
-	return args
+	return append(args, s.flags...)
 }
 
 func (s *Server) controllerArgs() []string {

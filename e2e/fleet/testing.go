@@ -44,6 +44,17 @@ func NewWith(t TB, o Options) *Fleet {
 	return f
 }
 
+// FreeAddress is one of loopback for a program to listen at. Nobody else is given it before the test is over.
+func FreeAddress(t TB) string {
+	t.Helper()
+	p, err := reservePort()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(p.free)
+	return p.addr()
+}
+
 // Main is the TestMain of a package whose tests share a fleet. It starts the fleet, has prepare make what the
 // tests need of it, in a folder that goes away with the fleet, runs the tests, and stops the fleet. It returns what to
 // exit with.

@@ -30,9 +30,9 @@ type attack struct {
 
 const (
 	// attackLasts is how long an attack is played before an honest leader is lost besides, briefly how long it is played in
-	// every test.
+	// every test. Each is longer than a term.
 	attackLasts = 30 * time.Second
-	briefly     = 4 * time.Second
+	briefly     = 7 * time.Second
 )
 
 // attacks by their names, which say what must not happen to the others.

@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,15 +15,6 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/harness"
 )
-
-// freeAddress is one where nobody listens yet.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
 
 // scrape returns the metrics of a replica, as a Prometheus reads them.
 func (s *scene) scrape(ctx context.Context, address string) (string, error) {

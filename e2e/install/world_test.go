@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -143,7 +142,7 @@ func (w *world) startProgram(program string) *hub {
 	name := fmt.Sprintf("%s-%d", hubName, w.hubs)
 	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
 	w.Must(os.WriteFile(kubeconfig, content, 0o600))
-	h := &hub{w: w, metrics: freeAddress(w.t), probe: freeAddress(w.t)}
+	h := &hub{w: w, metrics: fleet.FreeAddress(w.t), probe: fleet.FreeAddress(w.t)}
 	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
 	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses", "--metrics-address="+h.metrics, "--probe-address="+h.probe)
 	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), program, args...)
@@ -155,15 +154,6 @@ func (w *world) startProgram(program string) *hub {
 		}
 	})
 	return h
-}
-
-// freeAddress is one that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // get asks the hub for a URL.

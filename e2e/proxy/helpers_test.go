@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait of these tests for something that must come.
-const patience = 10 * time.Second
+// patience bounds every wait of these tests for something that must come, and each connection as a whole.
+const patience = time.Minute
 
 func await(t *testing.T, what string, met func() bool) {
 	t.Helper()

@@ -17,10 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/member"
@@ -33,58 +33,41 @@ const (
 	patience = 30 * time.Second
 	// often is how often the test asks who leads, and so how exact its figures are.
 	often = 2 * time.Millisecond
+	// duration is that of all terms. With shorter ones a busy machine would decide; the tests of package member have these.
+	duration = 15 * time.Second
+	// mostIdle is what a dead connection of a reader may cost of the time in which its cluster acts.
+	mostIdle = duration/3 + time.Second
+	// mostDelay is how late a follower may lead: a third of D until pings find the connection dead, and 3 s for all else.
+	// Without pings only a term that runs out would have it look, two thirds of D after the last news.
+	mostDelay = duration/3 + 3*time.Second
 )
 
 // server is the API server of the tests.
 var server *rest.Config
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) (code int) {
+func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard()) // it complains otherwise
-	env := &envtest.Environment{}
-	config, err := env.Start()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() {
-		if err := env.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}()
-	config.QPS = -1
-	server = config
-	return m.Run()
+	os.Exit(fleet.Main(m, nil, func(_ context.Context, f *fleet.Fleet, _ string) error {
+		server = f.Hub().AdminConfig()
+		return nil
+	}))
 }
 
-// budget is what a dead connection of a reader may cost of the time in which its cluster acts.
-func budget(d time.Duration) time.Duration { return d/3 + time.Second }
-
 func TestASilentlyDeadConnectionOfAReaderCostsLittleActingTime(t *testing.T) {
-	for name, tc := range map[string]struct {
-		duration   time.Duration
-		registered bool
-	}{
-		"D = 3 s":              {duration: 3 * time.Second},
-		"D = 15 s":             {duration: 15 * time.Second},
-		"D = 3 s, registered":  {duration: 3 * time.Second, registered: true},
-		"D = 15 s, registered": {duration: 15 * time.Second, registered: true},
-	} {
+	for name, registered := range map[string]bool{"watching only": false, "registered": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tc.duration)
+			w := newWorld(t)
 			w.holder(them)
-			m := w.read(tc.registered)
+			m := w.read(registered)
 			w.holder(us)
 			w.await(m, true) // so the watch has begun
 			w.proxy.Strand()
 			// Without news the term would run out within D, and two thirds of that are left then to come back.
-			lost := idle(m, w.namespace, 2*tc.duration)
-			t.Logf("nobody acted for %v after the connection died, of %v allowed", lost, budget(tc.duration))
-			if lost > budget(tc.duration) {
-				t.Errorf("nobody acted for %v, want at most %v", lost, budget(tc.duration))
+			lost := idle(m, w.namespace, 2*duration)
+			t.Logf("nobody acted for %v after the connection died, of %v allowed", lost, mostIdle)
+			if lost > mostIdle {
+				t.Errorf("nobody acted for %v, want at most %v", lost, mostIdle)
 			}
 			if err := m.Healthz(nil); err != nil {
 				t.Errorf("news come again, but: %v", err)
@@ -94,52 +77,43 @@ func TestASilentlyDeadConnectionOfAReaderCostsLittleActingTime(t *testing.T) {
 }
 
 func TestASilentlyDeadConnectionOfAFollowerDelaysItsPromotionLittle(t *testing.T) {
-	for name, d := range map[string]time.Duration{"D = 3 s": 3 * time.Second, "D = 15 s": 15 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, m := newFollower(t, d)
-			w.proxy.Strand()
-			w.holder(us)
-			began := time.Now()
-			w.await(m, true)
-			t.Logf("led %v after it was written, of %v allowed", time.Since(began), budget(d))
-			if took := time.Since(began); took > budget(d) {
-				t.Errorf("led %v after it was written, want at most %v", took, budget(d))
-			}
-		})
+	w, m := newFollower(t)
+	w.proxy.Strand()
+	w.holder(us)
+	began := time.Now()
+	w.await(m, true)
+	took := time.Since(began)
+	t.Logf("led %v after it was written, of %v allowed", took, mostDelay)
+	if took > mostDelay {
+		t.Errorf("led %v after it was written, want at most %v", took, mostDelay)
 	}
 }
 
 // What watches the readers must know of a dead link before their terms could have run out.
 func TestHealthzOfAFollowerIsTrueWithinDOfTheDeathOfItsLink(t *testing.T) {
-	for name, d := range map[string]time.Duration{"D = 3 s": 3 * time.Second, "D = 15 s": 15 * time.Second} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, m := newFollower(t, d)
-			harness.Must(t, m.Healthz(nil))
-			w.proxy.BlackHole()
-			began := time.Now()
-			var err error
-			harness.Must(t, harness.Await(t.Context(), patience, "Healthz fails", func(context.Context) error {
-				if err = m.Healthz(nil); err == nil {
-					return errors.New("healthy")
-				}
-				return nil
-			}))
-			t.Logf("after %v, of %v allowed: %v", time.Since(began), d, err)
-			if took := time.Since(began); took > d || !strings.Contains(err.Error(), "is dead: its connection is gone") {
-				t.Errorf("Healthz failed after %v, want at most %v: %v", took, d, err)
-			}
-			w.proxy.Heal()
-			harness.Must(t, harness.Await(t.Context(), patience, "Healthz is content again", func(context.Context) error { return m.Healthz(nil) }))
-		})
+	w, m := newFollower(t)
+	harness.Must(t, m.Healthz(nil))
+	w.proxy.BlackHole()
+	began := time.Now()
+	var err error
+	harness.Must(t, harness.Await(t.Context(), patience, "Healthz fails", func(context.Context) error {
+		if err = m.Healthz(nil); err == nil {
+			return errors.New("healthy")
+		}
+		return nil
+	}))
+	took := time.Since(began)
+	t.Logf("after %v, of %v allowed: %v", took, duration, err)
+	if took > duration || !strings.Contains(err.Error(), "is dead: its connection is gone") {
+		t.Errorf("Healthz failed after %v, want at most %v: %v", took, duration, err)
 	}
+	w.proxy.Heal()
+	harness.Must(t, harness.Await(t.Context(), patience, "Healthz is content again", func(context.Context) error { return m.Healthz(nil) }))
 }
 
 // world is a namespace whose Lease is renewed as a hub does it, and a network of its own.
 type world struct {
 	t         *testing.T
-	duration  time.Duration
 	namespace string
 	proxy     *proxy.Proxy
 	client    client.Client
@@ -149,7 +123,7 @@ type world struct {
 	epoch int64
 }
 
-func newWorld(t *testing.T, d time.Duration) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
 	c, err := client.New(server, client.Options{})
 	harness.Must(t, err)
@@ -162,7 +136,7 @@ func newWorld(t *testing.T, d time.Duration) *world {
 			t.Error(err)
 		}
 	})
-	return &world{t: t, duration: d, namespace: made.Name, proxy: p, client: c, epoch: lease.EpochFloor(time.Now())}
+	return &world{t: t, namespace: made.Name, proxy: p, client: c, epoch: lease.EpochFloor(time.Now())}
 }
 
 // holder begins a term, which is renewed every third of its duration until the test is over.
@@ -171,7 +145,7 @@ func (w *world) holder(name string) {
 	w.mu.Lock()
 	first := w.term.Holder == ""
 	w.epoch++
-	w.term = lease.Term{Holder: name, Epoch: w.epoch, AcquireTime: time.Now(), Duration: w.duration}
+	w.term = lease.Term{Holder: name, Epoch: w.epoch, AcquireTime: time.Now(), Duration: duration}
 	w.mu.Unlock()
 	w.renew(w.t.Context())
 	if !first {
@@ -181,7 +155,7 @@ func (w *world) holder(name string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		ticks := time.NewTicker(w.duration / 3)
+		ticks := time.NewTicker(duration / 3)
 		defer ticks.Stop()
 		for {
 			select {
@@ -207,9 +181,9 @@ func (w *world) renew(ctx context.Context) {
 }
 
 // newFollower is a world whose member has led, and follows now.
-func newFollower(t *testing.T, d time.Duration) (*world, *member.Member) {
+func newFollower(t *testing.T) (*world, *member.Member) {
 	t.Helper()
-	w := newWorld(t, d)
+	w := newWorld(t)
 	w.holder(us)
 	m := w.read(false)
 	w.await(m, true)

@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -109,10 +110,16 @@ func TestAnAPIServerWhoseLeasesAreBehindEndsTheTerm(t *testing.T) {
 	standing(t)
 	ns := newNamespace(t)
 	checkout := inNamespace(t, ns, fencedAccount)
-	now := time.Now()
-	const lasts = 12 * time.Second
-	says(t, ns, "east.fleet", now, now, lasts)
+	says(t, ns, "west.fleet", time.Now(), time.Now(), time.Hour)
 	keeps(t, fenceOf(t, asks("shops", checkoutWrites, ns)), map[string]bool{ns: true})
+	now := time.Now() // the term begins when the fence is in force, however long that took
+	const lasts = 12 * time.Second
+	leads := fmt.Sprintf(`{"spec":{"holderIdentity":"east.fleet","acquireTime":%[1]q,"renewTime":%[1]q,"leaseDurationSeconds":%[2]d}}`,
+		now.UTC().Format(metav1.RFC3339Micro), int(lasts.Seconds()))
+	if _, err := administrator(t).CoordinationV1().Leases(ns).Patch(t.Context(), v1alpha1.DefaultLeaseName,
+		types.MergePatchType, []byte(leads), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the leader may write", func(ctx context.Context) error { return aConfigMap(ctx, checkout, ns, "in-the-term") })
 	if err := member.PauseEtcd(); err != nil {
 		t.Fatal(err)

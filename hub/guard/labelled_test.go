@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // labelledWrites fences ConfigMaps with a label, whoever writes them.
@@ -216,12 +217,24 @@ func TestNamespacesOfTheClusterAreNotFenced(t *testing.T) {
 	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := admin.CoreV1().Namespaces().Delete(context.Background(), ns, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("delete namespace %s: %v", ns, err)
+		}
+	})
 	o := asks("all", labelledWrites)
 	o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
 	f := fenceOf(t, o)
-	keeps(t, f, map[string]bool{newNamespace(t): false})
+	other := newNamespace(t)
+	keeps(t, f, map[string]bool{other: false})
+	mustBeAnswered(t, aLabelledConfigMap("shop")(t.Context(), admin, other, "a"), noLeader)
 	mustBeAnswered(t, aLabelledConfigMap("shop")(t.Context(), admin, ns, "a"), "")
 	if f.Selects(ns, nil) {
 		t.Error("the fence counts a namespace of the cluster")
 	}
+	// It catches the namespaces of the other tests, too.
+	if err := guard.RemoveFences(t.Context(), admin, "hub", o.Namespace, nil); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the fence is gone", func(ctx context.Context) error { return aLabelledConfigMap("shop")(ctx, admin, other, "a") })
 }

@@ -8,37 +8,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// otherServer starts an API server with a flag more and returns its administrator.
-func otherServer(t *testing.T, flag, value string) *kubernetes.Clientset {
+// otherServer starts an API server with more flags and returns its administrator.
+func otherServer(t *testing.T, flags ...string) *kubernetes.Clientset {
 	t.Helper()
-	log.SetLogger(logr.Discard()) // it complains otherwise
-	env := &envtest.Environment{}
-	env.ControlPlane.GetAPIServer().Configure().Append(flag, value)
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Errorf("stop the API server: %v", err)
-		}
-	})
-	return clientFor(t, config)
+	f := fleet.NewWith(t, fleet.Options{Uninstalled: true, APIServerFlags: flags})
+	return clientFor(t, f.Hub().AdminConfig())
 }
 
 func TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand(t *testing.T) {
-	client := otherServer(t, "disable-admission-plugins", "ValidatingAdmissionPolicy")
+	client := otherServer(t, "--disable-admission-plugins=ValidatingAdmissionPolicy")
 	if _, err := guard.Ensure(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +75,7 @@ func (o olderServer) RoundTrip(request *http.Request) (*http.Response, error) {
 // Where the API server can elect a holder by itself, a Lease must not ask for it. Elsewhere the API server drops
 // these fields.
 func TestCoordinatedElectionIsKeptAway(t *testing.T) {
-	client := otherServer(t, "feature-gates", "CoordinatedLeaderElection=true")
+	client := otherServer(t, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	if _, err := guard.Ensure(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
 // patience bounds every wait for a real API server.
@@ -104,17 +104,7 @@ type server struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	log.SetLogger(logr.Discard()) // it complains otherwise
-	env := &envtest.Environment{}
-	config, err := env.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := env.Stop(); err != nil {
-			t.Errorf("stop the API server: %v", err)
-		}
-	})
-	config.QPS = -1
+	config := fleet.NewWith(t, fleet.Options{Uninstalled: true}).Hub().AdminConfig()
 	config.Timeout = patience
 	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{creates: map[string]int{}}}
 	slow := rest.CopyConfig(config)
