@@ -84,10 +84,11 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 		more  time.Duration // than D + ε, for which its readers may go on
 	}{
 		"ahead":  {2 * time.Second, "ahead of the hub's", 0},
-		"behind": {-2 * time.Second, "behind the hub's", 2*time.Second - fastSkew},
+		"behind": {-2 * time.Second, "behind the hub's", 2*time.Second - epsilon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
+			w.Timings = brief
 			clock, kubeconfig := w.clockOf("east")
 			w.addCluster("east", "100", kubeconfig)
 			ns := w.namespace("a", "east", "west", "south")
@@ -102,7 +103,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
 			r, err := w.Record(ns)
 			w.Must(err)
-			if bound := last().Add(fastDuration + fastSkew + tc.more); r.Spec.AcquireTime.Time.Before(bound) {
+			if bound := last().Add(w.term() + tc.more); r.Spec.AcquireTime.Time.Before(bound) {
 				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Spec.AcquireTime, bound)
 			}
 			if !slices.ContainsFunc(r.Status.History, func(c v1alpha1.Change) bool {
@@ -139,9 +140,7 @@ func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
 		clocks = append(clocks, clock)
 	}
 	ns := w.namespace("a", "east", "west")
-	p := w.NewPolicy("clocks", ns)
-	p.Spec.Timings.LeaseDurationSeconds = 15 // so that one is not gone before the other is measured
-	w.Must(w.Hub.Create(t.Context(), p))
+	w.Policy("clocks", ns) // steady, so that one is not gone before the other is measured
 	w.startHub()
 	epoch := w.Leads("east", ns, soon, "east", "west")
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
