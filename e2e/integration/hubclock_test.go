@@ -68,7 +68,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	w.Policy("p", ns)
 	wrong := &steppedClock{}
 	first := w.runHub(w.System, wrong)
-	w.ledSince(time.Now(), ns, 15*time.Second, "east", "west")
+	w.ledSince(time.Now(), ns, firstElection, "east", "west")
 	_, firstName, err := w.Election(t.Context(), w.System)
 	w.Must(err)
 	standby := w.runHub(w.System, nil)

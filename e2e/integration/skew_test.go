@@ -94,7 +94,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			ns := w.namespace("a", "east", "west", "south")
 			w.Policy("clocks", ns)
 			w.startHub()
-			epoch := w.Leads("east", ns, soon, "east", "west", "south")
+			epoch := w.Leads("east", ns, firstElection, "east", "west", "south")
 			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 
 			last := w.follow("east", ns)
@@ -142,7 +142,7 @@ func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
 	ns := w.namespace("a", "east", "west")
 	w.Policy("clocks", ns) // steady, so that one is not gone before the other is measured
 	w.startHub()
-	epoch := w.Leads("east", ns, soon, "east", "west")
+	epoch := w.Leads("east", ns, firstElection, "east", "west")
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 	for _, clock := range clocks {
 		clock.set(5 * time.Second)
@@ -204,6 +204,6 @@ func TestAHostWhoseClockIsOffKeepsItsClusterFromLeading(t *testing.T) {
 	w.Policy("clocks", ns)
 	w.startHub()
 	w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of host machine-2 is ", "ahead of the hub's")
-	w.Leads("west", ns, soon, "west")
+	w.Leads("west", ns, firstElection, "west")
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionFalse, string(reason.ClockSkewed), "east (host machine-2)")
 }
