@@ -33,7 +33,7 @@ const (
 	// electionTime is h, the duration of the hub's election.
 	electionTime = 6 * time.Second
 	// notices is how long a hub takes to find out that its clock is wrong, and to stop.
-	notices = 5 * time.Second
+	notices = 15 * time.Second
 )
 
 // ledSince waits until a cluster leads by a live Lease that was stamped after an instant.
