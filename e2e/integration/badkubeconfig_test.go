@@ -104,7 +104,7 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 
 func TestTwoClustersThatLeadToOneMemberAreToldApart(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	j := w.keeps("east", a)
 	// A Cluster that came later and leads to a member that has a name already.
 	w.addCluster("copycat", "1000", w.kubeconfig("east"))

@@ -21,7 +21,7 @@ var badPriorities = map[string]string{
 
 func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	j := w.keeps("east", a)
 	for name, value := range badPriorities {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T)
 
 func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, brief)
 	j := w.keeps("east", a)
 	for _, slip := range []string{"a-hundred", "1OO"} {
 		w.setPriority("east", slip)
@@ -58,12 +58,13 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	w.setPriority("east", "abc")
 	w.awaitUnfit("east", a, reason.InvalidPriority)
 	w.setPriority("east", "5") // what it says now, it says
-	w.Leads("south", a, soon, all...)
+	w.Leads("south", a, w.ordered(), all...)
 }
 
 func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
+	w.Timings = brief
 	long := w.namespace(strings.Repeat("n", 63-len(w.Fleet)-1), all...)
 	w.Policy("p", long)
 	// <cluster>.<fleet> must be a DNS subdomain, and <cluster>-kubeconfig too.
@@ -82,5 +83,5 @@ func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t
 	}
 	j.check()
 	w.setPriority(fits, "200")
-	w.Leads(fits, long, soon, all...)
+	w.Leads(fits, long, w.ordered(), all...)
 }

@@ -138,6 +138,7 @@ func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *t
 func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"east": "100"})
+	w.Timings = brief
 	a := w.namespace("a", "east", "south")
 	w.Policy("p", a)
 	w.removeGuard("south")
@@ -171,7 +172,7 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	})
 	// And it leaves.
 	w.removePriority("south")
-	w.Leads("east", a, soon, "east")
+	w.Leads("east", a, w.ordered(), "east")
 	w.noLease("south", a, soon)
 	w.left("south")
 }

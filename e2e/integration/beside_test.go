@@ -172,6 +172,7 @@ func (w *world) markedBy(mark string, within time.Duration) {
 // leads, in order. Should the first come back, it is the one that stands back.
 func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
+	w.Timings = brief
 	other := w.System + "-2"
 	w.Must(w.Hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}))
 	ns := w.namespace("a", "east", "west")
@@ -199,12 +200,12 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	last = w.follow("west", ns)
 	epoch = w.Leads("west", ns, soon, "west")
 	first.Stop()
-	bound := last().Add(fastDuration + fastSkew)
+	bound := last().Add(w.term())
 	w.clear() // the Leases in the members
 	w.markGoes()
 	gone := time.Now()
-	after := w.Leads("west", ns, takeBack+fastDuration+fastSkew+soon, "east", "west")
-	within(t, "the second installation leads", time.Since(gone), takeBack+fastDuration+fastSkew+5*time.Second)
+	after := w.Leads("west", ns, takeBack+w.ordered(), "east", "west")
+	within(t, "the second installation leads", time.Since(gone), takeBack+w.term()+5*time.Second)
 	w.hubOf(ns, "west", w.mark(other))
 	r, err := w.Record(ns)
 	w.Must(err)

@@ -95,9 +95,10 @@ func (w *world) allowFences(members ...string) {
 
 // fenced is a world in which east leads namespace a of all members. Programs that know nothing of Leases act in all of
 // them.
-func fenced(t *testing.T) (w *world, a string, acts func() []act) {
+func fenced(t *testing.T, timings v1alpha1.Timings) (w *world, a string, acts func() []act) {
 	t.Helper()
 	w = newWorld(t, three)
+	w.Timings = timings
 	w.allowFences(all...)
 	a = w.namespace("a", all...)
 	p := w.NewPolicy("p", a)
@@ -113,16 +114,16 @@ func fenced(t *testing.T) (w *world, a string, acts func() []act) {
 
 func TestProgramsThatKnowNothingOfLeasesActInTheLeaderOnly(t *testing.T) {
 	t.Parallel()
-	w, a, acts := fenced(t)
+	w, a, acts := fenced(t, brief)
 
 	// The hub loses the leader, whose programs go on and are not stopped by anybody.
 	w.Servers.Member("east").Proxy().BlackHole()
-	w.Leads("west", a, 10*time.Second, "west", "south")
+	w.Leads("west", a, w.lost(), "west", "south")
 	w.actsIn("west", acts)
 	w.Servers.Member("east").Proxy().Heal()
 	w.awaitEligible("east", a)
 	w.setPriority("east", "1000")
-	w.Leads("east", a, soon, all...)
+	w.Leads("east", a, w.ordered(), all...)
 	w.actsIn("east", acts)
 
 	var last act
@@ -153,7 +154,7 @@ func job(namespace string, tick time.Time) *batchv1.Job {
 
 func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
 	t.Parallel()
-	w, a, _ := fenced(t)
+	w, a, _ := fenced(t, steady)
 	create := func(in string, o *batchv1.Job, want string) {
 		t.Helper()
 		err := w.Members[in].Create(t.Context(), o)
@@ -170,7 +171,7 @@ func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
 	create("west", other, "")
 
 	w.setPriority("west", "1000")
-	w.Leads("west", a, soon, all...)
+	w.Leads("west", a, w.ordered(), all...)
 	w.Eventually("the Lease counts", soon, func() error { return w.Members["west"].Create(t.Context(), job(a, time.Time{})) })
 	create("west", job(a, tick), "before this cluster led the namespace")
 	create("west", job(a, time.Now()), "")
@@ -179,7 +180,7 @@ func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
 
 func TestAFenceThatAnAdministratorDeletesIsPutBack(t *testing.T) {
 	t.Parallel()
-	w, _, _ := fenced(t)
+	w, _, _ := fenced(t, steady)
 	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
 	w.Must(w.Members["west"].DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{}, ours))
 	w.awaitEvent("west", reason.FenceMended, "put it back")
@@ -192,7 +193,7 @@ func TestAFenceThatAnAdministratorDeletesIsPutBack(t *testing.T) {
 // Without the Lease everybody is refused what is fenced, so the hub must be able to write it again.
 func TestALeaseThatIsDeletedWhereAFenceIsComesBack(t *testing.T) {
 	t.Parallel()
-	w, a, acts := fenced(t)
+	w, a, acts := fenced(t, steady)
 	for _, m := range []string{"west", "east"} {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: v1alpha1.DefaultLeaseName}}
 		w.Must(w.Members[m].Delete(t.Context(), l))
@@ -217,7 +218,7 @@ func TestFencesGoWithWhatAskedForThem(t *testing.T) {
 		"the cluster takes no part more": func(w *world) { w.removePriority("south") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, _, _ := fenced(t)
+			w, _, _ := fenced(t, steady)
 			if err := w.fences("south"); err == nil {
 				t.Fatal("there is no fence")
 			}
@@ -260,7 +261,7 @@ func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
 
 func TestAFencedNamespaceCanBeDeleted(t *testing.T) {
 	t.Parallel()
-	w, a, _ := fenced(t)
+	w, a, _ := fenced(t, steady)
 	w.deleteNamespace(a, "south")
 	w.namespaceGone(a, "south")
 }

@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -27,7 +26,7 @@ func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
 // Namespaces are seen one after the other, although they are created at the same moment.
 func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
 	t.Parallel()
-	w, _, _ := eastLeads(t)
+	w, _, _ := eastLeads(t, steady)
 	var names []string
 	for i := range 20 {
 		names = append(names, fmt.Sprintf("%s-new-%d", w.Fleet, i))
@@ -52,22 +51,22 @@ func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
 
 func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 	t.Parallel()
-	w, a, before := eastLeads(t)
+	w, a, before := eastLeads(t, brief)
 
 	w.Servers.Member("east").Proxy().BlackHole()
-	after := w.Leads("west", a, 10*time.Second, "west", "south")
+	after := w.Leads("west", a, w.lost(), "west", "south")
 	if after <= before {
 		t.Errorf("epoch %d after %d", after, before)
 	}
 	w.Servers.Member("east").Proxy().Heal()
-	w.Eventually("the Lease in east names west", 10*time.Second, func() error {
+	w.Eventually("the Lease in east names west", w.silent(), func() error {
 		l, err := w.LeaseIn("east", a)
 		if err == nil && *l.Spec.HolderIdentity != "west."+w.Fleet {
 			err = fmt.Errorf("holder %s", *l.Spec.HolderIdentity)
 		}
 		return err
 	})
-	w.Eventually("east is eligible again", 10*time.Second, func() error {
+	w.Eventually("east is eligible again", w.silent(), func() error {
 		r, err := w.Record(a)
 		if err != nil {
 			return err
@@ -86,9 +85,9 @@ func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 
 func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, brief)
 	w.setPriority("south", "200")
-	w.Leads("south", a, 10*time.Second, all...)
+	w.Leads("south", a, w.ordered(), all...)
 	r, err := w.Record(a)
 	w.Must(err)
 	if got := r.Spec.Reason; got != "HandedOver" {
@@ -104,19 +103,19 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 }
 
 func TestARestartOfTheHubChangesNoLeader(t *testing.T) {
-	w, a, epoch := eastLeads(t)
+	w, a, epoch := eastLeads(t, steady)
 	w.StopHub()
 	w.startHub()
 	before, err := w.LeaseIn("east", a)
 	w.Must(err)
-	w.Eventually("the new hub renews", 10*time.Second, func() error {
+	w.Eventually("the new hub renews", w.duration(), func() error {
 		now, err := w.LeaseIn("east", a)
 		if err == nil && !now.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
 			err = fmt.Errorf("renewed at %v", now.Spec.RenewTime)
 		}
 		return err
 	})
-	if got := w.Leads("east", a, time.Second, all...); got != epoch {
+	if got := w.Leads("east", a, soon, all...); got != epoch {
 		t.Errorf("epoch %d, was %d", got, epoch)
 	}
 }

@@ -60,7 +60,7 @@ func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	for name, out := range waysOut {
 		t.Run(name, func(t *testing.T) {
-			w, a, b, _ := eastLeadsTwo(t, fast)
+			w, a, b, _ := eastLeadsTwo(t, steady)
 			j := w.keeps("east", a)
 			out.goes(w, "south")
 			w.noLease("south", a, soon)
@@ -79,7 +79,7 @@ func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
 
 func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	w.awaitEligible("south", a)
 	j := w.keeps("east", a)
 	for range 3 {
@@ -108,7 +108,7 @@ func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
 	t.Parallel()
 	for name, out := range waysOut {
 		t.Run(name, func(t *testing.T) {
-			w, a, b, epoch := eastAndWestLead(t, fast)
+			w, a, b, epoch := eastAndWestLead(t, brief)
 			j := w.keeps("west", b)
 			last := w.follow("east", a)
 			out.goes(w, "east")
@@ -133,7 +133,7 @@ func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w, a, b, epoch := eastAndWestLead(t, fast)
+			w, a, b, epoch := eastAndWestLead(t, brief)
 			j := w.keeps("west", b)
 			last := w.follow("east", a)
 			w.Servers.Member("east").Proxy().BlackHole()
@@ -162,6 +162,7 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsLeases(t *testing.T) {
 	for name, away := range map[string]bool{"while it is there": false, "while it is away": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, three)
+			w.Timings = brief
 			for _, m := range all {
 				w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["tier"] = "gold" })
 			}
@@ -197,7 +198,7 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsLeases(t *testing.T) {
 
 func TestANamespaceThatLeavesOneMemberLeavesNothingThere(t *testing.T) {
 	t.Parallel()
-	w, a, b, _ := eastLeadsTwo(t, fast)
+	w, a, b, _ := eastLeadsTwo(t, steady)
 	ja, jb := w.keeps("east", a), w.keeps("east", b)
 	w.deleteNamespace(a, "south")
 	w.namespaceGone(a, "south")
@@ -209,11 +210,14 @@ func TestANamespaceThatLeavesOneMemberLeavesNothingThere(t *testing.T) {
 	jb.check()
 }
 
-// longPolicy is policy with so long a D that a record that retires is there to be seen for a while.
+// longSeconds is D of longPolicy.
+const longSeconds = 10
+
+// longPolicy is Policy with so long a D that a record that retires is there to be seen for a while.
 func (w *world) longPolicy(name string, namespaces ...string) {
 	w.T.Helper()
 	p := w.NewPolicy(name, namespaces...)
-	p.Spec.Timings.LeaseDurationSeconds = 6
+	p.Spec.Timings.LeaseDurationSeconds = longSeconds
 	w.Must(w.Hub.Create(w.T.Context(), p))
 }
 
@@ -222,11 +226,13 @@ func (w *world) longPolicy(name string, namespaces ...string) {
 func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
+	w.Timings = brief
 	deleted, unlabelled, dropped, stays := w.namespace("deleted", all...), w.namespace("unlabelled", all...), w.namespace("dropped", all...), w.namespace("stays", all...)
 	for _, m := range all {
 		w.label(m, unlabelled, "led-by", w.Fleet)
 	}
-	w.Policy("names", deleted, stays)
+	w.Policy("names", deleted)
+	w.steadyPolicy("stays", stays)
 	w.longPolicy("drop", dropped)
 	w.policyBySelector("labels", &metav1.LabelSelector{MatchLabels: map[string]string{"led-by": w.Fleet}})
 	w.startHub()
@@ -257,7 +263,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	w.namespaceGone(deleted, "west")
 	w.Servers.Member("west").Proxy().Heal()
 	for _, ns := range leave {
-		w.Eventually(ns+" is retired, or gone already", soon, func() error {
+		w.Eventually(ns+" is retired, or gone already", w.silent(), func() error {
 			r, err := w.Record(ns)
 			if apierrors.IsNotFound(err) || err == nil && r.Spec.State == v1alpha1.StateRetired {
 				return nil
@@ -282,7 +288,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	j.check()
 	// What comes back under the old name begins above all that it ever was.
 	w.Policy("again", dropped)
-	if epoch := w.Leads("east", dropped, soon, all...); epoch <= epochs[dropped] {
+	if epoch := w.Leads("east", dropped, firstElection, all...); epoch <= epochs[dropped] {
 		t.Errorf("epoch %d, was %d", epoch, epochs[dropped])
 	}
 }
@@ -290,6 +296,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
+	w.Timings.LeaseDurationSeconds = longSeconds
 	a := w.namespace("a", all...)
 	w.longPolicy("p", a)
 	w.startHub()

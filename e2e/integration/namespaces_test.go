@@ -44,20 +44,20 @@ func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
 	w.awaitUnfit("east", only, reason.NamespaceMissing, "does not exist there")
 	w.awaitUnfit("west", only, reason.NamespaceMissing)
 	for _, m := range []string{"east", "west"} {
-		w.noLease(m, only, time.Second)
+		w.noLease(m, only, soon)
 	}
 
 	// When its only member is lost, the record shows that nobody else can lead.
 	w.Servers.Member("south").Proxy().BlackHole()
 	w.awaitUnfit("south", only, reason.Unreachable)
 	w.Servers.Member("south").Proxy().Heal()
-	w.Leads("south", only, soon, "south")
+	w.Leads("south", only, w.lost(), "south")
 	j.check()
 }
 
 func TestANamespaceThatTerminatesInItsLeaderIsHandedOverAndGoes(t *testing.T) {
 	t.Parallel()
-	w, a, b, epoch := eastLeadsTwo(t, fast)
+	w, a, b, epoch := eastLeadsTwo(t, brief)
 	j := w.keeps("east", b)
 	// Content with a finalizer holds the namespace in Terminating for as long as we like.
 	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "anchor", Finalizers: []string{"e2e.leasecast.dev/hold"}}}
@@ -130,7 +130,7 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 
 func TestALeaseThatSomebodyMakesInPlaceOfADeletedLeaseIsNotOverwritten(t *testing.T) {
 	t.Parallel()
-	w, a, b, _ := eastLeadsTwo(t, fast)
+	w, a, b, _ := eastLeadsTwo(t, steady)
 	ja, jb := w.keeps("east", a), w.keeps("east", b)
 	// While the hub cannot see it, an administrator puts another Lease there.
 	w.Servers.Member("south").Proxy().BlackHole()
@@ -154,7 +154,7 @@ func TestALeaseThatSomebodyMakesInPlaceOfADeletedLeaseIsNotOverwritten(t *testin
 	jb.check()
 }
 
-// policyBySelector makes a policy by labels, with the fast profile.
+// policyBySelector makes a policy by labels, with the world's timings.
 func (w *world) policyBySelector(name string, selector *metav1.LabelSelector) {
 	w.T.Helper()
 	p := w.NewPolicy(name)
@@ -176,6 +176,7 @@ func (w *world) label(member, namespace, key, value string) {
 func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
+	w.Timings = brief
 	a := w.namespace("a", all...)
 	b := w.namespace("b", all...)
 	w.label("west", a, "led", "yes")
@@ -216,7 +217,7 @@ func TestNamespacesOfTheSystemAndTheHubsOwnMatchNoSelector(t *testing.T) {
 			t.Errorf("the record of %s: %+v, %v", name, r.Status, err)
 		}
 		for _, m := range all {
-			w.noLease(m, name, time.Second)
+			w.noLease(m, name, soon)
 		}
 	}
 	j.check()

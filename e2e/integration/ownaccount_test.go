@@ -16,7 +16,7 @@ const soonRefused = 4 * soon
 
 func TestAnAccountThatIsDeletedAndMadeAnewCostsNoLeadership(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	c := w.Members["east"]
 	own := newestAccount(w, c)
 	j := w.keeps("east", a)

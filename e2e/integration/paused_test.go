@@ -19,6 +19,7 @@ func (w *world) pause(cluster string, on bool) {
 func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
+	w.Timings = brief
 	a := w.namespace("a", all...)
 	w.Policy("p", a)
 	w.pause("west", true)
@@ -29,7 +30,7 @@ func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	w.pause("east", true)
 	w.awaitUnfit("east", a, reason.Paused)
 	w.setPriority("west", "1000") // nor does an edit choose it
-	j.grow(4)                     // longer than D
+	j.outlive()
 	j.check()
 
 	// The other way to pause a Cluster.
@@ -44,11 +45,11 @@ func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	w.pause("east", false)
 	w.awaitEligible("east", a)
 	w.Servers.Member("east").Proxy().BlackHole()
-	w.Leads("south", a, soon, "west", "south")
+	w.Leads("south", a, w.lost(), "west", "south")
 	// Unpausing moves nothing; an edit of a cluster that may lead does.
 	w.pause("west", false)
 	w.awaitEligible("west", a)
 	w.keeps("south", a).check()
 	w.setPriority("west", "2000")
-	w.Leads("west", a, soon, "west", "south")
+	w.Leads("west", a, w.ordered(), "west", "south")
 }

@@ -26,7 +26,7 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 	j := w.keeps("east", a)
 
 	bad := w.NewPolicy("bad", w.Fleet+"-b")
-	bad.Spec.Timings.RequestTimeoutMilliseconds = 1000 // 2 × 1s + 1s + 0.25s > 3s
+	bad.Spec.Timings.RequestTimeoutMilliseconds = 13000 // 2 × 1s + 13s + 0.25s > 15s
 	refused := func(err error) {
 		t.Helper()
 		if !apierrors.IsInvalid(err) {
@@ -36,7 +36,7 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 	}
 	refused(w.Hub.Create(t.Context(), bad))
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
-	p.Spec.Timings.LeaseDurationSeconds = 2
+	p.Spec.Timings.LeaseDurationSeconds = 7
 	refused(w.Hub.Update(t.Context(), p))
 	j.check()
 }
@@ -82,7 +82,7 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 		return err
 	})
 	j.check()
-	if got := w.Leads("east", b, time.Second, all...); got != epoch {
+	if got := w.Leads("east", b, soon, all...); got != epoch {
 		t.Errorf("epoch %d of the namespace beside it, was %d", got, epoch)
 	}
 }
@@ -90,6 +90,7 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
+	w.Timings = brief
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	older := w.Policy("older", a)
 	w.later(older)
@@ -103,7 +104,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 	last := w.follow("east", a)
 	w.deletePolicy("older")
 	other := &coordinationv1.Lease{}
-	w.Eventually("the other Lease names east", soon, func() error {
+	w.Eventually("the other Lease names east", w.ordered(), func() error {
 		err := w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "other"}, other)
 		if err == nil && *other.Spec.HolderIdentity != "east."+w.Fleet {
 			err = fmt.Errorf("holder %q", *other.Spec.HolderIdentity)
@@ -113,7 +114,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 	if *other.Spec.LeaseTransitions <= int32(epoch) {
 		t.Errorf("epoch %d after %d", *other.Spec.LeaseTransitions, epoch)
 	}
-	if bound := last().Add(fastDuration + fastSkew); other.Spec.AcquireTime.Time.Before(bound) {
+	if bound := last().Add(w.term()); other.Spec.AcquireTime.Time.Before(bound) {
 		t.Errorf("granted at %v, before the bound %v", other.Spec.AcquireTime, bound)
 	}
 	for _, m := range all {
@@ -125,6 +126,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
+	w.Timings = brief
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	for _, m := range []string{"west", "south"} {
 		w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["side"] = "left" })
@@ -151,9 +153,7 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			w := newWorld(t, three)
 			a, b := w.namespace("a", all...), w.namespace("b", "east", "west")
 			w.longPolicy("p", a)
-			stays := w.NewPolicy("stays", b)
-			stays.Spec.Timings.LeaseDurationSeconds = 15 // a hub on a busy machine does not restart within a short term
-			w.Must(w.Hub.Create(t.Context(), stays))
+			w.steadyPolicy("stays", b)
 			w.startHub()
 			w.Leads("east", a, firstElection, all...)
 			w.Leads("east", b, firstElection, "east", "west")

@@ -18,7 +18,7 @@ import (
 // reader runs the member library in a member, as a controller there does.
 func (w *world) reader(in, namespace string) *member.Member {
 	w.T.Helper()
-	m, err := member.New(w.Servers.Member(in).AdminConfig(), member.Options{Namespaces: []string{namespace}, MaxClockSkew: fastSkew})
+	m, err := member.New(w.Servers.Member(in).AdminConfig(), member.Options{Namespaces: []string{namespace}, MaxClockSkew: epsilon})
 	w.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -35,7 +35,7 @@ func (w *world) reader(in, namespace string) *member.Member {
 
 func TestReadersLeadOnInTheirTermAfterARepairAndItGetsNoLonger(t *testing.T) {
 	t.Parallel()
-	w, a, epoch := eastLeads(t)
+	w, a, epoch := eastLeads(t, steady)
 	key := w.sealKey()
 	east := w.reader("east", a)
 	w.leadsByReader(east, a, epoch)
@@ -52,7 +52,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 	t.Parallel()
 	for name, edit := range burning {
 		t.Run(name, func(t *testing.T) {
-			w, a, b, epoch := eastLeadsTwo(t, fast)
+			w, a, b, epoch := eastLeadsTwo(t, brief)
 			j, key := w.keeps("east", b), w.sealKey()
 			before, err := w.Record(a)
 			w.Must(err)
@@ -76,7 +76,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 			j.check()
 			// The reader of the follower has to believe the next change too.
 			w.setPriority("west", "200")
-			w.leadsByReader(readers["west"], a, w.Leads("west", a, soon, all...))
+			w.leadsByReader(readers["west"], a, w.Leads("west", a, w.ordered(), all...))
 		})
 	}
 }
@@ -91,7 +91,7 @@ func edited(edit func(*coordinationv1.Lease), epoch int64) *coordinationv1.Lease
 // leadsIn waits until a cluster leads in a term of at least this epoch.
 func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
 	w.T.Helper()
-	w.Eventually(fmt.Sprintf("%s leads in epoch %d or later", leader, atLeast), soon, func() error {
+	w.Eventually(fmt.Sprintf("%s leads in epoch %d or later", leader, atLeast), w.ordered(), func() error {
 		r, err := w.Record(namespace)
 		if s := r.Spec; err == nil && (s.Leader != leader || s.State != v1alpha1.StateLeading || s.Epoch < atLeast) {
 			err = fmt.Errorf("%s, %s, epoch %d, %s", s.Leader, s.State, s.Epoch, s.Reason)
@@ -111,8 +111,8 @@ func (w *world) leadsByReader(m *member.Member, namespace string, epoch int64) {
 		if !ok || term.Epoch() != epoch {
 			return fmt.Errorf("leads: %v, epoch %d", ok, term.Epoch())
 		}
-		if left := term.Remaining(); left > fastDuration {
-			return fmt.Errorf("%v remain of a term of %v", left, fastDuration)
+		if left := term.Remaining(); left > w.duration() {
+			return fmt.Errorf("%v remain of a term of %v", left, w.duration())
 		}
 		return nil
 	})

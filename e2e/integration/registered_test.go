@@ -20,7 +20,7 @@ func (w *world) registered(in, namespace string) (stop func()) {
 	client, err := rest.HTTPClientFor(cfg)
 	w.Must(err)
 	m, err := member.New(cfg, member.Options{
-		Namespaces: []string{namespace}, MaxClockSkew: fastSkew, Registration: &member.Registration{Namespace: namespace, Client: client},
+		Namespaces: []string{namespace}, MaxClockSkew: epsilon, Registration: &member.Registration{Namespace: namespace, Client: client},
 	})
 	w.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,7 +52,7 @@ func (w *world) awaitReaders(namespace string, want map[string]int32) {
 
 func TestRegisteredReadersAreCountedInTheStatusAndToldInEvents(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	const came, gone = reason.Reason("ReaderRegistered"), reason.Reason("ReaderGone")
 	w.awaitReaders(a, map[string]int32{"east": 0, "west": 0, "south": 0})
 

@@ -167,7 +167,7 @@ func (w *world) edit(member, namespace string, edit func(*coordinationv1.Lease))
 }
 
 func TestALeaseThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
-	w, a, epoch := eastLeads(t)
+	w, a, epoch := eastLeads(t, steady)
 	key := w.sealKey()
 	before, err := w.Record(a)
 	w.Must(err)
@@ -185,7 +185,7 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 	t.Parallel()
 	for name, m := range map[string]string{"the leader's": "east", "a follower's": "west"} {
 		t.Run(name, func(t *testing.T) {
-			w, a, b, _ := eastLeadsTwo(t, fast)
+			w, a, b, _ := eastLeadsTwo(t, brief)
 			before, err := w.Record(a)
 			w.Must(err)
 			j, key := w.keeps("east", b), w.sealKey()
@@ -201,7 +201,7 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 			})
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
 			w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
-			j.grow(4) // more than D: whoever is to be deposed is by now
+			j.outlive()
 			now, err := w.LeaseIn(m, a)
 			w.Must(err)
 			if now.ResourceVersion != theirs.ResourceVersion {
@@ -215,7 +215,7 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 
 func TestWhoMayEditANamespaceCannotTouchItsLease(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	w.awaitEligible("west", a)
 	j := w.keeps("east", a)
 	for _, m := range []string{"east", "west"} {

@@ -136,7 +136,7 @@ func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.
 
 func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	j := w.keeps("east", a)
 	_, ca, _ := muteServer(t)
 	stranger, err := w.Servers.Member("east").UserConfig("nobody")
@@ -167,7 +167,7 @@ func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 
 func TestADeletedSecretCostsNoLeadershipAndIsReported(t *testing.T) {
 	t.Parallel()
-	w, a, _ := eastLeads(t)
+	w, a, _ := eastLeads(t, steady)
 	j := w.keeps("east", a)
 	w.Must(w.Hub.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "east-kubeconfig"}}))
 	w.awaitEvent("east", reason.NoKubeconfig, "Secret east-kubeconfig", "the last good kubeconfig stays in use")
@@ -179,7 +179,7 @@ func TestADeletedSecretCostsNoLeadershipAndIsReported(t *testing.T) {
 
 func TestAKubeconfigThatLeadsToAnotherClusterCostsTheLeadershipInOrder(t *testing.T) {
 	t.Parallel()
-	w, a, b, epoch := eastAndWestLead(t, fast)
+	w, a, b, epoch := eastAndWestLead(t, brief)
 	j, last := w.keeps("west", b), w.follow("east", a)
 	w.rotate("east", w.kubeconfig("west"))
 	w.awaitUnfit("east", a, reason.WrongCluster, "correct the kubeconfig")

@@ -34,7 +34,7 @@ func (w *world) lastSchedule(member string, o *batchv1.CronJob) time.Time {
 // tick.
 func TestACronJobIsWokenWhenItsClusterBeginsToLead(t *testing.T) {
 	t.Parallel()
-	w, a, _ := fenced(t)
+	w, a, _ := fenced(t, brief)
 	once := fencing.Schedules.MatchLabels
 	fencedJob, other := w.yearly("west", a, "fenced", once), w.yearly("west", a, "other", nil)
 	elsewhere := w.yearly("south", a, "fenced", once)
@@ -50,7 +50,7 @@ func TestACronJobIsWokenWhenItsClusterBeginsToLead(t *testing.T) {
 	})
 
 	w.setPriority("west", "1000")
-	w.Leads("west", a, soon, all...)
+	w.Leads("west", a, w.ordered(), all...)
 	l, err := w.LeaseIn("west", a)
 	w.Must(err)
 	before := l.Spec.AcquireTime.Add(-time.Microsecond).Truncate(time.Second)

@@ -7,9 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
@@ -95,11 +97,15 @@ func deafServer(t *testing.T, certificate *tls.Certificate) (address string) {
 	return l.Addr().String()
 }
 
-// deadAddress is one at which nobody listens.
+// deadAddress is one at which nobody listens. Its port is taken until the test ends, so that nobody else listens there.
 func deadAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	harness.Must(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	unix.CloseOnExec(fd)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	harness.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := unix.Getsockname(fd)
+	harness.Must(t, err)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
 }

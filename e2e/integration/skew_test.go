@@ -84,16 +84,17 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 		more  time.Duration // than D + ε, for which its readers may go on
 	}{
 		"ahead":  {2 * time.Second, "ahead of the hub's", 0},
-		"behind": {-2 * time.Second, "behind the hub's", 2*time.Second - fastSkew},
+		"behind": {-2 * time.Second, "behind the hub's", 2*time.Second - epsilon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
+			w.Timings = brief
 			clock, kubeconfig := w.clockOf("east")
 			w.addCluster("east", "100", kubeconfig)
 			ns := w.namespace("a", "east", "west", "south")
 			w.Policy("clocks", ns)
 			w.startHub()
-			epoch := w.Leads("east", ns, soon, "east", "west", "south")
+			epoch := w.Leads("east", ns, firstElection, "east", "west", "south")
 			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 
 			last := w.follow("east", ns)
@@ -102,7 +103,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
 			r, err := w.Record(ns)
 			w.Must(err)
-			if bound := last().Add(fastDuration + fastSkew + tc.more); r.Spec.AcquireTime.Time.Before(bound) {
+			if bound := last().Add(w.term() + tc.more); r.Spec.AcquireTime.Time.Before(bound) {
 				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Spec.AcquireTime, bound)
 			}
 			if !slices.ContainsFunc(r.Status.History, func(c v1alpha1.Change) bool {
@@ -139,11 +140,9 @@ func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
 		clocks = append(clocks, clock)
 	}
 	ns := w.namespace("a", "east", "west")
-	p := w.NewPolicy("clocks", ns)
-	p.Spec.Timings.LeaseDurationSeconds = 15 // so that one is not gone before the other is measured
-	w.Must(w.Hub.Create(t.Context(), p))
+	w.Policy("clocks", ns) // steady, so that one is not gone before the other is measured
 	w.startHub()
-	epoch := w.Leads("east", ns, soon, "east", "west")
+	epoch := w.Leads("east", ns, firstElection, "east", "west")
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 	for _, clock := range clocks {
 		clock.set(5 * time.Second)
@@ -205,6 +204,6 @@ func TestAHostWhoseClockIsOffKeepsItsClusterFromLeading(t *testing.T) {
 	w.Policy("clocks", ns)
 	w.startHub()
 	w.awaitUnfit("east", ns, reason.ClockSkewed, "the clock of host machine-2 is ", "ahead of the hub's")
-	w.Leads("west", ns, soon, "west")
+	w.Leads("west", ns, firstElection, "west")
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionFalse, string(reason.ClockSkewed), "east (host machine-2)")
 }

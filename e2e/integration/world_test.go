@@ -28,8 +28,8 @@ const fleets = 2
 var all = []string{"east", "west", "south"}
 
 // TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own.
-// Tests are parallel but for two sorts, which run first. A test that restarts its hub: under the fast profile the next hub
-// has less than 3 s for its first renewal. A test that manages every namespace: it would manage what others left behind.
+// Tests are parallel but for two sorts, which run first. A test that restarts its hub: the next hub has less than a term
+// for its first renewal. A test that manages every namespace: it would manage what others left behind.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	harness.Logs(testing.Verbose())
@@ -96,11 +96,12 @@ var worlds atomic.Int32
 // world is what one test sees: a fleet namespace with Clusters, a hub that serves it, and the members.
 type world struct{ *harness.World }
 
-// newWorld registers the members with their priorities. The hub is not started.
+// newWorld registers the members with their priorities. The hub is not started. Terms are steady: a test that awaits the end
+// of one sets other timings first.
 func newWorld(t *testing.T, priorities map[string]string) *world {
 	t.Helper()
 	f, name := borrow(t), fmt.Sprintf("fleet-%d", worlds.Add(1))
-	w := &world{harness.NewWorld(t, f, name, name+"-system", fast)}
+	w := &world{harness.NewWorld(t, f, name, name+"-system", steady)}
 	for name, priority := range priorities {
 		_, err := f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority)
 		w.Must(err)
@@ -145,22 +146,25 @@ func (w *world) namespace(suffix string, members ...string) string {
 }
 
 // eastLeads is a world in which east, the best of three clusters, leads namespace a of all members.
-func eastLeads(t *testing.T) (w *world, a string, epoch int64) {
+func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoch int64) {
 	t.Helper()
 	w = newWorld(t, three)
+	w.Timings = timings
 	a = w.namespace("a", all...)
 	w.Policy("p", a)
 	w.startHub()
 	return w, a, w.Leads("east", a, firstElection, all...)
 }
 
-// eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a.
+// eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The timings are
+// those of a, and b is steady.
 func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
 	t.Helper()
 	w = newWorld(t, three)
 	w.Timings = timings
 	a, b = w.namespace("a", all...), w.namespace("b", all...)
-	w.Policy("p", a, b)
+	w.Policy("p", a)
+	w.steadyPolicy("beside", b)
 	w.startHub()
 	epoch = w.Leads("east", a, firstElection, all...)
 	w.Leads("east", b, firstElection, all...)
@@ -168,17 +172,26 @@ func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string
 }
 
 // eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which east does
-// not have. The epoch is that of a.
+// not have. The epoch is that of a. The timings are those of a, and b is steady.
 func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
 	t.Helper()
 	w = newWorld(t, three)
 	w.Timings = timings
 	a, b = w.namespace("a", all...), w.namespace("b", "west", "south")
-	w.Policy("p", a, b)
+	w.Policy("p", a)
+	w.steadyPolicy("beside", b)
 	w.startHub()
 	epoch = w.Leads("east", a, firstElection, all...)
 	w.Leads("west", b, firstElection, "west", "south")
 	return w, a, b, epoch
+}
+
+// steadyPolicy is Policy for namespaces in which nothing may happen, whatever happens in others.
+func (w *world) steadyPolicy(name string, namespaces ...string) {
+	w.T.Helper()
+	p := w.NewPolicy(name, namespaces...)
+	p.Spec.Timings = steady
+	w.Must(w.Hub.Create(w.T.Context(), p))
 }
 
 // setPriority edits the priority label of a Cluster.
