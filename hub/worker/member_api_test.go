@@ -75,7 +75,7 @@ func (c memberCache) List(_ context.Context, list client.ObjectList, opts ...cli
 			list.Items = append(list.Items, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}})
 		}
 	case *coordinationv1.LeaseList:
-		return json.Unmarshal(encoded(c.api.list("/apis/coordination.k8s.io/v1/leases", o.LabelSelector.String())), list)
+		return json.Unmarshal(encoded(c.api.list("/apis/coordination.k8s.io/v1/leases", o.LabelSelector.String(), "")), list)
 	}
 	return nil
 }
