@@ -194,12 +194,12 @@ func TestClustersThatWereNeverConnectedAskForOneDecisionASecond(t *testing.T) {
 		}
 		pass(time.Second)
 		asked(&m.records)
-		m.Controller.members[eastKey].engaged.ctx = t.Context()
+		m.members[eastKey].engaged.ctx = t.Context()
 		m.memberChanged(eastKey)
 		if got := asked(&m.records); len(got) != 1 {
 			t.Errorf("when it is connected: decisions on %q", got)
 		}
-		m.Controller.members[eastKey].engaged.ctx = nil
+		m.members[eastKey].engaged.ctx = nil
 		m.memberChanged(eastKey)
 		if got := asked(&m.records); len(got) != 1 {
 			t.Errorf("when it is lost: decisions on %q", got)
