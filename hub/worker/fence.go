@@ -10,8 +10,10 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
 )
@@ -136,18 +138,23 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces []map[string]bool, due, wasSettled bool) (settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
+	var silent error
 	found, settled := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, true
 	for i, f := range wanted {
 		s, err := f.Keep(ctx, w.Client, spaces[i], due)
 		if s.Mended && wasSettled {
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
 		}
-		if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) {
-			return false // silence says nothing of a fence
-		}
 		settled = settled && err == nil && s.Settled
+		if err != nil && !tells(err) {
+			silent = errors.Join(silent, err)
+			if s, err = w.lastOf(f); errors.Is(err, ErrUnchecked) {
+				continue
+			}
+		}
 		found.states[f.Name()], found.why[f.Name()] = s, err
 	}
+	w.noteSilence(silent)
 	if w.noteFences(found) {
 		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "settled", settled)
 		w.Hub.Changed(w.Member.Key, "")
@@ -157,6 +164,34 @@ func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces [
 	}
 	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, names(wanted))
 	return err == nil || errors.Is(err, guard.ErrForbidden) // which has time until the next check
+}
+
+// tells reports whether an error is an answer about a fence: the member does not have it, and will not. All else is
+// silence, which says nothing. One fence that a member does not take must not keep it from the others.
+func tells(err error) bool {
+	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
+}
+
+// lastOf returns what the last check has found of a fence, or ErrUnchecked.
+func (w *Worker) lastOf(f guard.Fence) (guard.FenceState, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, known := w.fences.states[f.Name()]
+	if !known {
+		return s, ErrUnchecked
+	}
+	return s, w.fences.why[f.Name()]
+}
+
+// noteSilence logs that fences could not be checked, once until they are again.
+func (w *Worker) noteSilence(err error) {
+	w.mu.Lock()
+	was := w.fencesSilent
+	w.fencesSilent = err != nil
+	w.mu.Unlock()
+	if err != nil && !was {
+		w.Log.Error(err, "Fences of the cluster cannot be checked, and stay as they are", "reason", reason.Unfenced)
+	}
 }
 
 // noteFences notes the states of fences, and reports whether they are news.

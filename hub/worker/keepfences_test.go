@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -71,6 +73,62 @@ func TestHowOftenAFenceIsLookedAt(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAFenceThatAMemberDoesNotTakeKeepsNoOtherOut(t *testing.T) {
+	bad, good := ofJobs("shops", "once"), ofJobs("tills", "once")
+	for name, test := range map[string]struct {
+		answer *metav1.Status
+		told   func(error) bool
+	}{
+		"it is invalid there, which people are shown":   {failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid), apierrors.IsInvalid},
+		"a webhook breaks it, which says nothing of it": {failure(http.StatusInternalServerError, metav1.StatusReasonInternalError), func(err error) bool { return errors.Is(err, ErrUnchecked) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, bad, good)
+				f.mute = func(req *http.Request) *metav1.Status {
+					if strings.Contains(req.URL.Path, bad.Name()) {
+						return test.answer
+					}
+					return nil
+				}
+				defer f.runs(f.keepFences)()
+				pass(5 * time.Second)
+				if err := f.Unfenced(good, "shop"); err != nil || !f.stores(good) {
+					t.Errorf("of the other one the worker says %v", err)
+				}
+				if err := f.Unfenced(bad, "shop"); !test.told(err) {
+					t.Errorf("of this one the worker says %v", err)
+				}
+				if f.stores(bad) {
+					t.Error("the member has it")
+				}
+			})
+		})
+	}
+}
+
+// What was seen in force stays so while nobody tells otherwise.
+func TestSilenceAboutAFenceSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		of := ofJobs("shops", "once")
+		f := newFenced(t, of)
+		defer f.runs(f.keepFences)()
+		pass(5 * time.Second)
+		if err := f.Unfenced(of, "shop"); err != nil {
+			t.Fatalf("at first the worker says %v", err)
+		}
+		f.mu.Lock()
+		f.mute = func(req *http.Request) *metav1.Status {
+			return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+		}
+		f.mu.Unlock()
+		pass(2 * verifyEvery)
+		if err := f.Unfenced(of, "shop"); err != nil {
+			t.Errorf("then the worker says %v", err)
+		}
+	})
 }
 
 // In between nothing would be refused.

@@ -98,9 +98,11 @@ type Worker struct {
 	publisher *publish.Publisher // nil until the seal is known
 	unguarded error              // nil: the guard is in force
 	fences    fences
-	fencing   bool                 // a turn of keepFences is under way
-	locks     map[string]LockState // by the name of the fence; none: nothing was seen
-	accounts  map[v1alpha1.FencedServiceAccount]AccountState
+	fencing   bool // a turn of keepFences is under way
+	// fencesSilent: the last check got no answer about some of them.
+	fencesSilent bool
+	locks        map[string]LockState // by the name of the fence; none: nothing was seen
+	accounts     map[v1alpha1.FencedServiceAccount]AccountState
 }
 
 // New returns a Worker that has not begun.
