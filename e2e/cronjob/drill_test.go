@@ -9,14 +9,18 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// promptly is how late the first tick of a term may come.
-const promptly = 5 * time.Second
+// promptly is how late the first tick of a term may come, on a machine that is busy. A CronJob that nobody wakes waits for up
+// to a minute.
+const (
+	promptly = 15 * time.Second
+	judged   = promptly + 5*time.Second
+)
 
 // The CronJob controllers of followers have backed off when the leader changes.
 func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
@@ -38,10 +42,9 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 			continue
 		}
 		for i := range s.o.cronJobs {
-			o := cronJob(i)
-			harness.Must(t, d.Members[m].Get(t.Context(), client.ObjectKeyFromObject(o), o))
-			o.Status.LastScheduleTime = &metav1.Time{Time: time.Now().Add(-5 * time.Minute)}
-			harness.Must(t, d.Members[m].Status().Update(t.Context(), o))
+			// By a patch, because the controller of the cluster writes the status as well.
+			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
+			harness.Must(t, d.Members[m].Status().Patch(t.Context(), cronJob(i), client.RawPatch(types.MergePatchType, []byte(missed))))
 		}
 	}
 	d.Eventually(t, time.Minute, "the fence refuses Jobs in "+next, func(ctx context.Context) error {
@@ -59,7 +62,7 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	for i := range s.o.cronJobs {
 		ticks = append(ticks, tick{cronJob(i).Name, first})
 	}
-	harness.After(t, harness.BootOf(first.Add(promptly), harness.Now()))
+	harness.After(t, harness.BootOf(first.Add(judged), harness.Now()))
 	runs, err := s.runs(t.Context())
 	harness.Must(t, err)
 	v := judge(ticks, runs, s.terms())

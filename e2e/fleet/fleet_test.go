@@ -3,8 +3,11 @@ package fleet
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -192,5 +195,25 @@ func TestTheHubAndTheLastMemberMayBeOfAnotherVersion(t *testing.T) {
 				t.Errorf("there are %d servers", len(got))
 			}
 		})
+	}
+}
+
+func TestAFreeAddressIsKeptForAProgramThatIsToldOfIt(t *testing.T) {
+	address := FreeAddress(t)
+	for range 2 { // it may start again
+		listener, err := net.Listen("tcp", address)
+		must(t, err)
+		must(t, listener.Close())
+	}
+	if runtime.GOOS != "linux" {
+		return
+	}
+	// What asks for any port that is free asks like this.
+	exclusive := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0)) })
+	}}
+	if listener, err := exclusive.Listen(t.Context(), "tcp", address); err == nil {
+		_ = listener.Close()
+		t.Errorf("%s is free for others", address)
 	}
 }

@@ -10,23 +10,26 @@ import (
 
 // port is a TCP port of 127.0.0.1 that nobody else is given, also while its server is down. The
 // socket behind it never listens. Whoever listens shares the port with it: an API server by --permit-port-sharing, and
-// a Go program as it is.
+// any Go program if it was reserved so.
 type port struct {
 	fd     int
 	number int
 }
 
-func reservePort() (*port, error) {
+// reservePort reserves a port for an API server, or for any Go program that is told to listen there.
+func reservePort(anyProgram bool) (*port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
 	p := &port{fd: fd}
-	for _, share := range []int{unix.SO_REUSEPORT, unix.SO_REUSEADDR} {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, share, 1); err != nil {
-			p.free()
-			return nil, fmt.Errorf("reserve a port for sharing: %w", err)
-		}
+	share := unix.SO_REUSEPORT
+	if anyProgram {
+		share = unix.SO_REUSEADDR // which net.Listen sets, too
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, share, 1); err != nil {
+		p.free()
+		return nil, fmt.Errorf("reserve a port for sharing: %w", err)
 	}
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		p.free()

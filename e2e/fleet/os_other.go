@@ -12,7 +12,7 @@ import (
 // shared ports it cannot be kept from others.
 type port struct{ number int }
 
-func reservePort() (*port, error) {
+func reservePort(bool) (*port, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("find a free port on loopback: %w", err)

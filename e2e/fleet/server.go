@@ -52,7 +52,7 @@ func newServer(name, dir, assets string, nest *nest, o Options) (s *Server, err 
 	if s.ca, err = newAuthority(name); err != nil {
 		return nil, err
 	}
-	if s.port, err = reservePort(); err != nil {
+	if s.port, err = reservePort(false); err != nil {
 		return nil, err
 	}
 	if s.proxy, err = proxy.New(s.port.addr()); err != nil {

@@ -47,7 +47,7 @@ func NewWith(t TB, o Options) *Fleet {
 // FreeAddress is one of loopback for a program to listen at. Nobody else is given it before the test is over.
 func FreeAddress(t TB) string {
 	t.Helper()
-	p, err := reservePort()
+	p, err := reservePort(true)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}

@@ -69,9 +69,13 @@ func (o *handover) awaitBound(before time.Duration) {
 	}
 }
 
-// early is how long before the bound a step begins. It is longer than a pause of the machine, and shorter than a
-// request may take, so that the successor is eligible until the grant.
-const early = 2500 * time.Millisecond
+const (
+	// early is how long before the bound a step begins. It is longer than a pause of the machine.
+	early = 2500 * time.Millisecond
+	// apart is how long before the bound the successor falls silent. A request may take twice that, and until then the
+	// successor is eligible. So the step may begin late by apart, and so may the grant.
+	apart = 1500 * time.Millisecond
+)
 
 // firstLease reports whether the successor's guestbook can have seen that it leads.
 func (o *handover) firstLease() bool {
@@ -104,7 +108,7 @@ var steps = []step{
 		name: "after the grant was persisted and before the first Lease was sent",
 		reach: func(o *handover) {
 			o.begin()
-			o.awaitBound(early)
+			o.awaitBound(apart)
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},

@@ -128,9 +128,9 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 	slices.Sort(repairs)
 	n := len(repairs)
 	t.Logf("%d repairs: median %v, slowest %v", n, repairs[n/2], repairs[n-1])
-	// A machine that pauses delays one or two.
-	if most := repairs[n*9/10]; most > time.Second {
-		t.Errorf("nine of ten repairs took up to %v, want a second at most; all: %v", most, repairs)
+	// A busy machine delays some. If nothing but renewals repaired, half would take more than 1.5 s, and a third more than 2 s.
+	if median, most := repairs[n/2], repairs[n*9/10]; median > time.Second || most > 2*time.Second {
+		t.Errorf("half of the repairs took up to %v, want 1 s at most; nine of ten up to %v, want 2 s at most; all: %v", median, most, repairs)
 	}
 	// Renewals go on, in the same term.
 	w.follow("east", a)
