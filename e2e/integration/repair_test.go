@@ -163,8 +163,8 @@ func (w *world) seeRepairs(namespace string) func(key lease.Key, epoch int64) []
 	}
 }
 
-// areQuick fails the test unless nine of ten repairs of so many were seen, and nine of ten of those came within a second. A machine that pauses
-// delays one or two.
+// areQuick fails the test unless nine of ten repairs of so many were seen, and nine of ten of those came within a second. A
+// machine that pauses delays one or two.
 func (w *world) areQuick(repairs []time.Duration, want int) {
 	w.T.Helper()
 	slices.Sort(repairs)
