@@ -17,7 +17,7 @@ const (
 )
 
 // brief is for terms that end within seconds, but not because a busy machine pauses.
-var brief = lease.Timings{Duration: 6 * time.Second, Renew: time.Second, Timeout: 3 * time.Second, Skew: 250 * time.Millisecond}
+var brief = lease.Timings{Duration: 8 * time.Second, Renew: time.Second, Timeout: 5 * time.Second, Skew: 250 * time.Millisecond}
 
 // TestDrill is the short failover drill: a hub process under the RBAC of config/, guestbook processes, the leader's
 // API server paused, then the hub killed. What the guestbooks did decides.
