@@ -38,11 +38,11 @@ var (
 		RequestTimeoutMilliseconds: 5000,
 		MaxClockSkewMilliseconds:   250,
 	}
-	// brief is for terms whose end a test awaits.
+	// brief is for terms whose end a test awaits. A member may be silent for as long.
 	brief = v1alpha1.Timings{
-		LeaseDurationSeconds:       6,
+		LeaseDurationSeconds:       8,
 		RenewIntervalMilliseconds:  1000,
-		RequestTimeoutMilliseconds: 3000,
+		RequestTimeoutMilliseconds: 5000,
 		MaxClockSkewMilliseconds:   250,
 	}
 	// In a patient world a pause of the machine is no missed renewal, and a renewal seldom comes in between.

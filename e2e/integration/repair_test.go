@@ -20,6 +20,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // sealKey is what the Leases of the world are sealed with.
@@ -74,17 +75,15 @@ func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, ep
 	return nil
 }
 
-// repaired waits until a Lease is intact again, and returns how long that took.
-func (w *world) repaired(member, namespace string, key lease.Key, leader string, epoch int64) time.Duration {
+// repaired waits until a Lease is intact again.
+func (w *world) repaired(member, namespace string, key lease.Key, leader string, epoch int64) {
 	w.T.Helper()
-	return took(func() {
-		w.Eventually("the Lease in "+member+" is repaired", soon, func() error {
-			l, err := w.LeaseIn(member, namespace)
-			if err != nil {
-				return err
-			}
-			return w.intact(l, key, leader, epoch)
-		})
+	w.Eventually("the Lease in "+member+" is repaired", soon, func() error {
+		l, err := w.LeaseIn(member, namespace)
+		if err != nil {
+			return err
+		}
+		return w.intact(l, key, leader, epoch)
 	})
 }
 
@@ -105,12 +104,12 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 	j, key := w.keeps("east", b), w.sealKey()
 	before, err := w.Record(a)
 	w.Must(err)
-	var repairs []time.Duration
+	repairs := w.seeRepairs(a)
 	for name, edit := range edits {
 		for _, m := range []string{"east", "west"} {
 			t.Run(name+" in "+m, func(t *testing.T) {
 				inner := w.on(t)
-				repairs = append(repairs, inner.spoil(m, a, key, epoch, edit))
+				inner.spoil(m, a, key, epoch, edit)
 				inner.unmoved(before)
 			})
 		}
@@ -121,34 +120,74 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 			l, err := inner.LeaseIn(m, a)
 			inner.Must(err)
 			inner.Must(inner.Members[m].Delete(t.Context(), l))
-			repairs = append(repairs, inner.repaired(m, a, key, "east", epoch))
+			inner.repaired(m, a, key, "east", epoch)
 			inner.unmoved(before)
 		})
 	}
-	slices.Sort(repairs)
-	n := len(repairs)
-	t.Logf("%d repairs: median %v, slowest %v", n, repairs[n/2], repairs[n-1])
-	// A busy machine delays some. If nothing but renewals repaired, half would take more than 1.5 s, and a third more than 2 s.
-	if median, most := repairs[n/2], repairs[n*9/10]; median > time.Second || most > 2*time.Second {
-		t.Errorf("half of the repairs took up to %v, want 1 s at most; nine of ten up to %v, want 2 s at most; all: %v", median, most, repairs)
-	}
+	// In east the edit that names this member changes nothing.
+	w.areQuick(repairs(key, epoch), 2*len(edits)-1+len(all))
 	// Renewals go on, in the same term.
 	w.follow("east", a)
 	w.keeps("east", a).check()
 	j.check()
 }
 
+// seeRepairs begins to watch the Leases of a namespace. The function that it returns ends that, and tells how long each was
+// not intact: from the version that somebody spoilt to the hub's, both as the watch showed them. So what delays all watches
+// is no part of it.
+func (w *world) seeRepairs(namespace string) func(key lease.Key, epoch int64) []time.Duration {
+	w.T.Helper()
+	var watches []*harness.Watch[*coordinationv1.Lease]
+	for _, m := range all {
+		watch, err := harness.Observe(w.T.Context(), w.Members[m], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+			client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName})
+		w.Must(err)
+		w.T.Cleanup(watch.Stop)
+		watches = append(watches, watch)
+	}
+	return func(key lease.Key, epoch int64) (repairs []time.Duration) {
+		for _, watch := range watches {
+			watch.Stop()
+			var spoilt *time.Duration
+			for _, s := range watch.Seen() {
+				switch intact := !s.Gone && w.intact(s.Object, key, "east", epoch) == nil; {
+				case intact && spoilt != nil:
+					repairs = append(repairs, s.At.Boot-*spoilt)
+					spoilt = nil
+				case !intact && spoilt == nil:
+					spoilt = &s.At.Boot
+				}
+			}
+		}
+		return repairs
+	}
+}
+
+// areQuick fails the test unless nine of ten repairs of so many were seen, and nine of ten of those came within a second. A
+// machine that pauses delays one or two.
+func (w *world) areQuick(repairs []time.Duration, want int) {
+	w.T.Helper()
+	slices.Sort(repairs)
+	n := len(repairs)
+	if n < want*9/10 { // a watch that breaks may miss one
+		w.T.Fatalf("%d repairs were seen of %d: %v", n, want, repairs)
+	}
+	w.T.Logf("%d repairs: median %v, slowest %v", n, repairs[n/2], repairs[n-1])
+	if most := repairs[n*9/10]; most > time.Second {
+		w.T.Errorf("nine of ten repairs took up to %v, want a second at most; all: %v", most, repairs)
+	}
+}
+
 // spoil edits a Lease and waits for its repair.
-func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) time.Duration {
+func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) {
 	w.T.Helper()
 	stamp := w.edit(member, namespace, edit)
-	d := w.repaired(member, namespace, key, "east", epoch)
+	w.repaired(member, namespace, key, "east", epoch)
 	l, err := w.LeaseIn(member, namespace)
 	w.Must(err)
 	if l.Spec.RenewTime.Time.Before(stamp) {
 		w.T.Errorf("the repair took back a renewTime: %v after %v", l.Spec.RenewTime, stamp)
 	}
-	return d
 }
 
 // edit edits a Lease, and returns its renewTime from before.
