@@ -266,7 +266,7 @@ func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
 				r.Cluster = shown
 				stop := r.watchReaders(t.Context(), p)
 				pass(time.Second)
-				lists := []int{shown.lists}
+				lists := []int{shown.listed()}
 				if test.changes > 0 {
 					l := shown.items[test.changes].DeepCopy()
 					l.TypeMeta, l.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
@@ -275,7 +275,7 @@ func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
 				}
 				for _, d := range []time.Duration{readersPause - 2*time.Second, 3 * time.Second} {
 					pass(d)
-					lists = append(lists, shown.lists)
+					lists = append(lists, shown.listed())
 				}
 				if !slices.Equal(lists, test.lists) {
 					t.Errorf("it was listed %v times, want %v", lists, test.lists)
@@ -283,9 +283,7 @@ func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
 				if !slices.Contains(r.news(), "shop") {
 					t.Error("nobody hears of those that there are")
 				}
-				if shown.watch != nil {
-					_ = shown.watch.Close()
-				}
+				shown.close()
 				stop()
 			})
 		})

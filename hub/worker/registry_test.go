@@ -51,6 +51,22 @@ func (r *registry) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer(http.StatusOK, body)
 }
 
+// listed is how often registrations were listed.
+func (r *registry) listed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lists
+}
+
+// close ends the open watch, if there is one.
+func (r *registry) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.watch != nil {
+		_ = r.watch.Close()
+	}
+}
+
 // tell sends an event to the open watch.
 func (r *registry) tell(kind string, object any) {
 	r.mu.Lock()
