@@ -218,7 +218,6 @@ func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
 	delete(n.leases, name)
 	n.reader.Gone()
 	p := lease.Permit{}
-	n.doubted = doubt{}
 	for _, c := range n.leases {
 		p = n.takes(c, now)
 	}
