@@ -59,7 +59,7 @@ func (g *gathered) fail(what string, namespaces ...string) {
 
 // told returns the messages and scopes that were told since the last call, after others were waited for.
 func (g *gathered) told() (lines []string) {
-	time.Sleep(gather)
+	<-time.After(gather)
 	synctest.Wait()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +151,7 @@ func TestAnOutageThatLastsIsAnErrorEachMinute(t *testing.T) {
 	gathering(t, []string{"a", "b"}, func(t *testing.T, g *gathered) {
 		g.fail(onlyFails, "a")
 		g.expect(t, "it fails", info("Cannot list; nothing is led", "namespace a"))
-		time.Sleep(tellEvery - 2*gather)
+		<-time.After(tellEvery - 2*gather)
 		g.fail(onlyFails, "a")
 		g.expect(t, "a second before a minute has passed")
 		g.fail(onlyFails, "a")

@@ -46,9 +46,7 @@ func simulate() *simulated {
 // nameOf is the name of the object that a request is about.
 func nameOf(a clienttesting.Action) string {
 	switch a := a.(type) {
-	case clienttesting.GetAction:
-		return a.GetName()
-	case clienttesting.DeleteAction:
+	case clienttesting.GetAction: // a deletion is one of these, too
 		return a.GetName()
 	case clienttesting.CreateAction:
 		return a.GetObject().(metav1.Object).GetName()

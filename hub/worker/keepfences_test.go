@@ -120,7 +120,7 @@ func TestSilenceAboutAFenceSaysNothing(t *testing.T) {
 			t.Fatalf("at first the worker says %v", err)
 		}
 		f.mu.Lock()
-		f.mute = func(req *http.Request) *metav1.Status {
+		f.mute = func(*http.Request) *metav1.Status {
 			return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
 		}
 		f.mu.Unlock()
@@ -180,7 +180,7 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 				if len(f.events) > 0 {
 					t.Errorf("events are %q", f.events)
 				}
-				f.will(func(r *rig) { f.open, f.mute = nil, nil })
+				f.will(func(*rig) { f.open, f.mute = nil, nil })
 				pass(3 * time.Second)
 				if stays := f.stores(before); stays != slices.ContainsFunc(test.wanted, func(one guard.Fence) bool { return one.Name() == before.Name() }) {
 					t.Errorf("in the end it is there: %v", stays)
