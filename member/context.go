@@ -48,8 +48,8 @@ func (t *Terms) Context(ctx context.Context, namespace string) (context.Context,
 	}, nil
 }
 
-// Check is the question to ask right before an act on the outside world that nobody
-// else can refuse: may it begin? nil says that both clocks, read now, are before the
+// Check reports whether an act may begin now. Ask right before an act on the outside
+// world that nobody else can refuse. nil says that both clocks, read now, are before the
 // deadline of the term that the context was made for, and that the context has not
 // ended. Otherwise the error wraps ErrNotBegun, and ErrLost if the term is over.
 //

@@ -18,7 +18,7 @@ type doubt struct {
 	impossible string // the text, if the Lease permits nothing because no hub can have written it
 }
 
-// takes takes in a Lease that was received just now, and returns what is permitted from here on. One that no hub can have
+// takes applies a Lease that was received just now, and returns what is permitted from here on. One that no hub can have
 // written counts as none.
 func (n *nsState) takes(c lease.Content, now lease.Reading) lease.Permit {
 	if wrong := impossible(c); wrong != "" {

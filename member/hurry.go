@@ -46,7 +46,7 @@ func (w *watched) requestTimeout() time.Duration {
 	return min(most, max(left/2, leastPatience<<min(w.hurry.failures, 10)))
 }
 
-// calm takes in that a turn has worked.
+// calm notes that a turn has worked.
 func (w *watched) calm() {
 	w.hurry.failures = 0
 	if !w.hurry.on {

@@ -10,11 +10,13 @@ import (
 // between processes, except that nothing has to exit: f is simply run anew.
 //
 // For a namespace that is not watched it returns an error that wraps ErrNotWatched, at
-// once, and for an empty name one that wraps ErrMisused. Otherwise it returns when f does so of its own accord, in a term that still stands, with
-// the error of f; when ctx ends, with context.Cause(ctx); or when the Member has stopped, with an error that
-// wraps ErrStopped. In any case f is no
-// longer running. What f returns after its context has ended is dropped: it was
-// told to stop.
+// once, and for an empty name one that wraps ErrMisused. Otherwise it returns
+//   - the error of f, when f returns while the term goes on;
+//   - context.Cause(ctx), when ctx ends;
+//   - an error that wraps ErrStopped, when the Member has stopped.
+//
+// In any case f is no longer running. What f returns after its context has ended is
+// dropped: it had to stop.
 func (t *Terms) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
 	no := func() error {
 		t.mu.Lock()

@@ -48,7 +48,7 @@ type told struct {
 	busy bool  // a goroutine is calling it
 }
 
-// heard takes in that a listener has returned from Demoted, or will not be called.
+// heard notes that a listener has returned from Demoted, or will not be called.
 func (t *Terms) heard(s *told) {
 	if tm := s.acts; tm != nil {
 		s.acts = nil
@@ -79,7 +79,7 @@ func (t *Terms) listen(only string, l Listener) (remove func()) {
 	}
 }
 
-// announce has all listeners told where the namespace stands now.
+// announce has all listeners told whether the namespace is led here now.
 func (t *Terms) announce(n *nsState) {
 	for _, ls := range t.listeners {
 		t.tell(ls, n)

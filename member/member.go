@@ -107,10 +107,10 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 // its registration back before that, once all work has finished, and waits 5 s for it at most. A
 // controller-runtime manager runs it: mgr.Add(m).
 //
-// It can be called once; another call fails at once with an error that wraps ErrMisused. So does a Member that is registered,
-// beside one of this process that is not, or the other way round, if both follow a namespace by the same address of the
-// API server. From its return on the Member has
-// stopped, see ErrStopped. With a ctx that has ended already that is at once, nobody is asked anything, and it is no error.
+// It can be called once. Another call fails at once with an error that wraps ErrMisused. A Member also fails so if another
+// one of this process follows a namespace of it by the same address of the API server, and only one of the two is
+// registered. From its return on the Member has stopped, see ErrStopped. If ctx has ended already, Start returns nil at
+// once, and asks nobody.
 func (m *Member) Start(ctx context.Context) error {
 	if m.terms == nil {
 		return errNotMade

@@ -41,7 +41,7 @@ func newOutages(m *Member) *outages {
 	return &outages{member: m, failing: map[*watched]failing{}, mended: map[*watched]struct{}{}, troubles: map[string]*trouble{}}
 }
 
-// fails takes in that a watch cannot be followed.
+// fails notes that a watch cannot be followed.
 func (o *outages) fails(w *watched, what string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,7 +51,7 @@ func (o *outages) fails(w *watched, what string, err error) {
 	o.soon()
 }
 
-// works takes in that a watch is followed.
+// works notes that a watch is followed.
 func (o *outages) works(w *watched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -128,7 +128,7 @@ func (o *outages) tellOf(what string, all []*watched) {
 	}
 	text := what + "; nothing is led"
 	if leads {
-		text = what + "; what is led ends when its term runs out, unless a watch that stands shows its renewals"
+		text = what + "; what is led ends when its term runs out, unless a watch that works shows its renewals"
 	}
 	o.member.complain(o.failing[all[0]].err, again, text, "scope", o.scope(all))
 }

@@ -233,7 +233,7 @@ func (r *registrar) write(says lease.Registration, l *coordinationv1.Lease) (lea
 	return says, now, wire.WriteRegistration(says, l)
 }
 
-// take takes in that the API server has stored what this Member says. It fails if somebody has deleted the
+// take notes that the API server has stored what this Member says. It fails if somebody has deleted the
 // registration. If it comes too late it changes nothing, and keep finds that out.
 func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, sent lease.Reading) error {
 	if stored.DeletionTimestamp != nil {

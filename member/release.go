@@ -53,7 +53,7 @@ func (t *Terms) waited() bool { return !t.limit.Load().none }
 // closed reports whether no Lease may be believed yet.
 func (r *releases) closed() bool { return r != nil && !r.open }
 
-// note takes in what the last Lease of a namespace says.
+// note applies the last Lease of a namespace.
 func (r *releases) note(n *nsState) {
 	if r == nil {
 		return
@@ -76,7 +76,7 @@ func (r *releases) wake() {
 	}
 }
 
-// confirmed takes in what a confirmation of the registration permits. If the one before has run
+// confirmed applies a confirmation of the registration. If the one before has run
 // out, it is too late, and nothing changes: the hub may have taken this reader for stopped.
 func (t *Terms) confirmed(p lease.Permit) {
 	t.mu.Lock()
@@ -88,7 +88,7 @@ func (t *Terms) confirmed(p lease.Permit) {
 	t.limit.Store(&limit{Permit: p})
 }
 
-// registered reports whether the last confirmation stands.
+// registered reports whether the last confirmation is still valid.
 func (t *Terms) registered() bool { return t.limit.Load().Holds(t.clock.Now()) }
 
 // distrust ends all terms and forgets all Leases, because the registration is lost. Nothing is
@@ -177,7 +177,7 @@ func (t *term) doubtful(now lease.Reading) bool {
 	return len(t.doubts) > 0
 }
 
-// settle takes in that something of a term has finished. Called under Terms.mu.
+// settle notes that a part of a term has finished. Called under Terms.mu.
 func (t *Terms) settle(tm *term) {
 	if tm.cause != nil && tm.finished(t.clock.Now()) {
 		delete(tm.ns.past, tm)
@@ -192,7 +192,7 @@ func (t *Terms) uncapped() bool {
 	return t.releases != nil && t.worked && !t.wrote
 }
 
-// beginWrite takes in that a write is being sent, and returns what remains of the term for it.
+// beginWrite notes that a write is being sent, and returns what remains of the term for it.
 // If that is less than a millisecond the write must not be sent, and the term is over. Otherwise settled is to be called when it is
 // clear that it was, or was not, carried out; or that nobody knows.
 func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {

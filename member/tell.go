@@ -296,7 +296,7 @@ func (w *watched) advice(err error) string {
 	return hint
 }
 
-// failed takes in that the Leases cannot be followed, and has it told.
+// failed notes that the Leases cannot be followed, and has it logged.
 func (w *watched) failed(err error) {
 	text, what := err.Error(), "Cannot follow leases"
 	if hint := w.advice(err); hint != "" {
@@ -307,7 +307,7 @@ func (w *watched) failed(err error) {
 	w.member.outages.fails(w, what, err)
 }
 
-// failed takes in that the Member cannot register, or confirm it, and tells it at once and every minute.
+// failed notes that the Member cannot register, or confirm it, and logs it at once and every minute.
 func (r *registrar) failed(what string, err error) {
 	text := explained(err, registrationRole)
 	if apierrors.IsForbidden(err) {

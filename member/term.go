@@ -46,7 +46,7 @@ func (t Term) Cluster() string {
 	return t.t.cluster
 }
 
-// Holds reports whether the term still stands: it has not been revoked and both
+// Holds reports whether the term goes on: it has not been revoked and both
 // clocks, read now, are before its deadline.
 func (t Term) Holds() bool { return t.t != nil && t.t.holds() }
 

@@ -125,7 +125,7 @@ func (t *Terms) lookup(name string) *nsState {
 	return v.(*nsState)
 }
 
-// Observe takes in a Lease that was received just now. Observing the same Lease
+// Observe applies a Lease that was received just now. Observing the same Lease
 // again changes nothing. A Lease without the label of the hub counts as
 // deleted, which is what a watch for that label says when it is removed.
 //
@@ -150,7 +150,7 @@ func (t *Terms) Observe(l *coordinationv1.Lease) {
 	t.apply(n, p, now, n.doubted.impossible)
 }
 
-// Delete takes in that a Lease does not exist. A missing Lease means no.
+// Delete notes that a Lease does not exist. A missing Lease means no.
 func (t *Terms) Delete(namespace, name string) {
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -160,7 +160,7 @@ func (t *Terms) Delete(namespace, name string) {
 	}
 }
 
-// Replace takes in all the Leases that exist in a namespace, or in the cluster if
+// Replace applies a list of all the Leases in a namespace, or in the cluster if
 // the namespace is empty. Those that it leaves out count as deleted.
 func (t *Terms) Replace(namespace string, all []coordinationv1.Lease) {
 	listed := map[string]map[string]bool{}
@@ -259,7 +259,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 	t.releases.note(n)
 }
 
-// expired takes in that a term is over that neither a Lease nor a deletion ended, and says why it is.
+// expired notes that a term is over that neither a Lease nor a deletion ended, and says why it is.
 func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	if !t.limit.Load().Holds(now) {
 		return unconfirmed

@@ -39,12 +39,11 @@ const tooShort = time.Second
 var errDue = errors.New("the next turn is due")
 
 // watched follows the Leases of one namespace, or of all, in turns: it lists them and watches on from there. A
-// watch goes on until the next one stands, so nothing that happens in between is missed.
+// watch goes on until the next one has begun, so nothing is missed between them.
 //
-// client-go's reflector would go on with watches alone for
-// ever, and a watch in which nothing happens cannot be told from a dead one, because an
-// API server sends bookmarks only if something changed somewhere. A list is proof. When news of a led term are
-// missing, the next turn comes early and on another connection.
+// client-go's reflector watches for ever. A watch in which nothing happens cannot be told from a dead one: an API server
+// sends bookmarks only if something changed somewhere. A list is proof. When a renewal of a led term is overdue, the next
+// turn comes early and on another connection.
 type watched struct {
 	namespace string
 	client    coordinationv1client.LeaseInterface
@@ -94,7 +93,7 @@ func (w *watched) String() string {
 
 func (w *watched) now() time.Duration { return w.member.clock.Now().Boot }
 
-// fresh takes in that a list was answered just now.
+// fresh notes that a list was answered just now.
 func (w *watched) fresh() {
 	w.failure.Store(nil)
 	w.asked.Store(0)
@@ -161,7 +160,7 @@ func (w *watched) turn(ctx context.Context) error {
 	return err
 }
 
-// list takes in all Leases. It asks for no resourceVersion, so the answer is as new
+// list applies all Leases. It asks for no resourceVersion, so the answer is as new
 // as etcd, and an API server that is cut off from etcd has none.
 func (w *watched) list(ctx context.Context) error {
 	before := w.version
@@ -284,20 +283,20 @@ func (w *watched) drop() {
 	w.stream = nil
 }
 
-// follow takes in what happens until the next turn is due: after a quarter to half of StaleAfter, or earlier.
+// follow handles events until the next turn is due: after a quarter to half of StaleAfter, or earlier.
 func (w *watched) follow(ctx context.Context) error {
 	quarter := w.member.stale / 4
 	return w.lasts(ctx, quarter+rand.N(quarter)-tooShort)
 }
 
-// lasts takes in what happens for some time, and returns an error when a turn is due before.
+// lasts handles events for some time, and returns an error when a turn is due before.
 func (w *watched) lasts(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return w.handleEvents(ctx.Done())
 }
 
-// pause takes in what happens for some time, or until news are missing.
+// pause handles events for some time, or until a renewal is overdue.
 func (w *watched) pause(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -306,8 +305,8 @@ func (w *watched) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// meanwhile has a request sent, and takes in what happens until it is answered. One that is not answered in time,
-// or before news are missing, is given up.
+// meanwhile sends a request, and handles events until the answer comes. It gives up when the request has taken too long, or
+// when a renewal is overdue.
 func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.requestTimeout())
 	defer cancel()
@@ -359,7 +358,7 @@ func (w *watched) handleEvents(done <-chan struct{}) error {
 	}
 }
 
-// take takes in one event, or the end of the watch.
+// take handles one event, or the end of the watch.
 func (w *watched) take(e watch.Event, open bool) error {
 	if !open {
 		lasted := w.now() - w.stream.began

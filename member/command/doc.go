@@ -11,7 +11,7 @@
 // once when another cluster leads. A program that was stopped so is started again in the next term, or when the term
 // is renewed after all. A term is released, in a planned change, once the whole group is gone, and not before.
 //
-// A program that exits by itself while the term stands ends the gate, with the same exit code. What it leaves in its
+// A program that exits by itself during the term ends the gate, with the same exit code. What it leaves in its
 // group is killed then. Signals to the gate are passed on to the group. After SIGTERM, SIGINT or SIGQUIT the program is
 // not started again.
 //
