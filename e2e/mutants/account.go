@@ -32,5 +32,8 @@ var accounts = []mutant{
 	{"account: a new hub keeps the rights of an old one", renewing, []edit{{fleetAccountGo, "!has || mayInstall && !a.installed ||", "!has ||"}}},
 	{"account: one that was left is repaired before it is used", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && !a.installed {"}}},
 	{"account: one that was left is never repaired", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && a.refused && !a.installed {"}}},
+	{"account: an API server that starts deposes the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "const refusalLasts = 2 * time.Second", "const refusalLasts = 0 * time.Second"}}},
+	{"account: refusals of long ago depose the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "			l.refusedSince = 0\n", ""}}},
+	{"account: a leader that is refused for long stays", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "return at >= l.refusedSince+refusalLasts", "return at < 0"}}},
 	{"account: a token that does not count any more deposes the leader", tests{"./hub/publish", "^Test(Answers|WhatLeavesOpen.*)$"}, []edit{{answerGo, "== refused && !apierrors.IsUnauthorized(err) {", "== refused {"}}},
 }

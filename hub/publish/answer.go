@@ -52,6 +52,10 @@ const (
 	pauseSilent  = 100 * time.Millisecond
 )
 
+// refusalLasts is for how long the renewals of a term must have been refused before that is held against the leader. An
+// API server that has just started refuses everybody until it has read its roles.
+const refusalLasts = 2 * time.Second
+
 // handleAnswer notes the answer to a step and returns how long to wait before the next one: zero for not at
 // all.
 func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error) time.Duration {
@@ -64,6 +68,9 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	}
 	switch v {
 	case answered:
+		if s.writes() {
+			l.refusedSince = 0
+		}
 		l.applyAnswer(s, obj)
 		return l.checkStored(s)
 	case conflict:
@@ -76,19 +83,30 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	case ambiguous:
 		l.invalidate() // a read must tell what became of it
 	}
-	l.status.Problem, l.status.Message = problem, err.Error()
-	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
-	if proves {
-		l.status.Refused = true
-	}
 	pause := pauseSilent
 	if v == refused && problem != reason.Unreachable {
 		pause = pauseRefused
+	}
+	l.status.Problem, l.status.Message = problem, err.Error()
+	if problem == reason.Forbidden && s.action == update && l.want.Role == lease.Lead && !l.refusedForLong(s.decided) {
+		l.status.Problem = reason.Unreachable
+	}
+	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
+	if proves {
+		l.status.Refused = true
 	}
 	if s.writes() || proves {
 		return l.noteFailure(problem, err.Error(), pause)
 	}
 	return pause
+}
+
+// refusedForLong notes at a boot reading that a renewal was refused, and reports whether all have been since refusalLasts.
+func (l *leaseSyncer) refusedForLong(at time.Duration) bool {
+	if l.refusedSince == 0 {
+		l.refusedSince = at
+	}
+	return at >= l.refusedSince+refusalLasts
 }
 
 // applyAnswer notes the object that a request found or stored, or nil for none. If the watch has shown

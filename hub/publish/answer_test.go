@@ -195,6 +195,25 @@ func TestAnswers(t *testing.T) {
 				r.t.Errorf("the problem is %s", r.syncer.status.Problem)
 			}
 		},
+		"renewals that are refused for a moment are no problem: an API server that starts refuses everybody": func(r *rig) {
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
+			r.at(6).next("update east 20 renewTime 6s for 15s promise 21s").failed(errForbidden, pauseRefused)
+			if r.syncer.status.Problem != reason.Unreachable {
+				r.t.Errorf("the problem is %s", r.syncer.status.Problem)
+			}
+			r.at(7).next("update east 20 renewTime 7s for 15s promise 22s").answered()
+			r.at(12).next("update east 20 renewTime 12s for 15s promise 27s").failed(errForbidden, pauseRefused)
+			if r.syncer.status.Problem != reason.Unreachable {
+				r.t.Errorf("after one that was answered the problem is %s", r.syncer.status.Problem)
+			}
+		},
+		"renewals that are refused for longer are": func(r *rig) {
+			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
+			r.at(7).next("update east 20 renewTime 7s for 15s promise 22s").failed(errForbidden, pauseRefused)
+			if r.syncer.status.Problem != reason.Forbidden {
+				r.t.Errorf("the problem is %s", r.syncer.status.Problem)
+			}
+		},
 		"a refused renewal keeps its renewTime to itself": func(r *rig) {
 			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
 			r.at(6).next("update east 20 renewTime 6s for 15s promise 21s")
