@@ -133,6 +133,8 @@ var fences = []mutant{
 	{"fence: a lock of which nothing is known is held", warning, []edit{{lockStatusGo, "	case len(open) > 0:\n", "	case len(open) > 9:\n"}}},
 	{"fence: one that a member does not take keeps others out", tests{"./hub/worker", "^TestAFenceThatAMemberDoesNotTake"}, []edit{{"hub/worker/fence.go", "			silent = errors.Join(silent, err)\n", "			return false\n"}}},
 	{"fence: silence ends one that is in force", tests{"./hub/worker", "^(TestAFenceThatAMemberDoesNotTake|TestSilenceAbout)"}, []edit{{"hub/worker/fence.go", "errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)\n", "errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err) || err != nil\n"}}},
+	{"fence: all Clusters are known at once", tests{"./hub/controller", "^TestNoFenceIsSaidToBeInForce"}, []edit{{"hub/controller/policystatus.go", "	if !c.source.synced() { // a fence", "	if false { // a fence"}}},
+	{"fence: it is in force where no cluster is", tests{"./hub/controller", "^TestNoFenceIsSaidToBeInForce"}, []edit{{"hub/controller/fencestatus.go", "	if len(members) == 0 {\n", "	if len(members) < 0 {\n"}}},
 	{"fence: no worker looks for accounts", tests{"./e2e/integration", "^TestAFencedLockThatIsHeld"}, []edit{{"hub/worker/worker.go", "	keepers.Go(func() { w.watchAccounts(ctx) })\n", ""}}},
 	{"fence: a refusal says that an account is missing", lookedFor, []edit{{"hub/worker/accounts.go", "		case err != nil:\n", "		case err != nil && ctx.Err() != nil:\n"}}},
 	{"fence: of accounts nobody is warned", accounted, []edit{{"hub/controller/accountstatus.go", "	case len(missing) > 0:\n", "	case len(missing) > 9:\n"}}},

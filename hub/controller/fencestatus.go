@@ -28,6 +28,9 @@ func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipP
 		return
 	}
 	var open []string
+	if len(members) == 0 {
+		open = append(open, "no cluster takes part yet")
+	}
 	for _, m := range members {
 		if err := c.missingFence(m, fences); err != nil {
 			open = append(open, m.Name+" ("+unfencedMessage(err)+")")

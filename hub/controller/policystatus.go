@@ -143,6 +143,10 @@ func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.Leade
 		cond.ObservedGeneration = object.Generation
 		meta.SetStatusCondition(&s.Conditions, cond)
 	}
+	if !c.source.synced() { // a fence may be missing in a Cluster that is not known yet
+		result.RequeueAfter = notYet
+		return result
+	}
 	c.noteFences(policies, object, members)
 	c.noteLocks(object, members)
 	c.noteAccounts(object, members)

@@ -103,6 +103,41 @@ func judged(s v1alpha1.LeadershipPolicyStatus, kind string) string {
 	return string(c.Status) + " " + c.Reason
 }
 
+// A fence may be missing in a Cluster that is not known yet, so nobody is told to rely on it.
+func TestNoFenceIsSaidToBeInForceBeforeTheClustersAreKnown(t *testing.T) {
+	for name, test := range map[string]struct {
+		known bool
+		want  string
+	}{
+		"not all Clusters are known":     {false, "missing"},
+		"it is known that there is none": {true, "False Unfenced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := policyOf("fleet", "shops", "shop")
+				p.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: map[string]string{"run": "once"}}}
+				m := newMuster(t, p)
+				m.source = knownOrNot{m.source, test.known}
+				s, result := m.status()
+				if got := judged(s, v1alpha1.ConditionFenced); got != test.want {
+					t.Errorf("the policy says %q, want %q", got, test.want)
+				}
+				if !test.known && result.RequeueAfter != notYet {
+					t.Errorf("it is looked at again after %v", result.RequeueAfter)
+				}
+			})
+		})
+	}
+}
+
+// knownOrNot is a source that knows all Clusters, or does not.
+type knownOrNot struct {
+	memberSource
+	known bool
+}
+
+func (k knownOrNot) synced() bool { return k.known }
+
 func TestTheStatusOfAPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := policyOf("fleet", "shops", "shop")

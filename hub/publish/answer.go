@@ -83,6 +83,11 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	case ambiguous:
 		l.invalidate() // a read must tell what became of it
 	}
+	return l.noteProblem(s, v, problem, err)
+}
+
+// noteProblem notes a request that failed, and returns how long to wait before the next step.
+func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err error) time.Duration {
 	pause := pauseSilent
 	if v == refused && problem != reason.Unreachable {
 		pause = pauseRefused
