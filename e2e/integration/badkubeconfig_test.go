@@ -79,12 +79,13 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 		w.addCluster(name, "1000", s.kubeconfig)
 	}
 	w.startHub()
-	// Better Clusters may still be on their way: the first leader waits for them, but for initialDelaySeconds at most. That
-	// counts from when the hub has seen the namespace and made its record, however long the hub took to start.
+	// Better Clusters may still be on their way: the first leader waits for them, but for initialDelaySeconds at most. Whatever
+	// they may have been promised by a hub before this one has ended after a term. Both count from when the hub has seen the
+	// namespace and made its record, however long the hub took to start.
 	w.Leads("east", a, firstElection, all...)
 	r, err := w.Record(a)
 	w.Must(err)
-	within(t, "better Clusters are waited for", r.Spec.AcquireTime.Sub(r.CreationTimestamp.Time), v1alpha1.DefaultInitialDelay+5*time.Second)
+	within(t, "better Clusters are waited for", r.Spec.AcquireTime.Sub(r.CreationTimestamp.Time), max(v1alpha1.DefaultInitialDelay, w.term())+5*time.Second)
 	j := w.keeps("east", a)
 	for name, s := range strangers {
 		w.awaitUnfit(name, a, s.reason, s.words...)
