@@ -78,25 +78,6 @@ func TestOnlyADeletedRegistrationOfItsOwnIsFreedAtTheEnd(t *testing.T) {
 	}
 }
 
-func TestADeletedRegistrationThatStaysForItsWorkIsToldWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &logged{}
-		r := newReaderWith(t, member.Options{Registration: registration(t), Logger: l.logger()})
-		r.say(ns, us, 7)
-		stop := r.start(t)
-		synctest.Wait()
-		_, done, err := r.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer done()
-		r.do(&write{method: http.MethodDelete, namespace: home, name: r.registered()[0].Name})
-		pass(2 * confirm)
-		stop()
-		l.expect(t, "at the end", 1, leavesDeleted, `"error"="work goes on after its term"`)
-	})
-}
-
 func TestARegistrationThatIsChangedUnseenIsToldAsChangedOrDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &logged{}

@@ -337,7 +337,8 @@ func TestNothingIsLeftOfRegistrationsThatSomebodyDeletes(t *testing.T) {
 // What goes on in a term of a registration that is gone may still act.
 func TestADeletedRegistrationStaysWhileItsWorkGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRegistered(t)
+		l := &logged{}
+		r := newReaderWith(t, member.Options{Registration: registration(t), Logger: l.logger()})
 		r.say(ns, us, 7)
 		stop := r.start(t)
 		synctest.Wait()
@@ -352,6 +353,7 @@ func TestADeletedRegistrationStaysWhileItsWorkGoesOn(t *testing.T) {
 		if left := len(r.registered()); left != 2 {
 			t.Errorf("%d registrations are left, want the deleted one and the one after it", left)
 		}
+		l.expect(t, "at the end", 1, leavesDeleted, `"error"="work goes on after its term"`)
 	})
 }
 

@@ -259,7 +259,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 	t.releases.note(n)
 }
 
-// expired notes that a term is over that neither a Lease nor a deletion ended, and says why it is.
+// expired is called when the deadline of a term has passed. It returns the reason, for people.
 func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	if !t.limit.Load().Holds(now) {
 		return unconfirmed

@@ -233,8 +233,8 @@ const (
 	// the kubeconfigs of its Clusters are, and the key of the seal. The message has the command that grants it. It is
 	// also False, with the reason InvalidSeal, when the Secret of the seal holds none.
 	ConditionSecretsGranted = "SecretsGranted"
-	// ConditionFenced is there while the policy asks for fencing. It is False while a fence is missing in a
-	// cluster, which then is not newly chosen.
+	// ConditionFenced is there while the policy asks for fencing, once the hub knows all Clusters. It is False
+	// while a fence is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
 	ConditionFenced = "Fenced"
 	// ConditionLocksHeld is there while the policy fences locks. It is False while nobody holds one of them in
 	// the cluster that leads, for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown

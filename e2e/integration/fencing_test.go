@@ -240,7 +240,8 @@ func (w *world) fences(member string) error {
 	return err
 }
 
-// A member that takes no fences does not lead, and says why. config/fencing has what is missing.
+// Without the rights of config/fencing the hub cannot fence a member. Such a member must not lead, and its record must show
+// the reason.
 func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, map[string]string{"east": "100"})

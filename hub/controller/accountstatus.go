@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,18 +9,20 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// noteAccounts says in the status of a policy whether the service accounts that it fences exist in any of its clusters.
+// noteAccounts sets the condition of a policy that tells whether a cluster has each service account that it fences.
 func (c *Controller) noteAccounts(object *v1alpha1.LeadershipPolicy, members []memberView) {
 	var found []accountFinding
-	for _, f := range guard.Fences(c.HubID, object) {
-		for _, a := range f.Accounts() {
-			finding := c.findAccount(a, members)
-			if !slices.ContainsFunc(found, func(other accountFinding) bool { return other.account == finding.account }) {
-				found = append(found, finding)
+	if f := object.Spec.Fencing; f != nil {
+		seen := map[v1alpha1.FencedServiceAccount]bool{}
+		for _, w := range f.Writes {
+			for _, a := range w.ServiceAccounts {
+				if !seen[a] {
+					seen[a] = true
+					found = append(found, c.findAccount(a, members))
+				}
 			}
 		}
 	}
@@ -34,8 +35,8 @@ func (c *Controller) noteAccounts(object *v1alpha1.LeadershipPolicy, members []m
 	meta.SetStatusCondition(&object.Status.Conditions, cond)
 }
 
-// accountFinding says in which members an account is missing. One that exists anywhere has the right name: the others may
-// not run the program yet.
+// accountFinding is the state of an account in all members. An account that one member has is spelled right: the others
+// may not run the program yet.
 type accountFinding struct {
 	account   string
 	exists    bool

@@ -29,9 +29,9 @@ type Fence struct {
 	names      []string              // the namespaces that it covers
 	selector   *metav1.LabelSelector // or those that match, and are not among names
 	warns      bool
-	schedules  *metav1.LabelSelector // of Jobs; nil: it is about something else
-	lock       *locks.Lock           // that it is about, if it is about one: then there is no wall
-	accounts   []v1alpha1.FencedServiceAccount
+	schedules  *metav1.LabelSelector           // of Jobs; nil: it is about something else
+	lock       *locks.Lock                     // that it is about, if it is about one: then there is no wall
+	accounts   []v1alpha1.FencedServiceAccount // whose writes it is about
 }
 
 // The answers of the API server, where no expression tells more.

@@ -81,13 +81,18 @@ func fenceOf(t *testing.T, o *v1alpha1.LeadershipPolicy) guard.Fence {
 	return fences[0]
 }
 
-// says writes the managed Lease of a namespace.
+// says writes the managed Lease of a namespace, with an ε of a minute.
 func says(t *testing.T, namespace, holder string, acquired, renewed time.Time, lasts time.Duration) {
+	t.Helper()
+	writeLease(t, namespace, lease.Term{Holder: holder, Epoch: 1000, AcquireTime: acquired, RenewTime: renewed, Duration: lasts}, time.Minute)
+}
+
+// writeLease writes the managed Lease of a namespace.
+func writeLease(t *testing.T, namespace string, term lease.Term, skew time.Duration) {
 	t.Helper()
 	l := &coordinationv1.Lease{}
 	err := wire.Write(lease.Key("key"), lease.Content{
-		Term:      lease.Term{Holder: holder, Epoch: 1000, AcquireTime: acquired, RenewTime: renewed, Duration: lasts},
-		Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: "east.fleet", ClusterUID: "uid", Hub: "hub", Skew: time.Minute,
+		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: "east.fleet", ClusterUID: "uid", Hub: "hub", Skew: skew,
 	}, l)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// FenceState is what is known of a fence in a member.
+// FenceState is the result of the last look at a fence in a member.
 type FenceState struct {
 	// InForce are the namespaces in which it was seen to refuse.
 	InForce map[string]bool

@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
 )
@@ -115,18 +114,7 @@ func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
 // leads writes the managed Lease of a namespace, with an ε of a second.
 func leads(t *testing.T, namespace, holder string, renewed time.Time, lasts time.Duration) {
 	t.Helper()
-	l := &coordinationv1.Lease{}
-	err := wire.Write(lease.Key("key"), lease.Content{
-		Term:      lease.Term{Holder: holder, Epoch: 1000, AcquireTime: renewed, RenewTime: renewed, Duration: lasts},
-		Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: "east.fleet", ClusterUID: "uid", Hub: "hub", Skew: time.Second,
-	}, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Namespace, l.Name = namespace, v1alpha1.DefaultLeaseName
-	if _, err := administrator(t).CoordinationV1().Leases(namespace).Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	writeLease(t, namespace, lease.Term{Holder: holder, Epoch: 1000, AcquireTime: renewed, RenewTime: renewed, Duration: lasts}, time.Second)
 }
 
 // answered is an error unless that is the answer.
