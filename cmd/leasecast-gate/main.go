@@ -182,48 +182,53 @@ func gate(f flags) (int, error) {
 		return command.Failed, err
 	}
 	defer stop()
-	var failed <-chan error
+	var s *server
 	if f.listen != "" {
 		listener, err := net.Listen("tcp", f.listen)
 		if err != nil {
 			return command.Failed, err
 		}
-		var end func()
-		failed, end = serve(listener, command.Handler(m, f.namespace), log)
-		defer end()
+		s = serve(listener, command.Handler(m, f.namespace), log)
+		defer s.end()
 	}
-	if len(f.command) == 0 {
-		return beside(signals, failed)
+	if len(f.command) == 0 { // then there is something to listen at: see parse
+		return s.wait(signals)
 	}
 	return command.Run(context.Background(), m, command.Options{
 		Namespace: f.namespace, Command: f.command, StopAhead: f.stopAhead, Signals: signals, Clock: o.Clock, Logger: log,
 	})
 }
 
-// serve serves until end is called. It logs an error that ends it before, and sends it.
-func serve(listener net.Listener, h http.Handler, log logr.Logger) (failed <-chan error, end func()) {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	ended := make(chan error, 1)
-	log.Info("Serves /leader", "address", listener.Addr().String())
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			err = fmt.Errorf("/leader at %s is served no more: %w", listener.Addr(), err)
-			log.Error(err, "Nobody is told who leads: restart the gate")
-			ended <- err
-		}
-	}()
-	return ended, func() { _ = server.Close() }
+// server serves /leader until end is called.
+type server struct {
+	http   *http.Server
+	failed chan error // holds the error that ended it before
 }
 
-// beside waits for the end of a gate that runs no program, and returns the exit code.
-func beside(signals <-chan os.Signal, failed <-chan error) (int, error) {
+func serve(listener net.Listener, h http.Handler, log logr.Logger) *server {
+	s := &server{&http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)}
+	log.Info("Serves /leader", "address", listener.Addr().String())
+	go func() {
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			err = fmt.Errorf("/leader at %s is served no more: %w", listener.Addr(), err)
+			log.Error(err, "Nobody learns who leads any more: restart the gate")
+			s.failed <- err
+		}
+	}()
+	return s
+}
+
+func (s *server) end() { _ = s.http.Close() }
+
+// wait waits for the end of a gate that runs no program, and returns the exit code.
+func (s *server) wait(signals <-chan os.Signal) (int, error) {
 	for {
 		select {
-		case s := <-signals:
-			if s == syscall.SIGTERM || s == syscall.SIGINT || s == syscall.SIGQUIT {
+		case sig := <-signals:
+			if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
 				return 0, nil
 			}
-		case err := <-failed:
+		case err := <-s.failed:
 			return command.Failed, err
 		}
 	}

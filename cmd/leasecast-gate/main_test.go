@@ -119,11 +119,11 @@ func TestHowAGateBesideAProgramEnds(t *testing.T) {
 				defer mu.Unlock()
 				said.WriteString(args)
 			}, funcr.Options{})
-			failed, end := serve(listener, http.NotFoundHandler(), log)
-			defer end()
+			s := serve(listener, http.NotFoundHandler(), log)
+			defer s.end()
 			signals := make(chan os.Signal, 2)
 			tc.happens(listener, signals)
-			if code, err := beside(signals, failed); code != tc.code || (err != nil) != (code != 0) {
+			if code, err := s.wait(signals); code != tc.code || (err != nil) != (code != 0) {
 				t.Errorf("it ends with %d, %v; want %d", code, err, tc.code)
 			}
 			mu.Lock()
