@@ -79,6 +79,9 @@ func Fences(hub string, o *v1alpha1.LeadershipPolicy) (fs []Fence) {
 // Name is that of the gate.
 func (f Fence) Name() string { return f.gate.Policy.Name }
 
+// PolicyName is that of the LeadershipPolicy that asks for the fence.
+func (f Fence) PolicyName() string { return f.gate.Policy.Annotations[v1alpha1.PolicyAnnotation] }
+
 // Names are those of all that the fence keeps in a member.
 func (f Fence) Names() []string {
 	if f.lock != nil {

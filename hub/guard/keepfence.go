@@ -178,12 +178,13 @@ func (f Fence) stored(ctx context.Context, member kubernetes.Interface) (gated, 
 	return gated, unwalled, nil
 }
 
-// RemoveFences removes the fences that this hub keeps in a member for a fleet, but for those with these names. One that
-// another hub keeps stays.
-func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet string, but []string) error {
+// RemoveFences removes the fences that this hub keeps in a member for a fleet, but for those with these names, and those
+// that these policies have asked for. One that another hub keeps stays.
+func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet string, but, of []string) error {
 	ours := metav1.ListOptions{LabelSelector: v1alpha1.FenceLabel + "=" + fleet}
 	goes := func(o metav1.Object) bool {
-		return o.GetAnnotations()[v1alpha1.HubAnnotation] == hub && !slices.Contains(but, o.GetName())
+		notes := o.GetAnnotations()
+		return notes[v1alpha1.HubAnnotation] == hub && !slices.Contains(but, o.GetName()) && !slices.Contains(of, notes[v1alpha1.PolicyAnnotation])
 	}
 	client := member.AdmissionregistrationV1()
 	bindings, err := client.ValidatingAdmissionPolicyBindings().List(ctx, ours)

@@ -83,7 +83,7 @@ func TestWhatIsEditedInAFenceIsRepairedAndSeenAgain(t *testing.T) {
 			return deletePolicy(ctx, client, f.Names()[1])
 		},
 		"everything is removed": func(ctx context.Context, _ *kubernetes.Clientset) error {
-			return guard.RemoveFences(ctx, client, "hub", "fleet", nil)
+			return guard.RemoveFences(ctx, client, "hub", "fleet", nil, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,20 +124,23 @@ func deletePolicy(ctx context.Context, client *kubernetes.Clientset, name string
 func TestOnlyFencesThatNobodyAsksForAreRemoved(t *testing.T) {
 	client := administrator(t)
 	ours, wanted := fenceOf(t, asks("ours", checkoutWrites, "a")), fenceOf(t, asks("wanted", checkoutWrites, "a"))
+	earlier := fenceOf(t, asks("refused", checkoutWrites, "a"))
 	theirs := guard.Fences("another", asks("theirs", checkoutWrites, "a"))[0]
-	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), client, "another", "fleet", nil) })
-	for _, f := range []guard.Fence{ours, wanted, theirs} {
+	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), client, "another", "fleet", nil, nil) })
+	for _, f := range []guard.Fence{ours, wanted, earlier, theirs} {
 		if _, err := f.Keep(t.Context(), client, nil, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", wanted.Names()); err != nil {
+	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", wanted.Names(), []string{"refused"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
 		fence guard.Fence
 		gone  bool
-	}{"ours": {ours, true}, "wanted": {wanted, false}, "another hub's": {theirs, false}} {
+	}{
+		"ours": {ours, true}, "wanted": {wanted, false}, "that of a policy that keeps its own": {earlier, false}, "another hub's": {theirs, false},
+	} {
 		_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), test.fence.Names()[1], metav1.GetOptions{})
 		if apierrors.IsNotFound(err) != test.gone {
 			t.Errorf("%s: %v", name, err)
@@ -173,7 +176,7 @@ func TestAFenceThatComesBackAsksTheLeasesOfToday(t *testing.T) {
 	eventually(t, "the wall is gone", func(ctx context.Context) error {
 		return answered(aConfigMap(ctx, checkout, ns, "in-a-follower"), notLeading)
 	})
-	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", nil); err != nil {
+	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the fence is gone", func(ctx context.Context) error {

@@ -134,20 +134,26 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 }
 
 // checkFences puts the fences in place, and removes others. A fence of another version goes last: nothing is let
-// through in between. If the last check has settled all of these, whatever has to be mended is somebody's edit.
+// through in between. Where the member does not take a fence, its policy keeps the earlier ones, and no other policy
+// does. If the last check has settled all of these, whatever has to be mended is somebody's edit.
 func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces []map[string]bool, due, wasSettled bool) (settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	var silent error
-	found, settled := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, true
+	var refused []string // the policies that ask for what the member does not take
+	found, underWay := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, false
 	for i, f := range wanted {
 		s, err := f.Keep(ctx, w.Client, spaces[i], due)
 		if s.Mended && wasSettled {
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
 		}
-		settled = settled && err == nil && s.Settled
-		if err != nil && !tells(err) {
-			silent = errors.Join(silent, err)
+		switch {
+		case err == nil:
+			underWay = underWay || !s.Settled
+		case tells(err):
+			refused = append(refused, f.PolicyName())
+		default:
+			underWay, silent = true, errors.Join(silent, err)
 			if s, err = w.lastOf(f); errors.Is(err, ErrUnchecked) {
 				continue
 			}
@@ -156,14 +162,15 @@ func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces [
 	}
 	w.noteSilence(silent)
 	if w.noteFences(found) {
-		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "settled", settled)
+		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "underWay", underWay, "refused", len(refused))
 		w.Hub.Changed(w.Member.Key, "")
 	}
-	if !settled {
+	if underWay {
 		return false
 	}
-	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, names(wanted))
-	return err == nil || errors.Is(err, guard.ErrForbidden) // which has time until the next check
+	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, names(wanted), refused)
+	// Who may not list fences has time until the next check.
+	return len(refused) == 0 && (err == nil || errors.Is(err, guard.ErrForbidden))
 }
 
 // tells reports whether an error is an answer about a fence: the member does not have it, and will not. All else is
@@ -243,7 +250,7 @@ func fencedIn(wanted []guard.Fence, namespaces []corev1.Namespace, leases []coor
 
 // unfence removes all fences from a member that takes no part any more.
 func (w *Worker) unfence(ctx context.Context) error {
-	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, nil)
+	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, nil, nil)
 	if errors.Is(err, guard.ErrForbidden) {
 		return nil // who may not list them has none
 	}

@@ -134,11 +134,16 @@ func TestSilenceAboutAFenceSaysNothing(t *testing.T) {
 // In between nothing would be refused.
 func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 	before, after, another := ofJobs("shops", "once"), ofJobs("shops", "twice"), ofJobs("tills", "once")
-	forbids := func(req *http.Request) *metav1.Status {
-		if !strings.Contains(req.URL.Path, after.Name()) {
-			return nil
+	answers := func(of guard.Fence, status *metav1.Status) func(*http.Request) *metav1.Status {
+		return func(req *http.Request) *metav1.Status {
+			if !strings.Contains(req.URL.Path, of.Name()) {
+				return nil
+			}
+			return status
 		}
-		return failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+	}
+	forbids := func(of guard.Fence) func(*http.Request) *metav1.Status {
+		return answers(of, failure(http.StatusForbidden, metav1.StatusReasonForbidden))
 	}
 	silences := func(req *http.Request) *metav1.Status {
 		if req.URL.Query().Get("dryRun") == "" {
@@ -155,16 +160,18 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 		goes   bool
 	}{
 		"whether it is in force nobody tells the hub": {[]guard.Fence{after}, nil, silences, false},
-		"it is in force":                           {[]guard.Fence{after}, nil, nil, true},
-		"it is not in force yet":                   {[]guard.Fence{after}, after.Names(), nil, false},
-		"its wall is not in force yet":             {[]guard.Fence{after}, after.Names()[1:], nil, false},
-		"it is in force, but another is not":       {[]guard.Fence{another, after}, another.Names(), nil, false},
-		"it is not in force, but another is":       {[]guard.Fence{after, another}, after.Names(), nil, false},
-		"it cannot be put in place":                {[]guard.Fence{after}, nil, forbids, false},
-		"it cannot be put in place, but another":   {[]guard.Fence{after, another}, nil, forbids, false},
-		"nothing follows it":                       {nil, nil, nil, true},
-		"it stays, and another is in force, too":   {[]guard.Fence{before, another}, nil, nil, false},
-		"another that comes later is not in force": {[]guard.Fence{after, another}, another.Names(), nil, false},
+		"it is in force":                                                 {[]guard.Fence{after}, nil, nil, true},
+		"it is not in force yet":                                         {[]guard.Fence{after}, after.Names(), nil, false},
+		"its wall is not in force yet":                                   {[]guard.Fence{after}, after.Names()[1:], nil, false},
+		"it is in force, but another is not":                             {[]guard.Fence{another, after}, another.Names(), nil, false},
+		"it is not in force, but another is":                             {[]guard.Fence{after, another}, after.Names(), nil, false},
+		"it cannot be put in place":                                      {[]guard.Fence{after}, nil, forbids(after), false},
+		"it cannot be put in place, but another":                         {[]guard.Fence{after, another}, nil, forbids(after), false},
+		"nothing follows it":                                             {nil, nil, nil, true},
+		"nothing follows it, and of another policy one is forbidden":     {[]guard.Fence{another}, nil, forbids(another), true},
+		"nothing follows it, and of another policy nobody tells the hub": {[]guard.Fence{another}, nil, answers(another, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)), false},
+		"it stays, and another is in force, too":                         {[]guard.Fence{before, another}, nil, nil, false},
+		"another that comes later is not in force":                       {[]guard.Fence{after, another}, another.Names(), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
