@@ -4,16 +4,20 @@ package config_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -41,6 +45,9 @@ func TestMain(m *testing.M) {
 		if management, err = newServer(ctx, f.Hub(), dir, "default"); err != nil {
 			return err
 		}
+		if err = management.limitsSecrets(ctx); err != nil {
+			return err
+		}
 		if member, err = newServer(ctx, f.Member("east"), dir, "member"); err != nil {
 			return err
 		}
@@ -60,6 +67,27 @@ func newServer(ctx context.Context, of *fleet.Server, dir, folder string) (*serv
 	// Server-side and by force, because the fleet has made the CRDs already, and in another way.
 	s.output, err = s.kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", folder)
 	return s, err
+}
+
+// limitsSecrets waits until the API server has the policy of the hub's Secrets in force. It takes about a second to know
+// a new one.
+func (s *server) limitsSecrets(ctx context.Context) error {
+	config := rest.CopyConfig(s.config)
+	config.Impersonate.UserName = hubUser
+	hub, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
+		_, last = hub.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "no-seal"}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return last != nil && strings.Contains(last.Error(), "leasecast-hub-secrets"), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the hub is not kept from another Secret by leasecast-hub-secrets: %w", errors.Join(err, last))
+	}
+	return nil
 }
 
 // kubectl returns all that it prints.

@@ -62,7 +62,7 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"D is positive":                           {timings("leaseDurationSeconds: 0"), "leaseDurationSeconds in body should be greater than or equal to 1"},
 		"D is not negative":                       {timings("leaseDurationSeconds: -15"), "leaseDurationSeconds in body should be greater than or equal to 1"},
 		"D is at most an hour":                    {timings("leaseDurationSeconds: 3601"), "leaseDurationSeconds in body should be less than or equal to 3600"},
-		"D is whole seconds":                      {timings("leaseDurationSeconds: 2.5"), "leaseDurationSeconds in body must be of type int32"},
+		"D is whole seconds":                      {timings("leaseDurationSeconds: 2.5"), "leaseDurationSeconds in body must be of type int"}, // int32, or integer before Kubernetes 1.36
 		"D is a number":                           {timings("leaseDurationSeconds: 15s"), "leaseDurationSeconds in body must be of type integer"},
 		"D fits 32 bits":                          {timings("leaseDurationSeconds: 99999999999"), "leaseDurationSeconds in body should be less than or equal to 3600"},
 		"r is a number":                           {timings("renewIntervalMilliseconds: 5s"), "renewIntervalMilliseconds in body must be of type integer"},
