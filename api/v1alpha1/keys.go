@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -63,6 +64,9 @@ const (
 
 // DefaultLeaseName is the name of the Leases where a policy names none.
 const DefaultLeaseName = "leasecast"
+
+// LeaseName is the name of the Leases that the hub writes for the policy, in every namespace.
+func (p *LeadershipPolicy) LeaseName() string { return cmp.Or(p.Spec.LeaseName, DefaultLeaseName) }
 
 // DefaultInitialDelay is how long the first leader of a namespace waits for better clusters where a policy
 // says nothing about it.

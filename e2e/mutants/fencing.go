@@ -25,6 +25,7 @@ var (
 	anchored = tests{"./hub/guard", "^TestAFenceThatComesBack"}
 	mended   = tests{"./hub/worker", "^TestAFenceThat"}
 	replaced = tests{"./hub/worker", "^TestAFenceGoesWhen"}
+	rarely   = tests{"./hub/worker", "^TestAFenceThatIsRefused"}
 	unread   = tests{"./hub/worker", "^TestFencesStayAsTheyAre"}
 	retried  = tests{"./hub/worker", "^TestHowOftenAFence"}
 	stepwise = tests{"./hub/guard", "^TestKeepDoesNothingAfter"}
@@ -96,15 +97,29 @@ var fences = []mutant{
 	{"fence: a Lease that is deleted opens it", kept, []edit{{keepFenceGo, "if active[ns] || slices.Contains(gated, ns) {", "if active[ns] {"}}},
 	{"fence: an API server stops watching Leases", anchored, []edit{{keepFenceGo, "anchored, err := anchor().Ensure(ctx, member)", "anchored, err := false, error(nil)"}}},
 	{"fence: the fences of another hub are removed", kept, []edit{{keepFenceGo, "return notes[v1alpha1.HubAnnotation] == hub && ", "return hub != \"\" && "}}},
-	{"fence: what is wanted is removed", kept, []edit{{keepFenceGo, " && !slices.Contains(but, o.GetName())", ""}}},
+	{"fence: what is wanted is removed", kept, []edit{{keepFenceGo, " && !slices.Contains(but.Names, o.GetName())", ""}}},
 	{"fence: two fences cover a namespace", covering, []edit{{fenceGo, " && !slices.Contains(f.names, namespace) && !v1alpha1.NeverManaged(namespace)", " && !v1alpha1.NeverManaged(namespace)"}}},
 	{"fence: kube-system is fenced", covering, []edit{{fenceGo, " && !v1alpha1.NeverManaged(namespace)\n", "\n"}}},
 
 	{"fence: one is put in place in a member that is left", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "ours || w.isFencing() {", "ours {"}}},
-	{"fence: the old version goes before the new one is in force", replaced, []edit{{workerFenceGo, "	if underWay {\n		return false\n", "	if len(wanted) > 9 {\n		return false\n"}}},
-	{"fence: the old version goes though the member does not take the new one", replaced, []edit{{keepFenceGo, " && !slices.Contains(of, notes[v1alpha1.PolicyAnnotation])", ""}}},
-	{"fence: one that the member does not take keeps those of deleted policies", replaced, []edit{{workerFenceGo, "			refused = append(refused, f.PolicyName())\n", "			underWay, refused = true, append(refused, f.PolicyName())\n"}}},
-	{"fence: all go while the policies cannot be read", unread, []edit{{workerFenceGo, "	wanted, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil {\n", "	wanted, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil && ctx.Err() != nil {\n"}}},
+	{"fence: the old version goes before the new one is in force", replaced, []edit{{workerFenceGo, "	if underWay {\n		return refused, false\n", "	if len(wanted) > 9 {\n		return refused, false\n"}}},
+	{"fence: the old version goes though the member does not take the new one", replaced, []edit{
+		{workerFenceGo, "			stays.Policies, stays.Kinds = append(stays.Policies, f.PolicyName()), append(stays.Kinds, f.Kind())\n", ""},
+	}},
+	{"fence: one goes though the member does not take that of another policy, which asks for the same", replaced, []edit{
+		{keepFenceGo, " && !slices.Contains(but.Kinds, kindIn(o.GetName()))", ""},
+	}},
+	{"fence: that of an invalid policy goes", tests{"./hub/worker", "^TestTheFenceOfAPolicyStaysWhileThatIsInvalid$"}, []edit{{workerFenceGo, "Policies: slices.Clone(invalid)", "Policies: nil"}}},
+	{"fence: an invalid policy asks for none", tests{"./hub/controller", "^TestTheFencesOfAnInvalidPolicyStay$"}, []edit{{"hub/controller/fencestatus.go", "			invalid = append(invalid, p.object.Name)\n", ""}}},
+	{"fence: a refusal is tried again every second", rarely, []edit{{workerFenceGo, "2*last.retry", "0*last.retry"}}},
+	{"fence: one that is refused has all others asked again", rarely, []edit{{workerFenceGo, "	if settled {\n		is.again", "	if settled && !refused {\n		is.again"}}},
+	{"fence: one that is taken at last was edited", tests{"./hub/worker", "^TestAFenceGoesWhenTheOneThatFollowsItIsInForce$"}, []edit{{workerFenceGo, " && wasSettled && before.Settled && why == nil {", " && wasSettled {"}}},
+	{"fence: in a member that was left it is still in force", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "	w.noteFences(fences{})\n", ""}}},
+	{"fence: the hub's own Lease of another policy is a lock", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", " || writer(policies, lock.Name) != \"\") {", ") {"}}},
+	{"fence: the Lease of the hub's probe is a lock", tests{"./hub/guard/locks", "^TestWhatOnlyTheHubSeesInLocks$"}, []edit{{locksGo, "if strings.HasPrefix(l.Name, ours) {", "if strings.HasPrefix(l.Name, ours+\"?\") {"}}},
+	{"claim: an owner whose selector cannot be read loses its namespaces", tests{"./hub/controller", "^TestAnOwnerWithAnUnreadableSelector"}, []edit{{"hub/controller/claim.go", "	if p.invalid != nil && p.object.Name == recorded {\n		return true", "	if p.invalid != nil && p.object.Name == recorded && recorded == \"\" {\n		return true"}}},
+	{"fence: one that the member does not take keeps those of deleted policies", replaced, []edit{{workerFenceGo, "			refused = true\n", "			underWay, refused = true, true\n"}}},
+	{"fence: all go while the policies cannot be read", unread, []edit{{workerFenceGo, "	wanted, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil {\n", "	wanted, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil && ctx.Err() != nil {\n"}}},
 	{"fence: the gates go while the namespaces cannot be listed", unread, []edit{{workerFenceGo, "&list, client.UnsafeDisableDeepCopy); err != nil {", "&list, client.UnsafeDisableDeepCopy); err != nil && ctx.Err() != nil {"}}},
 	{"fence: where it is in force is asked once", retried, []edit{{workerFenceGo, "	due := now >= last.verifyAt\n", "	due := last.verifyAt == 0\n"}}},
 	{"fence: the wall goes though the gate cannot be looked at", stepwise, []edit{{keepFenceGo, "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil {\n", "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil && ctx.Err() != nil {\n"}}},
@@ -133,7 +148,7 @@ var fences = []mutant{
 	{"fence: a slow elector has no time to take its lock", resolving, []edit{{locksGo, "max(minPatience, 3*e.Lease)", "max(minPatience, 0*e.Lease)"}}},
 	{"fence: a policy warns of no lock", warning, []edit{{lockStatusGo, "	case len(idle) > 0:\n", "	case len(idle) > 9:\n"}}},
 	{"fence: a lock of which nothing is known is held", warning, []edit{{lockStatusGo, "	case len(open) > 0:\n", "	case len(open) > 9:\n"}}},
-	{"fence: one that a member does not take keeps others out", tests{"./hub/worker", "^TestAFenceThatAMemberDoesNotTake"}, []edit{{"hub/worker/fence.go", "			underWay, silent = true, errors.Join(silent, err)\n", "			return false\n"}}},
+	{"fence: one that a member does not take keeps others out", tests{"./hub/worker", "^TestAFenceThatAMemberDoesNotTake"}, []edit{{"hub/worker/fence.go", "			underWay, silent = true, errors.Join(silent, err)\n", "			return false, false\n"}}},
 	{"fence: silence ends one that is in force", tests{"./hub/worker", "^(TestAFenceThatAMemberDoesNotTake|TestSilenceAbout)"}, []edit{{"hub/worker/fence.go", "errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)\n", "errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err) || err != nil\n"}}},
 	{"fence: all Clusters are known at once", tests{"./hub/controller", "^TestNoFenceIsSaidToBeInForce"}, []edit{{"hub/controller/policystatus.go", "	if !c.source.synced() { // a fence", "	if false { // a fence"}}},
 	{"fence: it is in force where no cluster is", tests{"./hub/controller", "^TestNoFenceIsSaidToBeInForce"}, []edit{{"hub/controller/fencestatus.go", "	if len(members) == 0 {\n", "	if len(members) < 0 {\n"}}},
@@ -142,7 +157,7 @@ var fences = []mutant{
 	{"fence: of accounts nobody is warned", accounted, []edit{{"hub/controller/accountstatus.go", "	case len(missing) > 0:\n", "	case len(missing) > 9:\n"}}},
 	{"fence: an account has to be in all clusters", accounted, []edit{{"hub/controller/accountstatus.go", "		case f.exists:\n", "		case f.exists && len(f.missingIn) == 0:\n"}}},
 
-	{"fence: two fence one lock", stopping, []edit{{"hub/controller/fencestatus.go", "			if is && taken[lock.NamespacedName] {", "			if is && false {"}}},
+	{"fence: two fence one lock", stopping, []edit{{"hub/controller/fencestatus.go", "			if is && (taken[lock.NamespacedName] || writer(", "			if is && (false || writer("}}},
 
 	{"fence: a lock that is asked for twice is fenced twice", resolving, []edit{{locksGo, "		case !twice:\n", "		case !twice || i >= 0:\n"}}},
 	{"fence: of a lock that is asked for twice the faster elector counts", resolving, []edit{{locksGo, "case l.StopTime() > locks[i].StopTime():", "case l.StopTime() < locks[i].StopTime():"}}},
@@ -151,7 +166,7 @@ var fences = []mutant{
 	{"fence: no time is left to release a lock", resolving, []edit{{locksGo, "		stop += e.Renew\n", "		stop += 0 * e.Renew\n"}}},
 	{"fence: Flux releases no locks", resolving, []edit{{wellKnownGo, "Renew: 30 * time.Second, Retry: 5 * time.Second, Releases: true}", "Renew: 30 * time.Second, Retry: 5 * time.Second}"}}},
 	{"fence: a controller that is not known has no stop time", resolving, []edit{{locksGo, "asked.Controller != \"\" && !known {", "asked.Controller == \"?\" && !known {"}}},
-	{"fence: the hub is locked out by its own Lease", resolving, []edit{{locksGo, " && slices.Contains(o.Spec.Namespaces.Names, l.Namespace) {", " && slices.Contains(o.Spec.Namespaces.Names, \"?\") {"}}},
+	{"fence: the hub is locked out by its own Lease", resolving, []edit{{locksGo, "if l.Name == o.LeaseName() {", "if l.Name == o.LeaseName()+\"?\" {"}}},
 	{"fence: nobody asks what the hub cannot fence", unfencable, []edit{{policiesGo, "	if err := locks.Check(o); err != nil {\n", "	if err := locks.Check(o); err != nil && false {\n"}}},
 
 	{"fence: nobody waits for locks", stopping, []edit{{policiesGo, "		return l.StopTime()\n", "		return 0 * l.StopTime()\n"}}},

@@ -53,6 +53,9 @@ func (v *view) own(policies []*policy, recorded string) {
 // that the policy speaks of. A member that was never reached keeps its last answer,
 // which is the record; and an empty list of members decides nothing.
 func (v *view) claimedBy(p *policy, recorded string) bool {
+	if p.invalid != nil && p.object.Name == recorded {
+		return true // its selectors may be what is invalid
+	}
 	for i := range v.members {
 		m := &v.members[i]
 		if !p.speaksOf(m) {

@@ -79,6 +79,27 @@ func TestWhoOwnsANamespace(t *testing.T) {
 	}
 }
 
+// What is invalid may be what says where it claims, and which Clusters it is about.
+func TestAnOwnerWithAnUnreadableSelectorKeepsItsNamespaces(t *testing.T) {
+	bad := &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "no value"}}
+	for name, change := range map[string]func(*v1alpha1.LeadershipPolicy){
+		"that of Clusters":   func(o *v1alpha1.LeadershipPolicy) { o.Spec.ClusterSelector = bad },
+		"that of namespaces": func(o *v1alpha1.LeadershipPolicy) { o.Spec.Namespaces = v1alpha1.NamespaceSelection{Selector: bad} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := policyOf("fleet", "a", "shop")
+			change(o)
+			for recorded, stops := range map[string]bool{"a": true, "": false} {
+				v := &view{key: shop, members: []memberView{seenIn("east", true)}}
+				v.own([]*policy{parsePolicy(o)}, recorded)
+				if v.policy != nil || (v.stop != "") != stops {
+					t.Errorf("recorded is %q: it stops %q, want %v", recorded, v.stop, stops)
+				}
+			}
+		})
+	}
+}
+
 // A policy claims what matches in a member that it speaks of.
 func TestWhereAPolicyClaimsANamespace(t *testing.T) {
 	away := func(m *memberView) { m.isRead, m.namespace = false, nil }

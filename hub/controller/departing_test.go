@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -155,6 +157,10 @@ func TestWhoIsToldThatAHubStandsBack(t *testing.T) {
 		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + standsBackBecause("fleet", other, "leasecast-system")
 		if !slices.Equal(m.events.events, []string{want}) {
 			t.Errorf("told %q, want %q once", m.events.events, want)
+		}
+		// The policy is gone by now.
+		if _, err := m.reconcilePolicy(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}); err != nil || len(m.standBackEvents) > 0 {
+			t.Errorf("%v; of policies that are gone it keeps %v", err, m.standBackEvents)
 		}
 	})
 }

@@ -47,8 +47,8 @@ func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipP
 	if fences[0].Warns() {
 		cond.Reason, cond.Message = "Warns", "every cluster warns, and nothing is refused"
 	}
-	if l, by := lockTaken(policies, object, members); l != nil {
-		open = append(open, fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", by, l))
+	if why := lockRefused(policies, object, members); why != "" {
+		open = append(open, why)
 	}
 	if len(open) > 0 {
 		cond.Status, cond.Reason = metav1.ConditionFalse, string(reason.Unfenced)
@@ -71,15 +71,20 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 }
 
 // fencesIn are the fences that policies, the oldest first, ask for in a member. A lock has one fence, that of the oldest.
-func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence) {
+// What an invalid policy asks for nobody knows, so the fences that it has stay.
+func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence, invalid []string) {
 	taken := map[types.NamespacedName]bool{}
 	for _, p := range policies {
-		if p.invalid != nil || !p.selects(m) {
+		if p.invalid != nil {
+			invalid = append(invalid, p.object.Name)
+			continue
+		}
+		if !p.selects(m) {
 			continue
 		}
 		for _, f := range guard.Fences(hub, p.object) {
 			lock, is := f.Lock()
-			if is && taken[lock.NamespacedName] {
+			if is && (taken[lock.NamespacedName] || writer(policies, lock.Name) != "") {
 				continue
 			}
 			if is {
@@ -88,15 +93,31 @@ func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence)
 			fs = append(fs, f)
 		}
 	}
-	return fs
+	return fs, invalid
 }
 
-// lockTaken names a lock of a policy that an older one fences in one of these members, and the older policy.
-func lockTaken(policies []*policy, object *v1alpha1.LeadershipPolicy, members []memberView) (lock *types.NamespacedName, by string) {
+// writer is a policy for which the hub writes Leases of this name, or nothing. As locks they would be refused to the hub.
+func writer(policies []*policy, name string) string {
+	for _, p := range policies {
+		if p.object.LeaseName() == name {
+			return p.object.Name
+		}
+	}
+	return ""
+}
+
+// lockRefused says why a lock of a policy is not fenced, or nothing: an older policy fences it in one of these members, or
+// the hub itself writes it.
+func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members []memberView) string {
 	mine := locks.Of(object.Spec.Fencing)
+	for _, l := range mine {
+		if by := writer(policies, l.Name); by != "" {
+			return fmt.Sprintf("the lock %s has the name of the Leases that the hub writes for the policy %s: take it out of leaderElectionLocks", l, by)
+		}
+	}
 	for _, p := range policies {
 		if p.object.Name == object.Name {
-			return nil, ""
+			return ""
 		}
 		if p.invalid != nil || !slices.ContainsFunc(members, func(m memberView) bool { return p.selects(m.Member) }) {
 			continue
@@ -104,10 +125,10 @@ func lockTaken(policies []*policy, object *v1alpha1.LeadershipPolicy, members []
 		for _, older := range locks.Of(p.object.Spec.Fencing) {
 			for _, l := range mine {
 				if l.NamespacedName == older.NamespacedName {
-					return &l.NamespacedName, p.object.Name
+					return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", p.object.Name, l)
 				}
 			}
 		}
 	}
-	return nil, ""
+	return ""
 }

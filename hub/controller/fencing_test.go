@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,6 +173,11 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: clusters}
 		return parsePolicy(o)
 	}
+	written := func(name, lease string) *policy {
+		p := named(name, nil, nil)
+		p.object.Spec.LeaseName = lease
+		return p
+	}
 	locks := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
 	other := simLock
 	other.Name = "other"
@@ -183,23 +189,58 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 		fences         int
 		by             string
 	}{
-		"one fences its controller":    {named("old", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{Controller: "crossplane", Namespace: simLock.Namespace}}}), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{crossplane}}), 1, "old"},
-		"both fence it":                {named("old", nil, locks), named("young", nil, locks), 1, "old"},
-		"they fence different ones":    {named("old", nil, locks), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{other}}), 2, ""},
-		"in different clusters":        {named("old", map[string]string{"zone": "b"}, locks), named("young", nil, locks), 1, ""},
-		"the older one fences none":    {named("old", nil, nil), named("young", nil, locks), 1, ""},
-		"the younger one has no fence": {named("old", nil, locks), named("young", nil, nil), 1, ""},
+		"one fences its controller":           {named("old", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{Controller: "crossplane", Namespace: simLock.Namespace}}}), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{crossplane}}), 1, "the policy old fences the lock stock/crossplane-leader-election-core"},
+		"both fence it":                       {named("old", nil, locks), named("young", nil, locks), 1, "the policy old fences the lock stock/stock"},
+		"the hub writes it for the older one": {written("old", simLock.Name), named("young", nil, locks), 0, "the lock stock/stock has the name of the Leases that the hub writes for the policy old"},
+		"they fence different ones":           {named("old", nil, locks), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{other}}), 2, ""},
+		"in different clusters":               {named("old", map[string]string{"zone": "b"}, locks), named("young", nil, locks), 1, ""},
+		"the older one fences none":           {named("old", nil, nil), named("young", nil, locks), 1, ""},
+		"the younger one has no fence":        {named("old", nil, locks), named("young", nil, nil), 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := []*policy{test.older, test.younger}
-			if fs := fencesIn("this", all, m.Member); len(fs) != test.fences {
-				t.Errorf("there are %d fences, want %d", len(fs), test.fences)
+			if fs, invalid := fencesIn("this", all, m.Member); len(fs) != test.fences || len(invalid) > 0 {
+				t.Errorf("there are %d fences, want %d; invalid are %q", len(fs), test.fences, invalid)
 			}
-			if _, by := lockTaken(all, test.younger.object, []memberView{m}); by != test.by {
-				t.Errorf("it is taken by %q, want %q", by, test.by)
+			why := lockRefused(all, test.younger.object, []memberView{m})
+			if (why == "") != (test.by == "") || !strings.HasPrefix(why, test.by) {
+				t.Errorf("it says %q, want %q", why, test.by)
 			}
-			if _, by := lockTaken(all, test.older.object, []memberView{m}); by != "" {
-				t.Errorf("that of the older one is taken by %q", by)
+			if why := lockRefused(all, test.older.object, []memberView{m}); why != "" {
+				t.Errorf("of the older one it says %q", why)
+			}
+		})
+	}
+}
+
+// Nobody knows what an invalid policy asks for, so it loses no fence that it has.
+func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
+	locks := func(l v1alpha1.LockFence) *v1alpha1.Fencing {
+		return &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{l}}
+	}
+	for name, test := range map[string]struct {
+		change  func(*v1alpha1.LeadershipPolicy)
+		fences  int
+		invalid []string
+	}{
+		"it is valid": {func(*v1alpha1.LeadershipPolicy) {}, 1, nil},
+		"it names a controller of a newer hub": {func(o *v1alpha1.LeadershipPolicy) {
+			o.Spec.Fencing = locks(v1alpha1.LockFence{Controller: "newer"})
+		}, 0, []string{"shops"}},
+		"its Clusters cannot be told": {func(o *v1alpha1.LeadershipPolicy) {
+			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "no value"}}
+		}, 0, []string{"shops"}},
+		"it selects other Clusters": {func(o *v1alpha1.LeadershipPolicy) {
+			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
+		}, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := policyOf("fleet", "shops", "shop")
+			o.Spec.Fencing = locks(simLock)
+			test.change(o)
+			fs, invalid := fencesIn("this", []*policy{parsePolicy(o)}, fleet.Member{Key: eastKey})
+			if len(fs) != test.fences || !slices.Equal(invalid, test.invalid) {
+				t.Errorf("%d fences, invalid are %q; want %d, %q", len(fs), invalid, test.fences, test.invalid)
 			}
 		})
 	}

@@ -108,6 +108,13 @@ func (c *Controller) recordStandsBack(ctx context.Context, p *v1alpha1.Leadershi
 	c.events.Eventf(p, nil, corev1.EventTypeWarning, string(reason.OtherHub), "StandBack", "%s", words)
 }
 
+// forgetStandsBack forgets a policy that is gone.
+func (c *Controller) forgetStandsBack(policy client.ObjectKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.standBackEvents, policy)
+}
+
 // standsBackBecause says in words which hub serves a fleet, and what to do if the other one is to.
 func standsBackBecause(fleetName, other, own string) string {
 	return fmt.Sprintf("the hub in namespace %s serves the Clusters of this namespace, so the one in %s changes nothing for them. "+

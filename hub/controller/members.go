@@ -196,13 +196,14 @@ func (h workersHub) Changed(key fleet.Key, namespace string) { h.c.leaseChanged(
 
 func (h workersHub) FenceNews(key fleet.Key) { h.c.policiesChanged(key.Fleet) }
 
-func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, err error) {
+func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, invalid []string, err error) {
 	m, ok := h.c.Fleet.Member(key)
 	if !ok {
-		return nil, nil
+		return nil, nil, nil
 	}
 	policies, err := listPolicies(ctx, h.c.client, key.Fleet)
-	return fencesIn(h.c.HubID, policies, m), err
+	fs, invalid = fencesIn(h.c.HubID, policies, m)
+	return fs, invalid, err
 }
 
 // RelinquishRecords leaves alone the records that are another hub's.

@@ -43,7 +43,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 				Timeout:  milliseconds(t.RequestTimeoutMilliseconds),
 				Skew:     milliseconds(t.MaxClockSkewMilliseconds),
 			},
-			LeaseName:                   cmp.Or(o.Spec.LeaseName, v1alpha1.DefaultLeaseName),
+			LeaseName:                   o.LeaseName(),
 			FailOverWhenMostUnreachable: o.Spec.Health.WhenMostUnreachable != v1alpha1.HoldWhenMostUnreachable,
 			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverAcknowledged && !admitsByLease(o.Spec.Fencing),
 			StopTime:                    stopTime(o.Spec.Fencing),

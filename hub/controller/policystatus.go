@@ -88,8 +88,13 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 		return reconcile.Result{}, err
 	}
 	object := &v1alpha1.LeadershipPolicy{}
-	if err := c.client.Get(ctx, req.NamespacedName, object); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+	err := c.client.Get(ctx, req.NamespacedName, object)
+	if apierrors.IsNotFound(err) {
+		c.forgetStandsBack(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
 	}
 	if c.standsBack(object.Namespace) {
 		c.recordStandsBack(ctx, object)

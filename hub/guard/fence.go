@@ -25,6 +25,7 @@ import (
 // which version is in force.
 type Fence struct {
 	gate, wall Policy
+	kind       string
 	lease      string                // its name in every namespace
 	names      []string              // the namespaces that it covers
 	selector   *metav1.LabelSelector // or those that match, and are not among names
@@ -82,6 +83,9 @@ func (f Fence) Name() string { return f.gate.Policy.Name }
 // PolicyName is that of the LeadershipPolicy that asks for the fence.
 func (f Fence) PolicyName() string { return f.gate.Policy.Annotations[v1alpha1.PolicyAnnotation] }
 
+// Kind says which list of the policy the fence is for.
+func (f Fence) Kind() string { return f.kind }
+
 // Names are those of all that the fence keeps in a member.
 func (f Fence) Names() []string {
 	if f.lock != nil {
@@ -138,7 +142,7 @@ func newLockFence(hub string, o *v1alpha1.LeadershipPolicy, lock locks.Lock) Fen
 
 // newFence completes a fence that says which namespaces it covers.
 func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, f Fence) Fence {
-	f.lease = cmp.Or(o.Spec.LeaseName, v1alpha1.DefaultLeaseName)
+	f.kind, f.lease = kind, o.LeaseName()
 	f.warns = o.Spec.Fencing.Mode == v1alpha1.FencingWarn
 	switch kind {
 	case "schedules":
@@ -222,6 +226,12 @@ func fenceName(o *v1alpha1.LeadershipPolicy, kind, version string) string {
 	const longest = 150 // a name has 253 characters at most, and a fleet 63
 	name := o.Name[:min(len(o.Name), longest)]
 	return strings.Join([]string{strings.TrimRight(name, "-."), o.Namespace, kind, version, "leasecast.dev"}, ".")
+}
+
+// kindIn returns the kind in a name that fenceName has made.
+func kindIn(name string) string {
+	words := strings.Split(name, ".") // the last ones are: kind, version, leasecast, dev
+	return words[max(0, len(words)-4)]
 }
 
 // gateIn is the gate in these namespaces. There is at least one.

@@ -74,7 +74,7 @@ func fenceOf(t *testing.T, o *v1alpha1.LeadershipPolicy) guard.Fence {
 	}
 	client := administrator(t)
 	t.Cleanup(func() {
-		if err := guard.RemoveFences(context.Background(), client, "hub", o.Namespace, nil, nil); err != nil {
+		if err := guard.RemoveFences(context.Background(), client, "hub", o.Namespace, guard.Kept{}); err != nil {
 			t.Error(err)
 		}
 	})

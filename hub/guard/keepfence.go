@@ -178,13 +178,21 @@ func (f Fence) stored(ctx context.Context, member kubernetes.Interface) (gated, 
 	return gated, unwalled, nil
 }
 
-// RemoveFences removes the fences that this hub keeps in a member for a fleet, but for those with these names, and those
-// that these policies have asked for. One that another hub keeps stays.
-func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet string, but, of []string) error {
+// Kept is what RemoveFences leaves in a member.
+type Kept struct {
+	Names    []string // of what the member stores
+	Policies []string // by which it was asked for
+	Kinds    []string // of fences: see [Fence.Kind]
+}
+
+// RemoveFences removes the fences that this hub keeps in a member for a fleet, but for these. One that another hub keeps
+// stays.
+func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet string, but Kept) error {
 	ours := metav1.ListOptions{LabelSelector: v1alpha1.FenceLabel + "=" + fleet}
 	goes := func(o metav1.Object) bool {
 		notes := o.GetAnnotations()
-		return notes[v1alpha1.HubAnnotation] == hub && !slices.Contains(but, o.GetName()) && !slices.Contains(of, notes[v1alpha1.PolicyAnnotation])
+		return notes[v1alpha1.HubAnnotation] == hub && !slices.Contains(but.Names, o.GetName()) &&
+			!slices.Contains(but.Policies, notes[v1alpha1.PolicyAnnotation]) && !slices.Contains(but.Kinds, kindIn(o.GetName()))
 	}
 	client := member.AdmissionregistrationV1()
 	bindings, err := client.ValidatingAdmissionPolicyBindings().List(ctx, ours)

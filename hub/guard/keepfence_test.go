@@ -83,7 +83,7 @@ func TestWhatIsEditedInAFenceIsRepairedAndSeenAgain(t *testing.T) {
 			return deletePolicy(ctx, client, f.Names()[1])
 		},
 		"everything is removed": func(ctx context.Context, _ *kubernetes.Clientset) error {
-			return guard.RemoveFences(ctx, client, "hub", "fleet", nil, nil)
+			return guard.RemoveFences(ctx, client, "hub", "fleet", guard.Kept{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,13 +126,13 @@ func TestOnlyFencesThatNobodyAsksForAreRemoved(t *testing.T) {
 	ours, wanted := fenceOf(t, asks("ours", checkoutWrites, "a")), fenceOf(t, asks("wanted", checkoutWrites, "a"))
 	earlier := fenceOf(t, asks("refused", checkoutWrites, "a"))
 	theirs := guard.Fences("another", asks("theirs", checkoutWrites, "a"))[0]
-	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), client, "another", "fleet", nil, nil) })
+	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), client, "another", "fleet", guard.Kept{}) })
 	for _, f := range []guard.Fence{ours, wanted, earlier, theirs} {
 		if _, err := f.Keep(t.Context(), client, nil, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", wanted.Names(), []string{"refused"}); err != nil {
+	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", guard.Kept{Names: wanted.Names(), Policies: []string{"refused"}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -176,7 +176,7 @@ func TestAFenceThatComesBackAsksTheLeasesOfToday(t *testing.T) {
 	eventually(t, "the wall is gone", func(ctx context.Context) error {
 		return answered(aConfigMap(ctx, checkout, ns, "in-a-follower"), notLeading)
 	})
-	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", nil, nil); err != nil {
+	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", guard.Kept{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the fence is gone", func(ctx context.Context) error {

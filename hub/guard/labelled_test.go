@@ -233,7 +233,7 @@ func TestNamespacesOfTheClusterAreNotFenced(t *testing.T) {
 		t.Error("the fence counts a namespace of the cluster")
 	}
 	// It catches the namespaces of the other tests, too.
-	if err := guard.RemoveFences(t.Context(), admin, "hub", o.Namespace, nil, nil); err != nil {
+	if err := guard.RemoveFences(t.Context(), admin, "hub", o.Namespace, guard.Kept{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the fence is gone", func(ctx context.Context) error { return aLabelledConfigMap("shop")(ctx, admin, other, "a") })

@@ -261,7 +261,7 @@ func TestRemoveFencesDoesNothingAfterAStepThatFails(t *testing.T) {
 				failed = true
 				return forbids(resource)
 			}
-			if err := guard.RemoveFences(t.Context(), s, "hub", "fleet", nil, nil); !errors.Is(err, guard.ErrForbidden) {
+			if err := guard.RemoveFences(t.Context(), s, "hub", "fleet", guard.Kept{}); !errors.Is(err, guard.ErrForbidden) {
 				t.Errorf("the error is %v", err)
 			}
 			if s.last() != fails {
@@ -277,7 +277,7 @@ func TestNoFencesAreRemovedFromAMemberThatDoesNotKnowTheKind(t *testing.T) {
 	s.fails = func(_, resource, _ string) error {
 		return apierrors.NewNotFound(admissionv1.Resource(resource), "")
 	}
-	if err := guard.RemoveFences(t.Context(), s, "hub", "fleet", nil, nil); err != nil {
+	if err := guard.RemoveFences(t.Context(), s, "hub", "fleet", guard.Kept{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -52,7 +52,7 @@ func (w *Worker) watchAccounts(ctx context.Context) {
 		var wanted []guard.Fence
 		if !w.leaving() && w.Hub.Serves(w.Member.Fleet) {
 			var err error
-			if wanted, err = w.Hub.Fences(ctx, w.Member.Key); err != nil {
+			if wanted, _, err = w.Hub.Fences(ctx, w.Member.Key); err != nil {
 				continue
 			}
 		}

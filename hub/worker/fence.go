@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -54,7 +55,10 @@ type fenceCheck struct {
 	wanted   []string // their names
 	spaces   []map[string]bool
 	versions map[string]string // of what is stored
+	invalid  []string          // the policies of which nobody knows what they ask for
 	settled  bool
+	// retry is how long a refusal is not tried again, after one.
+	retry time.Duration
 	// again and verifyAt are the boot readings of the next check, and of the next one that asks where they are in force.
 	// lookAt is that of the next look at what is stored.
 	again, verifyAt, lookAt time.Duration
@@ -74,7 +78,7 @@ func (w *Worker) lookAtFences(ctx context.Context, last fenceCheck) fenceCheck {
 	if w.leaving() || !w.Hub.Serves(w.Member.Fleet) {
 		return fenceCheck{}
 	}
-	wanted, err := w.Hub.Fences(ctx, w.Member.Key)
+	wanted, invalid, err := w.Hub.Fences(ctx, w.Member.Key)
 	if err != nil {
 		return last
 	}
@@ -82,7 +86,7 @@ func (w *Worker) lookAtFences(ctx context.Context, last fenceCheck) fenceCheck {
 	if err != nil {
 		return last
 	}
-	return w.fencesAfter(ctx, last, wanted, spaces)
+	return w.fencesAfter(ctx, last, wanted, spaces, invalid)
 }
 
 func (w *Worker) setFencing(on bool) {
@@ -99,22 +103,26 @@ func (w *Worker) isFencing() bool {
 }
 
 // fencesAfter checks the fences of the member if that is due, or if something is not as the last check has left it.
-func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted []guard.Fence, spaces []map[string]bool) fenceCheck {
+func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted []guard.Fence, spaces []map[string]bool, invalid []string) fenceCheck {
 	now := w.Clock.Now().Boot
 	is := last
-	is.wanted, is.spaces, is.again = names(wanted), spaces, 0
+	is.wanted, is.spaces, is.invalid, is.again = names(wanted), spaces, invalid, 0
 	if len(wanted) > 0 && now >= last.lookAt {
 		is.versions, is.lookAt = w.versions(ctx, last.versions), now+editedEvery
 	}
-	asked := slices.Equal(is.wanted, last.wanted) && reflect.DeepEqual(is.spaces, last.spaces)
+	asked := slices.Equal(is.wanted, last.wanted) && reflect.DeepEqual(is.spaces, last.spaces) && slices.Equal(is.invalid, last.invalid)
 	if asked && now < last.again && maps.Equal(is.versions, last.versions) {
 		last.lookAt = is.lookAt
 		return last
 	}
 	due := now >= last.verifyAt
-	is.settled = w.checkFences(ctx, wanted, spaces, due, asked && last.settled)
-	if is.settled {
-		is.again = now + guardEvery
+	refused, settled := w.checkFences(ctx, wanted, spaces, invalid, due, asked && last.settled)
+	is.settled, is.retry = settled, 0
+	if refused {
+		is.retry = min(guardEvery, max(refusedRetry, 2*last.retry))
+	}
+	if settled {
+		is.again = now + cmp.Or(is.retry, guardEvery)
 		if due {
 			is.verifyAt = now + verifyEvery
 		}
@@ -134,27 +142,29 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 }
 
 // checkFences puts the fences in place, and removes others. A fence of another version goes last: nothing is let
-// through in between. Where the member does not take a fence, its policy keeps the earlier ones, and no other policy
-// does. If the last check has settled all of these, whatever has to be mended is somebody's edit.
-func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces []map[string]bool, due, wasSettled bool) (settled bool) {
+// through in between. What an invalid policy has asked for stays. Where the member refuses a fence, earlier ones stay that
+// may be about the same. If the last check has settled all others, whatever has to be mended is somebody's edit.
+func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces []map[string]bool, invalid []string, due, wasSettled bool) (refused, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	var silent error
-	var refused []string // the policies that ask for what the member does not take
+	stays := guard.Kept{Names: names(wanted), Policies: slices.Clone(invalid)}
 	found, underWay := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, false
 	for i, f := range wanted {
+		before, why := w.lastOf(f)
 		s, err := f.Keep(ctx, w.Client, spaces[i], due)
-		if s.Mended && wasSettled {
+		if s.Mended && wasSettled && before.Settled && why == nil {
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
 		}
 		switch {
 		case err == nil:
 			underWay = underWay || !s.Settled
 		case tells(err):
-			refused = append(refused, f.PolicyName())
+			refused = true
+			stays.Policies, stays.Kinds = append(stays.Policies, f.PolicyName()), append(stays.Kinds, f.Kind())
 		default:
 			underWay, silent = true, errors.Join(silent, err)
-			if s, err = w.lastOf(f); errors.Is(err, ErrUnchecked) {
+			if s, err = before, why; errors.Is(err, ErrUnchecked) {
 				continue
 			}
 		}
@@ -162,15 +172,14 @@ func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces [
 	}
 	w.noteSilence(silent)
 	if w.noteFences(found) {
-		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "underWay", underWay, "refused", len(refused))
+		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "underWay", underWay, "refused", refused)
 		w.Hub.Changed(w.Member.Key, "")
 	}
 	if underWay {
-		return false
+		return refused, false
 	}
-	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, names(wanted), refused)
-	// Who may not list fences has time until the next check.
-	return len(refused) == 0 && (err == nil || errors.Is(err, guard.ErrForbidden))
+	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, stays)
+	return refused, err == nil || errors.Is(err, guard.ErrForbidden) // which has time until the next check
 }
 
 // tells reports whether an error is an answer about a fence: the member does not have it, and will not. All else is
@@ -250,7 +259,7 @@ func fencedIn(wanted []guard.Fence, namespaces []corev1.Namespace, leases []coor
 
 // unfence removes all fences from a member that takes no part any more.
 func (w *Worker) unfence(ctx context.Context) error {
-	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, nil, nil)
+	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, guard.Kept{})
 	if errors.Is(err, guard.ErrForbidden) {
 		return nil // who may not list them has none
 	}

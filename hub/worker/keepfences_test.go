@@ -153,6 +153,15 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 		refusal.Message = guard.Policies()[0].Policy.Spec.Validations[0].Message
 		return refusal
 	}
+	writes := guard.Fences(us, &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "tills"},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
+			Fencing: &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
+				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "till"}}, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+			}}},
+		},
+	})[0]
 	for name, test := range map[string]struct {
 		wanted []guard.Fence
 		open   []string // what is not in force
@@ -160,18 +169,19 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 		goes   bool
 	}{
 		"whether it is in force nobody tells the hub": {[]guard.Fence{after}, nil, silences, false},
-		"it is in force":                                                 {[]guard.Fence{after}, nil, nil, true},
-		"it is not in force yet":                                         {[]guard.Fence{after}, after.Names(), nil, false},
-		"its wall is not in force yet":                                   {[]guard.Fence{after}, after.Names()[1:], nil, false},
-		"it is in force, but another is not":                             {[]guard.Fence{another, after}, another.Names(), nil, false},
-		"it is not in force, but another is":                             {[]guard.Fence{after, another}, after.Names(), nil, false},
-		"it cannot be put in place":                                      {[]guard.Fence{after}, nil, forbids(after), false},
-		"it cannot be put in place, but another":                         {[]guard.Fence{after, another}, nil, forbids(after), false},
-		"nothing follows it":                                             {nil, nil, nil, true},
-		"nothing follows it, and of another policy one is forbidden":     {[]guard.Fence{another}, nil, forbids(another), true},
-		"nothing follows it, and of another policy nobody tells the hub": {[]guard.Fence{another}, nil, answers(another, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)), false},
-		"it stays, and another is in force, too":                         {[]guard.Fence{before, another}, nil, nil, false},
-		"another that comes later is not in force":                       {[]guard.Fence{after, another}, another.Names(), nil, false},
+		"it is in force":                         {[]guard.Fence{after}, nil, nil, true},
+		"it is not in force yet":                 {[]guard.Fence{after}, after.Names(), nil, false},
+		"its wall is not in force yet":           {[]guard.Fence{after}, after.Names()[1:], nil, false},
+		"it is in force, but another is not":     {[]guard.Fence{another, after}, another.Names(), nil, false},
+		"it is not in force, but another is":     {[]guard.Fence{after, another}, after.Names(), nil, false},
+		"it cannot be put in place":              {[]guard.Fence{after}, nil, forbids(after), false},
+		"it cannot be put in place, but another": {[]guard.Fence{after, another}, nil, forbids(after), false},
+		"nothing follows it":                     {nil, nil, nil, true},
+		"nothing follows it, and another list of another policy is forbidden": {[]guard.Fence{writes}, nil, forbids(writes), true},
+		"another policy asks for the same, which is forbidden":                {[]guard.Fence{another}, nil, forbids(another), false},
+		"nothing follows it, and of another policy nobody tells the hub":      {[]guard.Fence{another}, nil, answers(another, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)), false},
+		"it stays, and another is in force, too":                              {[]guard.Fence{before, another}, nil, nil, false},
+		"another that comes later is not in force":                            {[]guard.Fence{after, another}, another.Names(), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,13 +198,74 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 					t.Errorf("events are %q", f.events)
 				}
 				f.will(func(*rig) { f.open, f.mute = nil, nil })
-				pass(3 * time.Second)
+				pass(guardEvery + fenceLook)
 				if stays := f.stores(before); stays != slices.ContainsFunc(test.wanted, func(one guard.Fence) bool { return one.Name() == before.Name() }) {
 					t.Errorf("in the end it is there: %v", stays)
+				}
+				if len(f.events) > 0 {
+					t.Errorf("in the end events are %q", f.events)
 				}
 			})
 		})
 	}
+}
+
+// The hub may be older than the policy, or somebody has mistyped. Nobody has asked to take the fence out.
+func TestTheFenceOfAPolicyStaysWhileThatIsInvalid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFenced(t, ofJobs("shops", "once"), ofJobs("tills", "once"))
+		shops, tills := f.wanted[0], f.wanted[1]
+		f.kept()
+		defer f.runs(f.keepFences)()
+		f.will(func(r *rig) { r.wanted, r.invalid = nil, []string{shops.PolicyName()} })
+		pass(2 * guardEvery)
+		if !f.stores(shops) || f.stores(tills) {
+			t.Errorf("there are %q", f.east.holds("admission"))
+		}
+		f.will(func(r *rig) { r.invalid = nil }) // it is deleted
+		pass(fenceLook)
+		if f.stores(shops) {
+			t.Errorf("in the end there are %q", f.east.holds("admission"))
+		}
+	})
+}
+
+// It costs a member two requests every ten seconds, and the fences of others nothing.
+func TestAFenceThatIsRefusedIsTriedMoreAndMoreRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := ofJobs("shops", "once"), ofJobs("tills", "once")
+		f := newFenced(t, bad, good)
+		var tried []time.Duration
+		f.mute = func(req *http.Request) *metav1.Status {
+			if req.Method != http.MethodPost || !strings.Contains(req.URL.Path, "admission") {
+				return nil
+			}
+			body, err := io.ReadAll(req.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			req.Body = io.NopCloser(bytes.NewReader(body))
+			if !strings.Contains(string(body), bad.Name()) {
+				return nil
+			}
+			tried = append(tried, time.Since(f.start))
+			return failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+		}
+		defer f.runs(f.keepFences)()
+		pass(26 * time.Second)
+		want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 25 * time.Second}
+		if !slices.Equal(tried, want) {
+			t.Errorf("tried at %v, want %v", tried, want)
+		}
+		if looked := every(verifyEvery, 26*time.Second); !slices.Equal(f.tried, looked) {
+			t.Errorf("the other one was tried at %v, want %v", f.tried, looked)
+		}
+		f.will(func(*rig) { f.east.loses(good.Names()[1]) })
+		pass(editedEvery + fenceLook)
+		if !f.stores(good) || len(f.events) != 1 {
+			t.Errorf("the other one was edited: it is back: %v; events are %q", f.stores(good), f.events)
+		}
+	})
 }
 
 // What cannot be read may have changed or not. As if it were empty, all would be taken out.

@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -35,7 +36,7 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 		change  func(*rig)
 		removed bool // the guard
 		known   bool // the member
-		unsure  bool // whether the guard is in force
+		unsure  bool // whether the guard and the fences are in force
 	}{
 		"nothing is left there": {nil, func(*rig) {}, true, false, true},
 		"the guard cannot be taken out": {nil, func(r *rig) {
@@ -63,6 +64,8 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 				r := newRig(t)
 				r.guarded()
 				r.unguarded = nil
+				f := jobsOf("")
+				r.noteFences(fences{states: map[string]guard.FenceState{f.Name(): {Settled: true}}})
 				r.has(test.leases...)
 				r.reads()
 				r.is("east", goes)
@@ -75,7 +78,10 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 					t.Errorf("it is known: %v, want %v", known, test.known)
 				}
 				if unsure := errors.Is(r.Unguarded(), ErrUnchecked); unsure != test.unsure {
-					t.Errorf("what is known of the guard: %v", r.Unguarded())
+					t.Errorf("the worker says of the guard: %v", r.Unguarded())
+				}
+				if unsure := errors.Is(r.Unfenced(f, ""), ErrUnchecked); unsure != test.unsure {
+					t.Errorf("the worker says of a fence: %v", r.Unfenced(f, ""))
 				}
 			})
 		})

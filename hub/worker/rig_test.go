@@ -60,6 +60,7 @@ type rig struct {
 	standby       bool
 	unsealed      bool // the seal of the fleet cannot be had
 	wanted        []guard.Fence
+	invalid       []string      // policies
 	unread        error         // the policies cannot be read
 	reading       chan struct{} // if it is not nil, who reads the policies waits for it
 	records       error         // that they cannot be relinquished
@@ -147,16 +148,16 @@ func (r *rig) FenceNews(fleet.Key) {
 	r.fenceNews++
 }
 
-func (r *rig) Fences(context.Context, fleet.Key) ([]guard.Fence, error) {
+func (r *rig) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid []string, err error) {
 	if r.reading != nil {
 		<-r.reading
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.unread != nil {
-		return nil, r.unread
+		return nil, nil, r.unread
 	}
-	return r.wanted, nil
+	return r.wanted, r.invalid, nil
 }
 
 func (r *rig) RelinquishRecords(ctx context.Context, _ string) error {

@@ -23,7 +23,7 @@ type fencedTerm struct {
 
 // fencedTerms are the terms of the member, each with its fence, by its cache. Only such fences count.
 func (w *Worker) fencedTerms(ctx context.Context, such func(guard.Fence) bool) (map[fencedTerm]guard.Fence, error) {
-	wanted, err := w.Hub.Fences(ctx, w.Member.Key)
+	wanted, _, err := w.Hub.Fences(ctx, w.Member.Key)
 	if err != nil || !slices.ContainsFunc(wanted, such) {
 		return nil, err
 	}

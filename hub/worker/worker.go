@@ -76,8 +76,9 @@ type Hub interface {
 	Changed(key fleet.Key, namespace string)
 	// FenceNews asks for the statuses of policies because there is news of what they fence in the member.
 	FenceNews(key fleet.Key)
-	// Fences returns what the policies of the member's fleet ask for there, by a cache.
-	Fences(ctx context.Context, key fleet.Key) ([]guard.Fence, error)
+	// Fences returns what the policies of the member's fleet ask for there, by a cache. It names the invalid ones:
+	// nobody knows what they ask for.
+	Fences(ctx context.Context, key fleet.Key) (wanted []guard.Fence, invalid []string, err error)
 	// RelinquishRecords takes the mark of this hub off the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
 	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. The registration has
