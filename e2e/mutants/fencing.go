@@ -111,6 +111,7 @@ var fences = []mutant{
 	}},
 	{"fence: that of an invalid policy goes", tests{"./hub/worker", "^TestTheFenceOfAPolicyStaysWhileThatIsInvalid$"}, []edit{{workerFenceGo, "Policies: slices.Clone(invalid)", "Policies: nil"}}},
 	{"fence: an invalid policy asks for none", tests{"./hub/controller", "^TestTheFencesOfAnInvalidPolicyStay$"}, []edit{{"hub/controller/fencestatus.go", "			invalid = append(invalid, p.object.Name)\n", ""}}},
+	{"fence: many namespaces are asked one after the other", tests{"./hub/worker", "^TestTheFenceOfMany"}, []edit{{keepFenceGo, "const askedAtOnce = 16", "const askedAtOnce = 1"}}},
 	{"fence: a refusal is tried again every second", rarely, []edit{{workerFenceGo, "2*last.retry", "0*last.retry"}}},
 	{"fence: one that is refused has all others asked again", rarely, []edit{{workerFenceGo, "	if settled {\n		is.again", "	if settled && !refused {\n		is.again"}}},
 	{"fence: one that is taken at last was edited", tests{"./hub/worker", "^TestAFenceGoesWhenTheOneThatFollowsItIsInForce$"}, []edit{{workerFenceGo, " && wasSettled && before.Settled && why == nil {", " && wasSettled {"}}},

@@ -133,8 +133,9 @@ func (p Policy) Verify(ctx context.Context, member kubernetes.Interface, namespa
 }
 
 func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespace string) error {
+	// A copy: encoding writes to it, and others ask at the same time.
 	_, err := member.CoordinationV1().Leases(namespace).
-		Create(ctx, p.probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		Create(ctx, p.probe.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
 	case err == nil:
 		return fmt.Errorf("a Lease that nobody may create was let through: %w", ErrNotEnforced)

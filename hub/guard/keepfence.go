@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
+
+// askedAtOnce is in how many namespaces of a member it is asked at a time whether a fence is in force.
+const askedAtOnce = 16
 
 // FenceState is the result of the last look at a fence in a member.
 type FenceState struct {
@@ -101,14 +105,31 @@ func withGate(active map[string]bool, gated []string) (gates []string) {
 
 // seenAtGate returns where the gate is in force, or is in place if it warns. It does not ask in those that are known.
 func (f Fence) seenAtGate(ctx context.Context, member kubernetes.Interface, gates, known []string) (seen []string, err error) {
-	for _, ns := range gates {
-		inForce := f.warns || slices.Contains(known, ns)
-		if !inForce {
-			if inForce, err = f.gate.refuses(ctx, member, ns); err != nil {
-				return nil, err
-			}
+	if f.warns {
+		return gates, nil
+	}
+	return f.gate.seenIn(ctx, member, gates, known)
+}
+
+// seenIn returns the namespaces in which the policy is in force. It does not ask in those where that is known.
+func (p Policy) seenIn(ctx context.Context, member kubernetes.Interface, namespaces, known []string) (seen []string, err error) {
+	inForce := make([]bool, len(namespaces))
+	asked, ctx := errgroup.WithContext(ctx)
+	asked.SetLimit(askedAtOnce)
+	for i, ns := range namespaces {
+		if inForce[i] = slices.Contains(known, ns); inForce[i] {
+			continue
 		}
-		if inForce {
+		asked.Go(func() (err error) {
+			inForce[i], err = p.refuses(ctx, member, ns)
+			return err
+		})
+	}
+	if err := asked.Wait(); err != nil {
+		return nil, err
+	}
+	for i, ns := range namespaces {
+		if inForce[i] {
 			seen = append(seen, ns)
 		}
 	}
@@ -120,15 +141,14 @@ func (f Fence) seeWall(ctx context.Context, member kubernetes.Interface, active 
 	if f.warns {
 		return nil
 	}
-	for _, ns := range slices.Sorted(maps.Keys(active)) {
-		inForce := slices.Contains(seen, ns)
-		if !inForce {
-			var err error
-			if inForce, err = f.wall.refuses(ctx, member, ns); err != nil {
-				return err
-			}
-		}
-		s.InForce[ns], s.Settled = inForce, s.Settled && inForce
+	namespaces := slices.Sorted(maps.Keys(active))
+	seen, err := f.wall.seenIn(ctx, member, namespaces, seen)
+	if err != nil {
+		return err
+	}
+	for _, ns := range namespaces {
+		s.InForce[ns] = slices.Contains(seen, ns)
+		s.Settled = s.Settled && s.InForce[ns]
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ const (
 	fenceLook = 500 * time.Millisecond
 	// editedEvery is how often it is looked whether somebody has edited a fence, and editedTimeout bounds one look.
 	editedEvery, editedTimeout = time.Second, 2 * time.Second
+	// namespaceTimeout is how much longer than guardTimeout one check may take, for each namespace of each fence.
+	namespaceTimeout = 25 * time.Millisecond
 )
 
 // fences are those of a member, as far as they are known.
@@ -145,7 +147,11 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 // through in between. What an invalid policy has asked for stays. Where the member refuses a fence, earlier ones stay that
 // may be about the same. If the last check has settled all others, whatever has to be mended is somebody's edit.
 func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces []map[string]bool, invalid []string, due, wasSettled bool) (refused, settled bool) {
-	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	namespaces := 0
+	for _, in := range spaces {
+		namespaces += len(in)
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout+time.Duration(namespaces)*namespaceTimeout)
 	defer cancel()
 	var silent error
 	stays := guard.Kept{Names: names(wanted), Policies: slices.Clone(invalid)}

@@ -3,6 +3,7 @@ package worker
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -226,6 +227,29 @@ func TestTheFenceOfAPolicyStaysWhileThatIsInvalid(t *testing.T) {
 		pass(fenceLook)
 		if f.stores(shops) {
 			t.Errorf("in the end there are %q", f.east.holds("admission"))
+		}
+	})
+}
+
+// A far member with many namespaces is fenced, too, and keeps no other policy from that.
+func TestTheFenceOfManyNamespacesIsInForceInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &v1alpha1.LeadershipPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "many"},
+			Spec:       v1alpha1.LeadershipPolicySpec{Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}},
+		}
+		namespaces := map[string]map[string]string{"shop": nil}
+		for i := range 300 {
+			name := fmt.Sprintf("many-%d", i)
+			namespaces[name], o.Spec.Namespaces.Names = nil, append(o.Spec.Namespaces.Names, name)
+		}
+		many, one := guard.Fences(us, o)[0], ofJobs("tills", "once")
+		f := newFenced(t, many, one)
+		f.east.namespaces, f.east.latency = namespaces, 200*time.Millisecond
+		defer f.runs(f.keepFences)()
+		pass(30 * time.Second)
+		if err := errors.Join(f.Unfenced(many, ""), f.Unfenced(one, "")); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// memberAPI is as much of a member's API server as a hub writes to. It answers at once, and keeps objects by their paths.
+// memberAPI is as much of a member's API server as a hub writes to. It keeps objects by their paths.
 type memberAPI struct {
 	cluster.Cluster
 	informers *informertest.FakeInformers
@@ -40,6 +41,8 @@ type memberAPI struct {
 	uncached   func(client.ObjectList) error // that the cache cannot list
 	// refuse answers a request instead, unless it returns nil.
 	refuse func(*http.Request) *metav1.Status
+	// latency is how long each answer takes.
+	latency time.Duration
 }
 
 func newMemberAPI() *memberAPI {
@@ -141,6 +144,11 @@ func (a *memberAPI) put(p string, o *unstructured.Unstructured) *unstructured.Un
 func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
+	}
+	select {
+	case <-time.After(a.latency):
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
