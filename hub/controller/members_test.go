@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -207,6 +209,20 @@ func TestTheClusterHearsOfReadersAndFences(t *testing.T) {
 		h.RecordMended(eastKey, "the fence was put back again")
 		if !slices.Equal(m.events.events, want) {
 			t.Errorf("a standby tells: %q", m.events.events)
+		}
+	})
+}
+
+func TestNothingIsFencedInAClusterThatIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := policyOf("fleet", "shops", "shop")
+		o.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+		m := newMuster(t, o, clusterOf("fleet", "east", "5"))
+		for name, want := range map[string]int{"east": 1, "south": 0} {
+			fs, _, err := workersHub{m.Controller}.Fences(t.Context(), fleet.Key{Fleet: "fleet", Name: name})
+			if err != nil || len(fs) != want {
+				t.Errorf("%s: %d fences, %v; want %d", name, len(fs), err, want)
+			}
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,6 +77,9 @@ func TestWhatIsEditedInAFenceIsRepairedAndSeenAgain(t *testing.T) {
 	keeps(t, f, active)
 	for name, edit := range map[string]edit{
 		"the gate only audits": editBinding(f.Names()[0], toAudit),
+		"the gate is somebody else's": editPolicy(f.Names()[0], func(p *admissionv1.ValidatingAdmissionPolicy) {
+			p.Annotations[v1alpha1.HubAnnotation] = "another"
+		}),
 		"the gate is deleted": func(ctx context.Context, _ *kubernetes.Clientset) error {
 			return deletePolicy(ctx, client, f.Names()[0])
 		},
@@ -188,6 +192,22 @@ func TestAFenceThatComesBackAsksTheLeasesOfToday(t *testing.T) {
 	says(t, ns, "east.fleet", now, time.Now(), time.Hour)
 	keeps(t, f, map[string]bool{ns: true})
 	eventually(t, "the leader writes", func(ctx context.Context) error { return aConfigMap(ctx, checkout, ns, "in-the-leader") })
+}
+
+func TestOnlyTheFenceOfALockIsAboutOne(t *testing.T) {
+	o := asks("shops", checkoutWrites, "shop")
+	o.Spec.Fencing.LeaderElectionLocks = []v1alpha1.LockFence{{Controller: "crossplane"}}
+	kinds := map[string]string{}
+	for _, f := range guard.Fences("hub", o) {
+		lock, is := f.Lock()
+		if is != f.IsOfLock() {
+			t.Errorf("%s: is it about a lock?", f.Name())
+		}
+		kinds[f.Kind()] = lock.Name
+	}
+	if want := map[string]string{"lock": "crossplane-leader-election-core", "writes": ""}; !maps.Equal(kinds, want) {
+		t.Errorf("the locks are %v, want %v", kinds, want)
+	}
 }
 
 // Where a policy names namespaces and selects others, each is covered by one fence of a kind.

@@ -3,7 +3,6 @@ package worker
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -209,87 +208,6 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The hub may be older than the policy, or somebody has mistyped. Nobody has asked to take the fence out.
-func TestTheFenceOfAPolicyStaysWhileThatIsInvalid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFenced(t, ofJobs("shops", "once"), ofJobs("tills", "once"))
-		shops, tills := f.wanted[0], f.wanted[1]
-		f.kept()
-		defer f.runs(f.keepFences)()
-		f.will(func(r *rig) { r.wanted, r.invalid = nil, []string{shops.PolicyName()} })
-		pass(2 * guardEvery)
-		if !f.stores(shops) || f.stores(tills) {
-			t.Errorf("there are %q", f.east.holds("admission"))
-		}
-		f.will(func(r *rig) { r.invalid = nil }) // it is deleted
-		pass(fenceLook)
-		if f.stores(shops) {
-			t.Errorf("in the end there are %q", f.east.holds("admission"))
-		}
-	})
-}
-
-// A far member with many namespaces is fenced, too, and keeps no other policy from that.
-func TestTheFenceOfManyNamespacesIsInForceInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := &v1alpha1.LeadershipPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "many"},
-			Spec:       v1alpha1.LeadershipPolicySpec{Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}},
-		}
-		namespaces := map[string]map[string]string{"shop": nil}
-		for i := range 300 {
-			name := fmt.Sprintf("many-%d", i)
-			namespaces[name], o.Spec.Namespaces.Names = nil, append(o.Spec.Namespaces.Names, name)
-		}
-		many, one := guard.Fences(us, o)[0], ofJobs("tills", "once")
-		f := newFenced(t, many, one)
-		f.east.namespaces, f.east.latency = namespaces, 200*time.Millisecond
-		defer f.runs(f.keepFences)()
-		pass(30 * time.Second)
-		if err := errors.Join(f.Unfenced(many, ""), f.Unfenced(one, "")); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// It costs a member two requests every ten seconds, and the fences of others nothing.
-func TestAFenceThatIsRefusedIsTriedMoreAndMoreRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bad, good := ofJobs("shops", "once"), ofJobs("tills", "once")
-		f := newFenced(t, bad, good)
-		var tried []time.Duration
-		f.mute = func(req *http.Request) *metav1.Status {
-			if req.Method != http.MethodPost || !strings.Contains(req.URL.Path, "admission") {
-				return nil
-			}
-			body, err := io.ReadAll(req.Body)
-			if err != nil {
-				t.Error(err)
-			}
-			req.Body = io.NopCloser(bytes.NewReader(body))
-			if !strings.Contains(string(body), bad.Name()) {
-				return nil
-			}
-			tried = append(tried, time.Since(f.start))
-			return failure(http.StatusForbidden, metav1.StatusReasonForbidden)
-		}
-		defer f.runs(f.keepFences)()
-		pass(26 * time.Second)
-		want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 25 * time.Second}
-		if !slices.Equal(tried, want) {
-			t.Errorf("tried at %v, want %v", tried, want)
-		}
-		if looked := every(verifyEvery, 26*time.Second); !slices.Equal(f.tried, looked) {
-			t.Errorf("the other one was tried at %v, want %v", f.tried, looked)
-		}
-		f.will(func(*rig) { f.east.loses(good.Names()[1]) })
-		pass(editedEvery + fenceLook)
-		if !f.stores(good) || len(f.events) != 1 {
-			t.Errorf("the other one was edited: it is back: %v; events are %q", f.stores(good), f.events)
-		}
-	})
 }
 
 // What cannot be read may have changed or not. As if it were empty, all would be taken out.
