@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -119,6 +120,12 @@ func TestValuesOfTheChart(t *testing.T) {
 	lacks := func(name string) func(map[string]map[string]any) bool {
 		return func(all map[string]map[string]any) bool { return all[name] == nil }
 	}
+	image := func(suffix string) func(map[string]map[string]any) bool {
+		return func(all map[string]map[string]any) bool {
+			c := at(all["Deployment "+hubNamespace+"/leasecast-hub"], "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
+			return strings.HasSuffix(c["image"].(string), suffix)
+		}
+	}
 	for value, test := range map[string]struct {
 		what string
 		ok   func(map[string]map[string]any) bool
@@ -129,9 +136,10 @@ func TestValuesOfTheChart(t *testing.T) {
 		"networkPolicy.enabled=false":       {"has no NetworkPolicy", lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
 		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget", lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
 		"crds.install=false":                {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
-		"image.tag=v9": {"names the image", func(all map[string]map[string]any) bool {
-			c := at(all["Deployment "+hubNamespace+"/leasecast-hub"], "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
-			return strings.HasSuffix(c["image"].(string), "leasecast-hub:v9")
+		"image.tag=v9":                      {"names the image", image("/leasecast-hub:v9")},
+		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
+			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
+			return spec["minAvailable"] == nil && fmt.Sprint(spec["maxUnavailable"]) == "1"
 		}},
 	} {
 		rendered, err := helm(t, "--set="+value)
