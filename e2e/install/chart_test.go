@@ -137,6 +137,8 @@ func TestValuesOfTheChart(t *testing.T) {
 		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget", lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
 		"crds.install=false":                {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
 		"image.tag=v9":                      {"names the image", image("/leasecast-hub:v9")},
+		"image.tag=v9@sha256:12ab":          {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
+		"image.tag=sha256:12ab":             {"names the digest", image("/leasecast-hub@sha256:12ab")},
 		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
 			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
 			return spec["minAvailable"] == nil && fmt.Sprint(spec["maxUnavailable"]) == "1"
