@@ -123,7 +123,7 @@ func (c *chart) add(o *unstructured.Unstructured) error {
 		unstructuredSet(o.Object, c.says("{{ toJson .Values.serviceAccount.annotations }}"), "metadata", "annotations")
 	case "RoleBinding":
 		if o.GetNamespace() == fleetNamespace {
-			o.SetNamespace(c.says("{{ . }}"))
+			o.SetNamespace(c.says("{{ quote . }}"))
 			before, after = "{{- range .Values.fleetNamespaces }}\n---\n", "{{- end }}\n"
 		}
 	case "Deployment":

@@ -139,12 +139,17 @@ func TestValuesOfTheChart(t *testing.T) {
 		"image.tag=v9":                      {"names the image", image("/leasecast-hub:v9")},
 		"image.tag=v9@sha256:12ab":          {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
 		"image.tag=sha256:12ab":             {"names the digest", image("/leasecast-hub@sha256:12ab")},
+		`fleetNamespaces=["123"]`:           {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
 		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
 			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
 			return spec["minAvailable"] == nil && fmt.Sprint(spec["maxUnavailable"]) == "1"
 		}},
 	} {
-		rendered, err := helm(t, "--set="+value)
+		set := "--set="
+		if strings.Contains(value, `"`) {
+			set = "--set-json="
+		}
+		rendered, err := helm(t, set+value)
 		if err != nil {
 			t.Errorf("%s: %s", value, rendered)
 		} else if !test.ok(objects(t, rendered)) {
