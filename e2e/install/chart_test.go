@@ -139,6 +139,7 @@ func TestValuesOfTheChart(t *testing.T) {
 		"image.tag=v9":                      {"names the image", image("/leasecast-hub:v9")},
 		"image.tag=v9@sha256:12ab":          {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
 		"image.tag=sha256:12ab":             {"names the digest", image("/leasecast-hub@sha256:12ab")},
+		"logVerbosity=10":                   {"has a Deployment", has("Deployment " + hubNamespace + "/leasecast-hub")},
 		`fleetNamespaces=["123"]`:           {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
 		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
 			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
@@ -156,7 +157,8 @@ func TestValuesOfTheChart(t *testing.T) {
 			t.Errorf("%s: it should be so that it %s", value, test.what)
 		}
 	}
-	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}", "image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps"} {
+	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}", "image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps",
+		"logVerbosity=11", "logVerbosity=-1"} {
 		name, _, _ := strings.Cut(value, "=")
 		if rendered, err := helm(t, "--set="+value); err == nil || !strings.Contains(rendered, strings.ReplaceAll(name, ".", "/")) {
 			t.Errorf("%s makes no sense, and helm says: %s", value, rendered[:min(300, len(rendered))])
