@@ -1,26 +1,32 @@
 #!/bin/sh
 # Takes out of all members, and out of the management cluster of the current kubeconfig, what the hub has made there. The hub must
-# run: it alone knows the members. Afterwards remove the hub itself, as you have installed it.
+# run: it alone knows the members. Afterwards remove the hub itself, as you have installed it. After a failure run it again.
 #
 # Nobody leads from the first step on. Policies and priority labels are deleted: save them if you want them back.
 set -eu
 kubectl=${KUBECTL:-kubectl}
 limit=${LIMIT:-180} # seconds
 
-# wait_until WHAT COMMAND...: until the command prints nothing
+# wait_until WHAT COMMAND...: until the command succeeds and prints nothing
 wait_until() {
 	what=$1
 	shift
-	waited=0
-	while left=$("$@") && [ -n "$left" ]; do
-		if [ "$waited" -ge "$limit" ]; then
-			echo "after $limit s there are still $what:" >&2
-			echo "$left" >&2
-			echo "the hub must run and reach the clusters; a cluster that is gone for good: delete its Cluster, or the annotation" >&2
+	end=$(($(date +%s) + limit))
+	while :; do
+		if ! left=$("$@"); then # kubectl has printed why
+			problem="after $limit s kubectl still fails, so that nobody knows whether there are $what"
+		elif [ -n "$left" ]; then
+			problem="after $limit s there are still $what:
+$left
+the hub must run and reach the clusters; a cluster that is gone for good: delete its Cluster, or the annotation"
+		else
+			return 0
+		fi
+		if [ "$(date +%s)" -ge "$end" ]; then
+			echo "$problem" >&2
 			exit 1
 		fi
 		sleep 1
-		waited=$((waited + 1))
 	done
 }
 
@@ -32,16 +38,28 @@ records() {
 	$kubectl get namespaceleaders.leasecast.dev -A -o name
 }
 
-fleets=$($kubectl get leadershippolicies.leasecast.dev,namespaceleaders.leasecast.dev -A -o go-template='{{range .items}}{{.metadata.namespace}}{{"\n"}}{{end}}' | sort -u)
-fleets="$fleets
-$(pinned | cut -d/ -f1 | sort -u)"
+# grants prints the namespaces with a RoleBinding of that name to the hub's role.
+grants() {
+	$kubectl get rolebindings.rbac.authorization.k8s.io -A --field-selector metadata.name=leasecast-hub-fleet -o go-template='{{range .items}}{{if and (eq .roleRef.kind "ClusterRole") (eq .roleRef.name "leasecast-hub-fleet")}}{{.metadata.namespace}}{{"\n"}}{{end}}{{end}}'
+}
+
+# seals prints the namespaces with a Secret of that name which a hub has made or marked.
+seals() {
+	$kubectl get secrets -A --field-selector metadata.name=leasecast-seal -o go-template='{{range .items}}{{$ours := false}}{{with .metadata.labels}}{{if eq (or (index . "app.kubernetes.io/managed-by") "") "leasecast"}}{{$ours = true}}{{end}}{{end}}{{with .metadata.annotations}}{{if index . "leasecast.dev/hub"}}{{$ours = true}}{{end}}{{end}}{{if $ours}}{{.metadata.namespace}}{{"\n"}}{{end}}{{end}}'
+}
 
 $kubectl delete leadershippolicies.leasecast.dev -A --all
 wait_until "records" records
 $kubectl label clusters.cluster.x-k8s.io -A -l leasecast.dev/priority leasecast.dev/priority-
 wait_until "Clusters with the annotation leasecast.dev/cluster-uid, in which something may be left" pinned
 $kubectl delete --ignore-not-found clusterrolebinding/leasecast-hub-fleet
-for fleet in $(echo "$fleets" | sort -u); do
-	$kubectl -n "$fleet" delete --ignore-not-found secret/leasecast-seal rolebinding/leasecast-hub-fleet
+# What a failed run has left is found too, because nothing is remembered. Without its grant no hub makes a seal again.
+fleets=$(grants)
+for fleet in $fleets; do
+	$kubectl -n "$fleet" delete --ignore-not-found rolebinding/leasecast-hub-fleet
+done
+fleets=$(seals)
+for fleet in $fleets; do
+	$kubectl -n "$fleet" delete --ignore-not-found secret/leasecast-seal
 done
 echo "nothing of the hub is left in the members; remove the hub itself now"

@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.ProbeAddress, "probe-address", ":8081", "host:port of /healthz and /readyz; 0 turns them off")
 	flag.BoolVar(&o.LocalAddresses, "allow-local-addresses", false, "let kubeconfigs name loopback and link-local addresses; for fleets on one machine")
 	flag.BoolVar(&tellVersion, "version", false, "print the version and end")
-	flag.IntVar(&verbose, "v", 0, "verbosity of the log; 0 tells of changes only")
+	flag.IntVar(&verbose, "v", 0, "verbosity of the log, up to 10; 0 tells of changes only")
 	flag.Parse() // --kubeconfig is registered by controller-runtime
 	if tellVersion {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
@@ -63,8 +63,12 @@ func run(ctx context.Context) error {
 		return err
 	}
 
+	logLevel, err := level(verbose)
+	if err != nil {
+		return err
+	}
 	zapConfig := zap.NewProductionConfig()
-	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-verbose))
+	zapConfig.Level = zap.NewAtomicLevelAt(logLevel)
 	zapConfig.Sampling = nil
 	zapConfig.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	zl, err := zapConfig.Build()

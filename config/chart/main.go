@@ -123,7 +123,7 @@ func (c *chart) add(o *unstructured.Unstructured) error {
 		unstructuredSet(o.Object, c.says("{{ toJson .Values.serviceAccount.annotations }}"), "metadata", "annotations")
 	case "RoleBinding":
 		if o.GetNamespace() == fleetNamespace {
-			o.SetNamespace(c.says("{{ . }}"))
+			o.SetNamespace(c.says("{{ quote . }}"))
 			before, after = "{{- range .Values.fleetNamespaces }}\n---\n", "{{- end }}\n"
 		}
 	case "Deployment":
@@ -163,12 +163,12 @@ func (c *chart) deployment(o *unstructured.Unstructured) error {
 		return fmt.Errorf("there should be one container: %w", err)
 	}
 	manager := containers[0].(map[string]any)
-	repository, tag, ok := strings.Cut(fmt.Sprint(manager["image"]), ":")
-	if !ok {
-		return fmt.Errorf("the image %v has no tag", manager["image"])
+	repository, tag := splitImage(fmt.Sprint(manager["image"]))
+	if tag == "" {
+		return fmt.Errorf("the image %v has no tag: name one, or a digest", manager["image"])
 	}
 	c.values["image"] = map[string]any{"repository": repository, "tag": tag, "pullPolicy": manager["imagePullPolicy"]}
-	manager["image"] = c.says("{{ .Values.image.repository }}:{{ .Values.image.tag }}")
+	manager["image"] = c.says(`{{ .Values.image.repository }}{{ if hasPrefix "sha256:" .Values.image.tag }}@{{ else }}:{{ end }}{{ .Values.image.tag }}`)
 	manager["imagePullPolicy"] = c.says("{{ .Values.image.pullPolicy }}")
 	manager["args"] = []any{c.says(`--v={{ .Values.logVerbosity }}`), c.says(`"--namespace={{ join "," .Values.fleetNamespaces }}"`)}
 	c.values["logVerbosity"] = 0
@@ -187,6 +187,16 @@ func (c *chart) deployment(o *unstructured.Unstructured) error {
 	c.values["podAnnotations"] = map[string]any{}
 	unstructuredSet(o.Object, c.says("{{ toJson .Values.podAnnotations }}"), "spec", "template", "metadata", "annotations")
 	return nil
+}
+
+// splitImage parts the name of an image from its tag. A digest belongs to the tag, or is all of it. A registry may have a
+// port, whose colon comes before a slash.
+func splitImage(image string) (repository, tag string) {
+	name, digest, _ := strings.Cut(image, "@")
+	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
+		return image[:colon], image[colon+1:]
+	}
+	return name, digest
 }
 
 // unstructuredSet sets a field of an object, all of whose parents are there.

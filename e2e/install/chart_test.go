@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -119,6 +120,12 @@ func TestValuesOfTheChart(t *testing.T) {
 	lacks := func(name string) func(map[string]map[string]any) bool {
 		return func(all map[string]map[string]any) bool { return all[name] == nil }
 	}
+	image := func(suffix string) func(map[string]map[string]any) bool {
+		return func(all map[string]map[string]any) bool {
+			c := at(all["Deployment "+hubNamespace+"/leasecast-hub"], "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
+			return strings.HasSuffix(c["image"].(string), suffix)
+		}
+	}
 	for value, test := range map[string]struct {
 		what string
 		ok   func(map[string]map[string]any) bool
@@ -129,19 +136,29 @@ func TestValuesOfTheChart(t *testing.T) {
 		"networkPolicy.enabled=false":       {"has no NetworkPolicy", lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
 		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget", lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
 		"crds.install=false":                {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
-		"image.tag=v9": {"names the image", func(all map[string]map[string]any) bool {
-			c := at(all["Deployment "+hubNamespace+"/leasecast-hub"], "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
-			return strings.HasSuffix(c["image"].(string), "leasecast-hub:v9")
+		"image.tag=v9":                      {"names the image", image("/leasecast-hub:v9")},
+		"image.tag=v9@sha256:12ab":          {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
+		"image.tag=sha256:12ab":             {"names the digest", image("/leasecast-hub@sha256:12ab")},
+		"logVerbosity=10":                   {"has a Deployment", has("Deployment " + hubNamespace + "/leasecast-hub")},
+		`fleetNamespaces=["123"]`:           {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
+		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
+			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
+			return spec["minAvailable"] == nil && fmt.Sprint(spec["maxUnavailable"]) == "1"
 		}},
 	} {
-		rendered, err := helm(t, "--set="+value)
+		set := "--set="
+		if strings.Contains(value, `"`) {
+			set = "--set-json="
+		}
+		rendered, err := helm(t, set+value)
 		if err != nil {
 			t.Errorf("%s: %s", value, rendered)
 		} else if !test.ok(objects(t, rendered)) {
 			t.Errorf("%s: it should be so that it %s", value, test.what)
 		}
 	}
-	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}", "image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps"} {
+	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}", "image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps",
+		"logVerbosity=11", "logVerbosity=-1"} {
 		name, _, _ := strings.Cut(value, "=")
 		if rendered, err := helm(t, "--set="+value); err == nil || !strings.Contains(rendered, strings.ReplaceAll(name, ".", "/")) {
 			t.Errorf("%s makes no sense, and helm says: %s", value, rendered[:min(300, len(rendered))])
