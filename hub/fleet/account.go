@@ -21,8 +21,8 @@ import (
 const (
 	// accountTimeout bounds the installation of an account and the request of a token.
 	accountTimeout = 10 * time.Second
-	// accountPause is the least time between two requests of a token, and between a refusal of the account and the
-	// next return to the kubeconfig.
+	// accountPause is the least time between two requests of a token, between two repairs of the account, and between
+	// a refusal of the account and the next return to the kubeconfig.
 	accountPause = 2 * time.Second
 	// accountRetry is the pause after a request for a new token that failed. The present one still has a quarter of its
 	// life.
@@ -40,8 +40,9 @@ type ownAccount struct {
 	admin      transport.Access
 	// asked: the member has told whether the kubeconfig is an administrator's.
 	asked, administrator bool
-	// installed: this replica has installed the account, and repaired it, since it was elected. refused: the member has
-	// refused what was there, so it is installed before anything else.
+	// installed: this replica has installed the account, and repaired it, since it was elected, since the last renewal
+	// and since rights were last missing. refused: the member has refused what was there, so it is installed before
+	// anything else.
 	installed, refused bool
 	credentials        account.Credentials
 	// next is the boot reading before which nothing is tried again.
@@ -136,7 +137,8 @@ func (c *connection) accountDue(now lease.Reading, mayInstall bool) bool {
 // the account if that is allowed and was not done yet.
 //
 // An account that an earlier process has left is used at once, and repaired afterwards: terms end while a new process
-// installs what is there already.
+// installs what is there already. With each renewal the account is repaired too, and after it: a member that refuses the
+// repair still renews tokens.
 func (c *connection) renewAccount(ctx context.Context, install bool) error {
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
@@ -156,13 +158,16 @@ func (c *connection) renewAccount(ctx context.Context, install bool) error {
 		return nil
 	}
 	_, has := a.access()
-	if install && (has || a.refused) && !a.installed {
+	if has && c.p.clock.Now().Boot < a.credentials.Renew {
+		if install && !a.installed {
+			return c.installAccount(ctx, admin)
+		}
+		return nil
+	}
+	if install && a.refused && !a.installed {
 		if err := c.installAccount(ctx, admin); err != nil {
 			return err
 		}
-	}
-	if has && c.p.clock.Now().Boot < a.credentials.Renew {
-		return nil
 	}
 	credentials, err := c.p.account().Request(ctx, admin, c.p.clock)
 	if errors.Is(err, account.ErrMissing) && install && !a.installed {
@@ -171,10 +176,13 @@ func (c *connection) renewAccount(ctx context.Context, install bool) error {
 		}
 		credentials, err = c.p.account().Request(ctx, admin, c.p.clock)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.useCredentials(ctx, credentials)
 	}
-	return c.useCredentials(ctx, credentials)
+	if err == nil && has {
+		a.installed = false // it is installed again after accountPause
+	}
+	return err
 }
 
 // installAccount installs or repairs the account, as an administrator.
@@ -183,6 +191,7 @@ func (c *connection) installAccount(ctx context.Context, admin kubernetes.Interf
 		return err
 	}
 	c.account.installed, c.account.refused = true, false
+	c.account.next = c.p.clock.Now().Boot + accountPause
 	return nil
 }
 
