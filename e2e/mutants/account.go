@@ -12,6 +12,7 @@ var (
 	working    = tests{"./hub/fleet", "^(TestAnAdministrators.*|TestAStandbyRequests.*|TestAMemberThatRefusesTokens.*|TestDeletedCluster.*|TestMemberWithoutLabel.*)$"}
 	repairing  = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
 	leftBehind = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
+	rights     = tests{"./hub/fleet", "^(TestWhichRefusalsAre.*|TestWhatARefusalOfTheAccountCosts)$"}
 	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
 )
 
@@ -32,6 +33,10 @@ var accounts = []mutant{
 	{"account: a new hub keeps the rights of an old one", renewing, []edit{{fleetAccountGo, "!has || mayInstall && !a.installed ||", "!has ||"}}},
 	{"account: one that was left is repaired before it is used", leftBehind, []edit{{fleetAccountGo, "	if install && a.refused && !a.installed {", "	if install && !a.installed {"}}},
 	{"account: one that was left is never repaired", leftBehind, []edit{{fleetAccountGo, "			return c.installAccount(ctx, admin)\n", "			return nil\n"}}},
+	{"account: rights to Leases that are gone are not noticed", rights, []edit{{"hub/fleet/state.go", "= m.requestSent, m.missRights, p.timers", "= m.requestSent, nil, p.timers"}}},
+	{"account: every refusal is about its rights", rights, []edit{{fleetAccountGo, "	if !missingRights.MatchString(words) &&", "	if words == \"\" && !missingRights.MatchString(words) &&"}}},
+	{"account: one that lacks rights loses its token", rights, []edit{{fleetAccountGo, "		c.account.installed = false\n", "		c.account.installed, c.account.credentials = false, account.Credentials{}\n"}}},
+	{"account: it is repaired all the time", rights, []edit{{fleetAccountGo, "	case now.Boot < c.account.next:", "	case now.Boot < 0:"}}},
 	{"account: a new token repairs nothing", tests{"./hub/fleet", "^TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken$"}, []edit{{fleetAccountGo, "	if err == nil && has {\n		a.installed = false", "	if err == nil && !has && has {\n		a.installed = false"}}},
 	{"account: an API server that starts deposes the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "const refusalLasts = 2 * time.Second", "const refusalLasts = 0 * time.Second"}}},
 	{"account: refusals of long ago depose the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "			l.refusedSince = 0\n", ""}}},

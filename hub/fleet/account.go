@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/hub/account"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 const (
@@ -69,13 +71,23 @@ func (c *connection) leadsThere(t *transport.Target) bool {
 	return t != nil && (t.Access.Equal(c.parsed) || c.account.kubeconfig == c.text && c.account.issued(t.Access))
 }
 
-// dropRefused forgets credentials that the member refuses, so that the kubeconfig is used until there are new ones.
+// dropRefused forgets credentials that the member refuses, so that the kubeconfig is used until there are new ones. It
+// keeps those that only lack rights: an API server that has just started knows no roles, and then they are not edited.
 func (c *connection) dropRefused(s state, now lease.Reading) {
-	if s.accountRefused && now.Boot >= c.account.next {
-		log.FromContext(c.lifetime).Info("The member refuses the hub's own account: it is installed anew", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	logger := log.FromContext(c.lifetime).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	switch {
+	case now.Boot < c.account.next:
+		return
+	case s.accountRefused:
+		logger.Info("The member refuses the hub's own account: it is installed anew")
 		c.account.credentials, c.account.installed, c.account.refused = account.Credentials{}, false, true
-		c.change(func(s *state) { s.accountRefused = false })
+	case s.accountLacks:
+		logger.Info("The hub's own account lacks rights in the member: it is repaired")
+		c.account.installed = false
+	default:
+		return
 	}
+	c.change(func(s *state) { s.accountRefused, s.accountLacks = false, false })
 }
 
 // useAccount has the connection work by the hub's own account in the member, if the kubeconfig is an administrator's. It
@@ -286,7 +298,7 @@ func (c *connection) untilAccount(pause time.Duration) time.Duration {
 		return pause
 	}
 	at := max(a.next, a.credentials.Renew)
-	if _, has := a.access(); !has || !a.installed && c.p.mayWrite(c.key.Fleet) || c.get().accountRefused {
+	if _, has := a.access(); !has || !a.installed && c.p.mayWrite(c.key.Fleet) || c.complains() {
 		at = a.next
 	}
 	if due := max(0, at-c.p.clock.Now().Boot); pause == forever || due < pause {
@@ -321,4 +333,27 @@ func (m *member) refuseAccount() {
 		m.state.accountRefused = true
 		wake.Wake(m.wake)
 	}
+}
+
+// missingRights is what an API server says of an account without the rights to Leases that config/member gives. Admission
+// policies refuse in other words.
+var missingRights = regexp.MustCompile(`is forbidden: User .* cannot \w+ resource \W+leases\W+ in API group \W+coordination\.k8s\.io\W`)
+
+// missRights notes that the hub's own account lacks rights, if that is in use and the words of the member tell so.
+func (m *member) missRights(words string) {
+	if !missingRights.MatchString(words) && !guard.TakesForAnother(words) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.account && !m.state.accountLacks {
+		m.state.accountLacks = true
+		wake.Wake(m.wake)
+	}
+}
+
+// complains reports whether the member has said something against the hub's own account.
+func (m *member) complains() bool {
+	s := m.get()
+	return s.accountRefused || s.accountLacks
 }

@@ -207,6 +207,18 @@ func editRole(t *testing.T, s *e2e.Server, edit func([]rbacv1.PolicyRule) []rbac
 	return err
 }
 
+// without are rules without a verb on Leases.
+func without(verb string) func([]rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	return func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		for i := range rules {
+			if slices.Contains(rules[i].Resources, "leases") {
+				rules[i].Verbs = slices.DeleteFunc(rules[i].Verbs, func(v string) bool { return v == verb })
+			}
+		}
+		return rules
+	}
+}
+
 // What is lost is put right by the kubeconfig, without a new cluster, before anybody calls the member unhealthy.
 func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
 	server := servers(t).Member("east")
@@ -229,6 +241,7 @@ func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
 		{"somebody deletes the binding", func() error {
 			return admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), own, metav1.DeleteOptions{})
 		}},
+		{"somebody takes the right to update Leases", func() error { return editRole(t, server, without("update")) }},
 	} {
 		t.Run(tc.name, func(sub *testing.T) {
 			if err := tc.lose(); err != nil {

@@ -255,7 +255,7 @@ func (c *connection) use(ctx context.Context, t *transport.Target) {
 	c.change(func(s *state) {
 		old, s.target, s.uid = s.target, t, t.UID
 		s.contact, s.kubeconfig = Problem{}, Problem{}
-		s.account, s.accountRefused = c.account.issued(t.Access), false
+		s.account, s.accountRefused, s.accountLacks = c.account.issued(t.Access), false, false
 		transport.Lead(t, c.caches, c.renewals)
 	})
 	if old != nil && !t.Shares(old) {
