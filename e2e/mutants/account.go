@@ -13,6 +13,7 @@ var (
 	repairing  = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
 	leftBehind = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
 	rights     = tests{"./hub/fleet", "^(TestWhichRefusalsAre.*|TestWhatARefusalOfTheAccountCosts)$"}
+	parting    = tests{"./hub/fleet", "^(TestForHowLongTheAccount.*|TestAMemberThatIsLeftIs.*)$"}
 	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
 )
 
@@ -26,7 +27,11 @@ var accounts = []mutant{
 	{"account: the member says how long a token lasts", installing, []edit{{accountGo, "life = min(life, time.Duration(granted)*time.Second)", "life = time.Duration(granted) * time.Second"}}},
 	{"account: the administrator's kubeconfig is used for everything", working, []edit{{fleetAccountGo, "	case has, !writes, c.account.asked", "	case true, has, !writes, c.account.asked"}}},
 	{"account: a standby installs", working, []edit{{fleetAccountGo, "err := c.keepAccount(ctx, writes && pinned)", "err := c.keepAccount(ctx, true)"}}},
-	{"account: it stays when a Cluster leaves", working, []edit{{fleetLeaveGo, "		c.removeAccount(ctx)\n", ""}}},
+	{"account: it stays when a Cluster leaves", working, []edit{{fleetLeaveGo, "	err := c.removeAccount(ctx)\n", "	err := error(nil)\n"}}},
+	{"account: what a member refuses to remove stays", tests{"./hub/fleet", "^TestThePinStaysUntilNothingIsLeftOfTheAccount$"}, []edit{{fleetLeaveGo, "		if !c.removedAccount(ctx, s) {", "		if !c.removedAccount(ctx, s) && !writes {"}}},
+	{"account: a member that is silent holds its Cluster for ever", parting, []edit{{fleetLeaveGo, "	return answered || now.Boot-c.leftAt.Boot < ForgottenAfter", "	return answered || now.Boot >= c.leftAt.Boot"}}},
+	{"account: a member that is left is probed by writes", parting, []edit{{"hub/fleet/probe.go", "!now.spec.moved && !now.leaving", "!now.spec.moved"}}},
+	{"account: what cannot be removed keeps the rest", installing, []edit{{accountGo, "			errs = append(errs, fmt.Errorf(\"remove the account of the hub: %w\", orRefused(err)))\n", "			return fmt.Errorf(\"remove the account of the hub: %w\", errors.Join(append(errs, orRefused(err))...))\n"}}},
 	{"account: a refusal is not noticed", repairing, []edit{{fleetAccountGo, "if m.state.account && !m.state.accountRefused {", "if m.state.account && m.state.accountRefused {"}}},
 	{"account: rights that are gone are not noticed", repairing, []edit{{"hub/fleet/probe.go", "		p.refuseAccount() // its rights may be gone\n", ""}}},
 	{"account: a token is renewed when it has expired", renewing, []edit{{fleetAccountGo, "now.Boot >= a.credentials.Renew)", "now.Boot >= a.credentials.Expire)"}}},

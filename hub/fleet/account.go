@@ -307,22 +307,21 @@ func (c *connection) untilAccount(pause time.Duration) time.Duration {
 	return pause
 }
 
-// removeAccount takes the account out of the member, if the hub has made one and the member answers in time.
-func (c *connection) removeAccount(ctx context.Context) {
+// removeAccount takes the account out of the member, if the hub has made one.
+func (c *connection) removeAccount(ctx context.Context) error {
 	if !c.account.administrator {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	admin, done, err := c.administrator()
-	if err == nil {
-		defer done()
-		err = c.p.account().Remove(ctx, admin)
-		c.account.credentials, c.account.installed = account.Credentials{}, false
-	}
 	if err != nil {
-		log.FromContext(ctx).Info("The hub's own account is left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
+		return err
 	}
+	defer done()
+	c.account.credentials, c.account.installed = account.Credentials{}, false
+	c.account.next = c.p.clock.Now().Boot + leavePoll
+	return c.p.account().Remove(ctx, admin)
 }
 
 // refuseAccount notes that the member refuses the hub's own account, if that is in use.

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -295,24 +296,17 @@ func TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken(t *testing.T) {
 	}
 }
 
-// refuseTokens has a member refuse all tokens until the test is over.
-func refuseTokens(t *testing.T, s *e2e.Server) {
+// refuse has a member refuse something with a message, until what it returns is called.
+func refuse(t *testing.T, s *e2e.Server, message string, what admissionv1.RuleWithOperations, names ...string) (allow func() error) {
 	t.Helper()
+	const name = "refuses.example.com"
 	admin := direct(t, s)
-	const name = "no-tokens.example.com"
 	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	asks := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: hubaccount.Namespace, Name: "asks"}}
-	if _, err := admin.CoreV1().ServiceAccounts(asks.Namespace).Create(t.Context(), asks, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	_, err := policies.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts/token"}},
-			}}}},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: "no tokens here"}},
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{ResourceNames: names, RuleWithOperations: what}}},
+			Validations:      []admissionv1.Validation{{Expression: "false", Message: message}},
 		},
 	}, metav1.CreateOptions{})
 	if err == nil {
@@ -326,9 +320,32 @@ func refuseTokens(t *testing.T, s *e2e.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	allow = sync.OnceValue(func() error {
 		o := metav1.DeleteOptions{}
-		if err := errors.Join(bindings.Delete(context.Background(), name, o), policies.Delete(context.Background(), name, o)); err != nil {
+		return errors.Join(bindings.Delete(context.Background(), name, o), policies.Delete(context.Background(), name, o))
+	})
+	t.Cleanup(func() {
+		if err := allow(); err != nil {
+			t.Error(err)
+		}
+	})
+	return allow
+}
+
+// refuseTokens has a member refuse all tokens until the test is over.
+func refuseTokens(t *testing.T, s *e2e.Server) {
+	t.Helper()
+	admin := direct(t, s)
+	asks := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: hubaccount.Namespace, Name: "asks"}}
+	if _, err := admin.CoreV1().ServiceAccounts(asks.Namespace).Create(t.Context(), asks, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	allow := refuse(t, s, "no tokens here", admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create},
+		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts/token"}},
+	})
+	t.Cleanup(func() {
+		if err := allow(); err != nil {
 			t.Error(err)
 		}
 		await(t, "tokens are granted again", retryPause, func() string {
