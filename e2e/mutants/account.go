@@ -12,6 +12,8 @@ var (
 	working    = tests{"./hub/fleet", "^(TestAnAdministrators.*|TestAStandbyRequests.*|TestAMemberThatRefusesTokens.*|TestDeletedCluster.*|TestMemberWithoutLabel.*)$"}
 	repairing  = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
 	leftBehind = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
+	rights     = tests{"./hub/fleet", "^(TestWhichRefusalsAre.*|TestWhatARefusalOfTheAccountCosts)$"}
+	parting    = tests{"./hub/fleet", "^(TestForHowLongTheAccount.*|TestAMemberThatIsLeftIs.*)$"}
 	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
 )
 
@@ -25,13 +27,22 @@ var accounts = []mutant{
 	{"account: the member says how long a token lasts", installing, []edit{{accountGo, "life = min(life, time.Duration(granted)*time.Second)", "life = time.Duration(granted) * time.Second"}}},
 	{"account: the administrator's kubeconfig is used for everything", working, []edit{{fleetAccountGo, "	case has, !writes, c.account.asked", "	case true, has, !writes, c.account.asked"}}},
 	{"account: a standby installs", working, []edit{{fleetAccountGo, "err := c.keepAccount(ctx, writes && pinned)", "err := c.keepAccount(ctx, true)"}}},
-	{"account: it stays when a Cluster leaves", working, []edit{{fleetLeaveGo, "		c.removeAccount(ctx)\n", ""}}},
+	{"account: it stays when a Cluster leaves", working, []edit{{fleetLeaveGo, "	err := c.removeAccount(ctx)\n", "	err := error(nil)\n"}}},
+	{"account: what a member refuses to remove stays", tests{"./hub/fleet", "^TestThePinStaysUntilNothingIsLeftOfTheAccount$"}, []edit{{fleetLeaveGo, "		if !c.removedAccount(ctx, s) {", "		if !c.removedAccount(ctx, s) && !writes {"}}},
+	{"account: a member that is silent holds its Cluster for ever", parting, []edit{{fleetLeaveGo, "	return answered || now.Boot-c.leftAt.Boot < ForgottenAfter", "	return answered || now.Boot >= c.leftAt.Boot"}}},
+	{"account: a member that is left is probed by writes", parting, []edit{{"hub/fleet/probe.go", "!now.spec.moved && !now.leaving", "!now.spec.moved"}}},
+	{"account: what cannot be removed keeps the rest", installing, []edit{{accountGo, "			errs = append(errs, fmt.Errorf(\"remove the account of the hub: %w\", orRefused(err)))\n", "			return fmt.Errorf(\"remove the account of the hub: %w\", errors.Join(append(errs, orRefused(err))...))\n"}}},
 	{"account: a refusal is not noticed", repairing, []edit{{fleetAccountGo, "if m.state.account && !m.state.accountRefused {", "if m.state.account && m.state.accountRefused {"}}},
 	{"account: rights that are gone are not noticed", repairing, []edit{{"hub/fleet/probe.go", "		p.refuseAccount() // its rights may be gone\n", ""}}},
 	{"account: a token is renewed when it has expired", renewing, []edit{{fleetAccountGo, "now.Boot >= a.credentials.Renew)", "now.Boot >= a.credentials.Expire)"}}},
 	{"account: a new hub keeps the rights of an old one", renewing, []edit{{fleetAccountGo, "!has || mayInstall && !a.installed ||", "!has ||"}}},
-	{"account: one that was left is repaired before it is used", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && !a.installed {"}}},
-	{"account: one that was left is never repaired", leftBehind, []edit{{fleetAccountGo, "	if install && (has || a.refused) && !a.installed {", "	if install && a.refused && !a.installed {"}}},
+	{"account: one that was left is repaired before it is used", leftBehind, []edit{{fleetAccountGo, "	if install && a.refused && !a.installed {", "	if install && !a.installed {"}}},
+	{"account: one that was left is never repaired", leftBehind, []edit{{fleetAccountGo, "			return c.installAccount(ctx, admin)\n", "			return nil\n"}}},
+	{"account: rights to Leases that are gone are not noticed", rights, []edit{{"hub/fleet/state.go", "= m.requestSent, m.missRights, p.timers", "= m.requestSent, nil, p.timers"}}},
+	{"account: every refusal is about its rights", rights, []edit{{fleetAccountGo, "	if !missingRights.MatchString(words) &&", "	if words == \"\" && !missingRights.MatchString(words) &&"}}},
+	{"account: one that lacks rights loses its token", rights, []edit{{fleetAccountGo, "		c.account.installed = false\n", "		c.account.installed, c.account.credentials = false, account.Credentials{}\n"}}},
+	{"account: it is repaired all the time", rights, []edit{{fleetAccountGo, "	case now.Boot < c.account.next:", "	case now.Boot < 0:"}}},
+	{"account: a new token repairs nothing", tests{"./hub/fleet", "^TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken$"}, []edit{{fleetAccountGo, "	if err == nil && has {\n		a.installed = false", "	if err == nil && !has && has {\n		a.installed = false"}}},
 	{"account: an API server that starts deposes the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "const refusalLasts = 2 * time.Second", "const refusalLasts = 0 * time.Second"}}},
 	{"account: refusals of long ago depose the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "			l.refusedSince = 0\n", ""}}},
 	{"account: a leader that is refused for long stays", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "return at >= l.refusedSince+refusalLasts", "return at < 0"}}},

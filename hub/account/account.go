@@ -157,9 +157,11 @@ func apply[T any](ctx context.Context, p patch[T], name string, object T) error 
 	return err
 }
 
-// Remove takes out, as an administrator, all that Install has made. What is missing counts as removed.
+// Remove takes out, as an administrator, all that Install has made. What is missing counts as removed. It tries all of it,
+// whatever fails.
 func (a Account) Remove(ctx context.Context, admin kubernetes.Interface) error {
 	type remove func(context.Context, string, metav1.DeleteOptions) error
+	var errs []error
 	for _, of := range []struct {
 		name   string
 		remove remove
@@ -171,10 +173,10 @@ func (a Account) Remove(ctx context.Context, admin kubernetes.Interface) error {
 		{string(a), admin.CoreV1().ServiceAccounts(Namespace).Delete},
 	} {
 		if err := of.remove(ctx, of.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove the account of the hub: %w", orRefused(err))
+			errs = append(errs, fmt.Errorf("remove the account of the hub: %w", orRefused(err)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Credentials are a token, and when it has to be replaced. They are never printed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -217,6 +218,24 @@ func TestNothingIsLeftOfTheAccount(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestWhatCannotBeRemovedKeepsNothingElse(t *testing.T) {
+	for _, kind := range []string{"flowschemas", "clusterrolebindings", "clusterroles", "serviceaccounts"} {
+		client, tried := kubernetesfake.NewClientset(), map[string]int{}
+		client.PrependReactor("delete", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			tried[a.GetResource().Resource]++
+			if a.GetResource().Resource == kind {
+				return true, nil, apierrors.NewInternalError(errors.New("no etcd"))
+			}
+			return true, nil, nil
+		})
+		err := own.Remove(t.Context(), client)
+		want := map[string]int{"flowschemas": 1, "clusterrolebindings": 2, "clusterroles": 1, "serviceaccounts": 1}
+		if !apierrors.IsInternalError(err) || !maps.Equal(tried, want) {
+			t.Errorf("%s are not removed: %v, tried %v, want %v", kind, err, tried, want)
+		}
+	}
 }
 
 // Two hubs may know one member. When one leaves, the other goes on.

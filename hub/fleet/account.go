@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,13 +17,14 @@ import (
 	"github.com/leasecast/leasecast/hub/account"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 const (
 	// accountTimeout bounds the installation of an account and the request of a token.
 	accountTimeout = 10 * time.Second
-	// accountPause is the least time between two requests of a token, and between a refusal of the account and the
-	// next return to the kubeconfig.
+	// accountPause is the least time between two requests of a token, between two repairs of the account, and between
+	// a refusal of the account and the next return to the kubeconfig.
 	accountPause = 2 * time.Second
 	// accountRetry is the pause after a request for a new token that failed. The present one still has a quarter of its
 	// life.
@@ -40,8 +42,9 @@ type ownAccount struct {
 	admin      transport.Access
 	// asked: the member has told whether the kubeconfig is an administrator's.
 	asked, administrator bool
-	// installed: this replica has installed the account, and repaired it, since it was elected. refused: the member has
-	// refused what was there, so it is installed before anything else.
+	// installed: this replica has installed the account, and repaired it, since it was elected, since the last renewal
+	// and since rights were last missing. refused: the member has refused what was there, so it is installed before
+	// anything else.
 	installed, refused bool
 	credentials        account.Credentials
 	// next is the boot reading before which nothing is tried again.
@@ -68,13 +71,23 @@ func (c *connection) leadsThere(t *transport.Target) bool {
 	return t != nil && (t.Access.Equal(c.parsed) || c.account.kubeconfig == c.text && c.account.issued(t.Access))
 }
 
-// dropRefused forgets credentials that the member refuses, so that the kubeconfig is used until there are new ones.
+// dropRefused forgets credentials that the member refuses, so that the kubeconfig is used until there are new ones. It
+// keeps those that only lack rights: an API server that has just started knows no roles, and then they are not edited.
 func (c *connection) dropRefused(s state, now lease.Reading) {
-	if s.accountRefused && now.Boot >= c.account.next {
-		log.FromContext(c.lifetime).Info("The member refuses the hub's own account: it is installed anew", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	logger := log.FromContext(c.lifetime).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	switch {
+	case now.Boot < c.account.next:
+		return
+	case s.accountRefused:
+		logger.Info("The member refuses the hub's own account: it is installed anew")
 		c.account.credentials, c.account.installed, c.account.refused = account.Credentials{}, false, true
-		c.change(func(s *state) { s.accountRefused = false })
+	case s.accountLacks:
+		logger.Info("The hub's own account lacks rights in the member: it is repaired")
+		c.account.installed = false
+	default:
+		return
 	}
+	c.change(func(s *state) { s.accountRefused, s.accountLacks = false, false })
 }
 
 // useAccount has the connection work by the hub's own account in the member, if the kubeconfig is an administrator's. It
@@ -136,7 +149,8 @@ func (c *connection) accountDue(now lease.Reading, mayInstall bool) bool {
 // the account if that is allowed and was not done yet.
 //
 // An account that an earlier process has left is used at once, and repaired afterwards: terms end while a new process
-// installs what is there already.
+// installs what is there already. With each renewal the account is repaired too, and after it: a member that refuses the
+// repair still renews tokens.
 func (c *connection) renewAccount(ctx context.Context, install bool) error {
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
@@ -156,13 +170,16 @@ func (c *connection) renewAccount(ctx context.Context, install bool) error {
 		return nil
 	}
 	_, has := a.access()
-	if install && (has || a.refused) && !a.installed {
+	if has && c.p.clock.Now().Boot < a.credentials.Renew {
+		if install && !a.installed {
+			return c.installAccount(ctx, admin)
+		}
+		return nil
+	}
+	if install && a.refused && !a.installed {
 		if err := c.installAccount(ctx, admin); err != nil {
 			return err
 		}
-	}
-	if has && c.p.clock.Now().Boot < a.credentials.Renew {
-		return nil
 	}
 	credentials, err := c.p.account().Request(ctx, admin, c.p.clock)
 	if errors.Is(err, account.ErrMissing) && install && !a.installed {
@@ -171,10 +188,13 @@ func (c *connection) renewAccount(ctx context.Context, install bool) error {
 		}
 		credentials, err = c.p.account().Request(ctx, admin, c.p.clock)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.useCredentials(ctx, credentials)
 	}
-	return c.useCredentials(ctx, credentials)
+	if err == nil && has {
+		a.installed = false // it is installed again after accountPause
+	}
+	return err
 }
 
 // installAccount installs or repairs the account, as an administrator.
@@ -183,6 +203,7 @@ func (c *connection) installAccount(ctx context.Context, admin kubernetes.Interf
 		return err
 	}
 	c.account.installed, c.account.refused = true, false
+	c.account.next = c.p.clock.Now().Boot + accountPause
 	return nil
 }
 
@@ -277,7 +298,7 @@ func (c *connection) untilAccount(pause time.Duration) time.Duration {
 		return pause
 	}
 	at := max(a.next, a.credentials.Renew)
-	if _, has := a.access(); !has || !a.installed && c.p.mayWrite(c.key.Fleet) || c.get().accountRefused {
+	if _, has := a.access(); !has || !a.installed && c.p.mayWrite(c.key.Fleet) || c.complains() {
 		at = a.next
 	}
 	if due := max(0, at-c.p.clock.Now().Boot); pause == forever || due < pause {
@@ -286,22 +307,21 @@ func (c *connection) untilAccount(pause time.Duration) time.Duration {
 	return pause
 }
 
-// removeAccount takes the account out of the member, if the hub has made one and the member answers in time.
-func (c *connection) removeAccount(ctx context.Context) {
+// removeAccount takes the account out of the member, if the hub has made one.
+func (c *connection) removeAccount(ctx context.Context) error {
 	if !c.account.administrator {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	admin, done, err := c.administrator()
-	if err == nil {
-		defer done()
-		err = c.p.account().Remove(ctx, admin)
-		c.account.credentials, c.account.installed = account.Credentials{}, false
-	}
 	if err != nil {
-		log.FromContext(ctx).Info("The hub's own account is left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
+		return err
 	}
+	defer done()
+	c.account.credentials, c.account.installed = account.Credentials{}, false
+	c.account.next = c.p.clock.Now().Boot + leavePoll
+	return c.p.account().Remove(ctx, admin)
 }
 
 // refuseAccount notes that the member refuses the hub's own account, if that is in use.
@@ -312,4 +332,27 @@ func (m *member) refuseAccount() {
 		m.state.accountRefused = true
 		wake.Wake(m.wake)
 	}
+}
+
+// missingRights is what an API server says of an account without the rights to Leases that config/member gives. Admission
+// policies refuse in other words.
+var missingRights = regexp.MustCompile(`is forbidden: User .* cannot \w+ resource \W+leases\W+ in API group \W+coordination\.k8s\.io\W`)
+
+// missRights notes that the hub's own account lacks rights, if that is in use and the words of the member tell so.
+func (m *member) missRights(words string) {
+	if !missingRights.MatchString(words) && !guard.TakesForAnother(words) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.state.account && !m.state.accountLacks {
+		m.state.accountLacks = true
+		wake.Wake(m.wake)
+	}
+}
+
+// complains reports whether the member has said something against the hub's own account.
+func (m *member) complains() bool {
+	s := m.get()
+	return s.accountRefused || s.accountLacks
 }

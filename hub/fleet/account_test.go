@@ -2,18 +2,24 @@ package fleet_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/leasecast/leasecast/api/reason"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
@@ -152,6 +158,68 @@ func TestAnAdministratorsKubeconfigInstallsTheAccountAndDoesNothingElse(t *testi
 	}
 }
 
+// accountOf is what belongs to the account of a test in a member, and an error if something is missing.
+func accountOf(t *testing.T, s *e2e.Server) (parts []string, err error) {
+	t.Helper()
+	admin, own, get := direct(t, s), ownAccount(t.Name()), metav1.GetOptions{}
+	_, missing := admin.CoreV1().ServiceAccounts(hubaccount.Namespace).Get(t.Context(), own, get)
+	err = errors.Join(err, missing)
+	role, missing := admin.RbacV1().ClusterRoles().Get(t.Context(), own, get)
+	err = errors.Join(err, missing)
+	for _, name := range []string{own, own + "-fencing"} {
+		binding, missing := admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name, get)
+		err = errors.Join(err, missing)
+		parts = append(parts, encoded(t, binding.Subjects))
+	}
+	schema, missing := admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), own, get)
+	return append(parts, encoded(t, role.Rules), encoded(t, schema.Spec)), errors.Join(err, missing)
+}
+
+func encoded(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// differs is how the account of a test is not as it was, empty if it is.
+func differs(t *testing.T, s *e2e.Server, was []string) string {
+	t.Helper()
+	switch is, err := accountOf(t, s); {
+	case err != nil:
+		return err.Error()
+	case !slices.Equal(is, was):
+		return fmt.Sprintf("it is %v, and was %v", is, was)
+	}
+	return ""
+}
+
+// editRole changes the rules of the account of a test.
+func editRole(t *testing.T, s *e2e.Server, edit func([]rbacv1.PolicyRule) []rbacv1.PolicyRule) error {
+	t.Helper()
+	roles := direct(t, s).RbacV1().ClusterRoles()
+	role, err := roles.Get(t.Context(), ownAccount(t.Name()), metav1.GetOptions{})
+	if err == nil {
+		role.Rules = edit(role.Rules)
+		_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// without are rules without a verb on Leases.
+func without(verb string) func([]rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	return func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		for i := range rules {
+			if slices.Contains(rules[i].Resources, "leases") {
+				rules[i].Verbs = slices.DeleteFunc(rules[i].Verbs, func(v string) bool { return v == verb })
+			}
+		}
+		return rules
+	}
+}
+
 // What is lost is put right by the kubeconfig, without a new cluster, before anybody calls the member unhealthy.
 func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
 	server := servers(t).Member("east")
@@ -160,6 +228,10 @@ func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
 	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
 	awaitUser(t, h, k, ownUser(t.Name()))
 	admin, own := direct(t, server), ownAccount(t.Name())
+	was, err := accountOf(t, server)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		name string
 		lose func() error
@@ -170,24 +242,22 @@ func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
 		{"somebody deletes the binding", func() error {
 			return admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), own, metav1.DeleteOptions{})
 		}},
+		{"somebody takes the right to update Leases", func() error { return editRole(t, server, without("update")) }},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(tc.name, func(sub *testing.T) {
 			if err := tc.lose(); err != nil {
-				t.Fatal(err)
+				sub.Fatal(err)
 			}
-			await(t, "all of the account is there, and used", retryPause, func() string {
-				_, err := admin.CoreV1().ServiceAccounts(hubaccount.Namespace).Get(t.Context(), own, metav1.GetOptions{})
-				if err == nil {
-					_, err = admin.RbacV1().ClusterRoleBindings().Get(t.Context(), own, metav1.GetOptions{})
-				}
+			await(sub, "all of the account is there, and used", retryPause, func() string {
 				m, _ := h.Member(k)
-				switch {
-				case m.Health(thresholds).State == health.Unhealthy:
-					t.Fatalf("the member is unhealthy: %+v", m.Health(thresholds))
-				case err != nil:
-					return err.Error()
-				case !strings.HasSuffix(whoami(t, m), own):
-					return "the hub acts as " + whoami(t, m)
+				if m.Health(thresholds).State == health.Unhealthy {
+					sub.Fatalf("the member is unhealthy: %+v", m.Health(thresholds))
+				}
+				if missing := differs(t, server, was); missing != "" {
+					return missing
+				}
+				if user := whoami(sub, m); !strings.HasSuffix(user, own) {
+					return "the hub acts as " + user
 				}
 				return ""
 			})
@@ -198,24 +268,45 @@ func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
 	}
 }
 
-// refuseTokens has a member refuse all tokens until the test is over.
-func refuseTokens(t *testing.T, s *e2e.Server) {
-	t.Helper()
-	admin := direct(t, s)
-	const name = "no-tokens.example.com"
-	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	asks := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: hubaccount.Namespace, Name: "asks"}}
-	if _, err := admin.CoreV1().ServiceAccounts(asks.Namespace).Create(t.Context(), asks, metav1.CreateOptions{}); err != nil {
+// Rights that are too many, and what nothing asks for now, show in no answer.
+func TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken(t *testing.T) {
+	server := servers(t).Member("east")
+	h := startHub(t, "renewed", true)
+	k := register(t, server, "renewed", "100")
+	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
+	awaitUser(t, h, k, ownUser(t.Name()))
+	admin, own := direct(t, server), ownAccount(t.Name())
+	was, err := accountOf(t, server)
+	if err != nil {
 		t.Fatal(err)
 	}
+	err = editRole(t, server, func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		return append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}})
+	})
+	gone := metav1.DeleteOptions{}
+	if err = errors.Join(err, admin.FlowcontrolV1().FlowSchemas().Delete(t.Context(), own, gone),
+		admin.RbacV1().ClusterRoleBindings().Delete(t.Context(), own+"-fencing", gone)); err != nil {
+		t.Fatal(err)
+	}
+	h.clock.ahead.Add(int64(46 * time.Minute))
+	edit(t, k, func(c *clusterv1.Cluster) { c.Labels["example.com/look"] = "again" }) // or else it would sleep until then
+	await(t, "the account is as it was", retryPause, func() string { return differs(t, server, was) })
+	if begun, ended := h.engaged.count(k); begun != 1 || ended != 0 {
+		t.Errorf("engaged %d times, ended %d times", begun, ended)
+	}
+}
+
+// refuse has a member refuse something with a message, until what it returns is called.
+func refuse(t *testing.T, s *e2e.Server, message string, what admissionv1.RuleWithOperations, names ...string) (allow func() error) {
+	t.Helper()
+	const name = "refuses.example.com"
+	admin := direct(t, s)
+	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	_, err := policies.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create},
-				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts/token"}},
-			}}}},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: "no tokens here"}},
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{ResourceNames: names, RuleWithOperations: what}}},
+			Validations:      []admissionv1.Validation{{Expression: "false", Message: message}},
 		},
 	}, metav1.CreateOptions{})
 	if err == nil {
@@ -229,9 +320,32 @@ func refuseTokens(t *testing.T, s *e2e.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	allow = sync.OnceValue(func() error {
 		o := metav1.DeleteOptions{}
-		if err := errors.Join(bindings.Delete(context.Background(), name, o), policies.Delete(context.Background(), name, o)); err != nil {
+		return errors.Join(bindings.Delete(context.Background(), name, o), policies.Delete(context.Background(), name, o))
+	})
+	t.Cleanup(func() {
+		if err := allow(); err != nil {
+			t.Error(err)
+		}
+	})
+	return allow
+}
+
+// refuseTokens has a member refuse all tokens until the test is over.
+func refuseTokens(t *testing.T, s *e2e.Server) {
+	t.Helper()
+	admin := direct(t, s)
+	asks := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: hubaccount.Namespace, Name: "asks"}}
+	if _, err := admin.CoreV1().ServiceAccounts(asks.Namespace).Create(t.Context(), asks, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	allow := refuse(t, s, "no tokens here", admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Create},
+		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"serviceaccounts/token"}},
+	})
+	t.Cleanup(func() {
+		if err := allow(); err != nil {
 			t.Error(err)
 		}
 		await(t, "tokens are granted again", retryPause, func() string {

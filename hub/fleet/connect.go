@@ -53,9 +53,10 @@ type connection struct {
 	last *transport.Target
 	// running is the cluster, if its caches are full.
 	running *runningCluster
-	// probeRemoved: the probe Lease and the account were removed, or that was tried.
-	probeRemoved bool
-	account      ownAccount
+	// cleaned: the probe Lease and the account were removed, or given up. leftAt is when that first failed.
+	cleaned bool
+	leftAt  *lease.Reading
+	account ownAccount
 }
 
 // run keeps the member connected until ctx ends or the member may be forgotten.
@@ -152,6 +153,7 @@ func (c *connection) mayLeave(s state, now lease.Reading) bool {
 	}
 	switch {
 	case s.spec.takesPart():
+		c.cleaned, c.leftAt = false, nil
 		return false
 	case s.leaving, !s.spec.keeps():
 		return true
@@ -255,7 +257,7 @@ func (c *connection) use(ctx context.Context, t *transport.Target) {
 	c.change(func(s *state) {
 		old, s.target, s.uid = s.target, t, t.UID
 		s.contact, s.kubeconfig = Problem{}, Problem{}
-		s.account, s.accountRefused = c.account.issued(t.Access), false
+		s.account, s.accountRefused, s.accountLacks = c.account.issued(t.Access), false, false
 		transport.Lead(t, c.caches, c.renewals)
 	})
 	if old != nil && !t.Shares(old) {

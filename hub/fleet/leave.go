@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -13,12 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// leavePoll is how often run looks whether the pin is gone.
+// leavePoll is how often run looks whether the pin is gone, and tries again to take the account out of the member.
 const leavePoll = time.Second
 
 // pin writes the UID on the Cluster. It returns false until the UID is seen there. A Cluster that does not
@@ -81,12 +83,14 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 // true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
-	if !c.probeRemoved && writes && s.target != nil {
-		c.probeRemoved = true
-		if !s.spec.moved { // else it is the other hub's by now
+	if !c.cleaned && writes && s.target != nil {
+		if !s.spec.moved && c.leftAt == nil { // else it is the other hub's by now
 			c.removeProbe(ctx)
 		}
-		c.removeAccount(ctx)
+		if !c.removedAccount(ctx, s) {
+			return leavePoll, false
+		}
+		c.cleaned = true
 	}
 	if !s.spec.gone && s.spec.pin != "" {
 		if writes {
@@ -102,6 +106,37 @@ func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	}
 	log.FromContext(ctx).Info("Member forgotten", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 	return forever, true
+}
+
+// removedAccount takes the account out of the member, or gives that up. It returns false to be called again.
+func (c *connection) removedAccount(ctx context.Context, s state) bool {
+	err := c.removeAccount(ctx)
+	if err == nil {
+		return true
+	}
+	now := c.p.clock.Now()
+	first := c.leftAt == nil
+	if first {
+		c.leftAt = &now
+	}
+	again := c.removesAgain(s, err, now)
+	if first || !again {
+		log.FromContext(ctx).Info("The hub's own account is left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "again", again,
+			"error", transport.Shorten(err.Error()))
+	}
+	return !again
+}
+
+// removesAgain reports whether to try again what has failed with an error. Nothing holds a Cluster that is deleted, moves
+// or has lost its pin. A member that does not answer, or does not know the kubeconfig any more, is given up after
+// ForgottenAfter.
+func (c *connection) removesAgain(s state, err error, now lease.Reading) bool {
+	if s.spec.gone || s.spec.moved || s.spec.pin == "" {
+		return false
+	}
+	var answer apierrors.APIStatus
+	answered := errors.As(err, &answer) && !apierrors.IsUnauthorized(err)
+	return answered || now.Boot-c.leftAt.Boot < ForgottenAfter
 }
 
 // removeProbe deletes the probe Lease, if the member answers in time. One that remains does no harm.

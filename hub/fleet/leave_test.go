@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -96,6 +98,48 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	// And it can come back.
 	edit(t, east, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "7"} })
 	h.awaitMember(t, east, "east is back", retryPause, func(m fleet.Member) bool { return healthy(m) && m.Priority == 7 })
+}
+
+// A member that refuses that for a while, as one whose store is away, is asked again.
+func TestThePinStaysUntilNothingIsLeftOfTheAccount(t *testing.T) {
+	h := startHub(t, "refuses", true)
+	server := servers(t).Member("east")
+	east := register(t, server, "refuses", "100")
+	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
+	awaitOwn(t, h, east)
+	admin, own := direct(t, server), ownAccount(t.Name())
+	allow := refuse(t, server, "no removal here", admissionv1.RuleWithOperations{
+		Operations: []admissionv1.OperationType{admissionv1.Delete},
+		Rule:       admissionv1.Rule{APIGroups: []string{rbacv1.GroupName}, APIVersions: []string{"v1"}, Resources: []string{"clusterroles"}},
+	}, own)
+	await(t, "the role cannot be deleted", retryPause, func() string {
+		err := admin.RbacV1().ClusterRoles().Delete(t.Context(), own, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			return "it can"
+		}
+		return ""
+	})
+	edit(t, east, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
+	h.awaitMember(t, east, "it takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.Forget(east)
+	await(t, "what can be removed is gone", retryPause, func() string {
+		if hasAccount(t, server, t.Name()) {
+			return "the ServiceAccount is left"
+		}
+		return ""
+	})
+	never(t, 3*time.Second, func() bool { return getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] == "" })
+	if err := allow(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the pin is gone", retryPause, func() string { return getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] })
+	if _, err := admin.RbacV1().ClusterRoles().Get(t.Context(), own, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the pin went before the role: %v", err)
+	}
+	h.awaitForgotten(t, east)
+	if probeOf(t, server) {
+		t.Error("the probe Lease was left behind")
+	}
 }
 
 func TestDeletedClusterStaysUntilForgotten(t *testing.T) {

@@ -31,6 +31,8 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -80,10 +82,23 @@ type hub struct {
 	client   client.Client
 	mayWrite atomic.Bool
 	engaged  engagements
+	clock    jumper
 
 	mu      sync.Mutex
 	changed map[fleet.Key]int
 	stop    func()
+}
+
+// jumper is the clock of this machine, which has run for longer than it has.
+type jumper struct {
+	clock.System
+	ahead atomic.Int64
+}
+
+func (j *jumper) Now() lease.Reading {
+	now := j.System.Now()
+	now.Boot += time.Duration(j.ahead.Load())
+	return now
 }
 
 // engagements is what a controller of the manager is told.
@@ -151,6 +166,7 @@ func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*
 		API:        kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
 		HubID:      "hub-of-" + t.Name(),
 		MayWrite:   h.mayWrite.Load,
+		Clock:      &h.clock,
 
 		LocalAddresses: true,
 	})

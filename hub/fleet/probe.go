@@ -179,7 +179,7 @@ func (s *probes) mayWrite(now state, at lease.Reading) bool {
 		s.excuse(health.Write, *s.mayWriteAt, at)
 	}
 	s.mayWriteAt, s.mightNotWrite = &at, false
-	return now.cluster != nil && now.spec.pin == now.target.UID && !now.spec.moved
+	return now.cluster != nil && now.spec.pin == now.target.UID && !now.spec.moved && !now.leaving
 }
 
 func (p *prober) sendRead(ctx context.Context, t *transport.Target) {

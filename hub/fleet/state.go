@@ -64,8 +64,9 @@ type state struct {
 	// target is in use. uid is that of the cluster behind it, or behind the last target.
 	target *transport.Target
 	uid    string
-	// account: target is the hub's own account in the member. accountRefused: the member refuses it.
-	account, accountRefused bool
+	// account: target is the hub's own account in the member. accountRefused: the member refuses it. accountLacks: it
+	// lacks rights there.
+	account, accountRefused, accountLacks bool
 	// ownsUID: no other member had the UID when this one took it.
 	ownsUID bool
 	// cluster has full caches, or is nil.
@@ -97,7 +98,7 @@ func newMember(p *Provider, k Key) (*member, error) {
 	m.meter = transport.NewMeter(p.timers, m.sentTooMuch)
 	readers := transport.NewReadersMeter(p.timers)
 	for _, requests := range []*transport.Swappable{m.caches, m.renewals} {
-		requests.RequestSent, requests.Timers = m.requestSent, p.timers
+		requests.RequestSent, requests.Refused, requests.Timers = m.requestSent, m.missRights, p.timers
 		requests.Meter, requests.Readers, requests.ReadersSelector = m.meter, readers, v1alpha1.ReaderLabel+"=true"
 	}
 	writerConfig := m.renewals.Config(m.renewals)

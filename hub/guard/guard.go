@@ -141,7 +141,7 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 		return fmt.Errorf("a Lease that nobody may create was let through: %w", ErrNotEnforced)
 	case strings.Contains(err.Error(), p.provoked), p.provokedToo != "" && strings.Contains(err.Error(), p.provokedToo):
 		return nil
-	case strings.Contains(err.Error(), notTheHub):
+	case TakesForAnother(err.Error()):
 		return fmt.Errorf("%w (%w)", ErrForbidden, err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("%w: a Lease that nobody may create was not refused by it (%w)", ErrNotEnforced, err)
@@ -149,6 +149,9 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 		return err
 	}
 }
+
+// TakesForAnother reports whether the words of a member refuse a Lease because the writer does not seem to be the hub.
+func TakesForAnother(words string) bool { return strings.Contains(words, notTheHub) }
 
 // Remove deletes the bindings and the policies from a member. One that is missing counts as removed. Do not
 // call it while a hub, this or another one, has Leases in the member. The error wraps ErrForbidden where it

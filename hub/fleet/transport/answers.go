@@ -28,6 +28,7 @@ type receipt struct {
 	maxBody int64
 	meter   *Meter
 	clean   func(string) string
+	refused func(words string)
 	timers  clock.WithDelayedExecution
 }
 
@@ -59,6 +60,9 @@ func (r receipt) check(resp *http.Response, watch bool) error {
 	case failed: // what is left of a long one is no Status, and cleaned as a text
 		body, contentType = cleanStatus(body, contentType, resp.StatusCode, r.clean)
 		resp.Header.Set("Content-Type", contentType)
+		if resp.StatusCode == http.StatusForbidden && r.refused != nil {
+			r.refused(string(body))
+		}
 	case !whole:
 		return r.meter.refuse(fmt.Errorf("%w: it has more than %d MiB", errTooLarge, limit>>20))
 	}

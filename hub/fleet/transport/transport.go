@@ -36,6 +36,8 @@ type Swappable struct {
 	route   atomic.Pointer[route]
 	// RequestSent, if not nil, is called before each request, and what it returns is called with the answer.
 	RequestSent func() AnswerFunc
+	// Refused, if not nil, is called with the clean words of each answer that forbids a request.
+	Refused func(words string)
 	// Meter counts what comes, and Readers what comes for requests with ReadersSelector. Nil ones count nothing.
 	Meter, Readers  *Meter
 	ReadersSelector string
@@ -127,7 +129,7 @@ func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.target.authorize(out)
 	resp, err := timed(l.RequestSent, r.pool.transport, out)
 	if err == nil {
-		err = receipt{maxBody: l.maxBody, meter: meter, clean: r.target.scrub, timers: l.Timers}.check(resp, watch)
+		err = receipt{maxBody: l.maxBody, meter: meter, clean: r.target.scrub, refused: l.Refused, timers: l.Timers}.check(resp, watch)
 	}
 	if err != nil {
 		return nil, cleanError(err, r.target.scrub)
