@@ -42,7 +42,7 @@ var accounts = []mutant{
 	{"account: every refusal is about its rights", rights, []edit{{fleetAccountGo, "	if !missingRights.MatchString(words) &&", "	if words == \"\" && !missingRights.MatchString(words) &&"}}},
 	{"account: one that lacks rights loses its token", rights, []edit{{fleetAccountGo, "		c.account.installed = false\n", "		c.account.installed, c.account.credentials = false, account.Credentials{}\n"}}},
 	{"account: it is repaired all the time", rights, []edit{{fleetAccountGo, "	case now.Boot < c.account.next:", "	case now.Boot < 0:"}}},
-	{"account: a new token repairs nothing", tests{"./hub/fleet", "^TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken$"}, []edit{{fleetAccountGo, "	if err == nil && has {\n		a.installed = false", "	if err == nil && !has && has {\n		a.installed = false"}}},
+	{"account: a new token repairs nothing", tests{"./hub/fleet", "^TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken$"}, []edit{{fleetAccountGo, "	if has {\n		a.installed = false", "	if err == nil && !has && has {\n		a.installed = false"}}},
 	{"account: an API server that starts deposes the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "const refusalLasts = 2 * time.Second", "const refusalLasts = 0 * time.Second"}}},
 	{"account: refusals of long ago depose the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "			l.refusedSince = 0\n", ""}}},
 	{"account: a leader that is refused for long stays", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "return at >= l.refusedSince+refusalLasts", "return at < 0"}}},

@@ -181,20 +181,29 @@ func (c *connection) renewAccount(ctx context.Context, install bool) error {
 			return err
 		}
 	}
-	credentials, err := c.p.account().Request(ctx, admin, c.p.clock)
-	if errors.Is(err, account.ErrMissing) && install && !a.installed {
-		if err := c.installAccount(ctx, admin); err != nil {
-			return err
-		}
-		credentials, err = c.p.account().Request(ctx, admin, c.p.clock)
+	credentials, err := c.requestToken(ctx, admin, install)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = c.useCredentials(ctx, credentials)
+	if err := c.useCredentials(ctx, credentials); err != nil {
+		return err
 	}
-	if err == nil && has {
+	if has {
 		a.installed = false // it is installed again after accountPause
 	}
-	return err
+	return nil
+}
+
+// requestToken gets a token of the account, and installs an account that is missing if that is allowed and was not done yet.
+func (c *connection) requestToken(ctx context.Context, admin kubernetes.Interface, install bool) (account.Credentials, error) {
+	credentials, err := c.p.account().Request(ctx, admin, c.p.clock)
+	if !errors.Is(err, account.ErrMissing) || !install || c.account.installed {
+		return credentials, err
+	}
+	if err := c.installAccount(ctx, admin); err != nil {
+		return account.Credentials{}, err
+	}
+	return c.p.account().Request(ctx, admin, c.p.clock)
 }
 
 // installAccount installs or repairs the account, as an administrator.
