@@ -91,12 +91,13 @@ type LockFence struct {
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="a namespace name must be a DNS label, such as cert-manager"
 	// +kubebuilder:validation:XValidation:rule="self != 'kube-node-lease'",message="the Leases of kube-node-lease are the heartbeats of nodes: without them all Pods of a follower would be evicted"
 	Namespace string `json:"namespace,omitempty"`
-	// name is that of the Lease.
+	// name is that of the Lease. The hub writes those of this policy's leaseName itself, and
+	// all that begin with leasecast-, so none of them is a lock.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="the name of a Lease must be a DNS subdomain, such as cert-manager-controller"
-	// +kubebuilder:validation:XValidation:rule="self != 'leasecast-hub'",message="the hub elects itself with this Lease, and writes no other one without it"
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('leasecast-')",message="the Leases whose names begin with leasecast- are the hub's own, and none of them is a lock: take it out of leaderElectionLocks"
 	Name string `json:"name,omitempty"`
 	// leaseDurationSeconds is the lease duration of the controller's elector.
 	// +optional

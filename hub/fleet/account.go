@@ -349,7 +349,7 @@ var missingRights = regexp.MustCompile(`is forbidden: User .* cannot \w+ resourc
 
 // missRights notes that the hub's own account lacks rights, if that is in use and the words of the member tell so.
 func (m *member) missRights(words string) {
-	if !missingRights.MatchString(words) && !guard.TakesForAnother(words) {
+	if !missingRights.MatchString(words) && !guard.RefusesWriter(words) {
 		return
 	}
 	m.mu.Lock()

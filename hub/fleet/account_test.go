@@ -220,18 +220,25 @@ func without(verb string) func([]rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	}
 }
 
-// What is lost is put right by the kubeconfig, without a new cluster, before anybody calls the member unhealthy.
-func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
-	server := servers(t).Member("east")
-	h := startHub(t, "lost", true)
-	k := register(t, server, "lost", "100")
+// usesAccount starts a hub that works in a member by its own account, and returns what belongs to that.
+func usesAccount(t *testing.T, s *e2e.Server, namespace string) (h *hub, k fleet.Key, was []string) {
+	t.Helper()
+	h = startHub(t, namespace, true)
+	k = register(t, s, namespace, "100")
 	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
 	awaitUser(t, h, k, ownUser(t.Name()))
-	admin, own := direct(t, server), ownAccount(t.Name())
-	was, err := accountOf(t, server)
+	was, err := accountOf(t, s)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return h, k, was
+}
+
+// What is lost is put right by the kubeconfig, without a new cluster, before anybody calls the member unhealthy.
+func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
+	server := servers(t).Member("east")
+	h, k, was := usesAccount(t, server, "lost")
+	admin, own := direct(t, server), ownAccount(t.Name())
 	for _, tc := range []struct {
 		name string
 		lose func() error
@@ -271,16 +278,9 @@ func TestAnAccountThatIsLostIsInstalledAnew(t *testing.T) {
 // Rights that are too many, and what nothing asks for now, show in no answer.
 func TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken(t *testing.T) {
 	server := servers(t).Member("east")
-	h := startHub(t, "renewed", true)
-	k := register(t, server, "renewed", "100")
-	h.awaitMember(t, k, "east is healthy", retryPause, healthy)
-	awaitUser(t, h, k, ownUser(t.Name()))
+	h, k, was := usesAccount(t, server, "renewed")
 	admin, own := direct(t, server), ownAccount(t.Name())
-	was, err := accountOf(t, server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = editRole(t, server, func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+	err := editRole(t, server, func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 		return append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}})
 	})
 	gone := metav1.DeleteOptions{}

@@ -89,7 +89,7 @@ type hub struct {
 	stop    func()
 }
 
-// jumper is the clock of this machine, which has run for longer than it has.
+// jumper is the clock of this machine, ahead by what a test sets.
 type jumper struct {
 	clock.System
 	ahead atomic.Int64

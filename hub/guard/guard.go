@@ -141,7 +141,7 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 		return fmt.Errorf("a Lease that nobody may create was let through: %w", ErrNotEnforced)
 	case strings.Contains(err.Error(), p.provoked), p.provokedToo != "" && strings.Contains(err.Error(), p.provokedToo):
 		return nil
-	case TakesForAnother(err.Error()):
+	case RefusesWriter(err.Error()):
 		return fmt.Errorf("%w (%w)", ErrForbidden, err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("%w: a Lease that nobody may create was not refused by it (%w)", ErrNotEnforced, err)
@@ -150,8 +150,8 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 	}
 }
 
-// TakesForAnother reports whether the words of a member refuse a Lease because the writer does not seem to be the hub.
-func TakesForAnother(words string) bool { return strings.Contains(words, notTheHub) }
+// RefusesWriter reports whether an answer of a member refuses a Lease because its writer lacks the right of the hub.
+func RefusesWriter(answer string) bool { return strings.Contains(answer, notTheHub) }
 
 // Remove deletes the bindings and the policies from a member. One that is missing counts as removed. Do not
 // call it while a hub, this or another one, has Leases in the member. The error wraps ErrForbidden where it
