@@ -102,14 +102,14 @@ var fences = []mutant{
 	{"fence: kube-system is fenced", covering, []edit{{fenceGo, " && !v1alpha1.NeverManaged(namespace)\n", "\n"}}},
 
 	{"fence: one is put in place in a member that is left", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "ours || w.isFencing() {", "ours {"}}},
-	{"fence: the old version goes before the new one is in force", replaced, []edit{{workerFenceGo, "	if underWay {\n		return refused, false\n", "	if len(wanted) > 9 {\n		return refused, false\n"}}},
+	{"fence: the old version goes before the new one is in force", replaced, []edit{{workerFenceGo, "	if underWay {\n		return refused, false\n", "	if len(wanted.fences) > 9 {\n		return refused, false\n"}}},
 	{"fence: the old version goes though the member does not take the new one", replaced, []edit{
 		{workerFenceGo, "			stays.Policies, stays.Kinds = append(stays.Policies, f.PolicyName()), append(stays.Kinds, f.Kind())\n", ""},
 	}},
 	{"fence: one goes though the member does not take that of another policy, which asks for the same", replaced, []edit{
 		{keepFenceGo, " && !slices.Contains(but.Kinds, kindIn(o.GetName()))", ""},
 	}},
-	{"fence: that of an invalid policy goes", tests{"./hub/worker", "^TestTheFenceOfAPolicyStaysWhileThatIsInvalid$"}, []edit{{workerFenceGo, "Policies: slices.Clone(invalid)", "Policies: nil"}}},
+	{"fence: that of an invalid policy goes", tests{"./hub/worker", "^TestTheFenceOfAPolicyStaysWhileThatIsInvalid$"}, []edit{{workerFenceGo, "Policies: slices.Clone(wanted.invalid)", "Policies: nil"}}},
 	{"fence: an invalid policy asks for none", tests{"./hub/controller", "^TestTheFencesOfAnInvalidPolicyStay$"}, []edit{{"hub/controller/fencestatus.go", "			invalid = append(invalid, p.object.Name)\n", ""}}},
 	{"fence: many namespaces are asked one after the other", tests{"./hub/worker", "^TestTheFenceOfMany"}, []edit{{keepFenceGo, "const askedAtOnce = 16", "const askedAtOnce = 1"}}},
 	{"fence: a refusal is tried again every second", rarely, []edit{{workerFenceGo, "2*last.retry", "0*last.retry"}}},
@@ -119,7 +119,7 @@ var fences = []mutant{
 	{"fence: the hub's own Lease of another policy is a lock", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", " || writer(policies, lock.Name) != \"\") {", ") {"}}},
 	{"claim: an owner whose selector cannot be read loses its namespaces", tests{"./hub/controller", "^TestAnOwnerWithAnUnreadableSelector"}, []edit{{"hub/controller/claim.go", "	if p.invalid != nil && p.object.Name == recorded {\n		return true", "	if p.invalid != nil && p.object.Name == recorded && recorded == \"\" {\n		return true"}}},
 	{"fence: one that the member does not take keeps those of deleted policies", replaced, []edit{{workerFenceGo, "			refused = true\n", "			underWay, refused = true, true\n"}}},
-	{"fence: all go while the policies cannot be read", unread, []edit{{workerFenceGo, "	wanted, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil {\n", "	wanted, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil && ctx.Err() != nil {\n"}}},
+	{"fence: all go while the policies cannot be read", unread, []edit{{workerFenceGo, "	fences, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil {\n", "	fences, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil && ctx.Err() != nil {\n"}}},
 	{"fence: the gates go while the namespaces cannot be listed", unread, []edit{{workerFenceGo, "&list, client.UnsafeDisableDeepCopy); err != nil {", "&list, client.UnsafeDisableDeepCopy); err != nil && ctx.Err() != nil {"}}},
 	{"fence: where it is in force is asked once", retried, []edit{{workerFenceGo, "	due := now >= last.verifyAt\n", "	due := last.verifyAt == 0\n"}}},
 	{"fence: the wall goes though the gate cannot be looked at", stepwise, []edit{{keepFenceGo, "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil {\n", "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil && ctx.Err() != nil {\n"}}},

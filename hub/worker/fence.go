@@ -52,12 +52,32 @@ func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
 	}
 }
 
+// wantedFences are those that the policies ask for in a member.
+type wantedFences struct {
+	fences []guard.Fence
+	// spaces are the active namespaces that each of them covers. The value says whether a namespace has the Lease.
+	spaces []map[string]bool
+	// invalid are the policies of which nobody knows what they ask for.
+	invalid []string
+}
+
+func (a wantedFences) equal(b wantedFences) bool {
+	return slices.Equal(names(a.fences), names(b.fences)) && reflect.DeepEqual(a.spaces, b.spaces) && slices.Equal(a.invalid, b.invalid)
+}
+
+// timeout bounds one check of them.
+func (a wantedFences) timeout() time.Duration {
+	namespaces := 0
+	for _, in := range a.spaces {
+		namespaces += len(in)
+	}
+	return guardTimeout + time.Duration(namespaces)*namespaceTimeout
+}
+
 // fenceCheck is the last check of the fences of a member. The zero value is none.
 type fenceCheck struct {
-	wanted   []string // their names
-	spaces   []map[string]bool
+	wanted   wantedFences
 	versions map[string]string // of what is stored
-	invalid  []string          // the policies of which nobody knows what they ask for
 	settled  bool
 	// retry is how long a refusal is not tried again, after one.
 	retry time.Duration
@@ -80,15 +100,15 @@ func (w *Worker) lookAtFences(ctx context.Context, last fenceCheck) fenceCheck {
 	if w.leaving() || !w.Hub.Serves(w.Member.Fleet) {
 		return fenceCheck{}
 	}
-	wanted, invalid, err := w.Hub.Fences(ctx, w.Member.Key)
+	fences, invalid, err := w.Hub.Fences(ctx, w.Member.Key)
 	if err != nil {
 		return last
 	}
-	spaces, err := w.fencedNamespaces(ctx, wanted)
+	spaces, err := w.fencedNamespaces(ctx, fences)
 	if err != nil {
 		return last
 	}
-	return w.fencesAfter(ctx, last, wanted, spaces, invalid)
+	return w.fencesAfter(ctx, last, wantedFences{fences, spaces, invalid})
 }
 
 func (w *Worker) setFencing(on bool) {
@@ -105,20 +125,20 @@ func (w *Worker) isFencing() bool {
 }
 
 // fencesAfter checks the fences of the member if that is due, or if something is not as the last check has left it.
-func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted []guard.Fence, spaces []map[string]bool, invalid []string) fenceCheck {
+func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted wantedFences) fenceCheck {
 	now := w.Clock.Now().Boot
 	is := last
-	is.wanted, is.spaces, is.invalid, is.again = names(wanted), spaces, invalid, 0
-	if len(wanted) > 0 && now >= last.lookAt {
+	is.wanted, is.again = wanted, 0
+	if len(wanted.fences) > 0 && now >= last.lookAt {
 		is.versions, is.lookAt = w.versions(ctx, last.versions), now+editedEvery
 	}
-	asked := slices.Equal(is.wanted, last.wanted) && reflect.DeepEqual(is.spaces, last.spaces) && slices.Equal(is.invalid, last.invalid)
+	asked := wanted.equal(last.wanted)
 	if asked && now < last.again && maps.Equal(is.versions, last.versions) {
 		last.lookAt = is.lookAt
 		return last
 	}
 	due := now >= last.verifyAt
-	refused, settled := w.checkFences(ctx, wanted, spaces, invalid, due, asked && last.settled)
+	refused, settled := w.checkFences(ctx, wanted, due, asked && last.settled)
 	is.settled, is.retry = settled, 0
 	if refused {
 		is.retry = min(guardEvery, max(refusedRetry, 2*last.retry))
@@ -146,19 +166,15 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 // checkFences puts the fences in place, and removes others. A fence of another version goes last: nothing is let
 // through in between. What an invalid policy has asked for stays. Where the member refuses a fence, earlier ones stay that
 // may be about the same. If the last check has settled all others, whatever has to be mended is somebody's edit.
-func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces []map[string]bool, invalid []string, due, wasSettled bool) (refused, settled bool) {
-	namespaces := 0
-	for _, in := range spaces {
-		namespaces += len(in)
-	}
-	ctx, cancel := context.WithTimeout(ctx, guardTimeout+time.Duration(namespaces)*namespaceTimeout)
+func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasSettled bool) (refused, settled bool) {
+	ctx, cancel := context.WithTimeout(ctx, wanted.timeout())
 	defer cancel()
 	var silent error
-	stays := guard.Kept{Names: names(wanted), Policies: slices.Clone(invalid)}
+	stays := guard.Kept{Names: names(wanted.fences), Policies: slices.Clone(wanted.invalid)}
 	found, underWay := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, false
-	for i, f := range wanted {
+	for i, f := range wanted.fences {
 		before, why := w.lastOf(f)
-		s, err := f.Keep(ctx, w.Client, spaces[i], due)
+		s, err := f.Keep(ctx, w.Client, wanted.spaces[i], due)
 		if s.Mended && wasSettled && before.Settled && why == nil {
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
 		}
@@ -178,7 +194,7 @@ func (w *Worker) checkFences(ctx context.Context, wanted []guard.Fence, spaces [
 	}
 	w.noteSilence(silent)
 	if w.noteFences(found) {
-		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted), "underWay", underWay, "refused", refused)
+		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted.fences), "underWay", underWay, "refused", refused)
 		w.Hub.Changed(w.Member.Key, "")
 	}
 	if underWay {
@@ -228,10 +244,9 @@ func (w *Worker) noteFences(found fences) (news bool) {
 		!maps.EqualFunc(before.why, found.why, func(a, b error) bool { return (a == nil) == (b == nil) })
 }
 
-// fencedNamespaces are the active namespaces of the member that each fence covers, by its cache. The value says whether
-// a namespace has the Lease.
-func (w *Worker) fencedNamespaces(ctx context.Context, wanted []guard.Fence) (spaces []map[string]bool, err error) {
-	if len(wanted) == 0 {
+// fencedNamespaces are the spaces of wantedFences, by the cache of the member.
+func (w *Worker) fencedNamespaces(ctx context.Context, fences []guard.Fence) (spaces []map[string]bool, err error) {
+	if len(fences) == 0 {
 		return nil, nil
 	}
 	var list corev1.NamespaceList
@@ -242,15 +257,15 @@ func (w *Worker) fencedNamespaces(ctx context.Context, wanted []guard.Fence) (sp
 	if err := w.Cluster.GetCache().List(ctx, &leases, client.HasLabels{v1alpha1.ManagedLabel}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	return fencedIn(wanted, list.Items, leases.Items), nil
+	return fencedIn(fences, list.Items, leases.Items), nil
 }
 
-func fencedIn(wanted []guard.Fence, namespaces []corev1.Namespace, leases []coordinationv1.Lease) (spaces []map[string]bool) {
+func fencedIn(fences []guard.Fence, namespaces []corev1.Namespace, leases []coordinationv1.Lease) (spaces []map[string]bool) {
 	written := map[client.ObjectKey]bool{}
 	for i := range leases {
 		written[client.ObjectKeyFromObject(&leases[i])] = true
 	}
-	for _, f := range wanted {
+	for _, f := range fences {
 		active := map[string]bool{}
 		for i := range namespaces {
 			ns := &namespaces[i]
