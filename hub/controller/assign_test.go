@@ -280,7 +280,7 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 
 // Of two installations on one management cluster, one explains a record: the one that it belongs to.
 func TestWhoExplainsARecord(t *testing.T) {
-	for hub, want := range map[string]int{"": 1, "uid/here": 1, "uid/there": 0, "another/there": 1, v1alpha1.NoHub: 1} {
+	for hub, want := range map[string]int{"": 1, "uid/here": 1, "uid/there": 0, "another/there": 1, "uid": 1, v1alpha1.NoHub: 1} {
 		c, _, api := onScene(t)
 		c.HubID = "uid/here"
 		w := &writes{Client: api}

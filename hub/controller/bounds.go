@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -65,7 +66,7 @@ func showable(all []v1alpha1.Candidate, leader string) (some []v1alpha1.Candidat
 func escaped(text string) int {
 	size := len(text)
 	for i := range len(text) {
-		if c := text[i]; c < ' ' || c >= 0x7f || strings.IndexByte(`"\<>&`, c) >= 0 {
+		if c := text[i]; c < ' ' || c >= utf8.RuneSelf || strings.IndexByte(`"\<>&`, c) >= 0 {
 			size += len(`\u0000`) - 1
 		}
 	}

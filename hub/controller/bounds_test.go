@@ -73,6 +73,26 @@ func TestARecordWithThousandsOfClustersIsStored(t *testing.T) {
 	}
 }
 
+func TestATextTakesNoMoreInJSONThanIsCountedForIt(t *testing.T) {
+	for b := range 256 {
+		text := "text" + string([]byte{byte(b)})
+		if stored := size(t, text) - len(`""`); escaped(text) < stored {
+			t.Errorf("%q: %d bytes are counted, and %d stored", text, escaped(text), stored)
+		}
+	}
+}
+
+func TestCandidatesAreShownUpToABound(t *testing.T) {
+	for more, want := range map[int]int{0: 2, 1: 1} {
+		first := v1alpha1.Candidate{Name: "a", Message: strings.Repeat("x", 1000)}
+		rest := maxShown - 2*len(first.Name) - len(first.Message) - ofShown
+		second := v1alpha1.Candidate{Name: "b", Message: strings.Repeat("x", rest-2*len("b")-ofShown+more)}
+		if got := len(showable([]v1alpha1.Candidate{first, second}, "")); got != want {
+			t.Errorf("with %d bytes more than the bound %d are shown, want %d", more, got, want)
+		}
+	}
+}
+
 func TestARecordOfManyHonestClustersIsWhole(t *testing.T) {
 	r := election.Record{Observed: map[string]int32{}}
 	var all []v1alpha1.Candidate

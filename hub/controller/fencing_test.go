@@ -221,6 +221,16 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 			if why := lockRefused(all, test.older.object, []memberView{m}); why != "" {
 				t.Errorf("of the older one it says %q", why)
 			}
+			if test.younger.object.Spec.Fencing == nil {
+				return
+			}
+			c, o := New(Options{HubID: "this"}), test.younger.object
+			c.members[eastKey] = &memberState{worker: &laborer{}}
+			c.noteFences(all, o, []memberView{m})
+			if got := told(o.Status.Conditions, v1alpha1.ConditionFenced); test.by != "" && !strings.HasPrefix(got, "False Unfenced "+test.by) ||
+				test.by == "" && !strings.HasPrefix(got, "True InForce ") {
+				t.Errorf("its condition is %q", got)
+			}
 		})
 	}
 }

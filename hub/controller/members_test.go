@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -225,6 +227,34 @@ func TestNothingIsFencedInAClusterThatIsNotKnown(t *testing.T) {
 			}
 		}
 	})
+}
+
+// unlisted refuses lists.
+type unlisted struct{ client.Client }
+
+func (unlisted) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errRefused
+}
+
+// A worker removes the fences that no policy asks for, so it must not take a failed list for no policies.
+func TestFencesAreNotKnownWhileThePoliciesCannotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, clusterOf("fleet", "east", "5"))
+		m.client = unlisted{m.api}
+		if fs, _, err := (workersHub{m.Controller}).Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
+			t.Errorf("%d fences, %v", len(fs), err)
+		}
+	})
+}
+
+func TestTheWorkInAMemberIsGuardedWhileItsPoliciesAreInForce(t *testing.T) {
+	for want, unguarded := range map[bool]error{true: nil, false: errRefused} {
+		s := newStage(t)
+		s.c.members[eastKey] = &memberState{worker: &laborer{publisher: s.publisher(), unguarded: unguarded}}
+		if work, ok := s.c.Work(eastKey); !ok || work.Guarded != want {
+			t.Errorf("%v: %+v, %v; want %v", unguarded, work, ok, want)
+		}
+	}
 }
 
 // What workers are told of the hub is what holds for the fleet of their member.

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -113,6 +116,11 @@ func TestARecordIsReadLiveOnceAndAfterSomebodyElseWroteIt(t *testing.T) {
 	if c.recordShown(shop, o.ResourceVersion) {
 		t.Error("its own write is news")
 	}
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	defer q.ShutDown()
+	if c.recordEvents().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.NamespaceLeader]{ObjectNew: o}, q); q.Len() > 0 {
+		t.Error("its own write asks for a decision")
+	}
 	if v := look("what this tenure wrote itself", 0); v.found.Next != "west" || v.object.ResourceVersion != o.ResourceVersion {
 		t.Errorf("it is version %s, next %q", v.object.ResourceVersion, v.found.Next)
 	}
@@ -121,6 +129,10 @@ func TestARecordIsReadLiveOnceAndAfterSomebodyElseWroteIt(t *testing.T) {
 	look("before the watch shows it", 0)
 	if !c.recordShown(shop, "elsewhere") {
 		t.Error("somebody else's write is no news")
+	}
+	o.ResourceVersion = "after that"
+	if c.recordEvents().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.NamespaceLeader]{ObjectNew: o}, q); q.Len() != 1 {
+		t.Error("somebody else's write asks for no decision")
 	}
 	if v := look("after it", 1); !v.edited {
 		t.Error("it passes for this tenure's")
