@@ -87,6 +87,34 @@ func TestAnEmptySecretIsFilledWithTheSealInUse(t *testing.T) {
 				}
 			}
 		},
+		"one that was reset but kept the mark, by a replica that knows the seal": func(t *testing.T, empty func(*corev1.Secret)) {
+			s := newServer(t, theSecret(marked(theMark)))
+			store := s.store()
+			key := s.loads(store).Key
+			s.edit(empty)
+			got, err := store.Serve(t.Context(), fleet, theMark, false)
+			if err != nil || !bytes.Equal(got.Key, key) || !bytes.Equal(s.secret().Data["key"], key) {
+				t.Errorf("%v, or another key", err)
+			}
+		},
+		"but nothing counts as raised that could not be filled in": func(t *testing.T, empty func(*corev1.Secret)) {
+			s := newServer(t, theSecret())
+			store := s.store()
+			s.loads(store)
+			s.edit(reset(empty))
+			s.hears(func(verb string) error {
+				if verb == "update" {
+					return errSay
+				}
+				return nil
+			})
+			if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) {
+				t.Errorf("error: %v", err)
+			}
+			if got := s.loads(store); got.LargestDuration != 15*second {
+				t.Errorf("D %v was not written, but is remembered", got.LargestDuration)
+			}
+		},
 		"but not for another installation": func(t *testing.T, empty func(*corev1.Secret)) {
 			s := newServer(t, theSecret(marked(seal.Mark("uid", "platform")), empty))
 			if _, err := s.store().Serve(t.Context(), fleet, theMark, false); !errors.Is(err, seal.ErrServed) || s.writes > 0 {

@@ -207,6 +207,44 @@ func TestServe(t *testing.T) {
 				t.Errorf("%v, %d writes, or another key", err, s.writes-before)
 			}
 		},
+		"makes none either that went between a read and a write": func(t *testing.T) {
+			for _, moving := range []bool{true, false} {
+				s := newServer(t, theSecret())
+				store := s.store()
+				first := s.loads(store)
+				s.hears(func(verb string) error {
+					if verb != "update" {
+						return nil
+					}
+					s.hears(nil)
+					s.remove()
+					return apierrors.NewConflict(corev1.Resource("secrets"), "leasecast-seal", errors.New("deleted"))
+				})
+				got, err := store.Serve(t.Context(), fleet, own, moving)
+				if err != nil || !bytes.Equal(got.Key, first.Key) {
+					t.Errorf("moving %t: %v, or another key", moving, err)
+				}
+				if err := s.Get(s.context(), name, &corev1.Secret{}); apierrors.IsNotFound(err) != moving {
+					t.Errorf("moving %t: %v", moving, err)
+				}
+			}
+		},
+		"asks once where it is refused or not answered": func(t *testing.T) {
+			s := newServer(t, theSecret())
+			asked := 0
+			s.hears(func(string) error { asked++; return errSay })
+			if _, err := s.store().Serve(t.Context(), fleet, own, false); !errors.Is(err, errSay) || asked != 1 {
+				t.Errorf("%v, asked %d times", err, asked)
+			}
+		},
+		"reads once where nothing is to be written": func(t *testing.T) {
+			s := newServer(t, theSecret(marked(own)))
+			asked := 0
+			s.hears(func(string) error { asked++; return nil })
+			if _, err := s.store().Serve(t.Context(), fleet, own, false); err != nil || asked != 1 {
+				t.Errorf("%v, asked %d times", err, asked)
+			}
+		},
 		"makes one where the fleet is moving here without": func(t *testing.T) {
 			s := newServer(t)
 			if _, err := s.store().Serve(t.Context(), fleet, own, true); err != nil || seal.MarkOf(s.secret()) != own {

@@ -42,6 +42,12 @@ func TestRefresh(t *testing.T) {
 			}
 		})
 	}
+	t.Run("what was not read before is read", func(t *testing.T) {
+		s := newServer(t, theSecret())
+		if got, err := s.store().Refresh(t.Context(), fleet); err != nil || len(got.Key) != 32 || got.LargestDuration != 15*second {
+			t.Errorf("a key of %d bytes, D %v, %v", len(got.Key), got.LargestDuration, err)
+		}
+	})
 	t.Run("none is made where there is none", func(t *testing.T) {
 		s := newServer(t)
 		got, err := s.store().Refresh(t.Context(), fleet)

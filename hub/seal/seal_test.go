@@ -144,6 +144,10 @@ var broken = map[string]func(*corev1.Secret){
 	"no largest ε":      drop("largest-max-clock-skew"),
 	"an ε without unit": put("largest-max-clock-skew", "1"),
 	"a negative ε":      put("largest-max-clock-skew", "-1s"),
+
+	"a stop time without unit":                put("largest-stop-time", "17"),
+	"a negative stop time":                    put("largest-stop-time", "-1ns"),
+	"a longer stop time than any policy's is": put("largest-stop-time", "3h0m0.000000001s"),
 }
 
 // A Secret that cannot be used is not replaced: the Leases out there are sealed with its key.
@@ -302,13 +306,19 @@ func TestRaise(t *testing.T) {
 				t.Errorf("%d writes", s.writes-before)
 			}
 		},
-		"says why the Secret cannot be read": func(t *testing.T) {
+		"says why the Secret cannot be read, and writes nothing then": func(t *testing.T) {
 			s := newServer(t, theSecret())
 			store := s.store()
 			s.loads(store)
-			s.hears(func(string) error { return errSay })
-			if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) || errors.Is(err, seal.ErrBroken) {
-				t.Errorf("error: %v", err)
+			s.hears(func(verb string) error {
+				if verb == "get" {
+					return errSay
+				}
+				return nil
+			})
+			err := store.Raise(t.Context(), fleet, 60*second, second, 0)
+			if !errors.Is(err, errSay) || errors.Is(err, seal.ErrBroken) || s.writes > 0 {
+				t.Errorf("%v, %d writes", err, s.writes)
 			}
 		},
 		"never lowers what another replica has raised": func(t *testing.T) {
