@@ -13,6 +13,7 @@ var explained = map[string]string{
 	"api/lease/wire/registration.go readReleased: condition: err != nil dropped from ||":                                                                        "with an error there is no token, which is no brace either",
 	"api/lease/wire/registration.go readReleased: error: if err != nil dropped":                                                                                 "without a key the name is empty, and that is refused",
 	"api/lease/wire/registration.go readReleased: swapped: err, io.EOF in errors.Is(err, io.EOF)":                                                               "the decoder returns io.EOF itself, unwrapped",
+	"hub/controller/bounds.go countable: constant: maxCounted → +1 in left := maxCounted":                                                                       "what a name takes is even, and so is the bound",
 	"hub/controller/members.go Controller.begin: statement: defer cancel() dropped":                                                                             "the context ends with that of the hub's work, a little later",
 	"hub/controller/members.go Controller.begin: statement: defer stop() dropped":                                                                               "what it would call ends a context that has ended",
 	"hub/worker/guard.go Worker.checkGuard: statement: defer cancel() dropped":                                                                                  "the context ends with its deadline, a little later",

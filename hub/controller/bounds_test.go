@@ -93,6 +93,40 @@ func TestCandidatesAreShownUpToABound(t *testing.T) {
 	}
 }
 
+func TestWhatJSONKeepsAsItIsCountsAsItIs(t *testing.T) {
+	for text, want := range map[string]int{"no answer since 12:00 ~": 23, "<": len(`\u003c`), "\x1f": len(`\u001f`)} {
+		if stored := size(t, text) - len(`""`); escaped(text) != want || stored != want {
+			t.Errorf("%q: %d bytes are counted, and %d stored, want %d", text, escaped(text), stored, want)
+		}
+	}
+}
+
+// Of names of one length the first in order count.
+func TestPrioritiesAreCountedUpToABound(t *testing.T) {
+	long := strings.Repeat("x", maxCounted/2-3*ofCounted/2-len("a")-len("b"))
+	for name, test := range map[string]struct {
+		leader string
+		names  []string
+		want   []string
+	}{
+		"as much as it takes":           {"", []string{"a", "b", long}, []string{"a", "b", long}},
+		"one byte more":                 {"", []string{"a", "b", long + "x"}, []string{"a", "b"}},
+		"one byte more in another name": {"", []string{"a", "bb", long}, []string{"a", "bb"}},
+		"a long name of the leader":     {long + "x", []string{"b", long + "x", "a"}, []string{"a", long + "x"}},
+		"room for one of two long ones": {"", []string{long + "b", long + "a", "a"}, []string{"a", long + "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := election.Record{Leader: test.leader, Observed: map[string]int32{}}
+			for _, n := range test.names {
+				r.Observed[n] = 7
+			}
+			if got := countable(r); !slices.Equal(got, test.want) {
+				t.Errorf("%d names are counted, want %d", len(got), len(test.want))
+			}
+		})
+	}
+}
+
 func TestARecordOfManyHonestClustersIsWhole(t *testing.T) {
 	r := election.Record{Observed: map[string]int32{}}
 	var all []v1alpha1.Candidate

@@ -121,6 +121,53 @@ func TestAMemberIsRememberedUntilItsClusterAndTheWorkThereHaveGone(t *testing.T)
 	})
 }
 
+// The work that outlives its engagement keeps the member, too: what stops renewals has to find it.
+func TestAMemberWithoutAClusterIsKeptForWhatWorksThere(t *testing.T) {
+	for name, test := range map[string]struct {
+		state *memberState
+		kept  bool
+	}{
+		"it is engaged":            {&memberState{engaged: engagement{ctx: t.Context()}}, true},
+		"its worker has not ended": {&memberState{worker: &laborer{}}, true},
+		"both have ended":          {&memberState{}, false},
+		"it was not seen before":   {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMuster(t)
+				if test.state != nil {
+					m.members[eastKey] = test.state
+				}
+				m.recordProblem(eastKey)
+				if _, kept := m.members[eastKey]; kept != test.kept {
+					t.Errorf("kept: %v", kept)
+				}
+			})
+		})
+	}
+}
+
+// An engagement that failed is tried again, so that a member may be engaged twice until the same end.
+func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := foreman(t)
+		m.running = t.Context()
+		ctx, end := context.WithCancel(t.Context())
+		for range 2 {
+			if err := m.Engage(ctx, eastKey.ClusterName(), quiet{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m.atWorkIn(eastKey) == nil {
+			t.Error("nothing works there")
+		}
+		end()
+		if left := m.atWorkIn(eastKey); left != nil || len(m.members) > 0 {
+			t.Errorf("there is still %p, remembered are %v", left, m.members)
+		}
+	})
+}
+
 // What was engaged before this replica is elected is worked on from then on, and until the end.
 func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -186,6 +233,11 @@ func TestWhatIsNotWorkedInIsNotWrittenTo(t *testing.T) {
 	if ps := New(Options{}).publishers("fleet"); len(ps) > 0 {
 		t.Errorf("publishers: %v", ps)
 	}
+	c := New(Options{})
+	c.members[eastKey] = atWork(nil)
+	if work, ok := c.Work(eastKey); ok {
+		t.Errorf("a worker that knows no seal yet: %+v", work)
+	}
 }
 
 // Only the replica that may write records events about readers and about fences that it has put back.
@@ -206,11 +258,42 @@ func TestTheClusterHearsOfReadersAndFences(t *testing.T) {
 		if want = append(want, "*v1beta2.Cluster Warning FenceMended: the fence was put back"); !slices.Equal(m.events.events, want) {
 			t.Errorf("told %q, want %q", m.events.events, want)
 		}
+		h.RecordReader(eastKey, types.NamespacedName{}, corev1.EventTypeWarning, "TooMany", "no more of them are read")
+		if want = append(want, "*v1beta2.Cluster Warning TooMany: no more of them are read"); !slices.Equal(m.events.events, want) {
+			t.Errorf("told %q, want %q", m.events.events, want)
+		}
+		if len(m.events.related) != 1 {
+			t.Errorf("what is about all registrations is related to %q", m.events.related[1:])
+		}
 		m.standby()
 		h.RecordReader(eastKey, reader("b"), corev1.EventTypeNormal, "ReaderGone", "pods/b is gone")
 		h.RecordMended(eastKey, "the fence was put back again")
 		if !slices.Equal(m.events.events, want) {
 			t.Errorf("a standby tells: %q", m.events.events)
+		}
+	})
+}
+
+// What a worker has seen in its member is decided and shown again.
+func TestTheHubLooksAgainAtWhatWorkersTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMuster(t, pinned("east"), policyOf("fleet", "shops", "shop"), policyOf("fleet", "tills", "till"), policyOf("fleet2", "others", "other"))
+		for name, test := range map[string]struct {
+			tell              func(workersHub)
+			records, policies []string
+		}{
+			"news of a namespace": {func(h workersHub) { h.Changed(eastKey, "shop") }, []string{"fleet/shop"}, nil},
+			"news of its fences":  {func(h workersHub) { h.FenceNews(eastKey) }, nil, []string{"fleet/shops", "fleet/tills"}},
+		} {
+			asked(&m.records)
+			asked(&m.policies)
+			test.tell(workersHub{m.Controller})
+			if got := asked(&m.records); !slices.Equal(got, test.records) {
+				t.Errorf("%s: decisions on %q, want %q", name, got, test.records)
+			}
+			if got := asked(&m.policies); !slices.Equal(got, test.policies) {
+				t.Errorf("%s: policies %q, want %q", name, got, test.policies)
+			}
 		}
 	})
 }
