@@ -277,7 +277,8 @@ func TestTheClusterHearsOfReadersAndFences(t *testing.T) {
 // What a worker has seen in its member is decided and shown again.
 func TestTheHubLooksAgainAtWhatWorkersTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, pinned("east"), policyOf("fleet", "shops", "shop"), policyOf("fleet", "tills", "till"), policyOf("fleet2", "others", "other"))
+		m := newMuster(t, pinned("east"),
+			policyOf("fleet", "shops", "shop"), policyOf("fleet", "tills", "till"), policyOf("fleet2", "others", "other"))
 		for name, test := range map[string]struct {
 			tell              func(workersHub)
 			records, policies []string
