@@ -10,13 +10,13 @@ import (
 // A takeover waits for the largest stop time of fenced locks, so the Secret holds it like D and ε.
 func TestTheLargestStopTime(t *testing.T) {
 	stops := func(s *server, store *seal.Store, stop, want time.Duration) {
-		t.Helper()
-		if err := store.Raise(t.Context(), fleet, second, second, stop); err != nil {
-			t.Fatal(err)
+		s.t.Helper()
+		if err := store.Raise(s.t.Context(), fleet, second, second, stop); err != nil {
+			s.t.Fatal(err)
 		}
 		for who, got := range map[string]seal.Seal{"this replica": s.loads(store), "the next replica": s.loads(s.store())} {
 			if got.LargestStop != want || got.LargestDuration != 15*second || got.LargestSkew != second {
-				t.Errorf("%s knows a stop time of %v, D %v, ε %v; want %v", who, got.LargestStop, got.LargestDuration, got.LargestSkew, want)
+				s.t.Errorf("%s knows a stop time of %v, D %v, ε %v; want %v", who, got.LargestStop, got.LargestDuration, got.LargestSkew, want)
 			}
 		}
 	}
