@@ -1,9 +1,10 @@
 package main
 
 const (
-	celGo       = "hub/guard/cel.go"
-	fenceGo     = "hub/guard/fence.go"
-	keepFenceGo = "hub/guard/keepfence.go"
+	celGo         = "hub/guard/cel.go"
+	fenceGo       = "hub/guard/fence.go"
+	keepFenceGo   = "hub/guard/keepfence.go"
+	removeFenceGo = "hub/guard/removefence.go"
 
 	schedulesGo   = "hub/worker/schedules.go"
 	fencedTermsGo = "hub/worker/terms.go"
@@ -17,25 +18,27 @@ const (
 
 // What must notice the mutants of fences.
 var (
-	caught   = tests{"./hub/guard", "^TestWhatAWriteFenceCatches$"}
-	labelled = tests{"./hub/guard", "^(TestWhatAFenceOfObjects|TestALabelIsNot|TestANamespaceThatGoes|TestALeaseThatIsDeleted|TestNamespacesOfTheCluster)"}
-	jobs     = tests{"./hub/guard", "^(TestWhichJobsAScheduleFence|TestAJobIsCreatedByNo)"}
-	ticks    = tests{"./e2e/integration", "^TestATickRunsWhere"}
-	kept     = tests{"./hub/guard", "^(TestAFenceIsInForceBefore|TestWhatIsEditedInAFence|TestOnlyFencesThat)"}
-	anchored = tests{"./hub/guard", "^TestAFenceThatComesBack"}
-	mended   = tests{"./hub/worker", "^TestAFenceThat"}
-	replaced = tests{"./hub/worker", "^TestAFenceGoesWhen"}
-	rarely   = tests{"./hub/worker", "^TestAFenceThatIsRefused"}
-	unread   = tests{"./hub/worker", "^TestFencesStayAsTheyAre"}
-	retried  = tests{"./hub/worker", "^TestHowOftenAFence"}
-	stepwise = tests{"./hub/guard", "^TestKeepDoesNothingAfter"}
-	locked   = tests{"./hub/guard", "Lock"}
-	covering = tests{"./hub/guard", "^TestWhichFenceCovers"}
-	odd      = tests{"./hub/guard", "^TestALeaseThatSaysNothing"}
-	behind   = tests{"./hub/guard", "^TestAnAPIServerWhoseLeases"}
-	woken    = tests{"./hub/worker", "^(TestWhoseCronJobs|TestACronJobIsWoken(ByItsStatus|Twice)$)"}
-	wakened  = tests{"./e2e/integration", "^TestACronJobIsWokenWhen"}
-	fencesOf = tests{"./hub/controller", "^(TestWhoMayLead$|TestWhereSchedules|TestWhichFences|TestWhatAPolicySays)"}
+	caught       = tests{"./hub/guard", "^TestWhatAWriteFenceCatches$"}
+	labelled     = tests{"./hub/guard", "^(TestWhatAFenceOfObjects|TestALabelIsNot|TestANamespaceThatGoes|TestALeaseThatIsDeleted|TestNamespacesOfTheCluster)"}
+	jobs         = tests{"./hub/guard", "^(TestWhichJobsAScheduleFence|TestAJobIsCreatedByNo)"}
+	ticks        = tests{"./e2e/integration", "^TestATickRunsWhere"}
+	kept         = tests{"./hub/guard", "^(TestAFenceIsInForceBefore|TestWhatIsEditedInAFence|TestOnlyFencesThat)"}
+	anchored     = tests{"./hub/guard", "^TestAFenceThatComesBack"}
+	mended       = tests{"./hub/worker", "^TestAFenceThat"}
+	replaced     = tests{"./hub/worker", "^TestAFenceGoesWhen"}
+	rarely       = tests{"./hub/worker", "^TestAFenceThatIsRefused"}
+	earlierFence = tests{"./hub/worker", "^TestAnEarlierFence"}
+	earlierStays = tests{"./hub/guard", "^TestWhereAnEarlierFence"}
+	unread       = tests{"./hub/worker", "^TestFencesStayAsTheyAre"}
+	retried      = tests{"./hub/worker", "^TestHowOftenAFence"}
+	stepwise     = tests{"./hub/guard", "^TestKeepDoesNothingAfter"}
+	locked       = tests{"./hub/guard", "Lock"}
+	covering     = tests{"./hub/guard", "^TestWhichFenceCovers"}
+	odd          = tests{"./hub/guard", "^TestALeaseThatSaysNothing"}
+	behind       = tests{"./hub/guard", "^TestAnAPIServerWhoseLeases"}
+	woken        = tests{"./hub/worker", "^(TestWhoseCronJobs|TestACronJobIsWoken(ByItsStatus|Twice)$)"}
+	wakened      = tests{"./e2e/integration", "^TestACronJobIsWokenWhen"}
+	fencesOf     = tests{"./hub/controller", "^(TestWhoMayLead$|TestWhereSchedules|TestWhichFences|TestWhatAPolicySays)"}
 )
 
 // What must notice that locks are not waited for.
@@ -104,12 +107,16 @@ var fences = []mutant{
 	{"fence: one is put in place in a member that is left", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "ours || w.isFencing() {", "ours {"}}},
 	{"fence: the old version goes before the new one is in force", replaced, []edit{{workerFenceGo, "	if underWay {\n		return refused, false\n", "	if len(wanted.fences) > 9 {\n		return refused, false\n"}}},
 	{"fence: the old version goes though the member does not take the new one", replaced, []edit{
-		{workerFenceGo, "			stays.Policies, stays.Kinds = append(stays.Policies, f.PolicyName()), append(stays.Kinds, f.Kind())\n", ""},
+		{workerFenceGo, "			stays.Policies[f.PolicyName()] = both(stays.Policies[f.PolicyName()], wanted.spaces[i])\n", ""},
 	}},
-	{"fence: one goes though the member does not take that of another policy, which asks for the same", replaced, []edit{
-		{keepFenceGo, " && !slices.Contains(but.Kinds, kindIn(o.GetName()))", ""},
+	{"fence: an earlier one stays where its policy manages nothing any more", earlierFence, []edit{
+		{workerFenceGo, "both(stays.Policies[f.PolicyName()], wanted.spaces[i])", "wanted.active"},
 	}},
-	{"fence: that of an invalid policy goes", tests{"./hub/worker", "^TestTheFenceOfAPolicyStaysWhileThatIsInvalid$"}, []edit{{workerFenceGo, "Policies: slices.Clone(wanted.invalid)", "Policies: nil"}}},
+	{"fence: an earlier one asks Leases that nobody writes", earlierStays, []edit{{removeFenceGo, "return !to[ns] })", "return false })"}}},
+	{"fence: an earlier one of a lock goes with the namespace", earlierStays, []edit{{removeFenceGo, "	case p == nil, p.Namespace != \"\":\n", "	case p == nil, p.Namespace != \"\" && len(to) > 0:\n"}}},
+	{"fence: an earlier wall goes with the namespace", earlierStays, []edit{{removeFenceGo, "	case p == nil, p.Namespace", "	case p == nil && len(to) > 0, p != nil && p.Namespace"}}},
+	{"fence: a gate for all namespaces stays", tests{"./hub/guard", "^TestAGateThatSomebody"}, []edit{{removeFenceGo, "		return false, false // an edit", "		return true, false // an edit"}}},
+	{"fence: that of an invalid policy goes", tests{"./hub/worker", "^TestTheFenceOfAPolicyStaysWhileThatIsInvalid$"}, []edit{{workerFenceGo, "		stays.Policies[policy] = wanted.active\n", "		_ = policy\n"}}},
 	{"fence: an invalid policy asks for none", tests{"./hub/controller", "^TestTheFencesOfAnInvalidPolicyStay$"}, []edit{{"hub/controller/fencestatus.go", "			invalid = append(invalid, p.object.Name)\n", ""}}},
 	{"fence: many namespaces are asked one after the other", tests{"./hub/worker", "^TestTheFenceOfMany"}, []edit{{keepFenceGo, "const askedAtOnce = 16", "const askedAtOnce = 1"}}},
 	{"fence: a refusal is tried again every second", rarely, []edit{{workerFenceGo, "2*last.retry", "0*last.retry"}}},

@@ -228,12 +228,6 @@ func fenceName(o *v1alpha1.LeadershipPolicy, kind, version string) string {
 	return strings.Join([]string{strings.TrimRight(name, "-."), o.Namespace, kind, version, "leasecast.dev"}, ".")
 }
 
-// kindIn returns the kind in a name that fenceName has made.
-func kindIn(name string) string {
-	words := strings.Split(name, ".") // the last ones are: kind, version, leasecast, dev
-	return words[max(0, len(words)-4)]
-}
-
 // gateIn is the gate in these namespaces. There is at least one.
 func (f Fence) gateIn(namespaces []string) Policy {
 	p := f.gate

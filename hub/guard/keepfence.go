@@ -12,8 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // askedAtOnce is in how many namespaces of a member it is asked at a time whether a fence is in force.
@@ -196,49 +194,4 @@ func (f Fence) stored(ctx context.Context, member kubernetes.Interface) (gated, 
 		}
 	}
 	return gated, unwalled, nil
-}
-
-// Kept is what RemoveFences leaves in a member.
-type Kept struct {
-	Names    []string // of what the member stores
-	Policies []string // by which it was asked for
-	Kinds    []string // of fences: see [Fence.Kind]
-}
-
-// RemoveFences removes the fences that this hub keeps in a member for a fleet, but for these. One that another hub keeps
-// stays.
-func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet string, but Kept) error {
-	ours := metav1.ListOptions{LabelSelector: v1alpha1.FenceLabel + "=" + fleet}
-	goes := func(o metav1.Object) bool {
-		notes := o.GetAnnotations()
-		return notes[v1alpha1.HubAnnotation] == hub && !slices.Contains(but.Names, o.GetName()) &&
-			!slices.Contains(but.Policies, notes[v1alpha1.PolicyAnnotation]) && !slices.Contains(but.Kinds, kindIn(o.GetName()))
-	}
-	client := member.AdmissionregistrationV1()
-	bindings, err := client.ValidatingAdmissionPolicyBindings().List(ctx, ours)
-	if apierrors.IsNotFound(err) { // the kind: a member that has no fences
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("list the bindings of fences: %w", orForbidden(err))
-	}
-	for i := range bindings.Items {
-		if b := &bindings.Items[i]; goes(b) {
-			if err := removeBinding(ctx, member, b.Name); err != nil {
-				return err
-			}
-		}
-	}
-	policies, err := client.ValidatingAdmissionPolicies().List(ctx, ours)
-	if err != nil {
-		return fmt.Errorf("list the fences: %w", orForbidden(err))
-	}
-	for i := range policies.Items {
-		if p := &policies.Items[i]; goes(p) {
-			if err := removePolicy(ctx, member, p.Name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

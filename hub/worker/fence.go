@@ -59,10 +59,13 @@ type wantedFences struct {
 	spaces []map[string]bool
 	// invalid are the policies of which nobody knows what they ask for.
 	invalid []string
+	// active are all namespaces of the member that are not going away.
+	active map[string]bool
 }
 
 func (a wantedFences) equal(b wantedFences) bool {
-	return slices.Equal(names(a.fences), names(b.fences)) && reflect.DeepEqual(a.spaces, b.spaces) && slices.Equal(a.invalid, b.invalid)
+	return slices.Equal(names(a.fences), names(b.fences)) && reflect.DeepEqual(a.spaces, b.spaces) && slices.Equal(a.invalid, b.invalid) &&
+		(len(a.invalid) == 0 || maps.Equal(a.active, b.active))
 }
 
 // timeout bounds one check of them.
@@ -104,11 +107,11 @@ func (w *Worker) lookAtFences(ctx context.Context, last fenceCheck) fenceCheck {
 	if err != nil {
 		return last
 	}
-	spaces, err := w.fencedNamespaces(ctx, fences)
-	if err != nil {
+	wanted := wantedFences{fences: fences, invalid: invalid}
+	if err := w.addNamespaces(ctx, &wanted); err != nil {
 		return last
 	}
-	return w.fencesAfter(ctx, last, wantedFences{fences, spaces, invalid})
+	return w.fencesAfter(ctx, last, wanted)
 }
 
 func (w *Worker) setFencing(on bool) {
@@ -164,13 +167,16 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 }
 
 // checkFences puts the fences in place, and removes others. A fence of another version goes last: nothing is let
-// through in between. What an invalid policy has asked for stays. Where the member refuses a fence, earlier ones stay that
-// may be about the same. If the last check has settled all others, whatever has to be mended is somebody's edit.
+// through in between. What an invalid policy has asked for stays. Where the member refuses a fence, earlier ones of its
+// policy stay in its namespaces. If the last check has settled all others, whatever has to be mended is somebody's edit.
 func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasSettled bool) (refused, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, wanted.timeout())
 	defer cancel()
 	var silent error
-	stays := guard.Kept{Names: names(wanted.fences), Policies: slices.Clone(wanted.invalid)}
+	stays := guard.Kept{Names: names(wanted.fences), Policies: map[string]map[string]bool{}}
+	for _, policy := range wanted.invalid {
+		stays.Policies[policy] = wanted.active
+	}
 	found, underWay := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, false
 	for i, f := range wanted.fences {
 		before, why := w.lastOf(f)
@@ -183,7 +189,7 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 			underWay = underWay || !s.Settled
 		case tells(err):
 			refused = true
-			stays.Policies, stays.Kinds = append(stays.Policies, f.PolicyName()), append(stays.Kinds, f.Kind())
+			stays.Policies[f.PolicyName()] = both(stays.Policies[f.PolicyName()], wanted.spaces[i])
 		default:
 			underWay, silent = true, errors.Join(silent, err)
 			if s, err = before, why; errors.Is(err, ErrUnchecked) {
@@ -244,38 +250,55 @@ func (w *Worker) noteFences(found fences) (news bool) {
 		!maps.EqualFunc(before.why, found.why, func(a, b error) bool { return (a == nil) == (b == nil) })
 }
 
-// fencedNamespaces are the spaces of wantedFences, by the cache of the member.
-func (w *Worker) fencedNamespaces(ctx context.Context, fences []guard.Fence) (spaces []map[string]bool, err error) {
-	if len(fences) == 0 {
-		return nil, nil
+// addNamespaces adds the namespaces of the member, by its cache.
+func (w *Worker) addNamespaces(ctx context.Context, wanted *wantedFences) error {
+	if len(wanted.fences)+len(wanted.invalid) == 0 {
+		return nil
 	}
 	var list corev1.NamespaceList
 	if err := w.Cluster.GetCache().List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return err
 	}
 	var leases coordinationv1.LeaseList
 	if err := w.Cluster.GetCache().List(ctx, &leases, client.HasLabels{v1alpha1.ManagedLabel}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return err
 	}
-	return fencedIn(fences, list.Items, leases.Items), nil
+	wanted.add(list.Items, leases.Items)
+	return nil
 }
 
-func fencedIn(fences []guard.Fence, namespaces []corev1.Namespace, leases []coordinationv1.Lease) (spaces []map[string]bool) {
+func (a *wantedFences) add(namespaces []corev1.Namespace, leases []coordinationv1.Lease) {
 	written := map[client.ObjectKey]bool{}
 	for i := range leases {
 		written[client.ObjectKeyFromObject(&leases[i])] = true
 	}
-	for _, f := range fences {
-		active := map[string]bool{}
-		for i := range namespaces {
-			ns := &namespaces[i]
-			if ns.DeletionTimestamp.IsZero() && ns.Status.Phase != corev1.NamespaceTerminating && f.Selects(ns.Name, ns.Labels) {
-				active[ns.Name] = written[client.ObjectKey{Namespace: ns.Name, Name: f.LeaseName()}]
+	a.active, a.spaces = map[string]bool{}, make([]map[string]bool, len(a.fences))
+	for i := range a.fences {
+		a.spaces[i] = map[string]bool{}
+	}
+	for n := range namespaces {
+		ns := &namespaces[n]
+		if !ns.DeletionTimestamp.IsZero() || ns.Status.Phase == corev1.NamespaceTerminating {
+			continue
+		}
+		a.active[ns.Name] = true
+		for i, f := range a.fences {
+			if f.Selects(ns.Name, ns.Labels) {
+				a.spaces[i][ns.Name] = written[client.ObjectKey{Namespace: ns.Name, Name: f.LeaseName()}]
 			}
 		}
-		spaces = append(spaces, active)
 	}
-	return spaces
+}
+
+// both are the namespaces of some, and those of others.
+func both(some, others map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for _, in := range []map[string]bool{some, others} {
+		for ns := range in {
+			all[ns] = true
+		}
+	}
+	return all
 }
 
 // unfence removes all fences from a member that takes no part any more.

@@ -120,9 +120,13 @@ func TestWhichNamespacesAFenceIsPutIn(t *testing.T) {
 		"none that is not there":                  {nil, nil, map[string]bool{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := fencedIn([]guard.Fence{jobsOf("")}, test.namespaces, test.leases)
-			if len(got) != 1 || !maps.Equal(got[0], test.want) {
-				t.Errorf("%v, want %v", got, test.want)
+			got := wantedFences{fences: []guard.Fence{jobsOf("")}}
+			got.add(test.namespaces, test.leases)
+			if len(got.spaces) != 1 || !maps.Equal(got.spaces[0], test.want) {
+				t.Errorf("%v, want %v", got.spaces, test.want)
+			}
+			if there := len(test.want) > 0; got.active["shop"] != there {
+				t.Errorf("active are %v", got.active)
 			}
 		})
 	}

@@ -178,7 +178,7 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 		"it cannot be put in place, but another": {[]guard.Fence{after, another}, nil, forbids(after), false},
 		"nothing follows it":                     {nil, nil, nil, true},
 		"nothing follows it, and another list of another policy is forbidden": {[]guard.Fence{writes}, nil, forbids(writes), true},
-		"another policy asks for the same, which is forbidden":                {[]guard.Fence{another}, nil, forbids(another), false},
+		"nothing follows it, and that of another policy is forbidden":         {[]guard.Fence{another}, nil, forbids(another), true},
 		"nothing follows it, and of another policy nobody tells the hub":      {[]guard.Fence{another}, nil, answers(another, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)), false},
 		"it stays, and another is in force, too":                              {[]guard.Fence{before, another}, nil, nil, false},
 		"another that comes later is not in force":                            {[]guard.Fence{after, another}, another.Names(), nil, false},

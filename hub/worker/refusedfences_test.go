@@ -38,6 +38,58 @@ func TestTheFenceOfAPolicyStaysWhileThatIsInvalid(t *testing.T) {
 	})
 }
 
+// Nobody writes the Lease again where a namespace goes away, or where its policy does not manage it any more. An API server
+// would refuse everybody there.
+func TestAnEarlierFenceAsksNoLeaseThatNobodyWrites(t *testing.T) {
+	moved := guard.Fences(us, &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"till"}},
+			Fencing:    &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: map[string]string{"run": "twice"}}},
+		},
+	})[0]
+	refuses := func(of guard.Fence) func(*http.Request) *metav1.Status {
+		return func(req *http.Request) *metav1.Status {
+			if !strings.Contains(req.URL.Path, of.Name()) {
+				return nil
+			}
+			return failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		}
+	}
+	for name, test := range map[string]struct {
+		change func(*fenced)
+		gated  bool
+	}{
+		"its policy is invalid": {func(f *fenced) { f.wanted, f.invalid = nil, []string{"shops"} }, true},
+		"its policy is invalid, and the namespace goes": {func(f *fenced) {
+			f.wanted, f.invalid = nil, []string{"shops"}
+			f.east.namespaces = map[string]map[string]string{"bank": nil}
+		}, false},
+		"another is refused": {func(f *fenced) {
+			f.wanted = []guard.Fence{ofJobs("shops", "twice")}
+			f.mute = refuses(f.wanted[0])
+		}, true},
+		"another is refused, for another namespace": {func(f *fenced) {
+			f.wanted, f.mute = []guard.Fence{moved}, refuses(moved)
+			f.east.namespaces["till"] = nil
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				earlier := ofJobs("shops", "once")
+				f := newFenced(t, earlier)
+				f.kept()
+				defer f.runs(f.keepFences)()
+				f.will(func(*rig) { test.change(f) })
+				pass(2 * fenceLook)
+				if gated := len(f.east.holds("bindings/"+earlier.Name())) == 1; gated != test.gated || !f.stores(earlier) {
+					t.Errorf("it is gated: %v, there are %q", gated, f.east.holds("admission"))
+				}
+			})
+		})
+	}
+}
+
 // A far member with many namespaces is fenced, too, and keeps no other policy from that.
 func TestTheFenceOfManyNamespacesIsInForceInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
