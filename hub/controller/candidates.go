@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -230,7 +231,10 @@ func unguardedMessage(err error) string {
 func unfencedMessage(err error) string {
 	switch {
 	case errors.Is(err, guard.ErrForbidden):
-		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there"
+		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there, " +
+			"or see who refuses it: " + cut(err.Error(), 512)
+	case apierrors.IsInvalid(err):
+		return "the cluster does not store a fence that the policy asks for: change the policy: " + cut(err.Error(), 512)
 	case errors.Is(err, guard.ErrUnsupported):
 		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can be fenced: it needs Kubernetes 1.30 or later"
 	case errors.Is(err, guard.ErrNotEnforced):

@@ -39,7 +39,8 @@ func (v *view) own(policies []*policy, recorded string) {
 		}
 		switch {
 		case p.invalid != nil && p.object.Name == recorded:
-			v.stop = "the policy is invalid: " + p.invalid.Error()
+			v.invalid = "nothing is decided while the policy is invalid: " + p.invalid.Error()
+			v.stop = v.invalid
 		case p.invalid != nil:
 		case v.policy == nil:
 			v.policy = p
@@ -53,8 +54,8 @@ func (v *view) own(policies []*policy, recorded string) {
 // that the policy speaks of. A member that was never reached keeps its last answer,
 // which is the record; and an empty list of members decides nothing.
 func (v *view) claimedBy(p *policy, recorded string) bool {
-	if p.invalid != nil && p.object.Name == recorded {
-		return true // its selectors may be what is invalid
+	if p.unreadable && p.object.Name == recorded {
+		return true
 	}
 	for i := range v.members {
 		m := &v.members[i]

@@ -79,6 +79,16 @@ func TestWhoOwnsANamespace(t *testing.T) {
 	}
 }
 
+// Whoever is invalid keeps what it claims, and nothing more. That is known unless a selector is what is invalid.
+func TestAnInvalidOwnerGivesUpWhatItDoesNotClaim(t *testing.T) {
+	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "till"}, members: []memberView{seenIn("east", true)}}
+	ps := claims("a!", "b")
+	ps[1].names["till"] = true
+	if v.own(ps, "a!"); v.policy != ps[1] || v.stop != "" {
+		t.Errorf("owned by %+v, stops %q", v.policy, v.stop)
+	}
+}
+
 // What is invalid may be what says where it claims, and which Clusters it is about.
 func TestAnOwnerWithAnUnreadableSelectorKeepsItsNamespaces(t *testing.T) {
 	bad := &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "no value"}}

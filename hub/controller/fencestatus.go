@@ -50,6 +50,9 @@ func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipP
 	if why := lockRefused(policies, object, members); why != "" {
 		open = append(open, why)
 	}
+	if slices.ContainsFunc(policies, func(p *policy) bool { return p.object.Name == object.Name && p.invalid != nil }) {
+		open = []string{"the policy is invalid: the fences that it had stay as they were"}
+	}
 	if len(open) > 0 {
 		cond.Status, cond.Reason = metav1.ConditionFalse, string(reason.Unfenced)
 		cond.Message = cut(strings.Join(open, "; "), 1024)
@@ -70,11 +73,12 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 	return errors.Join(errs...)
 }
 
-// fencesIn are the fences that policies, the oldest first, ask for in a member. A lock has one fence, that of the oldest.
+// fencesIn are the fences that policies, the oldest first, ask for in a member. A lock has one fence, that of the oldest, and
+// none if an older policy has Leases of its name.
 // What an invalid policy asks for nobody knows, so the fences that it has stay.
 func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence, invalid []string) {
 	taken := map[types.NamespacedName]bool{}
-	for _, p := range policies {
+	for i, p := range policies {
 		if p.invalid != nil {
 			invalid = append(invalid, p.object.Name)
 			continue
@@ -84,7 +88,7 @@ func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence,
 		}
 		for _, f := range guard.Fences(hub, p.object) {
 			lock, is := f.Lock()
-			if is && (taken[lock.NamespacedName] || writer(policies, lock.Name) != "") {
+			if is && (taken[lock.NamespacedName] || writer(policies[:i], lock.Name) != "") {
 				continue
 			}
 			if is {
@@ -106,27 +110,45 @@ func writer(policies []*policy, name string) string {
 	return ""
 }
 
+// olderThan returns the policies that are older than one.
+func olderThan(policies []*policy, object *v1alpha1.LeadershipPolicy) []*policy {
+	return policies[:max(0, slices.IndexFunc(policies, func(p *policy) bool { return p.object.Name == object.Name }))]
+}
+
 // lockRefused says why a lock of a policy is not fenced, or nothing: an older policy fences it in one of these members, or
 // the hub itself writes it.
 func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members []memberView) string {
-	mine := locks.Of(object.Spec.Fencing)
+	mine, older := locks.Of(object.Spec.Fencing), olderThan(policies, object)
 	for _, l := range mine {
-		if by := writer(policies, l.Name); by != "" {
+		if by := writer(older, l.Name); by != "" {
 			return fmt.Sprintf("the lock %s has the name of the Leases that the hub writes for the policy %s: take it out of leaderElectionLocks", l, by)
 		}
 	}
-	for _, p := range policies {
-		if p.object.Name == object.Name {
-			return ""
-		}
-		if p.invalid != nil || !slices.ContainsFunc(members, func(m memberView) bool { return p.selects(m.Member) }) {
+	for _, p := range older {
+		if p.invalid == nil && !slices.ContainsFunc(members, func(m memberView) bool { return p.selects(m.Member) }) {
 			continue
 		}
-		for _, older := range locks.Of(p.object.Spec.Fencing) {
-			for _, l := range mine {
-				if l.NamespacedName == older.NamespacedName {
-					return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", p.object.Name, l)
-				}
+		for _, l := range locks.Of(p.object.Spec.Fencing) {
+			switch {
+			case !slices.ContainsFunc(mine, func(m locks.Lock) bool { return m.NamespacedName == l.NamespacedName }):
+			case p.invalid != nil:
+				return fmt.Sprintf("the policy %s is invalid, and a fence that it had may refuse the lock %s everywhere: mend it, or delete it", p.object.Name, l)
+			default:
+				return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", p.object.Name, l)
+			}
+		}
+	}
+	return ""
+}
+
+// leaseRefused says that the hub cannot write the Leases of a policy somewhere, or nothing: an older policy fences a lock of
+// their name, in a namespace that this one may manage.
+func leaseRefused(policies []*policy, p *policy) string {
+	for _, older := range olderThan(policies, p.object) {
+		for _, l := range locks.Of(older.object.Spec.Fencing) {
+			if l.Name == p.object.LeaseName() && (p.names[l.Namespace] || p.object.Spec.Namespaces.Selector != nil) {
+				return fmt.Sprintf("the policy %s fences the lock %s, so there is no Lease of that name for this policy: "+
+					"create it again with another leaseName", older.object.Name, l)
 			}
 		}
 	}

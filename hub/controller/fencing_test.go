@@ -202,8 +202,9 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 	}{
 		"one fences its controller":           {named("old", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{Controller: "crossplane", Namespace: simLock.Namespace}}}), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{crossplane}}), 1, "the policy old fences the lock stock/crossplane-leader-election-core"},
 		"both fence it":                       {named("old", nil, locks), named("young", nil, locks), 1, "the policy old fences the lock stock/stock"},
-		"the older one is invalid":            {invalid, named("young", nil, locks), 1, ""},
+		"the older one is invalid":            {invalid, named("young", nil, locks), 1, "the policy old is invalid, and a fence that it had may refuse the lock stock/stock everywhere"},
 		"the hub writes it for the older one": {written("old", simLock.Name), named("young", nil, locks), 0, "the lock stock/stock has the name of the Leases that the hub writes for the policy old"},
+		"the hub writes it for the younger":   {named("old", nil, locks), written("young", simLock.Name), 1, ""},
 		"they fence different ones":           {named("old", nil, locks), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{other}}), 2, ""},
 		"in different clusters":               {named("old", map[string]string{"zone": "b"}, locks), named("young", nil, locks), 1, ""},
 		"the older one fences none":           {named("old", nil, nil), named("young", nil, locks), 1, ""},
@@ -235,6 +236,38 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 	}
 }
 
+// The younger policy was never led there. It does not take the lock of the older one out of the fence.
+func TestAPolicyWhoseLeaseAnOlderOneFencesSaysSo(t *testing.T) {
+	locks := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
+	named := func(name string, change func(*v1alpha1.LeadershipPolicySpec)) *policy {
+		o := fencing(nil)
+		o.Name = name
+		change(&o.Spec)
+		return parsePolicy(o)
+	}
+	old := named("old", func(s *v1alpha1.LeadershipPolicySpec) { s.Fencing = locks })
+	in := func(names ...string) func(*v1alpha1.LeadershipPolicySpec) {
+		return func(s *v1alpha1.LeadershipPolicySpec) { s.LeaseName, s.Namespaces.Names = simLock.Name, names }
+	}
+	for name, test := range map[string]struct {
+		policies []*policy // the last one is asked for
+		refused  bool
+	}{
+		"it manages the namespace":             {[]*policy{old, named("young", in("bank", simLock.Namespace))}, true},
+		"it may manage it":                     {[]*policy{old, named("young", func(s *v1alpha1.LeadershipPolicySpec) { in()(s); s.Namespaces.Selector = &metav1.LabelSelector{} })}, true},
+		"it manages others":                    {[]*policy{old, named("young", in("bank"))}, false},
+		"its Leases have another name":         {[]*policy{old, named("young", func(s *v1alpha1.LeadershipPolicySpec) { s.Namespaces.Names = []string{simLock.Namespace} })}, false},
+		"the one with the lock is the younger": {[]*policy{named("old", in(simLock.Namespace))}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			why := leaseRefused(append(test.policies, old), test.policies[len(test.policies)-1])
+			if want := "the policy old fences the lock stock/stock"; (why != "") != test.refused || test.refused && !strings.HasPrefix(why, want) {
+				t.Errorf("it says %q, want %q: %v", why, want, test.refused)
+			}
+		})
+	}
+}
+
 // Nobody knows what an invalid policy asks for, so it loses no fence that it has.
 func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 	locks := func(l v1alpha1.LockFence) *v1alpha1.Fencing {
@@ -260,7 +293,13 @@ func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 			o := policyOf("fleet", "shops", "shop")
 			o.Spec.Fencing = locks(simLock)
 			test.change(o)
-			fs, invalid := fencesIn("this", []*policy{parsePolicy(o)}, fleet.Member{Key: eastKey})
+			all := []*policy{parsePolicy(o)}
+			New(Options{HubID: "this"}).noteFences(all, o, []memberView{{Member: fleet.Member{Key: eastKey}}})
+			says := told(o.Status.Conditions, v1alpha1.ConditionFenced)
+			if stay := says == "False Unfenced the policy is invalid: the fences that it had stay as they were"; stay != (test.invalid != nil) {
+				t.Errorf("its condition is %q", says)
+			}
+			fs, invalid := fencesIn("this", all, fleet.Member{Key: eastKey})
 			if len(fs) != test.fences || !slices.Equal(invalid, test.invalid) {
 				t.Errorf("%d fences, invalid are %q; want %d, %q", len(fs), invalid, test.fences, test.invalid)
 			}

@@ -39,6 +39,8 @@ type view struct {
 	// stop says why nothing is to be decided; renews, that the present term is renewed all the same.
 	stop   string
 	renews bool
+	// invalid is the stop of a namespace whose policy is invalid.
+	invalid string
 }
 
 // memberView is what is known of one member, for one namespace.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -150,6 +151,20 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	v.object, s.changes = object, nil
 	c.remember(v, object, sent)
 	return 0, nil
+}
+
+// explainInvalid has the record of a namespace whose policy is invalid say that nobody renews its term.
+func (c *Controller) explainInvalid(ctx context.Context, v *view) error {
+	if v.object == nil || v.invalid == "" || v.stop != v.invalid {
+		return nil
+	}
+	status := *v.object.Status.DeepCopy()
+	status.Message = cut(v.invalid, 1024)
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(reason.InvalidPolicy), Message: status.Message,
+	})
+	_, err := c.explain(ctx, v, status)
+	return err
 }
 
 // explainAt is when to write the status of a record that this tenure has written, by the boot clock.

@@ -27,6 +27,7 @@ type policy struct {
 	election   election.Policy
 	thresholds health.Thresholds
 	invalid    error
+	unreadable bool // it is invalid, and what it selects is not known
 }
 
 // parsePolicy reads a policy. One that the CRD would refuse today, but that was stored
@@ -79,7 +80,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		}
 		selector, err := metav1.LabelSelectorAsSelector(s.from)
 		if err != nil {
-			p.invalid = err
+			p.invalid, p.unreadable = err, p.unreadable || s.to == &p.clusters || s.to == &p.namespaces
 			selector = labels.Nothing()
 		}
 		*s.to = selector

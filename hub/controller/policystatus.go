@@ -139,7 +139,7 @@ func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.Leade
 	}
 	s.Clusters = &clusters
 	for _, cond := range []metav1.Condition{
-		accepted(p, lost),
+		accepted(p, lost, leaseRefused(policies, p)),
 		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
 		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
 		clocksAgree(members),
@@ -158,7 +158,7 @@ func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.Leade
 	return result
 }
 
-func accepted(p *policy, lost []string) metav1.Condition {
+func accepted(p *policy, lost []string, refused string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted), Message: "the policy is valid and acted on"}
 	switch {
 	case p.invalid != nil:
@@ -166,6 +166,8 @@ func accepted(p *policy, lost []string) metav1.Condition {
 	case len(lost) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, string(reason.Conflict)
 		c.Message = cut("an older policy claims: "+strings.Join(lost, ", "), 1024)
+	case refused != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.Conflict), cut(refused, 1024)
 	}
 	return c
 }

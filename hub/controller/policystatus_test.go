@@ -329,18 +329,20 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 	invalid.invalid = errors.New("renewIntervalMilliseconds is too long")
 	want := metav1.Condition{Type: v1alpha1.ConditionAccepted}
 	for name, test := range map[string]struct {
-		policy *policy
-		lost   []string
-		status metav1.ConditionStatus
-		why    reason.Reason
-		words  string
+		policy  *policy
+		lost    []string
+		refused string
+		status  metav1.ConditionStatus
+		why     reason.Reason
+		words   string
 	}{
-		"it is":                            {valid, nil, metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on"},
-		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, metav1.ConditionFalse, reason.Conflict, "an older policy claims: a (to x), b (to y)"},
-		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, metav1.ConditionFalse, reason.InvalidPolicy, "renewIntervalMilliseconds is too long"},
+		"it is":                            {valid, nil, "", metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on"},
+		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, "a lock", metav1.ConditionFalse, reason.Conflict, "an older policy claims: a (to x), b (to y)"},
+		"an older one fences its Lease":    {valid, nil, "a lock", metav1.ConditionFalse, reason.Conflict, "a lock"},
+		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, "a lock", metav1.ConditionFalse, reason.InvalidPolicy, "renewIntervalMilliseconds is too long"},
 	} {
 		want.Status, want.Reason, want.Message = test.status, string(test.why), test.words
-		if got := accepted(test.policy, test.lost); got != want {
+		if got := accepted(test.policy, test.lost, test.refused); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -350,7 +352,7 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 	lost.verdict.State = health.Unhealthy
 	unmeasured := measured(long, vague)
 	for name, c := range map[string]metav1.Condition{
-		"invalid": accepted(invalid, nil), "lost": accepted(valid, []string{long}), "unreachable": clustersReachable(true, []memberView{lost}),
+		"invalid": accepted(invalid, nil, ""), "lost": accepted(valid, []string{long}, ""), "refused": accepted(valid, nil, long), "unreachable": clustersReachable(true, []memberView{lost}),
 		"off": clocksAgree([]memberView{lost}), "open": clocksAgree([]memberView{unmeasured}),
 	} {
 		if len(c.Message) != 1024 {

@@ -58,7 +58,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		if !v.renews {
 			c.stopRenewing(v.key)
 		}
-		return reconcile.Result{RequeueAfter: notYet}, nil
+		return reconcile.Result{RequeueAfter: notYet}, c.explainInvalid(ctx, v)
 	}
 	cs, after := v.candidates()
 	d := c.decide(v, cs)

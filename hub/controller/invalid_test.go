@@ -1,0 +1,56 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// Nobody renews the term, so its record must not go on to say that all is well.
+func TestARecordWhosePolicyIsInvalidIsNotReady(t *testing.T) {
+	c, _, api := onScene(t)
+	sets := func(duration int32) {
+		t.Helper()
+		o := &v1alpha1.LeadershipPolicy{}
+		if err := api.Get(t.Context(), types.NamespacedName{Namespace: shop.Namespace, Name: "shops"}, o); err != nil {
+			t.Fatal(err)
+		}
+		o.Spec.Timings.LeaseDurationSeconds = duration
+		if err := api.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func() string {
+		t.Helper()
+		if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
+			t.Fatal(err)
+		}
+		o := &v1alpha1.NamespaceLeader{}
+		if err := api.Get(t.Context(), shop, o); err != nil {
+			t.Fatal(err)
+		}
+		return told(o.Status.Conditions, v1alpha1.ConditionReady) + " / " + o.Status.Message
+	}
+	sets(3)
+	const want = "nothing is decided while the policy is invalid: "
+	if got := says(); !strings.HasPrefix(got, "False InvalidPolicy "+want) || !strings.Contains(got, " / "+want) {
+		t.Errorf("it says %q", got)
+	}
+	w := &writes{Client: c.client}
+	c.client = w
+	if says(); w.n > 0 {
+		t.Errorf("%d writes, and nothing is new", w.n)
+	}
+	sets(15)
+	says() // what is decided then comes before what is said of it
+	later := musterStart
+	later.Boot += time.Minute
+	c.Clock = fixedClock(later)
+	if got := says(); strings.Contains(got, "invalid") {
+		t.Errorf("when it is valid again it says %q", got)
+	}
+}
