@@ -2,8 +2,12 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -133,6 +137,65 @@ func TestASealThatCannotBeWrittenIsShown(t *testing.T) {
 				t.Errorf("it can be written: %q", c.brokenSeal("fleet"))
 			}
 		})
+	}
+}
+
+// Whether the seal can be used changes what a worker does in all of the fleet. Decisions look again by themselves. What time
+// may heal neither hides nor mends what people have to put right.
+func TestWhoHearsOfASealThatCannotBeUsed(t *testing.T) {
+	broken, none := fmt.Errorf("%w: it is short", seal.ErrBroken), []string(nil)
+	records, policies := []string{"fleet/shop"}, []string{"fleet/shops"}
+	type hears struct {
+		log               int
+		records, policies []string
+	}
+	for name, test := range map[string]struct {
+		raise       bool
+		was, is     error
+		want        hears
+		shown, ends bool // the decision
+	}{
+		"it is broken":                              {false, nil, broken, hears{1, records, policies}, true, true},
+		"it cannot be raised":                       {true, nil, broken, hears{1, none, policies}, true, true},
+		"it is broken, as before":                   {false, broken, broken, hears{0, none, none}, true, true},
+		"it cannot be raised, as before":            {true, broken, broken, hears{0, none, none}, true, true},
+		"it is whole again":                         {false, broken, nil, hears{0, records, policies}, false, false},
+		"it can be raised again":                    {true, broken, nil, hears{0, none, policies}, false, false},
+		"it can be used, as before":                 {false, nil, nil, hears{0, none, none}, false, false},
+		"it cannot be read now":                     {false, nil, errRefused, hears{1, none, none}, false, false},
+		"it cannot be raised now, as a decision":    {true, nil, errRefused, hears{0, none, none}, false, false},
+		"another installation was faster":           {false, nil, seal.ErrServed, hears{0, none, none}, false, false},
+		"it is broken, and cannot be read now":      {false, broken, errRefused, hears{1, none, none}, true, false},
+		"it cannot be raised, and not even be read": {true, broken, errRefused, hears{0, none, none}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}}
+				m := newMuster(t, record, policyOf("fleet", "shops", "shop"), policyOf("fleet2", "others", "other"))
+				use := useOfSeal{"fleet", test.raise}
+				m.noteSeal(t.Context(), use, test.was)
+				asked(&m.records)
+				asked(&m.policies)
+				ctx, lines := counted(t)
+				ends := m.noteSeal(ctx, use, test.is)
+				got := hears{*lines, asked(&m.records), asked(&m.policies)}
+				if !reflect.DeepEqual(got, test.want) {
+					t.Errorf("told: %+v, want %+v", got, test.want)
+				}
+				if shown := m.brokenSeal("fleet") != ""; shown != test.shown || ends != test.ends {
+					t.Errorf("it is shown: %v, and ends a decision: %v; want %v, %v", shown, ends, test.shown, test.ends)
+				}
+			})
+		})
+	}
+}
+
+// The words of an API server may be of any length, and a condition takes only so many.
+func TestHowMuchOfARefusalOfTheSealIsShown(t *testing.T) {
+	refusal := apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errors.New(strings.Repeat("no ", 300)))
+	words, advice, _ := strings.Cut(brokenBy(refusal), ": the hub must be able to update this Secret: ")
+	if words != refusal.Error()[:512] || advice == "" {
+		t.Errorf("%d bytes of the refusal, and then %q", len(words), advice)
 	}
 }
 

@@ -34,14 +34,11 @@ func (c *Controller) claim(v *view, policies []*policy) {
 // one that owned it last: it is not taken away from one that has become invalid.
 func (v *view) own(policies []*policy, recorded string) {
 	for _, p := range policies {
-		if !v.claimedBy(p, recorded) {
-			continue
-		}
 		switch {
-		case p.invalid != nil && p.object.Name == recorded:
+		case p.invalid != nil && p.object.Name == recorded && (p.unreadable || v.claimedBy(p, recorded)):
 			v.invalid = "nothing is decided while the policy is invalid: " + p.invalid.Error()
 			v.stop = v.invalid
-		case p.invalid != nil:
+		case p.invalid != nil, !v.claimedBy(p, recorded):
 		case v.policy == nil:
 			v.policy = p
 		default:
@@ -50,13 +47,10 @@ func (v *view) own(policies []*policy, recorded string) {
 	}
 }
 
-// claimedBy reports whether one policy claims the namespace: it matches in a member
+// claimedBy reports whether a policy claims the namespace: it matches in a member
 // that the policy speaks of. A member that was never reached keeps its last answer,
 // which is the record; and an empty list of members decides nothing.
 func (v *view) claimedBy(p *policy, recorded string) bool {
-	if p.unreadable && p.object.Name == recorded {
-		return true
-	}
 	for i := range v.members {
 		m := &v.members[i]
 		if !p.speaksOf(m) {

@@ -69,7 +69,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 			known.Hub = v.found.Hub // a mark that somebody took off is put back with the next write
 		}
 	}
-	switch changed := last != nil && (v.found == nil || !equality.Semantic.DeepEqual(v.found, &known)); {
+	switch changed := last != nil && !equality.Semantic.DeepEqual(v.found, &known); { // also if there is none any more
 	case changed && c.isOwn(v.key, v.found):
 		c.cameTrue(v.key)
 		c.remember(v, v.object, asked)
@@ -122,7 +122,7 @@ func (c *Controller) cameTrue(key types.NamespacedName) { c.recall(key).unanswer
 
 // isOwn reports whether a record is what a write of this tenure says that got no answer.
 func (c *Controller) isOwn(key types.NamespacedName, found *v1alpha1.NamespaceLeaderSpec) bool {
-	return found != nil && slices.ContainsFunc(c.recall(key).unanswered, func(s v1alpha1.NamespaceLeaderSpec) bool {
+	return slices.ContainsFunc(c.recall(key).unanswered, func(s v1alpha1.NamespaceLeaderSpec) bool {
 		return equality.Semantic.DeepEqual(&s, found)
 	})
 }
