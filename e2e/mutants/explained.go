@@ -32,6 +32,7 @@ var explained = map[string]string{
 	"hub/guard/fence.go Fence.wallBut: swapped: neverManaged, namespaces in slices.Concat(neverManaged, namespaces)":                                            "a selector does not depend on the order of its values",
 	"hub/guard/anchor.go anchor: swapped: \"fences.leasecast.dev\", \"v1\" in rule(\"fences.leasecast.dev\", \"v1\", []string{\"none\"}, admissionv1.Create)":   "there is no resource of either name",
 	"hub/controller/events.go Controller.fleetChangedIn: statement: defer cancel() dropped":                                                                     "the context ends with its deadline, a little later",
+	"hub/controller/events.go Controller.leaseChanged: statement: defer cancel() dropped":                                                                       "the context ends with its deadline, a little later",
 	"hub/controller/events.go Controller.namespacesOf: condition: len(policies) == 0 dropped from ||":                                                           "without policies nothing matches",
 	"hub/controller/events.go Controller.namespacesOf: error: if err != nil dropped":                                                                            "the error is only logged",
 	"hub/controller/events.go Controller.namespacesOf: negation: true #2":                                                                                       "the values of the map are not read",

@@ -18,7 +18,7 @@ var (
 	relisting   = tests{"./hub/worker", "^TestWhatANewListOfReadersLacksIsNoEnd$"}
 	beginning   = tests{"./hub/controller", "^TestWhoWritesTheFirstLeaseOfATerm$"}
 	believing   = tests{"./hub/controller", "^TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed$"}
-	sealing     = tests{"./hub/controller", "^TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal$"}
+	sealing     = tests{"./hub/controller", "^TestADecisionKnowsTheLargestDurationsOfTheSeal$"}
 	overlapping = tests{"./hub/controller", "^TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure$"}
 	counting    = tests{"./hub/controller", "^TestMostClustersAreMoreThanHalfOfThoseThatWereReached$"}
 	preparing   = tests{"./hub/controller", "^TestWhatAFreshLeaseShowsItShowsOfOneDrainingOnly$"}

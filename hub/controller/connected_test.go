@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
+	"github.com/leasecast/leasecast/hub/fleet"
 )
 
 func spaceOf(name, team string) corev1.Namespace {
@@ -30,6 +31,11 @@ func TestWhatIsSeenOfAConnectedMember(t *testing.T) {
 		pass(5 * time.Second)
 		if !m.member("east").Connected {
 			t.Fatalf("it is not connected: %+v", m.member("east").Problem)
+		}
+		for name, stranger := range map[string]bool{"east": false, "west": true} {
+			if got := m.isStranger(fleet.Key{Fleet: "fleet", Name: name}); got != stranger {
+				t.Errorf("%s counts as one that was never connected: %v", name, got)
+			}
 		}
 		if !m.source.synced() {
 			t.Error("the Clusters are not known")

@@ -84,6 +84,16 @@ func TestRenewTimesEndBeforeTheyAreCounted(t *testing.T) {
 	}
 }
 
+// A lock may be held for the stop time after the end of a term, by what the policy said when the term was renewed last.
+func TestWhatWasSentCountsWithTheStopTimeOfItsPolicy(t *testing.T) {
+	s := newStage(t)
+	s.policy.election.StopTime = 17 * time.Second
+	s.decided(s.publisher(), s.leading(reason.Elected), true)
+	if got := s.c.sent(shop, true); got.Stop != 17*time.Second || got.Skew != time.Second {
+		t.Errorf("sent: %+v, want a stop time of 17 s and an ε of 1 s", got)
+	}
+}
+
 // beside is a scene in which another installation serves the fleet.
 type beside struct{ *scene }
 

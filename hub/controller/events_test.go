@@ -153,6 +153,10 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 		}
 		m.leaseChanged(eastKey, "shop")
 		expects("a Lease changed", []string{"fleet/shop"}, nil)
+		m.client = bounded{m.api}
+		m.leaseChanged(eastKey, "nobody's")
+		expects("a Lease that is nobody's changed", nil, nil)
+		m.client = m.api
 		m.leaseChanged(eastKey, "")
 		expects("a member was read", all, shops)
 		var named []string

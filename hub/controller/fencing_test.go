@@ -83,6 +83,15 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 		}
 		return guard.ErrNotEnforced
 	}
+	where := func(missing func(guard.Fence) bool) func(guard.Fence, string) error {
+		return func(f guard.Fence, _ string) error {
+			if missing(f) {
+				return guard.ErrNotEnforced
+			}
+			return nil
+		}
+	}
+	both := &v1alpha1.Fencing{Schedules: schedules, Writes: []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"role": "leader"}}}}
 	for name, test := range map[string]struct {
 		fencing *v1alpha1.Fencing
 		stands  func(guard.Fence, string) error
@@ -92,17 +101,21 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 		"one is asked for, and in force":  {&v1alpha1.Fencing{Schedules: schedules}, nil, false},
 		"one is asked for, and missing":   {&v1alpha1.Fencing{Schedules: schedules}, missing, true},
 		"one is missing elsewhere":        {&v1alpha1.Fencing{Schedules: schedules}, elsewhere, false},
+		"that of schedules is missing":    {both, where(func(f guard.Fence) bool { return f.Kind() == "schedules" }), true},
+		"that of writes is missing":       {both, where(func(f guard.Fence) bool { return f.Kind() == "writes" }), true},
+		"that of namespaces by label is":  {both, where(func(f guard.Fence) bool { return !f.Covers("shop") }), false},
 		"one that only warns is not seen": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, missing, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := New(Options{HubID: "this"})
+			c, _, _ := onScene(t)
 			c.members[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
-			v := shopView(election.Record{}, measured("east", agrees))
-			v.policy = parsePolicy(fencing(test.fencing))
-			m := memberView{Member: fleet.Member{Key: eastKey}}
-			c.addFences(v, &m)
-			if (m.unfenced != nil) != test.missed {
-				t.Errorf("it misses %v", m.unfenced)
+			v := shopView(election.Record{}, memberView{Member: fleet.Member{Key: eastKey}})
+			o := fencing(test.fencing)
+			o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
+			v.policy = parsePolicy(o)
+			c.buildState(v)
+			if missed := v.members[0].unfenced; (missed != nil) != test.missed {
+				t.Errorf("it misses %v", missed)
 			}
 		})
 	}

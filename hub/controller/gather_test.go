@@ -93,18 +93,25 @@ func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *te
 	return next
 }
 
-// Rule 6: an earlier tenure may have promised by a longer D and under a larger ε than the policy has now. The seal is all
-// that tells of it.
-func TestADecisionKnowsTheLargestDAndEpsilonOfTheSeal(t *testing.T) {
+// Rule 6: an earlier tenure may have promised by a longer D and under a larger ε and a larger stop time than the policy has
+// now. The seal is all that tells of it.
+func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
 	clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	c := New(Options{Tenure: succeeding(t, lease.Reading(clock), 6*time.Second, -time.Hour), Clock: clock, HubID: "this"})
-	hubOf(t, c)
+	api, told := hubOf(t, c), sealOf(shop.Namespace)
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(told), told); err != nil {
+		t.Fatal(err)
+	}
+	told.Data["largest-stop-time"] = []byte("17s")
+	if err := api.Update(t.Context(), told); err != nil {
+		t.Fatal(err)
+	}
 	v, err := c.gather(t.Context(), shop)
 	if err != nil || v.stop != "" || v.policy == nil {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if s := v.state; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second {
-		t.Errorf("the largest D is %v, the largest ε %v, want 1m and 5s", s.LargestDuration, s.LargestSkew)
+	if s := v.state; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second || s.LargestStop != 17*time.Second {
+		t.Errorf("the largest D is %v, the largest ε %v, the largest stop time %v; want 1m, 5s and 17s", s.LargestDuration, s.LargestSkew, s.LargestStop)
 	}
 }
 
@@ -258,6 +265,31 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t
 				t.Errorf("the largest D is %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// The same holds for a decision, which knows the policies.
+func TestADecisionCountsTheEpsilonOfAPolicyForTheEndOfAnEarlierTenure(t *testing.T) {
+	const h = 6 * time.Second
+	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	clock := clocktest.NewHand(start)
+	c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
+	api := hubOf(t, c)
+	for _, step := range []struct {
+		at     time.Duration // since the start
+		raised string        // by the earlier tenure, just before
+		want   time.Duration
+	}{
+		{0, "60", time.Minute},
+		{h + 100*time.Millisecond, "70", 70 * time.Second}, // it has ended by the ε of the seal
+		{h + 600*time.Millisecond, "80", 80 * time.Second}, // and by that of the policy, which is larger
+	} {
+		clock.Advance(start.Boot + step.at - clock.Now().Boot)
+		raiseSeal(t, api, step.raised, "100ms")
+		v, err := c.gather(t.Context(), shop)
+		if err != nil || v.state.LargestDuration != step.want {
+			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, v.state.LargestDuration, step.want, err)
+		}
 	}
 }
 

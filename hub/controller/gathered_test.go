@@ -183,6 +183,9 @@ func TestTheLargestSkewAndDurationOfPoliciesAndSealCount(t *testing.T) {
 			if err := api.Update(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
+			if err := api.Create(t.Context(), policyOf("fleet", "younger", "till")); err != nil { // with a smaller ε
+				t.Fatal(err)
+			}
 			v, err := c.gather(t.Context(), shop)
 			if err != nil || v.skew != test.skew || v.state.LargestDuration != test.d {
 				t.Errorf("ε %v, D %v (%s, %v); want %v, %v", v.skew, v.state.LargestDuration, v.stop, err, test.skew, test.d)

@@ -2,8 +2,12 @@ package controller
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -26,6 +30,8 @@ func ofSpec(s v1alpha1.NamespaceLeaderSpec) *v1alpha1.NamespaceLeader {
 func TestWhoseWordARecordIs(t *testing.T) {
 	another := said20()
 	another.Leader = "west"
+	marked := said20()
+	marked.Hub = "this"
 	for name, test := range map[string]struct {
 		known, found *v1alpha1.NamespaceLeaderSpec
 		deposed      bool
@@ -35,6 +41,7 @@ func TestWhoseWordARecordIs(t *testing.T) {
 		stops        bool
 	}{
 		"as it was written":                          {new(said20()), new(said20()), false, "east", false, false, false},
+		"as it was written, but for this hub's mark": {&marked, new(said20()), false, "east", false, false, false},
 		"edited":                                     {new(said20()), &another, false, "east", true, false, false},
 		"edited, or written by a later tenure":       {new(said20()), &another, true, "west", false, false, true},
 		"deleted":                                    {new(said20()), nil, false, "east", true, true, false},
@@ -80,6 +87,9 @@ func TestARecordOfAnotherHubIsSeen(t *testing.T) {
 	if c.detectEdit(t.Context(), v, musterStart); !v.moved {
 		t.Error("it is taken for this hub's")
 	}
+	if len(c.namespaces) > 0 {
+		t.Errorf("an entry for what nobody manages here: %v", c.namespaces)
+	}
 	// What the other hub makes of it is no edit, whatever this hub knew.
 	c.namespace(shop).known = ofSpec(said20())
 	o.Spec.Leader, o.Spec.Epoch = "west", 21
@@ -103,8 +113,53 @@ func TestARecordIsKnownForGoodOnceEarlierTenuresAreOver(t *testing.T) {
 		t.Error("it is known too early")
 	}
 	at.Boot++
-	if c.remember(v, ofSpec(said20()), at); c.recall(shop).known == nil {
-		t.Error("it is not known")
+	o := ofSpec(said20())
+	o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "leasecast-hub"}}
+	if c.remember(v, o, at); c.recall(shop).known == nil {
+		t.Fatal("it is not known")
+	}
+	if known := c.recall(shop).known; len(known.ManagedFields) > 0 {
+		t.Errorf("what nothing here needs is kept for each record: %v", known.ManagedFields)
+	}
+}
+
+// A write without an answer may be carried out, until one that was sent later has been: each names the version that it
+// replaces.
+func TestWhatIsAnEditAfterWritesWithoutAnAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		steps  string // epochs of records: 21 is found; 21? was sent, and nobody answered
+		edited bool   // the last one
+		want   int64
+	}{
+		"it comes true at once":                            {"20 21? 21", false, 21},
+		"it comes true late":                               {"20 21? 20 21", false, 21},
+		"the next one comes true late, after it was found": {"20 21? 21 22? 21 22", false, 22},
+		"it comes true after the next one has":             {"20 21? 20 22? 20 22 21", true, 22},
+		"what is found first, whoever wrote it":            {"20 21? 25", false, 25},
+		"what somebody else writes after that":             {"20 21? 20 25", true, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, _ := onScene(t)
+			c.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second) // nothing of an earlier one is left to settle
+			var v *view
+			for step := range strings.FieldsSeq(test.steps) {
+				epoch, sent := strings.CutSuffix(step, "?")
+				s := said20()
+				var err error
+				if s.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
+					t.Fatal(err)
+				}
+				if sent {
+					c.mayComeTrue(shop, &s)
+					continue
+				}
+				v = &view{key: shop, object: ofSpec(s), found: s.DeepCopy()}
+				c.detectEdit(t.Context(), v, musterStart)
+			}
+			if v.edited != test.edited || v.state.Record.Epoch != test.want {
+				t.Errorf("an edit: %v, epoch %d; want %v, %d", v.edited, v.state.Record.Epoch, test.edited, test.want)
+			}
+		})
 	}
 }
 
