@@ -70,7 +70,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 		}
 	}
 	switch changed := last != nil && !equality.Semantic.DeepEqual(v.found, &known); { // also if there is none any more
-	case changed && c.isOwn(v.key, v.found):
+	case c.isOwn(v.key, v.found):
 		c.cameTrue(v.key)
 		c.remember(v, v.object, asked)
 	case changed && !c.Elected(ctx):

@@ -135,6 +135,7 @@ func TestWhatIsAnEditAfterWritesWithoutAnAnswer(t *testing.T) {
 		"it comes true late":                               {"20 21? 20 21", false, 21},
 		"the next one comes true late, after it was found": {"20 21? 21 22? 21 22", false, 22},
 		"it comes true after the next one has":             {"20 21? 20 22? 20 22 21", true, 22},
+		"or after the next one has at once":                {"20 21? 20 22? 22 21", true, 22},
 		"what is found first, whoever wrote it":            {"20 21? 25", false, 25},
 		"what somebody else writes after that":             {"20 21? 20 25", true, 20},
 	} {
