@@ -111,7 +111,7 @@ func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	if s := v.state; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second || s.LargestStop != 17*time.Second {
-		t.Errorf("the largest D is %v, the largest ε %v, the largest stop time %v; want 1m, 5s and 17s", s.LargestDuration, s.LargestSkew, s.LargestStop)
+		t.Errorf("the largest D is %v, ε %v, stop time %v; want 1m, 5s and 17s", s.LargestDuration, s.LargestSkew, s.LargestStop)
 	}
 }
 
