@@ -233,9 +233,11 @@ func TestWhenAChangeIsExplained(t *testing.T) {
 		wait  time.Duration // 0: it is explained now
 	}{
 		"the new leader has its Lease":        {election.Leading, reason.Elected, true, statusWaits, 0, 0},
+		"it has it, as a better cluster":      {election.Leading, reason.PriorityChanged, true, statusWaits, 0, 0},
 		"it has it just now":                  {election.Leading, reason.Elected, true, 0, 0, statusWaits},
 		"its Lease is not written yet":        {election.Leading, reason.Elected, false, time.Second, 0, changeTakes - time.Second},
 		"its Lease takes long":                {election.Leading, reason.Elected, false, changeTakes, 0, 0},
+		"it takes long, and others change":    {election.Leading, reason.Elected, false, changeTakes, 1, statusWaits - 1},
 		"the old leader's term has not ended": {election.Draining, reason.PriorityChanged, false, 0, 0, changeTakes},
 		"the old leader's term takes long":    {election.Draining, reason.PriorityChanged, false, changeTakes, 0, 0},
 		"nobody leads":                        {election.Vacant, reason.NoCandidate, false, statusWaits, 0, 0},

@@ -181,7 +181,7 @@ func TestANewRecordIsMadeWithWhatItSays(t *testing.T) {
 		c, _, api := onScene(t)
 		c.client = &writes{Client: api, answer: refuses}
 		v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "till"}}
-		o := c.newRecord(v)
+		o := newRecord(v.key)
 		o.Spec = said20()
 		err := c.write(t.Context(), v, o)
 		if (err != nil) != (refuses != nil) {

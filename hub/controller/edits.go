@@ -79,7 +79,7 @@ func (c *Controller) detectEdit(ctx context.Context, v *view, asked lease.Readin
 	case changed:
 		v.edited = true
 		if v.vanished = v.object == nil; v.vanished {
-			v.object = c.newRecord(v)
+			v.object = newRecord(v.key)
 		}
 		v.object.Spec = known
 	case v.found != nil && !v.moved:

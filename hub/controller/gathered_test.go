@@ -131,7 +131,7 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 		"a namespace": func(_ *Controller, s *scene, _ client.Client) { s.refuses = refused },
 		"whether a fleet whose record went is moving": func(c *Controller, s *scene, api client.Client) {
 			s.unmoved, s.shown[0].Paused = refused, true
-			_ = api.Delete(context.Background(), c.newRecord(&view{key: shop}))
+			_ = api.Delete(context.Background(), newRecord(shop))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 
 func TestARecordThatIsNotThereIsLost(t *testing.T) {
 	c, _, api := onScene(t)
-	if err := api.Delete(t.Context(), c.newRecord(&view{key: shop})); err != nil {
+	if err := api.Delete(t.Context(), newRecord(shop)); err != nil {
 		t.Fatal(err)
 	}
 	v, err := c.gather(t.Context(), shop)

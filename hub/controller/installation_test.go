@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,4 +149,67 @@ func TestAnInstallationSaysThatItStandsBack(t *testing.T) {
 	clock.Advance(time.Second)
 	c.Tenure = succeeding(t, clock.Now(), 6*time.Second, -time.Hour)
 	look(2)
+}
+
+// An earlier tenure may go by a larger ε than the policies have now. The seal holds it.
+func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfTheSeal(t *testing.T) {
+	const h = 6 * time.Second
+	clock := clocktest.NewHand(clocktest.Start)
+	c := New(Options{Tenure: succeeding(t, clock.Now(), h, -2*time.Second), Clock: clock, HubID: "this"})
+	api := hubOf(t, c)
+	for _, step := range []struct {
+		at     time.Duration // since the start
+		raised string        // by the earlier tenure, just before
+		want   time.Duration
+	}{
+		{0, "60", time.Minute},
+		{h + 100*time.Millisecond, "70", time.Minute},
+		{h + 400*time.Millisecond, "80", time.Minute}, // it has ended by the policies' ε
+		{h + 700*time.Millisecond, "90", 90 * time.Second},
+	} {
+		clock.Advance(clocktest.Start.Boot + step.at - clock.Now().Boot)
+		raiseSeal(t, api, step.raised, "5s")
+		if s, err := c.seal(t.Context(), shop.Namespace, 250*time.Millisecond); err != nil || s.LargestDuration != step.want {
+			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, s.LargestDuration, step.want, err)
+		}
+	}
+}
+
+// unsteady is an API server that may fail what it is asked.
+type unsteady struct {
+	client.Reader
+	fails error
+}
+
+func (u *unsteady) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if u.fails != nil {
+		return u.fails
+	}
+	return u.Reader.Get(ctx, key, o, opts...)
+}
+
+// A worker may have read the seal long before the first decision. Other replicas may have raised it since.
+func TestTheFirstDecisionReadsTheSealWhoeverHasReadItBefore(t *testing.T) {
+	for name, since := range map[string]time.Duration{"an earlier tenure is at work": 0, "it has ended": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			clock := clocktest.NewHand(clocktest.Start)
+			c := New(Options{Tenure: succeeding(t, clock.Now(), 6*time.Second, -2*time.Second), Clock: clock, HubID: "this"})
+			clock.Advance(since)
+			api := hubOf(t, c)
+			server := &unsteady{Reader: api}
+			c.Seals = seal.NewStore(server, api)
+			if s, err := c.Seals.Load(t.Context(), shop.Namespace); err != nil || s.LargestDuration != time.Minute {
+				t.Fatalf("%v, %v", s.LargestDuration, err)
+			}
+			raiseSeal(t, api, "70", "5s")
+			server.fails = errRefused
+			if _, err := c.seal(t.Context(), shop.Namespace, time.Second); !errors.Is(err, errRefused) {
+				t.Errorf("one that cannot be read: %v", err)
+			}
+			server.fails = nil
+			if s, err := c.seal(t.Context(), shop.Namespace, time.Second); err != nil || s.LargestDuration != 70*time.Second {
+				t.Errorf("the largest D is %v, want 70s (%v)", s.LargestDuration, err)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -150,20 +151,23 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 	const second = time.Second
 	for name, test := range map[string]struct {
 		hub, holder string
+		stop        time.Duration // the largest of fenced locks
 		after       time.Duration // the renewTime
 		want        bool
 	}{
-		"that stands, under whatever name":       {"another", us, 0, true},
-		"that a late reader may still act by":    {"another", us, 16*second - 1, true},
-		"that has lapsed":                        {"another", us, 16 * second, false},
-		"that leads elsewhere, as a Lease says":  {"another", them, 0, false},
-		"that this hub began, under an old name": {"this", us, 0, false},
+		"that stands, under whatever name":       {"another", us, 0, 0, true},
+		"that a late reader may still act by":    {"another", us, 0, 16*second - 1, true},
+		"that has lapsed":                        {"another", us, 0, 16 * second, false},
+		"that a fenced lock may still outlast":   {"another", us, 20 * second, 36*second - 1, true},
+		"that has lapsed, with all fenced locks": {"another", us, 20 * second, 36 * second, false},
+		"that leads elsewhere, as a Lease says":  {"another", them, 0, 0, false},
+		"that this hub began, under an old name": {"this", us, 0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := finds(t, now.Add(test.after), false, another, lease.Content{
 				Namespace: "shop", Name: "another-name", Cluster: us, ClusterUID: "uid", Hub: test.hub,
 				Term: lease.Term{Holder: test.holder, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * second},
-			})
+			}, test.stop)
 			if v.state.OtherHub != test.want {
 				t.Errorf("other hub %v, want %v", v.state.OtherHub, test.want)
 			}
@@ -171,13 +175,14 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 	}
 }
 
-// finds is what the hub "this" makes of the one Lease that it finds in a member, under an ε of 1 s.
-func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Content) *view {
+// finds is what the hub "this" makes of the one Lease that it finds in a member, under an ε of 1 s and the largest of some
+// stop times.
+func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Content, stop ...time.Duration) *view {
 	t.Helper()
 	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: moved, members: []memberView{{
 		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: publisherThatRead(t, now, key, cp),
 	}}}
-	v.state.LargestSkew = time.Second
+	v.state.LargestSkew, v.state.LargestStop = time.Second, slices.Max(append(stop, 0))
 	New(Options{HubID: "this", Clock: fixedClock{Wall: now}}).addMove(v)
 	return v
 }

@@ -150,7 +150,7 @@ func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 			m := measured("east", agrees)
 			m.facts = publish.SyncStatus{Marked: true, InPlace: true}
 			v := shopView(eastLeads(20), m)
-			v.object, v.moved = o, true
+			v.object, v.moved = o.DeepCopy(), true
 			var d election.Decision
 			test.change(c, v, &d)
 			if err := c.takeOver(t.Context(), v, d); (err != nil) != test.fails {
@@ -158,6 +158,9 @@ func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 			}
 			if err := api.Get(t.Context(), shop, o); err != nil || (o.Spec.Hub == "this") != test.taken {
 				t.Errorf("mark %q, %v", o.Spec.Hub, err)
+			}
+			if test.taken && (v.object.ResourceVersion != o.ResourceVersion || v.object.Spec.Hub != "this") {
+				t.Errorf("what follows goes by version %s, with mark %q", v.object.ResourceVersion, v.object.Spec.Hub)
 			}
 		})
 	}

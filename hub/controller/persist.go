@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,7 +39,7 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 		return nil
 	}
 	object := c.recordFor(v, d)
-	if v.found != nil && equality.Semantic.DeepEqual(v.found, &object.Spec) {
+	if equality.Semantic.DeepEqual(v.found, &object.Spec) {
 		return nil
 	}
 	grants := d.Record.State == election.Leading && (d.Record.Epoch != v.state.Record.Epoch || d.Record.Reason == reason.Adopted)
@@ -65,7 +66,7 @@ func (c *Controller) isStored(v *view) bool {
 func (c *Controller) recordFor(v *view, d election.Decision) *v1alpha1.NamespaceLeader {
 	object := v.object.DeepCopy()
 	if object == nil {
-		object = c.newRecord(v)
+		object = newRecord(v.key)
 	}
 	store(d.Record, &object.Spec)
 	if !v.moved {
@@ -172,11 +173,11 @@ func (c *Controller) explainAt(s *namespaceState, changing bool) time.Duration {
 	c.mu.Lock()
 	last := c.written
 	c.mu.Unlock()
-	wait := statusWaits
+	at := min(last+statusWaits, s.written+statusLatest)
 	if changing {
-		wait = changeTakes
+		at = max(at, s.written+changeTakes)
 	}
-	return max(s.written+wait, min(last+statusWaits, s.written+statusLatest))
+	return at
 }
 
 // changing reports whether a change of the leader is under way of which its end tells enough: nothing is wrong.
@@ -186,10 +187,9 @@ func changing(s *v1alpha1.NamespaceLeaderSpec, status v1alpha1.NamespaceLeaderSt
 }
 
 // newRecord is the record of a namespace that had none.
-func (c *Controller) newRecord(v *view) *v1alpha1.NamespaceLeader {
+func newRecord(key types.NamespacedName) *v1alpha1.NamespaceLeader {
 	o := &v1alpha1.NamespaceLeader{}
-	o.Namespace, o.Name = v.key.Namespace, v.key.Name
+	o.Namespace, o.Name = key.Namespace, key.Name
 	o.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.MoveLabel: ""}
-	o.Spec.Hub = c.HubID
 	return o
 }
