@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
 )
 
 // Nobody renews the term, so its record must not go on to say that all is well.
@@ -45,6 +46,17 @@ func TestARecordWhosePolicyIsInvalidIsNotReady(t *testing.T) {
 	if says(); w.n > 0 {
 		t.Errorf("%d writes, and nothing is new", w.n)
 	}
+	v := shopView(election.Record{})
+	v.object, v.stop = &v1alpha1.NamespaceLeader{}, "the Clusters are not known yet"
+	if err := c.explainInvalid(t.Context(), v); err != nil || w.n > 0 {
+		t.Errorf("what stops for another reason: %v, %d writes", err, w.n)
+	}
+	sets(4) // which is invalid in other words
+	c.client = &writes{Client: api, answer: errRefused}
+	if _, err := c.reconcileNamespace(t.Context(), aboutShop); err == nil {
+		t.Error("a status that cannot be written is no error")
+	}
+	c.client = api
 	sets(15)
 	says() // what is decided then comes before what is said of it
 	later := musterStart

@@ -156,7 +156,7 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 
 // explainInvalid has the record of a namespace whose policy is invalid say that nobody renews its term.
 func (c *Controller) explainInvalid(ctx context.Context, v *view) error {
-	if v.object == nil || v.invalid == "" || v.stop != v.invalid {
+	if v.stop != v.invalid {
 		return nil
 	}
 	status := *v.object.Status.DeepCopy()
