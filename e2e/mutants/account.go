@@ -14,6 +14,7 @@ var (
 	leftBehind = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
 	rights     = tests{"./hub/fleet", "^(TestWhichRefusalsAre.*|TestWhatARefusalOfTheAccountCosts)$"}
 	parting    = tests{"./hub/fleet", "^(TestForHowLongTheAccount.*|TestAMemberThatIsLeftIs.*)$"}
+	pausing    = tests{"./hub/fleet", "^(TestAnAccountThatCannotBe.*|TestOnlyAPinnedMember.*)$"}
 	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
 )
 
@@ -43,6 +44,8 @@ var accounts = []mutant{
 	{"account: one that lacks rights loses its token", rights, []edit{{fleetAccountGo, "		c.account.installed = false\n", "		c.account.installed, c.account.credentials = false, account.Credentials{}\n"}}},
 	{"account: it is repaired all the time", rights, []edit{{fleetAccountGo, "	case now.Boot < c.account.next:", "	case now.Boot < 0:"}}},
 	{"account: a new token repairs nothing", tests{"./hub/fleet", "^TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken$"}, []edit{{fleetAccountGo, "	if has {\n		a.installed = false", "	if err == nil && !has && has {\n		a.installed = false"}}},
+	{"account: a step that does not look after it hastens the next one", pausing, []edit{{fleetAccountGo, "!a.administrator || !c.tends {", "!a.administrator {"}}},
+	{"account: a step that may not install it hastens the next one", pausing, []edit{{fleetAccountGo, "!a.installed && c.installs &&", "!a.installed &&"}}},
 	{"account: an API server that starts deposes the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "const refusalLasts = 2 * time.Second", "const refusalLasts = 0 * time.Second"}}},
 	{"account: refusals of long ago depose the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "			l.refusedSince = 0\n", ""}}},
 	{"account: a leader that is refused for long stays", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "return at >= l.refusedSince+refusalLasts", "return at < 0"}}},

@@ -99,6 +99,7 @@ func (c *connection) useAccount(ctx context.Context, pinned bool) (bool, error) 
 	if c.err == nil && c.account.kubeconfig != c.text {
 		c.account = ownAccount{kubeconfig: c.text, admin: c.parsed}
 	}
+	c.installs = pinned
 	writes := c.p.mayWrite(c.key.Fleet)
 	err := c.keepAccount(ctx, writes && pinned)
 	_, has := c.account.access()
@@ -115,6 +116,7 @@ func (c *connection) useAccount(ctx context.Context, pinned bool) (bool, error) 
 
 // keepAccount asks the member what has to be asked about the account, if anything has.
 func (c *connection) keepAccount(ctx context.Context, mayInstall bool) error {
+	c.tends = true
 	if !c.accountDue(c.p.clock.Now(), mayInstall) {
 		return nil
 	}
@@ -300,14 +302,15 @@ func (c *connection) describeAccount(err error) error {
 	return t.Describe(err)
 }
 
-// untilAccount is the pause of run, or a shorter one if the account has to be looked after before its end.
+// untilAccount is the pause of run, or a shorter one if the account has to be looked after before its end. What the last
+// step was not free to do shortens no pause: the next one would do no more.
 func (c *connection) untilAccount(pause time.Duration) time.Duration {
 	a := &c.account
-	if !a.administrator {
+	if !a.administrator || !c.tends {
 		return pause
 	}
 	at := max(a.next, a.credentials.Renew)
-	if _, has := a.access(); !has || !a.installed && c.p.mayWrite(c.key.Fleet) || c.complains() {
+	if _, has := a.access(); !has || !a.installed && c.installs && c.p.mayWrite(c.key.Fleet) || c.complains() {
 		at = a.next
 	}
 	if due := max(0, at-c.p.clock.Now().Boot); pause == forever || due < pause {

@@ -27,9 +27,8 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// accessTo is the access of a kubeconfig that leads to the server. The server's certificate holds the name
-// example.com, too.
-func accessTo(t *testing.T, s *httptest.Server, serverName, token string) transport.Access {
+// kubeconfigTo is a kubeconfig that leads to the server. The server's certificate holds the name example.com, too.
+func kubeconfigTo(t *testing.T, s *httptest.Server, serverName, token string) []byte {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	text, err := json.Marshal(map[string]any{
@@ -43,7 +42,13 @@ func accessTo(t *testing.T, s *httptest.Server, serverName, token string) transp
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := transport.ParseKubeconfig(text)
+	return text
+}
+
+// accessTo is the access of such a kubeconfig.
+func accessTo(t *testing.T, s *httptest.Server, serverName, token string) transport.Access {
+	t.Helper()
+	a, err := transport.ParseKubeconfig(kubeconfigTo(t, s, serverName, token))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,8 @@ type connection struct {
 	cleaned bool
 	leftAt  *lease.Reading
 	account ownAccount
+	// tends: the present step looks after the account. installs: it installs the account too, where this replica may write.
+	tends, installs bool
 }
 
 // run keeps the member connected until ctx ends or the member may be forgotten.
@@ -100,6 +102,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	s := c.get()
 	now := c.p.clock.Now()
 	c.endDrain(now)
+	c.tends, c.installs = false, false
 	switch {
 	case c.mayLeave(s, now):
 		return c.leave(ctx, s)
