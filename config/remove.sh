@@ -18,7 +18,7 @@ wait_until() {
 		elif [ -n "$left" ]; then
 			problem="after $limit s there are still $what:
 $left
-the hub must run and reach the clusters; a cluster that is gone for good: delete its Cluster, or the annotation"
+the hub must run and reach the clusters; a cluster that refuses the removal: see the events of its Cluster; a cluster that is gone for good: delete its Cluster, or the annotation"
 		else
 			return 0
 		fi

@@ -13,7 +13,7 @@ var (
 	repairing  = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
 	leftBehind = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
 	rights     = tests{"./hub/fleet", "^(TestWhichRefusalsAre.*|TestWhatARefusalOfTheAccountCosts)$"}
-	parting    = tests{"./hub/fleet", "^(TestForHowLongTheAccount.*|TestAMemberThatIsLeftIs.*)$"}
+	parting    = tests{"./hub/fleet", "^(TestForHowLongTheAccount.*|TestAMemberThatIsLeftIs.*|TestAMemberThatRefusesToRemove.*)$"}
 	pausing    = tests{"./hub/fleet", "^(TestAnAccountThatCannotBe.*|TestOnlyAPinnedMember.*)$"}
 	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
 )
@@ -32,6 +32,9 @@ var accounts = []mutant{
 	{"account: what a member refuses to remove stays", tests{"./hub/fleet", "^TestThePinStaysUntilNothingIsLeftOfTheAccount$"}, []edit{{fleetLeaveGo, "		if !c.removedAccount(ctx, s) {", "		if !c.removedAccount(ctx, s) && !writes {"}}},
 	{"account: a member that is silent holds its Cluster for ever", parting, []edit{{fleetLeaveGo, "	return answered || now.Boot-c.leftAt.Boot < ForgottenAfter", "	return answered || now.Boot >= c.leftAt.Boot"}}},
 	{"account: a member that is left is probed by writes", parting, []edit{{"hub/fleet/probe.go", "!now.spec.moved && !now.leaving", "!now.spec.moved"}}},
+	{"account: work goes on in a member that it is taken out of", parting, []edit{{fleetLeaveGo, "go with the account.\n		c.end()\n", "go with the account.\n"}}},
+	{"account: a member that refuses to remove it is asked each second", parting, []edit{{fleetLeaveGo, "			return c.leavePause(), false\n", "			return leavePoll, false\n"}}},
+	{"account: nobody is shown that a member refuses to remove it", parting, []edit{{fleetLeaveGo, "	if answer, ok := answerOf(err); ok {", "	if answer, ok := answerOf(err); ok && answer == nil {"}}},
 	{"account: what cannot be removed keeps the rest", installing, []edit{{accountGo, "			errs = append(errs, fmt.Errorf(\"remove the account of the hub: %w\", orRefused(err)))\n", "			return fmt.Errorf(\"remove the account of the hub: %w\", errors.Join(append(errs, orRefused(err))...))\n"}}},
 	{"account: a refusal is not noticed", repairing, []edit{{fleetAccountGo, "if m.state.account && !m.state.accountRefused {", "if m.state.account && m.state.accountRefused {"}}},
 	{"account: rights that are gone are not noticed", repairing, []edit{{"hub/fleet/probe.go", "		p.refuseAccount() // its rights may be gone\n", ""}}},

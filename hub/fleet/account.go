@@ -332,7 +332,6 @@ func (c *connection) removeAccount(ctx context.Context) error {
 	}
 	defer done()
 	c.account.credentials, c.account.installed = account.Credentials{}, false
-	c.account.next = c.p.clock.Now().Boot + leavePoll
 	return c.p.account().Remove(ctx, admin)
 }
 

@@ -9,15 +9,17 @@
 // A Cluster takes part while it has the label leasecast.dev/priority. It stays connected while it has the
 // annotation leasecast.dev/cluster-uid, because then something of ours may be left in it. After the Cluster
 // was deleted it stays connected until [Provider.Forget] or [ForgottenAfter]. Members that take no part any
-// more are still listed, with a reason.
+// more are still listed, with a reason. One that refuses to remove the hub's own account stays listed with the reason
+// AccountLeft, and keeps the annotation, until it allows that or somebody deletes the annotation.
 //
 // # Nobody waits for a bad member
 //
 // Every member has its own goroutines, connections and deadlines. The informers of a member are synced before
 // it is engaged. So a dead address, or a server that completes TLS and then says nothing, does not hold up
 // the others' start, work or stop. A replica without the right to write connects its members too, and engages
-// them when it is elected and they are pinned. Once engaged, a member stays engaged until it is forgotten. While it cannot be
-// reached, its caches keep their last answer and its watches wait until it answers again.
+// them when it is elected and they are pinned. Once engaged, a member stays engaged until nothing of ours is left
+// there, or until it is forgotten. While it cannot be reached, its caches keep their last answer and its watches
+// wait until it answers again.
 //
 // # Credentials
 //

@@ -15,13 +15,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// leavePoll is how often run looks whether the pin is gone, and tries again to take the account out of the member.
-const leavePoll = time.Second
+const (
+	// leavePoll is how often run looks whether the pin is gone.
+	leavePoll = time.Second
+	// leaveMost bounds the pause between two tries to take the account out of the member.
+	leaveMost = 30 * time.Second
+)
 
 // pin writes the UID on the Cluster. It returns false until the UID is seen there. A Cluster that does not
 // take part is not pinned any more.
@@ -84,11 +89,13 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
 	if !c.cleaned && writes && s.target != nil {
+		// The manager works there by credentials that go with the account.
+		c.end()
 		if !s.spec.moved && c.leftAt == nil { // else it is the other hub's by now
 			c.removeProbe(ctx)
 		}
 		if !c.removedAccount(ctx, s) {
-			return leavePoll, false
+			return c.leavePause(), false
 		}
 		c.cleaned = true
 	}
@@ -124,7 +131,26 @@ func (c *connection) removedAccount(ctx context.Context, s state) bool {
 		log.FromContext(ctx).Info("The hub's own account is left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "again", again,
 			"error", transport.Shorten(err.Error()))
 	}
+	if again {
+		c.showAccountLeft(err)
+	}
 	return !again
+}
+
+// leavePause is the pause until the next try to take the account out of the member. It grows with the time since the
+// first one.
+func (c *connection) leavePause() time.Duration {
+	return min(max(leavePoll, c.p.clock.Now().Boot-c.leftAt.Boot), leaveMost)
+}
+
+// showAccountLeft shows what a member has answered that keeps the hub from forgetting it. Probes show one that is silent.
+func (c *connection) showAccountLeft(err error) {
+	p := Problem{}
+	if answer, ok := answerOf(err); ok {
+		const text = "the cluster does not let the hub remove its own account: %s; allow that, or delete the annotation %s"
+		p = Problem{reason.AccountLeft, fmt.Sprintf(text, transport.Shorten(answer.Status().Message), v1alpha1.ClusterUIDAnnotation)}
+	}
+	c.change(func(s *state) { s.contact = p })
 }
 
 // removesAgain reports whether to try again what has failed with an error. Nothing holds a Cluster that is deleted, moves
@@ -134,9 +160,15 @@ func (c *connection) removesAgain(s state, err error, now lease.Reading) bool {
 	if s.spec.gone || s.spec.moved || s.spec.pin == "" {
 		return false
 	}
-	var answer apierrors.APIStatus
-	answered := errors.As(err, &answer) && !apierrors.IsUnauthorized(err)
+	_, answered := answerOf(err)
 	return answered || now.Boot-c.leftAt.Boot < ForgottenAfter
+}
+
+// answerOf is what the member has answered to the user of the kubeconfig. It is false if there is no answer, or if the
+// member does not know that user.
+func answerOf(err error) (answer apierrors.APIStatus, answered bool) {
+	answered = errors.As(err, &answer) && !apierrors.IsUnauthorized(err)
+	return answer, answered
 }
 
 // removeProbe deletes the probe Lease, if the member answers in time. One that remains does no harm.

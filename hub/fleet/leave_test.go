@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,6 +128,10 @@ func TestThePinStaysUntilNothingIsLeftOfTheAccount(t *testing.T) {
 			return "the ServiceAccount is left"
 		}
 		return ""
+	})
+	h.awaitMember(t, east, "the answer is shown, and nobody works there any more", retryPause, func(m fleet.Member) bool {
+		begun, ended := h.engaged.count(east)
+		return m.Problem.Reason == reason.AccountLeft && strings.Contains(m.Problem.Message, "no removal here") && begun == ended
 	})
 	never(t, 3*time.Second, func() bool { return getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] == "" })
 	if err := allow(); err != nil {

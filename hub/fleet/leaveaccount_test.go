@@ -3,12 +3,17 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/account"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
@@ -51,5 +56,52 @@ func TestAMemberThatIsLeftIsNotProbedByWrites(t *testing.T) {
 		if got := (&probes{member: m}).mayWrite(s, clock.Now()); got != want {
 			t.Errorf("leaving %v: a write is sent: %v", leaving, got)
 		}
+	}
+}
+
+// Nobody works there any more, and people are shown what the member has answered.
+func TestAMemberThatRefusesToRemoveTheAccountIsAskedSeldom(t *testing.T) {
+	var ended atomic.Bool
+	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.Method != http.MethodDelete:
+			kubeSystem(w, "u")
+		case strings.Contains(r.URL.Path, "/clusterroles/"):
+			w.WriteHeader(http.StatusForbidden)
+			reply(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no removal here"}`)
+		default:
+			if !ended.Load() {
+				t.Errorf("%s is deleted while the manager still works by it", r.URL.Path)
+			}
+			reply(w, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)
+		}
+	})
+	m, clock := newTestMember(t)
+	admin := accessTo(t, s, "", "admin")
+	c := &connection{member: m, lifetime: t.Context(), account: ownAccount{
+		admin: admin, asked: true, administrator: true, credentials: account.Credentials{Token: "own"},
+	}}
+	t.Cleanup(c.close)
+	own := targetTo(t, admin.WithToken("own"), nil)
+	own.UID = "u"
+	c.use(t.Context(), own)
+	m.state.spec.pin, m.state.leaving, m.state.cluster = "u", true, struct{ cluster.Cluster }{}
+	c.running = &runningCluster{stop: func() { ended.Store(true) }}
+
+	began, tries, longest := clock.Now().Boot, 0, time.Duration(0)
+	for clock.Now().Boot-began < 10*time.Minute {
+		pause, done := c.step(t.Context())
+		if pause = c.untilAccount(pause); done || pause < leavePoll {
+			t.Fatalf("forgotten: %v, tried again after %v", done, pause)
+		}
+		tries, longest = tries+1, max(longest, pause)
+		clock.Advance(pause)
+	}
+	if tries > 30 || longest > leaveMost {
+		t.Errorf("tried %d times, and at most %v apart", tries, longest)
+	}
+	if p := m.problem(m.get(), nil); p.Reason != reason.AccountLeft || !strings.Contains(p.Message, "no removal here") {
+		t.Errorf("shown as %+v", p)
 	}
 }

@@ -212,9 +212,9 @@ func (p *Provider) takeUID(m *member) bool {
 	return true
 }
 
-// Forget says that nothing of ours is left in a member that takes no part any more. The provider removes the
-// probe Lease if the member can be reached, removes the pin from the Cluster, and ends the connection. Forget
-// does not wait for that, and does nothing for a member that takes part.
+// Forget says that nothing of ours is left in a member that takes no part any more. The provider ends its cluster, and
+// removes the probe Lease if the member can be reached, and the hub's own account. Then it removes the pin from the
+// Cluster, and ends the connection. Forget does not wait for that, and does nothing for a member that takes part.
 func (p *Provider) Forget(k Key) {
 	p.mu.Lock()
 	m := p.members[k]
