@@ -8,14 +8,15 @@ const (
 
 // What must notice the mutants of the hub's own account in a member.
 var (
-	installing = tests{"./hub/account", "^Test"}
-	working    = tests{"./hub/fleet", "^(TestAnAdministrators.*|TestAStandbyRequests.*|TestAMemberThatRefusesTokens.*|TestDeletedCluster.*|TestMemberWithoutLabel.*)$"}
-	repairing  = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
-	leftBehind = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
-	rights     = tests{"./hub/fleet", "^(TestWhichRefusalsAre.*|TestWhatARefusalOfTheAccountCosts)$"}
-	parting    = tests{"./hub/fleet", "^(TestForHowLongTheAccount.*|TestAMemberThatIsLeftIs.*|TestAMemberThatRefusesToRemove.*)$"}
-	pausing    = tests{"./hub/fleet", "^(TestAnAccountThatCannotBe.*|TestOnlyAPinnedMember.*)$"}
-	renewing   = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
+	installing  = tests{"./hub/account", "^Test"}
+	working     = tests{"./hub/fleet", "^(TestAnAdministrators.*|TestAStandbyRequests.*|TestAMemberThatRefusesTokens.*|TestDeletedCluster.*|TestMemberWithoutLabel.*)$"}
+	repairing   = tests{"./hub/fleet", "^TestAnAccountThatIsLostIsInstalledAnew$"}
+	leftBehind  = tests{"./hub/fleet", "^TestAnAccountThatAnEarlierProcessHasLeftIsUsedAtOnceAndRepairedAfterwards$"}
+	rights      = tests{"./hub/fleet", "^(TestWhichRefusalsAre.*|TestWhatARefusalOfTheAccountCosts)$"}
+	parting     = tests{"./hub/fleet", "^(TestForHowLongTheAccount.*|TestAMemberThatIsLeftIs.*|TestAMemberThatRefusesToRemove.*)$"}
+	complaining = tests{"./hub/fleet", "^(TestComplaintsAboutTheAccount.*|TestWhatIsLoggedOfComplaints.*|TestWhatFailsAboutTheAccount.*)$"}
+	pausing     = tests{"./hub/fleet", "^(TestAnAccountThatCannotBe.*|TestOnlyAPinnedMember.*)$"}
+	renewing    = tests{"./hub/fleet", "^TestWhenTheMemberIsAskedAboutTheAccount$"}
 )
 
 // accounts are the mutants of least privilege in members.
@@ -44,8 +45,11 @@ var accounts = []mutant{
 	{"account: one that was left is never repaired", leftBehind, []edit{{fleetAccountGo, "			return c.installAccount(ctx, admin)\n", "			return nil\n"}}},
 	{"account: rights to Leases that are gone are not noticed", rights, []edit{{"hub/fleet/state.go", "= m.requestSent, m.missRights, p.timers", "= m.requestSent, nil, p.timers"}}},
 	{"account: every refusal is about its rights", rights, []edit{{fleetAccountGo, "	if !missingRights.MatchString(words) &&", "	if words == \"\" && !missingRights.MatchString(words) &&"}}},
-	{"account: one that lacks rights loses its token", rights, []edit{{fleetAccountGo, "		c.account.installed = false\n", "		c.account.installed, c.account.credentials = false, account.Credentials{}\n"}}},
-	{"account: it is repaired all the time", rights, []edit{{fleetAccountGo, "	case now.Boot < c.account.next:", "	case now.Boot < 0:"}}},
+	{"account: one that lacks rights loses its token", rights, []edit{{fleetAccountGo, "	a.installed = false\n	c.change(", "	a.installed, a.credentials = false, account.Credentials{}\n	c.change("}}},
+	{"account: it is repaired all the time", rights, []edit{{fleetAccountGo, "|| now.Boot < a.complaintsAt() {", "{"}}},
+	{"account: each complaint of a member is taken at once", complaining, []edit{{fleetAccountGo, "	a.hears = now.Boot + accountPause\n", ""}}},
+	{"account: a standby says that it repairs", complaining, []edit{{fleetAccountGo, "} else if a.installed && writes {", "} else if a.installed {"}}},
+	{"account: a repair that fails is logged for ever", complaining, []edit{{fleetAccountGo, "	if failure == c.account.failure {\n		return\n	}\n", ""}}},
 	{"account: a new token repairs nothing", tests{"./hub/fleet", "^TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken$"}, []edit{{fleetAccountGo, "	if has {\n		a.installed = false", "	if err == nil && !has && has {\n		a.installed = false"}}},
 	{"account: a step that does not look after it hastens the next one", pausing, []edit{{fleetAccountGo, "!a.administrator || !c.tends {", "!a.administrator {"}}},
 	{"account: a step that may not install it hastens the next one", pausing, []edit{{fleetAccountGo, "!a.installed && c.installs &&", "!a.installed &&"}}},

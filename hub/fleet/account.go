@@ -47,8 +47,11 @@ type ownAccount struct {
 	// anything else.
 	installed, refused bool
 	credentials        account.Credentials
-	// next is the boot reading before which nothing is tried again.
-	next time.Duration
+	// next is the boot reading before which nothing is tried again, and hears the one before which no complaint of the
+	// member is taken.
+	next, hears time.Duration
+	// failure is what was logged last, if that still fails.
+	failure string
 }
 
 // account is the one that this hub has in each member.
@@ -74,21 +77,27 @@ func (c *connection) leadsThere(t *transport.Target) bool {
 // dropRefused forgets credentials that the member refuses, so that the kubeconfig is used until there are new ones. It
 // keeps those that only lack rights: an API server that has just started knows no roles, and then they are not edited.
 func (c *connection) dropRefused(s state, now lease.Reading) {
-	logger := log.FromContext(c.lifetime).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))
-	switch {
-	case now.Boot < c.account.next:
-		return
-	case s.accountRefused:
-		logger.Info("The member refuses the hub's own account: it is installed anew")
-		c.account.credentials, c.account.installed, c.account.refused = account.Credentials{}, false, true
-	case s.accountLacks:
-		logger.Info("The hub's own account lacks rights in the member: it is repaired")
-		c.account.installed = false
-	default:
+	a := &c.account
+	if !s.accountRefused && !s.accountLacks || now.Boot < a.complaintsAt() {
 		return
 	}
+	a.hears = now.Boot + accountPause
+	logger := log.FromContext(c.lifetime).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	writes := c.p.mayWrite(c.key.Fleet)
+	if s.accountRefused {
+		if _, has := a.access(); has && writes {
+			logger.Info("The member refuses the hub's own account: it is to be installed anew")
+		}
+		a.credentials, a.refused = account.Credentials{}, true
+	} else if a.installed && writes {
+		logger.Info("The hub's own account lacks rights in the member: it is to be repaired")
+	}
+	a.installed = false
 	c.change(func(s *state) { s.accountRefused, s.accountLacks = false, false })
 }
+
+// complaintsAt is when the next complaint of the member is taken. Many may come in a second, and each wakes run.
+func (a *ownAccount) complaintsAt() time.Duration { return max(a.next, a.hears) }
 
 // useAccount has the connection work by the hub's own account in the member, if the kubeconfig is an administrator's. It
 // returns false while the caches have to wait for that.
@@ -117,21 +126,37 @@ func (c *connection) useAccount(ctx context.Context, pinned bool) (bool, error) 
 // keepAccount asks the member what has to be asked about the account, if anything has.
 func (c *connection) keepAccount(ctx context.Context, mayInstall bool) error {
 	c.tends = true
-	if !c.accountDue(c.p.clock.Now(), mayInstall) {
+	now := c.p.clock.Now()
+	if !c.accountDue(now, mayInstall) {
 		return nil
 	}
+	repairs := now.Boot < c.account.credentials.Renew
 	err := c.renewAccount(ctx, mayInstall)
 	if err == nil {
+		c.account.failure = ""
 		return nil
 	}
 	pause := standbyPause
 	if _, has := c.account.access(); has {
 		pause = accountRetry
-		log.FromContext(ctx).Info("No new token of the hub's own account in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name),
-			"error", transport.Shorten(err.Error()))
+		c.logFailure(ctx, repairs, transport.Shorten(err.Error()))
 	}
 	c.account.next = c.p.clock.Now().Boot + pause
 	return err
+}
+
+// logFailure logs why the account has no new token, or is not repaired, once until that changes.
+func (c *connection) logFailure(ctx context.Context, repairs bool, failure string) {
+	if failure == c.account.failure {
+		return
+	}
+	c.account.failure = failure
+	logger := log.FromContext(ctx).WithValues("cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", failure)
+	if repairs {
+		logger.Info("The hub's own account in the member is not repaired")
+	} else {
+		logger.Info("No new token of the hub's own account in the member")
+	}
 }
 
 // accountDue reports whether something has to be asked.
@@ -310,8 +335,11 @@ func (c *connection) untilAccount(pause time.Duration) time.Duration {
 		return pause
 	}
 	at := max(a.next, a.credentials.Renew)
-	if _, has := a.access(); !has || !a.installed && c.installs && c.p.mayWrite(c.key.Fleet) || c.complains() {
+	if _, has := a.access(); !has || !a.installed && c.installs && c.p.mayWrite(c.key.Fleet) {
 		at = a.next
+	}
+	if c.complains() {
+		at = min(at, a.complaintsAt())
 	}
 	if due := max(0, at-c.p.clock.Now().Boot); pause == forever || due < pause {
 		return max(due, retryLeast)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/account"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 // grants answers as a member that grants the hub a token.
@@ -49,14 +50,7 @@ func TestAnAccountThatCannotBeInstalledShortensNoPause(t *testing.T) {
 				kubeconfig: string(kubeconfigTo(t, apiServer(t, test.newest), "", "token")),
 			}
 			now := clock.Now().Boot
-			c := &connection{member: m, lifetime: t.Context(), account: ownAccount{
-				kubeconfig: "the last good one", admin: inUse, asked: true, administrator: true, installed: true,
-				credentials: account.Credentials{Token: "old", Renew: now, Expire: now + time.Hour},
-			}}
-			t.Cleanup(c.close)
-			own := targetTo(t, inUse.WithToken("old"), nil)
-			own.UID = "u"
-			c.use(t.Context(), own)
+			c := worksByAccount(t, m, inUse, account.Credentials{Token: "old", Renew: now, Expire: now + time.Hour})
 			test.change(c)
 			var got time.Duration
 			for range 2 { // a token is renewed, and then the account is to be repaired
@@ -71,6 +65,19 @@ func TestAnAccountThatCannotBeInstalledShortensNoPause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// worksByAccount is the connection to a member where the hub works by an account that an administrator has installed.
+func worksByAccount(t *testing.T, m *member, admin transport.Access, credentials account.Credentials) *connection {
+	t.Helper()
+	c := &connection{member: m, lifetime: t.Context(), account: ownAccount{
+		kubeconfig: "the last good one", admin: admin, asked: true, administrator: true, installed: true, credentials: credentials,
+	}}
+	t.Cleanup(c.close)
+	own := targetTo(t, admin.WithToken(credentials.Token), nil)
+	own.UID = "u"
+	c.use(t.Context(), own)
+	return c
 }
 
 // It is installed once the pin is there, and that wakes run.

@@ -78,14 +78,7 @@ func TestAMemberThatRefusesToRemoveTheAccountIsAskedSeldom(t *testing.T) {
 		}
 	})
 	m, clock := newTestMember(t)
-	admin := accessTo(t, s, "", "admin")
-	c := &connection{member: m, lifetime: t.Context(), account: ownAccount{
-		admin: admin, asked: true, administrator: true, credentials: account.Credentials{Token: "own"},
-	}}
-	t.Cleanup(c.close)
-	own := targetTo(t, admin.WithToken("own"), nil)
-	own.UID = "u"
-	c.use(t.Context(), own)
+	c := worksByAccount(t, m, accessTo(t, s, "", "admin"), account.Credentials{Token: "own"})
 	m.state.spec.pin, m.state.leaving, m.state.cluster = "u", true, struct{ cluster.Cluster }{}
 	c.running = &runningCluster{stop: func() { ended.Store(true) }}
 
