@@ -78,8 +78,9 @@ export K8S_VERSION KIND_VERSION
 export NODE_ASSETS := $(CACHE)/node/$(K8S_VERSION)
 export KIND := $(TOOLS)/kind-$(KIND_VERSION)
 # An image that is made here is named by what it is made from.
-NODE_SOURCES := e2e/kind/node/image.sh e2e/kind/node/cni.template e2e/kind/node/default-cni.yaml e2e/kind/node/go.sum e2e/kind/node/coredns/go.sum
-export NODE_IMAGE := leasecast.dev/kind-node:$(K8S_VERSION)-$(shell cat $(NODE_SOURCES) | cksum | cut -d' ' -f1)
+NODE_SOURCES := $(addprefix e2e/kind/node/,image.sh cni.template default-cni.yaml go.sum pause/main.go coredns/go.sum coredns/main.go)
+export NODE_IMAGE := leasecast.dev/kind-node:$(K8S_VERSION)-$(shell \
+	{ echo $(KIND_VERSION) $(CONTAINERD_VERSION); cat $(NODE_SOURCES); } | cksum | cut -d' ' -f1)
 export HUB_IMAGE = $(IMAGE)
 export HUB_ARCHIVE = dist/leasecast-hub-$(ARCH).tar
 ROUNDS := 20

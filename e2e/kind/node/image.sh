@@ -4,6 +4,7 @@
 #
 #   image.sh NAME FOLDER      makes the image NAME, keeps it and what it is made of in FOLDER, and loads it into Docker
 #
+# It exits with 75 where this machine, or what it reaches of Debian, does not do.
 # KUBEBUILDER_ASSETS and NODE_ASSETS are the folders of the programs, KIND_VERSION and K8S_VERSION the versions.
 set -eu
 
@@ -18,6 +19,11 @@ die() {
 	echo "node image: $*" >&2
 	exit 1
 }
+# cannot ends this where the machine is at fault, and nothing here is.
+cannot() {
+	echo "node image: $*" >&2
+	exit 75
+}
 
 docker version >/dev/null 2>&1 || die "no Docker engine answers: start Docker, or run e2e/kind/engine.sh start"
 archive=$folder/$(echo "$name" | tr '/:' '__').tar
@@ -30,12 +36,15 @@ if [ -f "$archive" ]; then
 	docker load --quiet --input "$archive"
 	exit 0
 fi
-[ "$(id -u)" = 0 ] || die "only root can make it: run this as root, or use a machine that can pull kindest/node"
-command -v debootstrap >/dev/null || die "debootstrap is missing: apt-get install debootstrap"
+[ "$(id -u)" = 0 ] || cannot "only root can make it: run this as root, or use a machine that can pull kindest/node"
+command -v dpkg >/dev/null || cannot "this is not Debian: use a machine that is, or one that can pull kindest/node"
+command -v debootstrap >/dev/null || cannot "debootstrap is missing: apt-get install debootstrap"
 
 mkdir -p "$folder"
+# What was left by runs that were killed.
+find "$folder" -maxdepth 1 -name '.making-*' -mmin +60 -exec rm -rf {} + || :
 work=$folder/.making-$$
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || :' EXIT
 trap 'exit 130' HUP INT TERM
 root=$work/root
 mkdir -p "$root" "$work/images"
@@ -49,8 +58,8 @@ pack() {
 	printf '{"architecture":"%s","os":"linux","config":%s,"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
 		"$(dpkg --print-architecture)" "$3" "$digest" >"$layer/config.json"
 	printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$1" >"$layer/manifest.json"
-	tar -C "$layer" -cf "$4.part" manifest.json config.json layer.tar
-	mv "$4.part" "$4"
+	tar -C "$layer" -cf "$work/packed" manifest.json config.json layer.tar
+	mv "$work/packed" "$4"
 	rm -rf "$layer"
 }
 
@@ -59,10 +68,10 @@ base=$folder/debian-$suite-$(echo "$packages" | cksum | cut -d' ' -f1).tar
 if [ ! -f "$base" ]; then
 	say "installing Debian packages, for two minutes"
 	debootstrap --variant=minbase --include="$packages" "$suite" "$root" >"$folder/debootstrap.log" 2>&1 ||
-		die "debootstrap failed: see $folder/debootstrap.log"
+		cannot "debootstrap failed: see $folder/debootstrap.log"
 	rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/doc "$root"/usr/share/locale "$root"/usr/share/man
-	tar -C "$root" --numeric-owner -cf "$base.part" .
-	mv "$base.part" "$base"
+	tar -C "$root" --numeric-owner -cf "$work/base" .
+	mv "$work/base" "$base"
 else
 	tar -C "$root" -xf "$base"
 fi
