@@ -21,7 +21,7 @@ const network = "leasecast"
 // subnets are tried one after the other: one may be in use on this machine.
 var subnets = []string{"172.30.0.0/24", "172.29.250.0/24", "10.213.0.0/24", "192.168.213.0/24"}
 
-// actsInNode is where a member's node has the folder for act logs.
+// actsInNode is where a node has the folder for act logs. That of the hub stays empty: it tells whose cluster it is.
 const actsInNode = "/var/lib/leasecast-acts"
 
 // cluster is one of ours. Its name is that of the Cluster, of the file in kind-configs, and of the files in out.
@@ -48,8 +48,8 @@ const (
 	containerdOnCgroupV1 = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup = false\n"
 )
 
-// config is the file in kind-configs with what this machine needs besides: a folder for act logs in members, and a kubelet
-// that accepts cgroup v1 where the machine has that.
+// config is the file in kind-configs with what this machine needs besides: a folder for act logs, and a kubelet that accepts
+// cgroup v1 where the machine has that.
 func config(raw []byte, acts string, cgroupV1 bool) ([]byte, error) {
 	object := map[string]any{}
 	if err := yaml.Unmarshal(raw, &object); err != nil {
@@ -63,10 +63,8 @@ func config(raw []byte, acts string, cgroupV1 bool) ([]byte, error) {
 	if !ok {
 		return nil, errors.New("its node is no object")
 	}
-	if acts != "" {
-		mounts, _ := node["extraMounts"].([]any)
-		node["extraMounts"] = append(mounts, map[string]any{"hostPath": acts, "containerPath": actsInNode})
-	}
+	mounts, _ := node["extraMounts"].([]any)
+	node["extraMounts"] = append(mounts, map[string]any{"hostPath": acts, "containerPath": actsInNode})
 	if cgroupV1 {
 		for key, patch := range map[string]string{"kubeadmConfigPatches": kubeletOnCgroupV1, "containerdConfigPatches": containerdOnCgroupV1} {
 			patches, _ := object[key].([]any)
@@ -119,11 +117,7 @@ func (p *place) ensureCluster(ctx context.Context, c cluster, image string, cgro
 	if err != nil {
 		return err
 	}
-	acts := ""
-	if c != hub {
-		acts = p.acts(c)
-	}
-	full, err := config(raw, acts, cgroupV1)
+	full, err := config(raw, p.acts(c), cgroupV1)
 	if err != nil {
 		return fmt.Errorf("kind-configs/%s.yaml: %w", c.name, err)
 	}
@@ -141,21 +135,26 @@ func (p *place) ensureCluster(ctx context.Context, c cluster, image string, cgro
 	return p.answers(ctx, c, 2*time.Minute)
 }
 
-// owned returns an error if the clusters belong to another checkout, which is still there.
-func (p *place) owned(ctx context.Context) error {
-	for _, c := range members {
-		logs := logsOf(ctx, c)
-		if logs == "" || logs == p.acts(c) {
-			continue
-		}
-		if _, err := os.Stat(logs); err == nil {
-			return fmt.Errorf("%s belongs to another checkout (its act logs go to %s): make kind-down there", c.inKind(), logs)
+// owned returns an error if one of these clusters belongs to another checkout, which is still there.
+func (p *place) owned(ctx context.Context, clusters ...cluster) error {
+	for _, c := range clusters {
+		if folder := madeFor(ctx, c); folder != "" && folder != p.acts(c) {
+			return fmt.Errorf("%s belongs to another checkout (its act logs go to %s): make kind-down there", c.inKind(), folder)
 		}
 	}
 	return nil
 }
 
-// logsOf is the folder that a member's act logs go to; empty if there is none.
+// madeFor is the folder for a cluster's act logs in the checkout that made it; empty if either is not there.
+func madeFor(ctx context.Context, c cluster) string {
+	folder := logsOf(ctx, c)
+	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	return folder
+}
+
+// logsOf is the folder that a cluster's act logs go to; empty if there is none.
 func logsOf(ctx context.Context, c cluster) string {
 	folder, err := docker(ctx, "container", "inspect", "--format",
 		`{{range .Mounts}}{{if eq .Destination "`+actsInNode+`"}}{{.Source}}{{end}}{{end}}`, c.node())
@@ -184,7 +183,10 @@ func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error)
 	if name != c.node() || strings.Contains(out, "\n") {
 		return "its containers are " + strings.ReplaceAll(out, "\n", ", "), nil
 	}
-	if logs := logsOf(ctx, c); c != hub && logs != p.acts(c) {
+	if err := p.owned(ctx, c); err != nil {
+		return "", err
+	}
+	if logs := logsOf(ctx, c); logs != p.acts(c) {
 		return fmt.Sprintf("its act logs go to %q", logs), nil
 	}
 	switch state {
@@ -222,7 +224,7 @@ func down(ctx context.Context, p *place) error {
 	if _, err := docker(ctx, "version"); err != nil {
 		return noEngine(err)
 	}
-	if err := p.owned(ctx); err != nil {
+	if err := p.owned(ctx, all...); err != nil {
 		return err
 	}
 	out, err := execute(ctx, nil, p.kind, "get", "clusters")

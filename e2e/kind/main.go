@@ -5,6 +5,7 @@
 //	go run ./e2e/kind -rounds 20 drill    breaks them; writes out/kind-drill.json
 //	go run ./e2e/kind down                deletes the clusters that up has made
 //	go run ./e2e/kind stock               succeeds if kind's own node image can be used on this machine
+//	go run ./e2e/kind ready               succeeds if up can make all clusters anew; else one line tells why not
 //
 // The drill exits with 1 if two clusters ever acted at once, or if something does not come back.
 package main
@@ -27,7 +28,7 @@ func main() {
 
 func run(ctx context.Context, rounds int, args []string) error {
 	if len(args) != 1 || rounds < 1 {
-		return fmt.Errorf("want one of up, drill, down, stock, and at least one round; got %q, %d", args, rounds)
+		return fmt.Errorf("want one of up, drill, down, stock, ready, and at least one round; got %q, %d", args, rounds)
 	}
 	p, err := newPlace()
 	if err != nil {
@@ -42,8 +43,10 @@ func run(ctx context.Context, rounds int, args []string) error {
 		return down(ctx, p)
 	case "stock":
 		return stock(ctx, p)
+	case "ready":
+		return ready(ctx, p)
 	default:
-		return fmt.Errorf("unknown argument %q: want up, drill, down or stock", args[0])
+		return fmt.Errorf("unknown argument %q: want up, drill, down, stock or ready", args[0])
 	}
 }
 

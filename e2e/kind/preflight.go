@@ -15,6 +15,7 @@ import (
 // machine is what preflight has found.
 type machine struct {
 	os               string // of this machine
+	name, engine     string // of this machine, and of the one that the engine runs on
 	cgroupVersion    string // of the engine
 	securityOptions  []string
 	inotifyInstances int
@@ -37,6 +38,9 @@ func (m machine) lacks() error {
 	lack := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if m.os != "linux" {
 		lack("this machine runs %s: act logs are read on a clock that clusters and drill share, so use Linux", m.os)
+	}
+	if m.engine != m.name {
+		lack("the Docker engine runs on %s, and this is %s: unset DOCKER_HOST, or run docker context use default", m.engine, m.name)
 	}
 	if m.cgroupVersion == "1" && !slices.ContainsFunc(m.securityOptions, func(o string) bool { return strings.HasPrefix(o, "name=cgroupns") }) {
 		lack("Docker runs on cgroup v1 without namespaces: start it with --default-cgroupns-mode private, or boot with cgroup v2")
@@ -79,7 +83,11 @@ func engine(ctx context.Context) (machine, error) {
 	if err != nil {
 		return m, noEngine(err)
 	}
+	if m.name, err = os.Hostname(); err != nil {
+		return m, err
+	}
 	var info struct {
+		Name            string
 		CgroupVersion   string
 		SecurityOptions []string
 		ServerErrors    []string
@@ -90,7 +98,7 @@ func engine(ctx context.Context) (machine, error) {
 	if len(info.ServerErrors) > 0 {
 		return m, noEngine(errors.New(strings.Join(info.ServerErrors, "; ")))
 	}
-	m.cgroupVersion, m.securityOptions = info.CgroupVersion, info.SecurityOptions
+	m.engine, m.cgroupVersion, m.securityOptions = info.Name, info.CgroupVersion, info.SecurityOptions
 	return m, nil
 }
 
@@ -127,6 +135,20 @@ func preflight(ctx context.Context, p *place) (machine, error) {
 		m.stockImage = p.pullable(ctx)
 	}
 	return m, m.lacks()
+}
+
+// ready returns in one line why up cannot make all clusters anew.
+func ready(ctx context.Context, p *place) error {
+	_, err := preflight(ctx, p)
+	for _, c := range all {
+		if folder := madeFor(ctx, c); folder != "" {
+			err = errors.Join(err, fmt.Errorf("%s is there already, with act logs in %s: run make kind-down in that checkout", c.inKind(), folder))
+		}
+	}
+	if err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return nil
 }
 
 // pullable pulls the node image that this version of kind asks for.

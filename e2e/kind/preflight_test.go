@@ -8,7 +8,8 @@ import (
 )
 
 func fit() machine {
-	return machine{os: "linux", cgroupVersion: "2", securityOptions: []string{"name=seccomp,profile=default", "name=cgroupns"},
+	return machine{os: "linux", name: "here", engine: "here",
+		cgroupVersion: "2", securityOptions: []string{"name=seccomp,profile=default", "name=cgroupns"},
 		inotifyInstances: 8192, freeMiB: 16000, stockImage: true}
 }
 
@@ -19,6 +20,7 @@ func TestPreflightNamesEachMissingThingAndItsFix(t *testing.T) {
 	}{
 		"nothing is missing":          {func(*machine) {}, nil},
 		"another system":              {func(m *machine) { m.os = "darwin" }, []string{"runs darwin", "use Linux"}},
+		"an engine elsewhere":         {func(m *machine) { m.engine = "there" }, []string{"runs on there", "this is here", "DOCKER_HOST"}},
 		"too few inotify instances":   {func(m *machine) { m.inotifyInstances = 128 }, []string{"max_user_instances is 128", "sysctl fs.inotify"}},
 		"too little memory":           {func(m *machine) { m.freeMiB = 2000 }, []string{"2000 MiB", "take 2800"}},
 		"memory for what runs":        {func(m *machine) { m.freeMiB, m.nodes = 500, 4 }, nil},
@@ -74,6 +76,7 @@ func TestWithoutDockerTheFixIsNamed(t *testing.T) {
 		"drill": func() error { return drill(ctx, &place{}, 1) },
 		"down":  func() error { return down(ctx, &place{}) },
 		"stock": func() error { return stock(ctx, &place{}) },
+		"ready": func() error { return ready(ctx, &place{}) },
 	} {
 		t.Chdir(t.TempDir())
 		if err := command(); err == nil || !strings.Contains(err.Error(), "install and start Docker") {

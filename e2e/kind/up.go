@@ -38,7 +38,7 @@ func up(ctx context.Context, p *place) error {
 	if err != nil {
 		return fmt.Errorf("this machine is not ready:\n%w", err)
 	}
-	if err := p.owned(ctx); err != nil {
+	if err := p.owned(ctx, all...); err != nil {
 		return err
 	}
 	if err := ensureNetwork(ctx); err != nil {
