@@ -23,7 +23,7 @@ const (
 	watched = 17 * time.Second
 	// silence is how long a leader's guestbook may pause between two acts, of which it makes four a second.
 	silence = 4 * time.Second
-	// quiet is how long nobody has acted when a term has ended.
+	// quiet is how long one looks at it that nobody acts when a term has ended.
 	quiet = 3 * time.Second
 	// endLimit is the longest that a term outlives its hub: D.
 	endLimit = 16 * time.Second
@@ -135,8 +135,9 @@ func (st *stage) round(ctx context.Context, f fault) (r round, err error) {
 	if r.Next, err = st.awaitSettled(ctx, recoverLimit); err != nil {
 		return r, err
 	}
+	now := harness.Now().Boot
 	acts, err := st.logs.acts()
-	r.Gap = longestGap(acts, at, harness.Now().Boot).Seconds()
+	r.Gap = longestGap(acts, at, now).Seconds()
 	return r, err
 }
 
@@ -171,42 +172,91 @@ func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at 
 		if err != nil {
 			return err
 		}
-		if took := first.Begin - complete; took > 0 {
-			r.Seconds = took.Seconds()
-		}
-		if r.Seconds > failoverLimit.Seconds() {
-			return fmt.Errorf("that is more than %v", failoverLimit)
-		}
-		return nil
+		r.Seconds = max(0, first.Begin-complete).Seconds()
+		return moved(expect, leader, first, complete)
 	case unmoved:
 		return st.goesOn(ctx, leader, at)
 	case outage:
-		if err := harness.Await(ctx, endLimit+quiet+5*time.Second, "nobody acts any more", func(context.Context) error {
-			return st.quietSince(quiet)
-		}); err != nil {
-			return err
-		}
-		back := harness.Now().Boot
-		if err := undo(ctx); err != nil {
-			return err
-		}
-		first, err := st.awaitAct(ctx, recoverLimit, "somebody acts again", func(a harness.Act) bool { return a.Begin > back })
-		if err == nil {
-			r.Seconds = (first.Begin - back).Seconds()
-		}
-		return err
+		return st.isOut(ctx, complete+endLimit, undo, r)
 	}
 	return fmt.Errorf("unknown outcome %q", expect)
+}
+
+// moved judges the first act of another cluster than the leader, after a fault that was complete at an instant.
+func moved(expect outcome, leader cluster, first harness.Act, complete time.Duration) error {
+	took := first.Begin - complete
+	switch {
+	case expect == handover && first.Cluster != successor(leader).name:
+		return fmt.Errorf("%s acted, and %s was given the highest priority", first.Cluster, successor(leader).name)
+	case expect == failover && took <= 0: // it has another reason
+		return fmt.Errorf("%s acted %v before the fault was complete", first.Cluster, -took)
+	case took > failoverLimit:
+		return fmt.Errorf("that is more than %v", failoverLimit)
+	}
+	return nil
+}
+
+// isOut watches that the term ends by an instant while there is no hub, and that a later one begins when the hub is back.
+func (st *stage) isOut(ctx context.Context, by time.Duration, undo func(context.Context) error, r *round) error {
+	if err := harness.Await(ctx, patience, "a term ends without its hub", func(context.Context) error {
+		if left := by + quiet - harness.Now().Boot; left > 0 {
+			return fmt.Errorf("it may last for %v", left)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	before, err := st.logs.acts()
+	if err != nil {
+		return err
+	}
+	if err := silent(before, by); err != nil {
+		return err
+	}
+	back := harness.Now().Boot
+	if err := undo(ctx); err != nil {
+		return err
+	}
+	first, err := st.awaitAct(ctx, recoverLimit, "somebody acts again", func(a harness.Act) bool { return a.Begin > by })
+	if err != nil {
+		return err
+	}
+	r.Seconds = (first.Begin - back).Seconds()
+	return later(before, first)
+}
+
+// silent returns what speaks against all acts having ended by an instant.
+func silent(acts []harness.Act, by time.Duration) error {
+	for _, a := range acts {
+		switch {
+		case a.End == harness.Unfinished:
+			return fmt.Errorf("%s began an act in epoch %d that goes on", a.Cluster, a.Epoch)
+		case a.End > by:
+			return fmt.Errorf("%s acted in epoch %d, %v after the term was to end", a.Cluster, a.Epoch, a.End-by)
+		}
+	}
+	return nil
+}
+
+// later returns what speaks against an act being of a later term than all before.
+func later(before []harness.Act, first harness.Act) error {
+	for _, a := range before {
+		if first.Epoch <= a.Epoch {
+			return fmt.Errorf("%s acted in epoch %d again, and that had ended: %s acted in epoch %d", first.Cluster, first.Epoch, a.Cluster, a.Epoch)
+		}
+	}
+	return nil
 }
 
 // goesOn watches that the leader acts on, in one epoch, and nobody else does.
 func (st *stage) goesOn(ctx context.Context, leader cluster, at time.Duration) error {
 	return harness.Stay(ctx, watched, leader.name+" goes on", func(context.Context) error {
+		now := harness.Now().Boot // first: what reading takes is no pause of the leader
 		acts, err := st.logs.acts()
 		if err != nil {
 			return err
 		}
-		return unbroken(acts, leader.name, at, harness.Now().Boot)
+		return unbroken(acts, leader.name, at, now)
 	})
 }
 
@@ -226,19 +276,6 @@ func unbroken(acts []harness.Act, leader string, at, now time.Duration) error {
 	}
 	if gap := max(longestGap(acts, at, now), now-last); gap > silence {
 		return fmt.Errorf("it did nothing for %v", gap)
-	}
-	return nil
-}
-
-func (st *stage) quietSince(d time.Duration) error {
-	acts, err := st.logs.acts()
-	if err != nil {
-		return err
-	}
-	for _, a := range acts {
-		if ago := harness.Now().Boot - a.Begin; ago < d {
-			return fmt.Errorf("%s acted %v ago", a.Cluster, ago)
-		}
 	}
 	return nil
 }

@@ -170,30 +170,25 @@ func rollHub(ctx context.Context, s *site, _ cluster) (func(context.Context) err
 }
 
 func editPriority(ctx context.Context, s *site, leader cluster) (func(context.Context) error, error) {
-	target, priority, err := s.next(ctx, leader)
+	r, err := s.record(ctx)
 	if err != nil {
 		return nothing, err
 	}
-	_, err = s.kubectlOn(ctx, hub, nil, "-n", harness.FleetNamespace, "label", "--overwrite", "clusters.cluster.x-k8s.io", target.name,
-		fmt.Sprintf("%s=%d", fleet.PriorityLabel, priority))
+	priority := int32(10)
+	for _, c := range r.Status.Candidates {
+		priority = max(priority, c.Priority+10)
+	}
+	_, err = s.kubectlOn(ctx, hub, nil, "-n", harness.FleetNamespace, "label", "--overwrite", "clusters.cluster.x-k8s.io",
+		successor(leader).name, fmt.Sprintf("%s=%d", fleet.PriorityLabel, priority))
 	return nothing, err
 }
 
-// next is a follower, and a priority that makes it lead.
-func (s *site) next(ctx context.Context, leader cluster) (target cluster, priority int32, err error) {
-	r, err := s.record(ctx)
-	if err != nil {
-		return cluster{}, 0, err
+// successor is the follower that is given the highest priority.
+func successor(leader cluster) cluster {
+	if last := members[len(members)-1]; last != leader {
+		return last
 	}
-	for _, c := range r.Status.Candidates {
-		priority = max(priority, c.Priority)
-	}
-	for _, c := range members {
-		if c != leader {
-			target = c
-		}
-	}
-	return target, priority + 10, nil
+	return members[len(members)-2]
 }
 
 // rotate gives the hub another client certificate for the same administrator.

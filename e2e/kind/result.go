@@ -105,6 +105,9 @@ func (r result) flaws() error {
 			errs = append(errs, fmt.Errorf("%s: %s", d.Fault, d.Wrong))
 		}
 	}
+	if r.Failovers == 0 && slices.ContainsFunc(r.History, func(d round) bool { return d.Expected == failover }) {
+		errs = append(errs, errors.New("no failover was seen"))
+	}
 	if r.Acts == 0 {
 		errs = append(errs, errors.New("nobody has acted: nothing was seen"))
 	}

@@ -52,6 +52,78 @@ func TestARoundThatWentWrongMakesADrillFail(t *testing.T) {
 	}
 }
 
+func TestADrillOfFailoversWithoutOneFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		round
+		want bool // it fails
+	}{
+		"a failover":                     {round{Expected: failover, Leader: "east", Next: "west", Seconds: 12}, false},
+		"a failover that took no time":   {round{Expected: failover, Leader: "east", Next: "west"}, true},
+		"a failover that never finished": {round{Expected: failover, Leader: "east", Seconds: 12}, true},
+		"none was to be":                 {round{Expected: unmoved, Leader: "east", Next: "east"}, false},
+	} {
+		if err := report([]round{c.round}, []harness.Verdict{{Acts: 1}}).flaws(); (err != nil) != c.want {
+			t.Errorf("%s: %v, want failed %t", name, err, c.want)
+		}
+	}
+}
+
+func TestWhoMustActNextAndWhen(t *testing.T) {
+	east, south := members[0], members[2]
+	for name, c := range map[string]struct {
+		expect outcome
+		leader cluster
+		first  harness.Act
+		want   string // empty: as it must be
+	}{
+		"a failover":                                {failover, east, act("west", 2, 112, 113), ""},
+		"a failover that took too long":             {failover, east, act("west", 2, 121, 122), "more than 20s"},
+		"a failover before the fault":               {failover, east, act("west", 2, 99, 100), "1s before the fault was complete"},
+		"a failover at the instant of the fault":    {failover, east, act("west", 2, 100, 101), "before the fault was complete"},
+		"a handover":                                {handover, east, act("south", 2, 112, 113), ""},
+		"a handover from the last one":              {handover, south, act("west", 2, 112, 113), ""},
+		"a handover while the edit was going on":    {handover, east, act("south", 2, 99, 100), ""},
+		"a handover that took too long":             {handover, east, act("south", 2, 121, 122), "more than 20s"},
+		"a handover to one that nobody had edited":  {handover, east, act("west", 2, 112, 113), "south was given the highest"},
+		"a handover to the one of highest priority": {handover, south, act("east", 2, 112, 113), "west was given the highest"},
+	} {
+		err := moved(c.expect, c.leader, c.first, 100*time.Second)
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestATermThatEndsWithoutItsHub(t *testing.T) {
+	goesOn := act("east", 1, 9, 0)
+	goesOn.End = harness.Unfinished
+	for name, c := range map[string]struct {
+		acts []harness.Act
+		want string // empty: it has ended
+	}{
+		"nobody acts":                    {nil, ""},
+		"ends":                           {[]harness.Act{act("east", 1, 7, 8), act("east", 1, 9, 10)}, ""},
+		"begins an act after its end":    {[]harness.Act{act("east", 1, 7, 8), act("east", 1, 11, 12)}, "2s after the term was to end"},
+		"ends an act after its end":      {[]harness.Act{act("east", 1, 9, 11), act("east", 1, 9, 10)}, "1s after the term was to end"},
+		"its last act goes on":           {[]harness.Act{goesOn}, "goes on"},
+		"another one acts after its end": {[]harness.Act{act("east", 1, 9, 10), act("west", 2, 12, 13)}, "west acted in epoch 2"},
+	} {
+		err := silent(c.acts, 10*time.Second)
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestTheTermAfterAnOutageIsALaterOne(t *testing.T) {
+	before := []harness.Act{act("west", 4, 1, 2), act("east", 5, 3, 4), act("east", 5, 5, 6)}
+	for epoch, want := range map[int64]bool{4: false, 5: false, 6: true} {
+		if err := later(before, act("east", epoch, 30, 31)); (err == nil) != want {
+			t.Errorf("epoch %d: %v, want a later one %t", epoch, err, want)
+		}
+	}
+}
+
 func TestTheLongestTimeInWhichNobodyActed(t *testing.T) {
 	for name, c := range map[string]struct {
 		acts []harness.Act
@@ -76,12 +148,13 @@ func TestALeaderThatMustGoOn(t *testing.T) {
 		acts []harness.Act
 		want string // empty: it does
 	}{
-		"does":                   {lively, ""},
-		"stops":                  {lively[:2], "did nothing for"},
-		"pauses":                 {append(lively[:2:2], lively[3]), "did nothing for 5s"},
-		"another one acts":       {append(lively[:3:3], act("west", 2, 17, 18)), "west acted"},
-		"gets another term":      {append(lively[:3:3], act("east", 2, 17, 18)), "epoch became 2"},
-		"what was before is not": {append([]harness.Act{act("west", 0, 1, 2)}, lively...), ""},
+		"does":              {lively, ""},
+		"stops":             {lively[:2], "did nothing for"},
+		"pauses":            {append(lively[:2:2], lively[3]), "did nothing for 5s"},
+		"another one acts":  {append(lively[:3:3], act("west", 2, 17, 18)), "west acted"},
+		"gets another term": {append(lively[:3:3], act("east", 2, 17, 18)), "epoch became 2"},
+		"what came while the logs were read is no matter": {append(lively[:4:4], act("east", 1, 23, 24)), ""},
+		"what was before is not":                          {append([]harness.Act{act("west", 0, 1, 2)}, lively...), ""},
 	} {
 		err := unbroken(c.acts, "east", 10*time.Second, 20*time.Second)
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
