@@ -2,6 +2,7 @@
 # A short drill for CI, after make test: three faults, on clusters that are deleted afterwards. `make ci-kind` runs it, and
 # sets the variables that ./e2e/kind and image.sh read. Where no drill can be made, one line tells why, and it succeeds.
 set -eu
+: "${NODE_IMAGE:?run make ci-kind}"
 
 started='' begun='' child=''
 why=$(mktemp)
@@ -38,10 +39,12 @@ skip() {
 
 # within SECONDS COMMAND... keeps in $why what the command tells of errors.
 within() {
-	timeout -k 60 "$@" 2>"$why" &
+	limit=$1
+	shift
+	timeout -k 60 "$limit" "$@" 2>"$why" &
 	child=$! rc=0
 	wait "$child" || rc=$?
-	case $rc in 124 | 137) echo "$*: it was to end within so many seconds" >>"$why" ;; esac
+	case $rc in 124 | 137) echo "this did not end within $limit s: $*" >>"$why" ;; esac
 	cat "$why" >&2
 	[ $rc -ne 0 ] || child=
 	return $rc
