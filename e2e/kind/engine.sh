@@ -119,7 +119,7 @@ start() {
 		set -- --add-runtime "leasecast=$state/runc" --default-runtime leasecast
 	fi
 	[ -f /sys/fs/cgroup/cgroup.controllers ] || set -- "$@" --default-cgroupns-mode private
-	trap stop EXIT
+	trap 'trap : HUP INT TERM; stop' EXIT
 	trap 'exit 130' HUP INT TERM
 	setsid dockerd "$@" >"$state/log" 2>&1 &
 	echo $! >"$state/pid"
