@@ -14,6 +14,9 @@ shift 2
 mkdir -p "$folder"
 export CGO_ENABLED=0 GOWORK=off
 
+# Packages of this repository are built anew when they change; others change with go.sum.
+ours=github.com/leasecast/leasecast
+
 pins=
 [ "$module" = - ] || pins=$(cksum <"$module/go.sum")
 
@@ -46,6 +49,9 @@ for program in "$@"; do
 	name=${program%%=*} package=${program#*=}
 	stamp=$folder/.$name.stamp
 	source="$package ${LDFLAGS:-} $pins"
+	case $package in
+	"$ours"/*) source="$source $(cat "${package#"$ours"/}"/*.go | cksum)" ;;
+	esac
 	if [ -x "$folder/$name" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$source" ]; then
 		continue
 	fi

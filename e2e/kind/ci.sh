@@ -44,9 +44,12 @@ within() {
 	timeout -k 60 "$limit" "$@" 2>"$why" &
 	child=$! rc=0
 	wait "$child" || rc=$?
-	case $rc in 124 | 137) echo "this did not end within $limit s: $*" >>"$why" ;; esac
+	case $rc in
+	0) child= ;;
+	124 | 137) echo "this did not end within $limit s: $*" >>"$why" ;;
+	*) [ -s "$why" ] || echo "this exited with $rc: $*" >"$why" ;;
+	esac
 	cat "$why" >&2
-	[ $rc -ne 0 ] || child=
 	return $rc
 }
 
