@@ -143,6 +143,7 @@ func ready(ctx context.Context, p *place) error {
 	for _, c := range all {
 		if folder := madeFor(ctx, c); folder != "" {
 			err = errors.Join(err, fmt.Errorf("%s is there already, with act logs in %s: run make kind-down in that checkout", c.inKind(), folder))
+			break // one is enough
 		}
 	}
 	if err != nil {
