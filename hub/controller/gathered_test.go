@@ -129,7 +129,7 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 			_ = api.Update(context.Background(), broken)
 		},
 		"a namespace": func(_ *Controller, s *scene, _ client.Client) { s.refuses = refused },
-		"whether a fleet whose record went is moving": func(c *Controller, s *scene, api client.Client) {
+		"whether a fleet whose record went is moving": func(_ *Controller, s *scene, api client.Client) {
 			s.unmoved, s.shown[0].Paused = refused, true
 			_ = api.Delete(context.Background(), newRecord(shop))
 		},
