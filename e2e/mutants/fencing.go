@@ -121,7 +121,7 @@ var fences = []mutant{
 	{"fence: many namespaces are asked one after the other", tests{"./hub/worker", "^TestTheFenceOfMany"}, []edit{{keepFenceGo, "const askedAtOnce = 16", "const askedAtOnce = 1"}}},
 	{"fence: a refusal is tried again every second", rarely, []edit{{workerFenceGo, "2*last.retry", "0*last.retry"}}},
 	{"fence: one that is refused has all others asked again", rarely, []edit{{workerFenceGo, "	if settled {\n		is.again", "	if settled && !refused {\n		is.again"}}},
-	{"fence: one that is taken at last was edited", tests{"./hub/worker", "^TestAFenceGoesWhenTheOneThatFollowsItIsInForce$"}, []edit{{workerFenceGo, " && wasSettled && before.Settled && why == nil {", " && wasSettled {"}}},
+	{"fence: one that is taken at last was edited", tests{"./hub/worker", "^TestAFenceGoesWhenTheOneThatFollowsItIsInForce$"}, []edit{{workerFenceGo, " && wasSettled && why == nil {", " && wasSettled {"}}},
 	{"fence: in a member that was left it is still in force", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "	w.noteFences(fences{})\n", ""}}},
 	{"fence: the hub's own Lease of another policy is a lock", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", "writer(policies[:i], lock.Name)", "writer(policies[:0*i], lock.Name)"}}},
 	{"fence: a younger policy takes a lock out of an older one by its leaseName", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", "writer(policies[:i], lock.Name)", "writer(policies[:max(i, len(policies))], lock.Name)"}}},

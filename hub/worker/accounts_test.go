@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -126,22 +128,51 @@ func TestAMemberIsAskedForAnAccountOnceAMinute(t *testing.T) {
 	})
 }
 
+// What cannot be read may have changed or not.
+func TestWhatWasFoundOfAnAccountStaysWhileThePoliciesCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		builder := v1alpha1.FencedServiceAccount{Name: "builder"}
+		r.wanted = writesBy(builder)
+		defer r.runs(r.watchAccounts)()
+		r.will(func(r *rig) { r.unread = errRefused })
+		pass(2 * accountEvery)
+		if got := r.AccountOf(builder); got != AccountMissing || r.fenceNews != 1 {
+			t.Errorf("state %d, and news %d times, want %d, once", got, r.fenceNews, AccountMissing)
+		}
+	})
+}
+
+func TestTheWorkInAMemberLooksForFencedAccounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		builder := v1alpha1.FencedServiceAccount{Namespace: "ci", Name: "builder"}
+		r.east.storeAccount("ci", "builder")
+		r.wanted = writesBy(builder)
+		defer r.runs(r.Run)()
+		pass(time.Second)
+		if got := r.AccountOf(builder); got != AccountFound {
+			t.Errorf("state %d, want %d", got, AccountFound)
+		}
+	})
+}
+
 // A worker of the hub looks by itself, where it serves the fleet.
 func TestWhoLooksForAccounts(t *testing.T) {
 	builder := v1alpha1.FencedServiceAccount{Name: "builder"}
 	for name, test := range map[string]struct {
-		standby bool
-		want    AccountState
+		change func(*rig)
+		want   AccountState
 	}{
-		"the replica that serves the fleet": {false, AccountMissing},
-		"nobody else":                       {true, AccountUnseen},
+		"the replica that serves the fleet":     {func(*rig) {}, AccountMissing},
+		"nobody else":                           {func(r *rig) { r.standby = true }, AccountUnseen},
+		"nobody in a member that takes no part": {func(r *rig) { r.is("east", func(m *fleet.Member) { m.PriorityReason = reason.NoPriority }) }, AccountUnseen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.wanted = writesBy(builder)
-				r.standby = test.standby
-				r.members[eastKey] = r.Worker.Member
+				test.change(r)
 				go r.watchAccounts(t.Context())
 				pass(time.Second)
 				if got := r.AccountOf(builder); got != test.want {

@@ -181,7 +181,7 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 	for i, f := range wanted.fences {
 		before, why := w.lastOf(f)
 		s, err := f.Keep(ctx, w.Client, wanted.spaces[i], due)
-		if s.Mended && wasSettled && before.Settled && why == nil {
+		if s.Mended && wasSettled && why == nil {
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
 		}
 		switch {

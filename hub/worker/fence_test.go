@@ -132,6 +132,25 @@ func TestWhichNamespacesAFenceIsPutIn(t *testing.T) {
 	}
 }
 
+// Each namespace of each fence is asked. Whether it has the Lease does not matter.
+func TestHowLongACheckOfFencesMayTake(t *testing.T) {
+	for name, test := range map[string]struct {
+		spaces []map[string]bool
+		want   time.Duration
+	}{
+		"without fences":              {nil, guardTimeout},
+		"of fences of no namespace":   {[]map[string]bool{{}, {}}, guardTimeout},
+		"of a fence of two":           {[]map[string]bool{{"shop": true, "bank": false}}, guardTimeout + 2*namespaceTimeout},
+		"of two fences of one of two": {[]map[string]bool{{"shop": true}, {"shop": true, "bank": true}}, guardTimeout + 3*namespaceTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (wantedFences{spaces: test.spaces}).timeout(); got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 // A member is looked at again and again for edits of its fences. One without fences is not.
 func TestAMemberWithoutFencesIsAskedForNone(t *testing.T) {
 	for name, test := range map[string]struct {

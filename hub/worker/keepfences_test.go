@@ -111,24 +111,53 @@ func TestAFenceThatAMemberDoesNotTakeKeepsNoOtherOut(t *testing.T) {
 
 // What was seen in force stays so while nobody tells otherwise.
 func TestSilenceAboutAFenceSaysNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		of := ofJobs("shops", "once")
-		f := newFenced(t, of)
-		defer f.runs(f.keepFences)()
-		pass(5 * time.Second)
-		if err := f.Unfenced(of, "shop"); err != nil {
-			t.Fatalf("at first the worker says %v", err)
+	of := ofJobs("shops", "once")
+	answers := func(with *metav1.Status) func(*http.Request) *metav1.Status {
+		return func(req *http.Request) *metav1.Status {
+			if !strings.Contains(req.URL.Path, "admission") {
+				return nil
+			}
+			return with
 		}
-		f.mu.Lock()
-		f.mute = func(*http.Request) *metav1.Status {
-			return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
-		}
-		f.mu.Unlock()
-		pass(2 * verifyEvery)
-		if err := f.Unfenced(of, "shop"); err != nil {
-			t.Errorf("then the worker says %v", err)
-		}
-	})
+	}
+	for name, test := range map[string]struct {
+		answer *metav1.Status
+		is     error
+	}{
+		"one that is in force stays so":              {nil, nil},
+		"one that the member refuses stays so":       {failure(http.StatusForbidden, metav1.StatusReasonForbidden), guard.ErrForbidden},
+		"one that the member does not know stays so": {failure(http.StatusNotFound, metav1.StatusReasonNotFound), guard.ErrUnsupported},
+		"one that nothing is known of stays so":      {failure(http.StatusInternalServerError, metav1.StatusReasonInternalError), ErrUnchecked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, of)
+				f.mute = answers(test.answer)
+				defer f.runs(f.keepFences)()
+				expects := func(when string) {
+					t.Helper()
+					if err := f.Unfenced(of, "shop"); !errors.Is(err, test.is) {
+						t.Errorf("%s the worker says %v, want %v", when, err, test.is)
+					}
+				}
+				pass(5 * time.Second)
+				expects("at first")
+				if news := f.news(); slices.Contains(news, "") == errors.Is(test.is, ErrUnchecked) {
+					t.Errorf("at first it asks for decisions: %q", news)
+				}
+				f.will(func(*rig) {
+					f.mute = func(*http.Request) *metav1.Status {
+						return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+					}
+				})
+				pass(2 * verifyEvery)
+				expects("then")
+				if news := f.news(); len(news) > 0 {
+					t.Errorf("then it asks for decisions: %q", news)
+				}
+			})
+		})
+	}
 }
 
 // In between nothing would be refused.
@@ -305,6 +334,34 @@ func TestAFenceThatIsPutInPlaceBySeveralTriesIsNotSaidToBeEdited(t *testing.T) {
 	}
 }
 
+// The gate is there, and the wall is about to let its namespace go, when the member falls silent. That is the hub's change.
+func TestAFenceThatGetsItsGateDuringASilenceIsNotSaidToBeEdited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFenced(t, ofTeams())
+		f.east.loses("leases")
+		f.kept()
+		defer f.runs(f.keepFences)()
+		f.will(func(*rig) {
+			f.has(eastLease(20))
+			f.mute = func(req *http.Request) *metav1.Status {
+				if req.URL.Query().Get("dryRun") == "" {
+					return nil
+				}
+				return failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+			}
+		})
+		pass(time.Second)
+		f.will(func(*rig) { f.mute = nil })
+		pass(3 * time.Second)
+		if gates := f.east.holds("bindings/" + f.wanted[0].Name()); len(gates) != 1 || f.Unfenced(f.wanted[0], "") != nil {
+			t.Fatalf("it has no gate: %q", gates)
+		}
+		if len(f.events) > 0 {
+			t.Errorf("events are %q", f.events)
+		}
+	})
+}
+
 // Nobody waits for the next check, which comes after ten seconds.
 func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -331,6 +388,9 @@ func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
 				}
 				if test.there != "" && len(f.east.holds(test.there)) != 1 {
 					t.Errorf("there are %q", f.east.holds("admission"))
+				}
+				if len(f.events) > 0 {
+					t.Errorf("it is said to be somebody's edit: %q", f.events)
 				}
 			})
 		})

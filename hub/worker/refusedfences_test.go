@@ -21,14 +21,19 @@ import (
 // The hub may be older than the policy, or somebody has mistyped. Nobody has asked to take the fence out.
 func TestTheFenceOfAPolicyStaysWhileThatIsInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFenced(t, ofJobs("shops", "once"), ofJobs("tills", "once"))
-		shops, tills := f.wanted[0], f.wanted[1]
+		shops, carts, tills := ofJobs("shops", "once"), ofJobs("carts", "once"), ofJobs("tills", "once")
+		f := newFenced(t, shops, carts, tills)
 		f.kept()
 		defer f.runs(f.keepFences)()
-		f.will(func(r *rig) { r.wanted, r.invalid = nil, []string{shops.PolicyName()} })
+		f.will(func(r *rig) { r.wanted, r.invalid = nil, []string{carts.PolicyName(), shops.PolicyName()} })
 		pass(2 * guardEvery)
-		if !f.stores(shops) || f.stores(tills) {
+		if !f.stores(shops) || !f.stores(carts) || f.stores(tills) {
 			t.Errorf("there are %q", f.east.holds("admission"))
+		}
+		f.will(func(r *rig) { r.invalid = []string{shops.PolicyName()} }) // the other one is deleted
+		pass(fenceLook)
+		if !f.stores(shops) || f.stores(carts) {
+			t.Errorf("then there are %q", f.east.holds("admission"))
 		}
 		f.will(func(r *rig) { r.invalid = nil }) // it is deleted
 		pass(fenceLook)
