@@ -51,6 +51,10 @@ func TestHowOftenAFenceIsLookedAt(t *testing.T) {
 				}
 			}, 25 * time.Second, every(editedEvery, 25*time.Second), every(guardEvery, 20*time.Second), every(verifyEvery, 0),
 		},
+		"one of a fleet with an invalid policy": {
+			func(f *fenced) { f.invalid = []string{"tills"} }, 25 * time.Second,
+			every(editedEvery, 25*time.Second), every(guardEvery, 20*time.Second), every(verifyEvery, 0),
+		},
 		"one that is not in force": {
 			func(f *fenced) { f.open = []string{f.wanted[0].Name()} }, 2 * time.Second,
 			every(editedEvery, 2*time.Second), every(fenceLook, 2*time.Second), every(fenceLook, 2*time.Second),
@@ -365,13 +369,15 @@ func TestAFenceThatGetsItsGateDuringASilenceIsNotSaidToBeEdited(t *testing.T) {
 // Nobody waits for the next check, which comes after ten seconds.
 func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*fenced)
-		there  string // a part of a path
+		change  func(*fenced)
+		there   string // a part of a path
+		ignored bool
 	}{
-		"another fence is wanted":   {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], ofJobs("tills", "once")} }, "bindings/tills.fleet.schedules.wall"},
-		"the fence is another":      {func(f *fenced) { f.wanted = []guard.Fence{ofJobs("shops", "once")} }, "bindings/" + ofJobs("shops", "once").Names()[1]},
-		"there is a new namespace":  {func(f *fenced) { f.east.namespaces = map[string]map[string]string{"shop": nil, "bank": {"team": "a"}} }, ""},
-		"a namespace has its Lease": {func(f *fenced) { f.has(eastLease(20)) }, "bindings/shops.fleet.schedules.gate"},
+		"another fence is wanted":                  {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], ofJobs("tills", "once")} }, "bindings/tills.fleet.schedules.wall", false},
+		"the fence is another":                     {func(f *fenced) { f.wanted = []guard.Fence{ofJobs("shops", "once")} }, "bindings/" + ofJobs("shops", "once").Names()[1], false},
+		"there is a new namespace":                 {func(f *fenced) { f.east.namespaces = map[string]map[string]string{"shop": nil, "bank": {"team": "a"}} }, "", false},
+		"but not a namespace that no fence covers": {func(f *fenced) { f.east.namespaces = map[string]map[string]string{"shop": nil, "none": {"kubernetes.io/metadata.name": "none"}} }, "", true},
+		"a namespace has its Lease":                {func(f *fenced) { f.has(eastLease(20)) }, "bindings/shops.fleet.schedules.gate", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -383,7 +389,7 @@ func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
 				f.looked, f.checked, f.start = nil, nil, time.Now()
 				f.will(func(*rig) { test.change(f) })
 				pass(fenceLook)
-				if len(f.checked) != 1 {
+				if checked := len(f.checked) == 1; checked == test.ignored || len(f.checked) > 1 {
 					t.Errorf("checked at %v", f.checked)
 				}
 				if test.there != "" && len(f.east.holds(test.there)) != 1 {

@@ -26,7 +26,7 @@ func TestTheFenceOfAPolicyStaysWhileThatIsInvalid(t *testing.T) {
 		f.kept()
 		defer f.runs(f.keepFences)()
 		f.will(func(r *rig) { r.wanted, r.invalid = nil, []string{carts.PolicyName(), shops.PolicyName()} })
-		pass(2 * guardEvery)
+		pass(2*guardEvery + 2*fenceLook) // and no check is due
 		if !f.stores(shops) || !f.stores(carts) || f.stores(tills) {
 			t.Errorf("there are %q", f.east.holds("admission"))
 		}
@@ -63,21 +63,26 @@ func TestAnEarlierFenceAsksNoLeaseThatNobodyWrites(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*fenced)
+		later  func(*fenced)
 		gated  bool
 	}{
-		"its policy is invalid": {func(f *fenced) { f.wanted, f.invalid = nil, []string{"shops"} }, true},
+		"its policy is invalid": {func(f *fenced) { f.wanted, f.invalid = nil, []string{"shops"} }, nil, true},
 		"its policy is invalid, and the namespace goes": {func(f *fenced) {
 			f.wanted, f.invalid = nil, []string{"shops"}
 			f.east.namespaces = map[string]map[string]string{"bank": nil}
-		}, false},
+		}, nil, false},
+		"its policy is invalid, and the namespace goes later": {
+			func(f *fenced) { f.wanted, f.invalid = nil, []string{"shops"} },
+			func(f *fenced) { f.east.namespaces = map[string]map[string]string{"bank": nil} }, false,
+		},
 		"another is refused": {func(f *fenced) {
 			f.wanted = []guard.Fence{ofJobs("shops", "twice")}
 			f.mute = refuses(f.wanted[0])
-		}, true},
+		}, nil, true},
 		"another is refused, for another namespace": {func(f *fenced) {
 			f.wanted, f.mute = []guard.Fence{moved}, refuses(moved)
 			f.east.namespaces["till"] = nil
-		}, false},
+		}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,6 +92,10 @@ func TestAnEarlierFenceAsksNoLeaseThatNobodyWrites(t *testing.T) {
 				defer f.runs(f.keepFences)()
 				f.will(func(*rig) { test.change(f) })
 				pass(2 * fenceLook)
+				if test.later != nil {
+					f.will(func(*rig) { test.later(f) })
+					pass(2 * fenceLook)
+				}
 				if gated := len(f.east.holds("bindings/"+earlier.Name())) == 1; gated != test.gated || !f.stores(earlier) {
 					t.Errorf("it is gated: %v, there are %q", gated, f.east.holds("admission"))
 				}
@@ -114,6 +123,25 @@ func TestTheFenceOfManyNamespacesIsInForceInTime(t *testing.T) {
 		pass(30 * time.Second)
 		if err := errors.Join(f.Unfenced(many, ""), f.Unfenced(one, "")); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Turns without a refusal do not count as tries, however many there were because another fence was not in force yet.
+func TestAFirstRefusalIsTriedAgainInASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := ofJobs("shops", "once"), ofJobs("tills", "once")
+		f := newFenced(t, good)
+		f.east.loses("leases") // its gate would be another change of what is stored
+		f.open = good.Names()
+		defer f.runs(f.keepFences)()
+		pass(5*time.Second + fenceLook/2)
+		f.answersAbout(failure(http.StatusForbidden, metav1.StatusReasonForbidden), "shops")
+		f.will(func(r *rig) { r.wanted, f.open, f.checked, r.start = []guard.Fence{bad, good}, nil, nil, time.Now() })
+		pass(5 * time.Second)
+		next := fenceLook / 2
+		if want := []time.Duration{next, next + refusedRetry, next + 3*refusedRetry}; !slices.Equal(f.checked, want) {
+			t.Errorf("checked at %v, want %v", f.checked, want)
 		}
 	})
 }
