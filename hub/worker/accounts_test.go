@@ -164,9 +164,11 @@ func TestWhoLooksForAccounts(t *testing.T) {
 		change func(*rig)
 		want   AccountState
 	}{
-		"the replica that serves the fleet":     {func(*rig) {}, AccountMissing},
-		"nobody else":                           {func(r *rig) { r.standby = true }, AccountUnseen},
-		"nobody in a member that takes no part": {func(r *rig) { r.is("east", func(m *fleet.Member) { m.PriorityReason = reason.NoPriority }) }, AccountUnseen},
+		"the replica that serves the fleet": {func(*rig) {}, AccountMissing},
+		"nobody else":                       {func(r *rig) { r.standby = true }, AccountUnseen},
+		"nobody in a member that takes no part": {func(r *rig) {
+			r.is("east", func(m *fleet.Member) { m.PriorityReason = reason.NoPriority })
+		}, AccountUnseen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

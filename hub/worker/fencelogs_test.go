@@ -32,13 +32,14 @@ func (f *fenced) answersAbout(status *metav1.Status, policies ...string) {
 }
 
 func TestWhatIsLoggedOfACheckThatIsNews(t *testing.T) {
+	refused := failure(http.StatusForbidden, metav1.StatusReasonForbidden)
 	for name, test := range map[string]struct {
 		change func(*fenced)
 		want   string
 	}{
 		"all are in force":           {func(*fenced) {}, `"fences"=2 "underWay"=false "refused"=false`},
 		"one is not in force yet":    {func(f *fenced) { f.open = f.wanted[0].Names() }, `"fences"=2 "underWay"=true "refused"=false`},
-		"the member refuses the one": {func(f *fenced) { f.answersAbout(failure(http.StatusForbidden, metav1.StatusReasonForbidden), "shops") }, `"fences"=2 "underWay"=false "refused"=true`},
+		"the member refuses the one": {func(f *fenced) { f.answersAbout(refused, "shops") }, `"fences"=2 "underWay"=false "refused"=true`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -368,16 +369,22 @@ func TestAFenceThatGetsItsGateDuringASilenceIsNotSaidToBeEdited(t *testing.T) {
 
 // Nobody waits for the next check, which comes after ten seconds.
 func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
+	another, tills := ofJobs("shops", "once"), ofJobs("tills", "once")
+	has := func(name string) func(*fenced) {
+		return func(f *fenced) {
+			f.east.namespaces = map[string]map[string]string{"shop": nil, name: {corev1.LabelMetadataName: name}}
+		}
+	}
 	for name, test := range map[string]struct {
 		change  func(*fenced)
 		there   string // a part of a path
 		ignored bool
 	}{
-		"another fence is wanted":                  {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], ofJobs("tills", "once")} }, "bindings/tills.fleet.schedules.wall", false},
-		"the fence is another":                     {func(f *fenced) { f.wanted = []guard.Fence{ofJobs("shops", "once")} }, "bindings/" + ofJobs("shops", "once").Names()[1], false},
-		"there is a new namespace":                 {func(f *fenced) { f.east.namespaces = map[string]map[string]string{"shop": nil, "bank": {"team": "a"}} }, "", false},
-		"but not a namespace that no fence covers": {func(f *fenced) { f.east.namespaces = map[string]map[string]string{"shop": nil, "none": {"kubernetes.io/metadata.name": "none"}} }, "", true},
-		"a namespace has its Lease":                {func(f *fenced) { f.has(eastLease(20)) }, "bindings/shops.fleet.schedules.gate", false},
+		"another fence is wanted":          {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], tills} }, "bindings/tills.fleet.schedules.wall", false},
+		"the fence is another":             {func(f *fenced) { f.wanted = []guard.Fence{another} }, "bindings/" + another.Names()[1], false},
+		"there is a new namespace":         {has("bank"), "", false},
+		"but not one that no fence covers": {has("none"), "", true},
+		"a namespace has its Lease":        {func(f *fenced) { f.has(eastLease(20)) }, "bindings/shops.fleet.schedules.gate", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
