@@ -380,7 +380,7 @@ func TestAChangeOfWhatIsFencedCountsAtTheNextLook(t *testing.T) {
 		there   string // a part of a path
 		ignored bool
 	}{
-		"another fence is wanted":          {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], tills} }, "bindings/tills.fleet.schedules.wall", false},
+		"another fence is wanted":          {func(f *fenced) { f.wanted = []guard.Fence{f.wanted[0], tills} }, "bindings/tills.fleet", false},
 		"the fence is another":             {func(f *fenced) { f.wanted = []guard.Fence{another} }, "bindings/" + another.Names()[1], false},
 		"there is a new namespace":         {has("bank"), "", false},
 		"but not one that no fence covers": {has("none"), "", true},
