@@ -132,7 +132,8 @@ func TestWhatPeopleAreToldOfAChange(t *testing.T) {
 		"nobody leads":    {leads, election.Record{State: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, "Warning NoCandidate: no cluster is eligible; see candidates for the reasons"},
 		"one is replaced": {leads, with(func(r *election.Record) { r.State, r.Reason = election.Draining, reason.Unreachable }), "Warning Unreachable: east is being replaced (Unreachable); next is nobody yet, not before 00:00:00.000Z"},
 		"one is replaced as planned, by whoever is prepared": {leads, with(func(r *election.Record) { r.State, r.Reason = election.Draining, reason.PriorityChanged }), ""},
-		"the policy is gone": {leads, election.Record{State: election.Retired, Reason: reason.PolicyGone, Epoch: 20}, "Normal PolicyGone: no policy claims the namespace; the record stays until everything promised has passed"},
+		"nobody leads, after a plan":                         {leads, election.Record{State: election.Vacant, Reason: reason.PriorityChanged, Epoch: 20}, "Warning PriorityChanged: no cluster is eligible; see candidates for the reasons"},
+		"the policy is gone":                                 {leads, election.Record{State: election.Retired, Reason: reason.PolicyGone, Epoch: 20}, "Normal PolicyGone: no policy claims the namespace; the record stays until everything promised has passed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, told := newStage(t), &said{}

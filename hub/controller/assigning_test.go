@@ -2,7 +2,9 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,48 +19,106 @@ import (
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// awaited is a member's API server that answers nobody who does not wait.
-type awaited struct{ *shelf }
+// awaited is a member's API server that notes for how long an answer is waited for.
+type awaited struct {
+	*shelf
+	waits []time.Duration
+}
 
-func (a awaited) Leases(string) coordinationclient.LeaseInterface { return a }
+func (a *awaited) Leases(string) coordinationclient.LeaseInterface { return a }
 
-func (a awaited) Create(ctx context.Context, l *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+func (a *awaited) note(ctx context.Context) {
+	at, _ := ctx.Deadline()
+	a.waits = append(a.waits, time.Until(at))
+}
+
+func (a *awaited) Create(ctx context.Context, l *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	a.note(ctx)
 	return a.shelf.Create(ctx, l, o)
 }
 
-func (a awaited) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (a *awaited) Delete(ctx context.Context, name string, o metav1.DeleteOptions) error {
+	a.note(ctx)
 	return a.shelf.Delete(ctx, name, o)
 }
 
 // An answer is waited for as long as the policy says, and where none says so for a second.
 func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
-	s := newStage(t)
-	p := publish.New(publish.Options{
-		Client: awaited{s.east}, Fleet: "fleet", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this", Key: testKey,
-		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.promises,
-		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
-		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+	synctest.Test(t, func(t *testing.T) { // the time that a request may take is that of the process
+		s := newStage(t)
+		east := &awaited{shelf: s.east}
+		p := publish.New(publish.Options{
+			Client: east, Fleet: "fleet", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this", Key: testKey,
+			Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.promises,
+			Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
+			Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		})
+		defer p.Queue.ShutDown()
+		if !p.ReadAll(t.Context()) {
+			t.Fatal("the Leases were not read")
+		}
+		r := s.leading(reason.Elected)
+		r.Leader = "west"
+		if _, is := s.assigned(p, r, func(*view, *election.Decision) {}); !is {
+			t.Fatal("it is not written")
+		}
+		s.clock.Advance(time.Second)
+		if _, is := s.assigned(p, r, func(v *view, _ *election.Decision) {
+			v.policy, v.members[0].takesPart = nil, false
+		}); is {
+			t.Error("it is not deleted")
+		}
+		if want := []time.Duration{3 * time.Second, time.Second}; !slices.Equal(east.waits, want) {
+			t.Errorf("answers are waited for %v, want %v", east.waits, want)
+		}
 	})
-	defer p.Queue.ShutDown()
-	if !p.ReadAll(t.Context()) {
-		t.Fatal("the Leases were not read")
+}
+
+// Without a policy a Lease that stands stays as it is: it is not taken for one that cannot be renewed.
+func TestALeaseThatStandsWithoutAPolicyIsNotDueAtOnce(t *testing.T) {
+	s, p := leads(t)
+	s.clock.Advance(time.Millisecond)
+	s.assigned(p, s.leading(reason.Elected), func(v *view, _ *election.Decision) { v.policy = nil })
+	if got := p.SyncStatus(shopCopy); got.Problem != "" || !got.InPlace {
+		t.Errorf("%+v", got)
 	}
-	r := s.leading(reason.Elected)
-	r.Leader = "west"
-	if _, is := s.assigned(p, r, func(*view, *election.Decision) {}); !is {
-		t.Fatal("it is not written")
+}
+
+// What a leader may do counts for as long as its fenced locks take to stop.
+func TestTheStopTimeOfThePolicyIsPromised(t *testing.T) {
+	s := newStage(t)
+	s.policy.election.StopTime = 7 * time.Second
+	s.decided(s.publisher(), s.leading(reason.Elected), true)
+	if got := s.c.promises.Get(shop).Stop; got != 7*time.Second {
+		t.Errorf("a stop time of %v is promised, want 7 s", got)
 	}
-	s.clock.Advance(time.Second)
-	if _, is := s.assigned(p, r, func(v *view, _ *election.Decision) {
-		v.policy, v.members[0].takesPart = nil, false
-	}); is {
-		t.Error("it is not deleted")
+}
+
+// Rule 3: the first Lease of a term is that of a grant, and there is none of epoch 0.
+func TestWhichEpochsHaveAFirstLease(t *testing.T) {
+	for name, test := range map[string]struct {
+		epoch   int64
+		written bool
+	}{
+		"the first epoch has one":                     {1, true},
+		"a record that has lost its epoch has none":   {0, false},
+		"nor one that names an epoch without a grant": {-1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			r := s.leading(reason.Elected)
+			if test.epoch == 0 {
+				s.decided(s.publisher(), r, true) // something else was promised
+				s.c.namespace(shop).granted = 0   // by an earlier grant
+				clear(s.east.leases)
+				s.clock.Advance(time.Second)
+			}
+			r.Epoch = max(test.epoch, 0)
+			s.decided(s.publisher(), r, test.epoch > 0)
+			if written := s.east.leases[shopCopy.Name] != nil; written != test.written {
+				t.Errorf("a first Lease is written: %v, want %v", written, test.written)
+			}
+		})
 	}
 }
 

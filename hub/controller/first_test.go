@@ -213,6 +213,8 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 		"D was lowered, after the present D + ε":      {3 * second, 15 * second, 3 * second, 5 * second, false},
 		"D was lowered, before the longest + ε":       {3 * second, 15 * second, 3 * second, 16*second - 1, false},
 		"D was lowered, after it":                     {3 * second, 15 * second, 3 * second, 16 * second, true},
+		"D was raised, before the present D + ε":      {30 * second, 15 * second, 3 * second, 31*second - 1, false},
+		"D was raised, after it":                      {30 * second, 15 * second, 3 * second, 31 * second, true},
 		"a reader is registered for longer, before ε": {15 * second, 15 * second, 30 * second, 31*second - 1, false},
 		"a reader is registered for longer, after it": {15 * second, 15 * second, 30 * second, 31 * second, true},
 	} {

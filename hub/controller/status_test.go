@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -193,6 +194,11 @@ func TestWhenALeaderIsReady(t *testing.T) {
 	if got := ready(v, election.Decision{Record: eastLeads(20)}); got.Status != metav1.ConditionFalse {
 		t.Errorf("a record that is new: %+v", got)
 	}
+	v.object = &v1alpha1.NamespaceLeader{}
+	v.object.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	if got := ready(v, election.Decision{Record: eastLeads(20)}); got.Status != metav1.ConditionFalse {
+		t.Errorf("a status that was ready and has lost its history: %+v", got)
+	}
 	for want, d := range map[reason.Reason]election.Decision{
 		reason.Moved: {Waiting: reason.Moved}, reason.NoCandidate: {}, reason.Elected: {Record: eastLeads(20), Waiting: reason.Moved},
 	} {
@@ -225,9 +231,64 @@ func TestWhichLeasesAreNotInPlace(t *testing.T) {
 		t.Errorf("one that cannot be reached is told of elsewhere: %+v", got)
 	}
 }
+
 func TestTheStatusShowsHowManyReadersAreRegistered(t *testing.T) {
-	c := candidate{Candidate: election.Candidate{Name: "east"}, readers: 3}
-	if got := shown(c, nil); got.Readers != 3 {
-		t.Errorf("%d readers are shown, want 3", got.Readers)
+	for name, test := range map[string]struct {
+		registered int
+		want       int32
+	}{
+		"as many as there are":      {3, 3},
+		"or as many as a field has": {math.MaxInt, math.MaxInt32},
+	} {
+		c := candidate{Candidate: election.Candidate{Name: "east"}, readers: test.registered}
+		if got := shown(c, nil); got.Readers != test.want {
+			t.Errorf("%s: %d readers are shown, want %d", name, got.Readers, test.want)
+		}
+	}
+}
+
+// A status goes on from the one before: what it said of a candidate whose reason stays, and what changed earlier.
+func TestAStatusGoesOnFromTheOneBefore(t *testing.T) {
+	west := candidate{message: "no answer from port 2"}
+	west.Name, west.Fitness, west.Reason = "west", election.Unfit, reason.Unreachable
+	v := shopView(eastLeads(22))
+	v.object = &v1alpha1.NamespaceLeader{}
+	v.object.Status = v1alpha1.NamespaceLeaderStatus{
+		Candidates: []v1alpha1.Candidate{{Name: "west", Reason: reason.Unreachable, Message: "no answer from port 1"}},
+		History:    []v1alpha1.Change{{Leader: "east", Epoch: 19}},
+	}
+	unexplained := []v1alpha1.Change{{Leader: "east", Epoch: 21}, {Leader: "west", Epoch: 20}}
+	s := v.statusOf(election.Decision{Record: eastLeads(22)}, []candidate{west}, unexplained)
+	if got := s.Candidates[0].Message; got != "no answer from port 1" {
+		t.Errorf("of west it says %q", got)
+	}
+	var epochs []int64
+	for _, change := range s.History {
+		epochs = append(epochs, change.Epoch)
+	}
+	if want := []int64{22, 21, 20, 19}; !slices.Equal(epochs, want) {
+		t.Errorf("the changes, newest first, are of epochs %v, want %v", epochs, want)
+	}
+}
+
+// A status that is too large is refused, and then explains nothing.
+func TestAStatusWithMoreCandidatesThanARecordTakes(t *testing.T) {
+	var cs []candidate
+	for n := range 1000 {
+		c := candidate{message: strings.Repeat("x", 1024)}
+		c.Name, c.Fitness = fmt.Sprintf("c%d", n), election.Unfit
+		cs = append(cs, c)
+	}
+	s := shopView(eastLeads(20)).statusOf(election.Decision{Record: eastLeads(20)}, cs, nil)
+	left := len(cs) - len(s.Candidates)
+	if left == 0 {
+		t.Fatal("all are shown")
+	}
+	if want := fmt.Sprintf("east leads in epoch 20; %d more candidates are not shown", left); s.Message != want {
+		t.Errorf("it says %q, want %q", s.Message, want)
+	}
+	some := shopView(eastLeads(20)).statusOf(election.Decision{Record: eastLeads(20)}, cs[:3], nil)
+	if len(some.Candidates) != 3 || some.Message != "east leads in epoch 20" {
+		t.Errorf("of three it shows %d and says %q", len(some.Candidates), some.Message)
 	}
 }
