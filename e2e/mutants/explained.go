@@ -170,7 +170,9 @@ var explained = map[string]string{
 	"member/watch.go with: boundary: versionOf(l) <= version → <":                                                                                               "the list shows what happened in its own version",
 	"hub/publish/initial.go Publisher.ReadAgain: statement: defer cancel() dropped":                                                                             "the context ends with its deadline, a little later",
 	"hub/worker/readernews.go Worker.readersChanged: negation: true":                                                                                            "the values of the map are not read",
+	"hub/controller/reconcile.go Controller.reconcileNamespace: swapped: after, d.After in soonest(after, d.After, wait, settles)":                              "the soonest of some is the same in any order",
 	"hub/controller/reconcile.go Controller.reconcileNamespace: swapped: d.After, wait in soonest(after, d.After, wait, settles)":                               "the soonest of some is the same in any order",
+	"hub/controller/reconcile.go Controller.reconcileNamespace: swapped: wait, settles in soonest(after, d.After, wait, settles)":                               "the soonest of some is the same in any order",
 	"hub/guard/cel.go namesOf: condition: !slices.Contains(r.Names, \"bindings\") dropped from &&":                                                              "a resource that is named twice is the same as one that is named once",
 	"hub/guard/fence.go newFence: swapped: kind, name+\"-\"+version in fenceName(o, kind, name+\"-\"+version)":                                                  "a name says the same in another order",
 

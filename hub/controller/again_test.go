@@ -11,10 +11,12 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 var aboutShop = mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}}
@@ -68,6 +70,74 @@ func TestWhichInstantIsTheNext(t *testing.T) {
 	}
 }
 
+// A record that says all that it has to is looked at again when the hub knows more, or tells more.
+func TestWhenARecordThatStaysIsLookedAtAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		written bool // just now
+		want    time.Duration
+	}{
+		"when earlier tenures are over, by clocks that differ": {false, 6600 * time.Millisecond},
+		"and before that to explain what it has written":       {true, changeTakes},
+	} {
+		c, s, _ := onScene(t)
+		s.shown[0].Priority, s.verdict.Answering = 5, true
+		if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
+			t.Fatal(err)
+		}
+		if !test.written {
+			c.namespace(shop).written = 0
+		}
+		if got, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil || got.RequeueAfter != test.want {
+			t.Errorf("%s: again in %v, %v; want %v", name, got.RequeueAfter, err, test.want)
+		}
+	}
+}
+
+// A decision that could not be carried out may have been made on what is not stored any more.
+func TestADecisionThatFailsIsMadeAnewOnWhatIsStored(t *testing.T) {
+	unsealed := func(c *Controller, api client.Client, refusal error) {
+		p := policyOf("fleet", "shops", "shop")
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			t.Fatal(err)
+		}
+		p.Spec.Timings.LeaseDurationSeconds = 120 // which the seal has to know
+		if err := api.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		c.Seals = seal.NewStore(api, &refusing{api, refusal})
+	}
+	for name, test := range map[string]struct {
+		breaks func(*Controller, client.Client)
+		reads  int // of the record, for the next decision
+	}{
+		"one that is carried out is not": {func(*Controller, client.Client) {}, 0},
+		"its status cannot be written": {func(c *Controller, api client.Client) {
+			c.client, c.namespace(shop).written = &explains{Client: api, answer: errRefused}, 0
+		}, 1},
+		"the seal cannot be used":       {func(c *Controller, api client.Client) { unsealed(c, api, ofSeal()["an immutable Secret"]) }, 1},
+		"the seal cannot be raised now": {func(c *Controller, api client.Client) { unsealed(c, api, errRefused) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, api := onScene(t)
+			s.shown[0].Priority, s.verdict.Answering = 5, true
+			later := musterStart
+			later.Boot += time.Minute // no earlier tenure can write any more
+			c.Clock = fixedClock(later)
+			if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil || !c.recall(shop).current {
+				t.Fatalf("it is read for each decision anyway: %v", err)
+			}
+			test.breaks(c, api)
+			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
+			live := &counting{Reader: api}
+			c.live = live
+			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
+			if live.n != test.reads {
+				t.Errorf("the record was read %d times, want %d", live.n, test.reads)
+			}
+		})
+	}
+}
+
 // undeleted refuses to delete.
 type undeleted struct{ client.Client }
 
@@ -89,9 +159,14 @@ func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 		if refused {
 			c.client = undeleted{api}
 		}
-		_, err := c.reconcileNamespace(t.Context(), aboutShop)
-		if (err != nil) != refused {
-			t.Errorf("%s: %v", name, err)
+		events := &said{}
+		c.events, c.namespace(shop).untold = events, []pendingEvent{{"Normal", reason.PolicyGone, "it retires"}}
+		again, err := c.reconcileNamespace(t.Context(), aboutShop)
+		if (err != nil) != refused || again != (reconcile.Result{}) {
+			t.Errorf("%s: %+v, %v", name, again, err)
+		}
+		if len(events.events) != 1 {
+			t.Errorf("%s: what happened to it before is told as %q", name, events.events)
 		}
 		if gone := apierrors.IsNotFound(api.Get(t.Context(), shop, &v1alpha1.NamespaceLeader{})); gone == refused {
 			t.Errorf("%s: it is gone: %v", name, gone)

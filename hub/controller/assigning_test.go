@@ -94,31 +94,23 @@ func TestTheStopTimeOfThePolicyIsPromised(t *testing.T) {
 	}
 }
 
-// Rule 3: the first Lease of a term is that of a grant, and there is none of epoch 0.
+// Rule 3: a record that has lost its epoch is no grant, whatever was promised before.
 func TestWhichEpochsHaveAFirstLease(t *testing.T) {
-	for name, test := range map[string]struct {
-		epoch   int64
-		written bool
-	}{
-		"the first epoch has one":                     {1, true},
-		"a record that has lost its epoch has none":   {0, false},
-		"nor one that names an epoch without a grant": {-1, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			r := s.leading(reason.Elected)
-			if test.epoch == 0 {
-				s.decided(s.publisher(), r, true) // something else was promised
-				s.c.namespace(shop).granted = 0   // by an earlier grant
-				clear(s.east.leases)
-				s.clock.Advance(time.Second)
-			}
-			r.Epoch = max(test.epoch, 0)
-			s.decided(s.publisher(), r, test.epoch > 0)
-			if written := s.east.leases[shopCopy.Name] != nil; written != test.written {
-				t.Errorf("a first Lease is written: %v, want %v", written, test.written)
-			}
-		})
+	for epoch, want := range map[int64]bool{0: false, 1: true} {
+		s := newStage(t)
+		p := s.publisher()
+		s.decided(p, s.leading(reason.Elected), true)
+		if _, is := s.assigned(p, s.leading(reason.Elected), func(_ *view, d *election.Decision) { d.Gone = true }); is {
+			t.Fatal("the Lease of the earlier term is left")
+		}
+		s.c.namespace(shop).granted = 0
+		s.clock.Advance(time.Second)
+		r := s.leading(reason.Elected)
+		r.Epoch = epoch
+		s.decided(p, r, want)
+		if written := s.east.leases[shopCopy.Name] != nil; written != want {
+			t.Errorf("a first Lease of epoch %d is written: %v", epoch, written)
+		}
 	}
 }
 

@@ -125,7 +125,8 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 	err := func(err error) func(guard.Fence, string) error {
 		return func(guard.Fence, string) error { return err }
 	}
-	schedules := &metav1.LabelSelector{}
+	schedules, like := &metav1.LabelSelector{}, simLock
+	like.Name = "like"
 	for name, test := range map[string]struct {
 		fencing *v1alpha1.Fencing
 		stands  func(guard.Fence, string) error
@@ -134,6 +135,8 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 		"none is asked for": {nil, nil, "nothing"},
 		"one is in force":   {&v1alpha1.Fencing{Schedules: schedules}, nil, "True InForce"},
 		"a lock is fenced": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, nil,
+			"True InForce every cluster refuses what it must; a change of leader takes 4s more, for the lock stock/stock"},
+		"of locks that take as long the first is named": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}}, nil,
 			"True InForce every cluster refuses what it must; a change of leader takes 4s more, for the lock stock/stock"},
 		"one only warns":     {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, nil, "True Warns"},
 		"one is missing":     {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced), "False Unfenced east (a fence that the policy asks for does not refuse yet what it must)"},

@@ -1,11 +1,14 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -17,23 +20,38 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
+// failingOnce fails one list.
+type failingOnce struct {
+	client.Client
+	list int // which
+}
+
+func (f *failingOnce) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
+	if f.list--; f.list == 0 {
+		return errRefused
+	}
+	return f.Client.List(ctx, l, opts...)
+}
+
 // What the hub's API server did not answer is asked again.
 func TestALookAtAPolicyThatFails(t *testing.T) {
 	request := mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}
 	for name, test := range map[string]struct {
 		change func(*muster)
-		fails  bool
+		fails  error
 	}{
-		"it is answered in time":        {func(m *muster) { m.client = bounded{m.api} }, false},
-		"the policy cannot be read":     {func(m *muster) { m.client = failing{Client: m.api, get: errRefused} }, true},
-		"the policies cannot be listed": {func(m *muster) { m.client = failing{Client: m.api, list: errRefused} }, true},
+		"it is answered in time":              {func(m *muster) { m.client = bounded{m.api} }, nil},
+		"the policy cannot be read":           {func(m *muster) { m.client = failing{Client: m.api, get: errRefused} }, errRefused},
+		"the policies cannot be listed":       {func(m *muster) { m.client = failing{Client: m.api, list: errRefused} }, errRefused},
+		"they cannot for what is probed":      {func(m *muster) { m.client = &failingOnce{Client: m.api, list: 1} }, errRefused},
+		"they cannot for what is said of one": {func(m *muster) { m.client = &failingOnce{Client: m.api, list: 2} }, errRefused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMuster(t, policyOf("fleet", "shops", "shop"))
 				test.change(m)
-				if _, err := m.reconcilePolicy(t.Context(), request); (err != nil) != test.fails {
-					t.Errorf("%v", err)
+				if _, err := m.reconcilePolicy(t.Context(), request); !errors.Is(err, test.fails) {
+					t.Errorf("%v, want %v", err, test.fails)
 				}
 			})
 		})
@@ -78,7 +96,7 @@ func TestClustersThatWereLostWithinOneWindow(t *testing.T) {
 				return lease.Reading{Wall: musterStart.Wall.Add(-d), Boot: musterStart.Boot - d}
 			}
 			for _, kind := range []health.Kind{health.Read, health.Write} {
-				m.member(name).Observe(health.Observation{Kind: kind, At: at(2 * time.Minute), OK: true})
+				m.member(name).Observe(health.Observation{Kind: kind, At: at(ago + time.Second), OK: true})
 				m.member(name).Observe(health.Observation{Kind: kind, At: at(ago), Reason: reason.Unreachable, Message: "silence"})
 			}
 		}

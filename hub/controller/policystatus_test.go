@@ -66,6 +66,27 @@ func TestWhichPoliciesHearOfAClaim(t *testing.T) {
 	})
 }
 
+// What is known of a namespace outlives the policies that claim it: a record is left, or may have to rise above one.
+func TestANamespaceThatNobodyClaimsIsForgotten(t *testing.T) {
+	for name, test := range map[string]struct {
+		record  *v1alpha1.NamespaceLeader
+		highest int64
+		known   bool
+	}{
+		"where it never had a record": {nil, 0, false},
+		"not while it has one":        {&v1alpha1.NamespaceLeader{}, 0, true},
+		"nor after it had one":        {nil, 20, true},
+	} {
+		c := New(Options{})
+		claimed(c, "shop", "shops")
+		c.namespace(shop).highest = test.highest
+		c.noteClaim(&view{key: shop, object: test.record})
+		if known := len(c.namespaces) > 0; known != test.known {
+			t.Errorf("%s: it is known: %v", name, known)
+		}
+	}
+}
+
 func TestWhatAPolicyOwnsAndMustLeave(t *testing.T) {
 	c := New(Options{})
 	claimed(c, "till", "older", "shops")
@@ -373,4 +394,46 @@ func TestWhetherTheLossOfAHubIsSeen(t *testing.T) {
 		got.Message != "if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationSeconds (15s)" {
 		t.Errorf("%+v", got)
 	}
+}
+
+func TestWhatAPolicySaysOfSecrets(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	want := metav1.Condition{Type: v1alpha1.ConditionSecretsGranted}
+	for name, test := range map[string]struct {
+		missing, broken string
+		status          metav1.ConditionStatus
+		why, words      string
+	}{
+		"all is granted":                  {"", "", metav1.ConditionTrue, "Granted", ""},
+		"a grant is missing":              {"bind the role", "", metav1.ConditionFalse, "GrantMissing", "bind the role"},
+		"as much as a condition takes":    {long, "", metav1.ConditionFalse, "GrantMissing", long[:1024]},
+		"the seal is broken":              {"", "its key is too short", metav1.ConditionFalse, string(reason.InvalidSeal), "its key is too short"},
+		"both, and a grant is what helps": {"bind the role", "no seal", metav1.ConditionFalse, "GrantMissing", "bind the role"},
+	} {
+		want.Status, want.Reason, want.Message = test.status, test.why, test.words
+		if got := secretsGranted(test.missing, test.broken); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// People look at the policy to see whether what it fences is there.
+func TestAPolicyTellsOfWhatItFences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policyOf("fleet", "shops", "shop")
+		p.Spec.Fencing = &v1alpha1.Fencing{
+			Writes: []v1alpha1.WriteFence{{
+				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "checkout"}}, Resources: []v1alpha1.FencedResources{{Names: []string{"pods"}}},
+			}},
+			LeaderElectionLocks: []v1alpha1.LockFence{simLock},
+		}
+		s, _ := newMuster(t, p).status()
+		for kind, want := range map[string]string{
+			v1alpha1.ConditionLocksHeld: "Unknown LockUnseen", v1alpha1.ConditionAccountsFound: "Unknown AccountUnseen",
+		} {
+			if got := judged(s, kind); got != want {
+				t.Errorf("%s: %s, want %s", kind, got, want)
+			}
+		}
+	})
 }
