@@ -125,10 +125,10 @@ func (p *prober) round(ctx context.Context, now lease.Reading) {
 	defer group.Wait()
 	if p.readDue(s, now) {
 		p.lastRead = now
-		group.Go(func() { p.sendRead(ctx, s.target) })
+		group.Go(func() { p.sendRead(ctx, s.target, now) })
 	}
 	if mayWrite && p.writeDue(s, now) {
-		group.Go(func() { p.sendWrite(ctx, s.target) })
+		group.Go(func() { p.sendWrite(ctx, s.target, now) })
 	}
 }
 
@@ -182,8 +182,9 @@ func (s *probes) mayWrite(now state, at lease.Reading) bool {
 	return now.cluster != nil && now.spec.pin == now.target.UID && !now.spec.moved && !now.leaving
 }
 
-func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
-	at := p.p.clock.Now()
+// sendRead reads which cluster this is. It counts from the reading at which its round began: by a later one, the round an
+// interval later would come too early for the next read, and the one after that would send it.
+func (p *prober) sendRead(ctx context.Context, t *transport.Target, at lease.Reading) {
 	found, err := t.Identify(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -205,11 +206,10 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target) {
 }
 
 // sendWrite updates the probe Lease. If the Lease is not as expected, as when another prober was faster, it reads and
-// writes it again, twice at most.
-func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
+// writes it again, twice at most. What it writes without a read counts from the reading at which its round began.
+func (p *prober) sendWrite(ctx context.Context, t *transport.Target, at lease.Reading) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
 	known := p.swapLease(nil)
-	var at lease.Reading
 	var err error
 	for range 3 {
 		if known == nil {
@@ -217,8 +217,8 @@ func (p *prober) sendWrite(ctx context.Context, t *transport.Target) {
 			if apierrors.IsNotFound(err) {
 				known, err = &coordinationv1.Lease{}, nil
 			}
+			at = p.p.clock.Now()
 		}
-		at = p.p.clock.Now()
 		if err != nil {
 			break
 		}

@@ -136,7 +136,7 @@ func TestOnlyFencesThatNobodyAsksForAreRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", guard.Kept{Names: wanted.Names(), Policies: map[string]map[string]bool{"refused": {"a": true}}}); err != nil {
+	if err := guard.RemoveFences(t.Context(), client, "hub", "fleet", guard.Kept{Names: wanted.Names(), Policies: []string{"refused"}}); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {

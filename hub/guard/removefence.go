@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -18,9 +19,11 @@ import (
 type Kept struct {
 	// Names are of what the member stores.
 	Names []string
-	// Policies are those whose earlier fences stay, each in these namespaces only. In others nobody may write the Lease
-	// that a fence asks, and then it would refuse everybody.
-	Policies map[string]map[string]bool
+	// Policies are those whose earlier fences stay.
+	Policies []string
+	// Leases are those of the hub in the active namespaces of the member. A fence that stays asks no other: an API server
+	// refuses everybody where there is none.
+	Leases map[types.NamespacedName]bool
 }
 
 // RemoveFences removes the fences that this hub keeps in a member for a fleet, but for these. One that another hub keeps
@@ -38,14 +41,19 @@ func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet s
 	if err != nil {
 		return fmt.Errorf("list the bindings of fences: %w", orForbidden(err))
 	}
-	stay := map[string]bool{}
-	for i := range bindings.Items {
-		b := &bindings.Items[i]
-		if isWanted(b) {
-			continue
-		}
-		if stay[b.Name], err = keepIn(ctx, member, b, but.Policies[b.Annotations[v1alpha1.PolicyAnnotation]]); err != nil {
-			return err
+	stay, led := map[string]bool{}, map[string]bool{}
+	for l := range but.Leases {
+		led[l.Namespace] = true
+	}
+	for _, walls := range []bool{true, false} { // a namespace gets the wall before it loses the gate
+		for i := range bindings.Items {
+			b := &bindings.Items[i]
+			if isWanted(b) || walls != (b.Spec.ParamRef == nil) {
+				continue
+			}
+			if stay[b.Name], err = but.keep(ctx, member, b, led); err != nil {
+				return err
+			}
 		}
 	}
 	policies, err := client.ValidatingAdmissionPolicies().List(ctx, ours)
@@ -62,9 +70,9 @@ func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet s
 	return nil
 }
 
-// keepIn keeps the binding of a fence that nobody asks for, or deletes it. It takes a gate out of all but these namespaces.
-func keepIn(ctx context.Context, member kubernetes.Interface, b *admissionv1.ValidatingAdmissionPolicyBinding, namespaces map[string]bool) (stays bool, err error) {
-	stays, changed := narrow(b, namespaces)
+// keep keeps the binding of a fence that nobody asks for, or deletes it. It gets the namespaces of the Leases.
+func (k Kept) keep(ctx context.Context, member kubernetes.Interface, b *admissionv1.ValidatingAdmissionPolicyBinding, led map[string]bool) (stays bool, err error) {
+	stays, changed := k.narrow(b, led)
 	switch {
 	case !stays:
 		return false, removeBinding(ctx, member, b.Name)
@@ -77,25 +85,32 @@ func keepIn(ctx context.Context, member kubernetes.Interface, b *admissionv1.Val
 	return true, err
 }
 
-// narrow takes out of the gate of a fence all namespaces but these, and reports whether any is left. A wall stays as it is:
-// it asks no Lease, and lets those through that clean up. So does the fence of a lock: where the namespace of its Lease is
-// missing, nobody may take the lock.
-func narrow(b *admissionv1.ValidatingAdmissionPolicyBinding, to map[string]bool) (left, changed bool) {
-	switch p := b.Spec.ParamRef; {
-	case to == nil:
+// narrow takes namespaces without the Lease out of the gate of a fence, so that the wall is for them, and reports whether
+// any is left. The fence of a lock stays as it is: where there is no Lease, nobody may take the lock.
+func (k Kept) narrow(b *admissionv1.ValidatingAdmissionPolicyBinding, led map[string]bool) (left, changed bool) {
+	gate := b.Spec.ParamRef
+	switch {
+	case !slices.Contains(k.Policies, b.Annotations[v1alpha1.PolicyAnnotation]):
 		return false, false
-	case p == nil, p.Namespace != "":
+	case gate != nil && gate.Namespace != "":
 		return true, false
 	case b.Spec.MatchResources == nil, b.Spec.MatchResources.NamespaceSelector == nil:
-		return false, false // an edit: without the Lease it refuses everybody in every namespace
+		return gate == nil, false // an edit: a gate would refuse everybody in every namespace without a Lease
 	}
+	left = gate == nil
 	expressions := b.Spec.MatchResources.NamespaceSelector.MatchExpressions
 	for i := range expressions {
-		if e := &expressions[i]; e.Key == corev1.LabelMetadataName && e.Operator == metav1.LabelSelectorOpIn {
-			before := len(e.Values)
-			e.Values = slices.DeleteFunc(e.Values, func(ns string) bool { return !to[ns] })
-			left, changed = len(e.Values) > 0, len(e.Values) < before
+		e := &expressions[i]
+		before := len(e.Values)
+		switch {
+		case e.Key != corev1.LabelMetadataName:
+		case gate != nil && e.Operator == metav1.LabelSelectorOpIn:
+			e.Values = slices.DeleteFunc(e.Values, func(ns string) bool { return !k.Leases[types.NamespacedName{Namespace: ns, Name: gate.Name}] })
+			left = len(e.Values) > 0
+		case gate == nil && e.Operator == metav1.LabelSelectorOpNotIn:
+			e.Values = slices.DeleteFunc(e.Values, func(ns string) bool { return !v1alpha1.NeverManaged(ns) && !led[ns] })
 		}
+		changed = changed || len(e.Values) < before
 	}
 	return left, changed
 }

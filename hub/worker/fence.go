@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -59,13 +60,13 @@ type wantedFences struct {
 	spaces []map[string]bool
 	// invalid are the policies of which nobody knows what they ask for.
 	invalid []string
-	// active are all namespaces of the member that are not going away.
-	active map[string]bool
+	// leases are those of the hub in namespaces of the member that are not going away.
+	leases map[types.NamespacedName]bool
 }
 
 func (a wantedFences) equal(b wantedFences) bool {
 	return slices.Equal(names(a.fences), names(b.fences)) && reflect.DeepEqual(a.spaces, b.spaces) && slices.Equal(a.invalid, b.invalid) &&
-		(len(a.invalid) == 0 || maps.Equal(a.active, b.active))
+		(len(a.invalid) == 0 || maps.Equal(a.leases, b.leases))
 }
 
 // timeout bounds one check of them.
@@ -168,15 +169,12 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 
 // checkFences puts the fences in place, and removes others. A fence of another version goes last: nothing is let
 // through in between. What an invalid policy has asked for stays. Where the member refuses a fence, earlier ones of its
-// policy stay in its namespaces. If the last check has settled all others, whatever has to be mended is somebody's edit.
+// policy stay. If the last check has settled all others, whatever has to be mended is somebody's edit.
 func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasSettled bool) (refused, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, wanted.timeout())
 	defer cancel()
 	var silent error
-	stays := guard.Kept{Names: names(wanted.fences), Policies: map[string]map[string]bool{}}
-	for _, policy := range wanted.invalid {
-		stays.Policies[policy] = wanted.active
-	}
+	stays := guard.Kept{Names: names(wanted.fences), Policies: slices.Clone(wanted.invalid), Leases: wanted.leases}
 	found, underWay := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, false
 	for i, f := range wanted.fences {
 		before, why := w.lastOf(f)
@@ -189,7 +187,7 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 			underWay = underWay || !s.Settled
 		case tells(err):
 			refused = true
-			stays.Policies[f.PolicyName()] = both(stays.Policies[f.PolicyName()], wanted.spaces[i])
+			stays.Policies = append(stays.Policies, f.PolicyName())
 		default:
 			underWay, silent = true, errors.Join(silent, err)
 			if s, err = before, why; errors.Is(err, ErrUnchecked) {
@@ -268,11 +266,12 @@ func (w *Worker) addNamespaces(ctx context.Context, wanted *wantedFences) error 
 }
 
 func (a *wantedFences) add(namespaces []corev1.Namespace, leases []coordinationv1.Lease) {
-	written := map[client.ObjectKey]bool{}
+	written := map[string][]client.ObjectKey{} // by namespace
 	for i := range leases {
-		written[client.ObjectKeyFromObject(&leases[i])] = true
+		key := client.ObjectKeyFromObject(&leases[i])
+		written[key.Namespace] = append(written[key.Namespace], key)
 	}
-	a.active, a.spaces = map[string]bool{}, make([]map[string]bool, len(a.fences))
+	a.leases, a.spaces = map[types.NamespacedName]bool{}, make([]map[string]bool, len(a.fences))
 	for i := range a.fences {
 		a.spaces[i] = map[string]bool{}
 	}
@@ -281,24 +280,15 @@ func (a *wantedFences) add(namespaces []corev1.Namespace, leases []coordinationv
 		if !ns.DeletionTimestamp.IsZero() || ns.Status.Phase == corev1.NamespaceTerminating {
 			continue
 		}
-		a.active[ns.Name] = true
+		for _, key := range written[ns.Name] {
+			a.leases[key] = true
+		}
 		for i, f := range a.fences {
 			if f.Selects(ns.Name, ns.Labels) {
-				a.spaces[i][ns.Name] = written[client.ObjectKey{Namespace: ns.Name, Name: f.LeaseName()}]
+				a.spaces[i][ns.Name] = a.leases[client.ObjectKey{Namespace: ns.Name, Name: f.LeaseName()}]
 			}
 		}
 	}
-}
-
-// both are the namespaces of some, and those of others.
-func both(some, others map[string]bool) map[string]bool {
-	all := map[string]bool{}
-	for _, in := range []map[string]bool{some, others} {
-		for ns := range in {
-			all[ns] = true
-		}
-	}
-	return all
 }
 
 // unfence removes all fences from a member that takes no part any more.

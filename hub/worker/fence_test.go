@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -125,8 +126,8 @@ func TestWhichNamespacesAFenceIsPutIn(t *testing.T) {
 			if len(got.spaces) != 1 || !maps.Equal(got.spaces[0], test.want) {
 				t.Errorf("%v, want %v", got.spaces, test.want)
 			}
-			if there := len(test.want) > 0; got.active["shop"] != there {
-				t.Errorf("active are %v", got.active)
+			if has := got.leases[types.NamespacedName{Namespace: "shop", Name: "leasecast"}]; has != test.want["shop"] {
+				t.Errorf("there are the Leases %v", got.leases)
 			}
 		})
 	}

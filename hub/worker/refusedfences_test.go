@@ -43,16 +43,9 @@ func TestTheFenceOfAPolicyStaysWhileThatIsInvalid(t *testing.T) {
 	})
 }
 
-// Nobody writes the Lease again where a namespace goes away, or where its policy does not manage it any more. An API server
-// would refuse everybody there.
+// Nobody writes the Lease again where a namespace goes away, or where its policy does not manage it any more. Without the
+// Lease an API server would refuse everybody there.
 func TestAnEarlierFenceAsksNoLeaseThatNobodyWrites(t *testing.T) {
-	moved := guard.Fences(us, &v1alpha1.LeadershipPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"},
-		Spec: v1alpha1.LeadershipPolicySpec{
-			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"till"}},
-			Fencing:    &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: map[string]string{"run": "twice"}}},
-		},
-	})[0]
 	refuses := func(of guard.Fence) func(*http.Request) *metav1.Status {
 		return func(req *http.Request) *metav1.Status {
 			if !strings.Contains(req.URL.Path, of.Name()) {
@@ -79,9 +72,10 @@ func TestAnEarlierFenceAsksNoLeaseThatNobodyWrites(t *testing.T) {
 			f.wanted = []guard.Fence{ofJobs("shops", "twice")}
 			f.mute = refuses(f.wanted[0])
 		}, nil, true},
-		"another is refused, for another namespace": {func(f *fenced) {
-			f.wanted, f.mute = []guard.Fence{moved}, refuses(moved)
-			f.east.namespaces["till"] = nil
+		"another is refused, and the namespace has no Lease any more": {func(f *fenced) {
+			f.wanted = []guard.Fence{ofJobs("shops", "twice")}
+			f.mute = refuses(f.wanted[0])
+			f.east.loses("leases")
 		}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,47 @@
+package fleet
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// On a busy machine a probe is sent some milliseconds after its round began. The next one is due an interval later all the
+// same: one that fails then must not have twice the interval behind it.
+func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
+	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
+			kubeSystem(w, "u")
+			return
+		}
+		reply(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"`+probeName+`","resourceVersion":"1"}}`)
+	})
+	const interval = time.Second
+	m, clock := newTestMember(t)
+	c := &connection{member: m}
+	t.Cleanup(c.close)
+	target := targetTo(t, accessTo(t, s, "", "token"), nil)
+	target.UID = "u"
+	c.use(t.Context(), target)
+	m.state.spec.pin, m.state.cluster = "u", struct{ cluster.Cluster }{}
+	p := &prober{probes: &probes{member: m}, pace: pace{interval, 30 * time.Second}}
+	p.swapLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}})
+	for range 3 {
+		start := clock.Now()
+		if !p.readDue(m.get(), start) || !p.writeDue(m.get(), start) {
+			t.Errorf("due is a read: %v, a write: %v", p.readDue(m.get(), start), p.writeDue(m.get(), start))
+		}
+		clock.Advance(5 * time.Millisecond)
+		p.round(t.Context(), start)
+		if track := m.get().tracks.MostPatient(); !track.Answering() {
+			t.Fatalf("not all is answered: %+v", track.Failure())
+		}
+		clock.Advance(interval - 5*time.Millisecond)
+	}
+}
