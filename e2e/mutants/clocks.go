@@ -28,6 +28,8 @@ var clocks = []mutant{
 	{"clocks: the hub's own never steps", measuring, []edit{{estimateGo, "	own := now.Wall.Add(-now.Boot)\n	return Interval{", "	if first.IsZero() {\n		first = now.Wall.Add(-now.Boot)\n	}\n	own := first\n	return Interval{"},
 		{estimateGo, "func cut(", "var first time.Time\n\nfunc cut("}}},
 	{"clocks: probes aim at the edges of what is known", measuring, []edit{{estimateGo, "lo.Add(width / 2)", "lo"}}},
+	{"probe: a read counts from when it was sent", tests{"./hub/fleet", "^TestProbesThatAreSentLate"}, []edit{{"hub/fleet/probe.go", "	found, err := t.Identify(ctx)\n", "	at = p.p.clock.Now()\n	found, err := t.Identify(ctx)\n"}}},
+	{"probe: a write counts from when it was sent", tests{"./hub/fleet", "^TestProbesThatAreSentLate"}, []edit{{"hub/fleet/probe.go", "		desired := p.desired(known, at)\n", "		at = p.p.clock.Now()\n		desired := p.desired(known, at)\n"}}},
 	{"clocks: probes do not aim", answering, []edit{{"hub/fleet/probe.go", "|| aimed && now.Boot >= at", "|| aimed && now.Boot < 0 && now.Boot >= at"}}},
 
 	// The verdict.

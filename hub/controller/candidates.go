@@ -231,10 +231,9 @@ func unguardedMessage(err error) string {
 func unfencedMessage(err error) string {
 	switch {
 	case errors.Is(err, guard.ErrForbidden):
-		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there, " +
-			"or see who refuses it: " + cut(err.Error(), 512)
+		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there, or see who refuses it"
 	case apierrors.IsInvalid(err):
-		return "the cluster does not store a fence that the policy asks for: change the policy: " + cut(err.Error(), 512)
+		return "the cluster does not store a fence that the policy asks for: change the policy"
 	case errors.Is(err, guard.ErrUnsupported):
 		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can be fenced: it needs Kubernetes 1.30 or later"
 	case errors.Is(err, guard.ErrNotEnforced):

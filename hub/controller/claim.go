@@ -36,8 +36,9 @@ func (v *view) own(policies []*policy, recorded string) {
 	for _, p := range policies {
 		switch {
 		case p.invalid != nil && p.object.Name == recorded && (p.unreadable || v.claimedBy(p, recorded)):
-			v.invalid = "nothing is decided while the policy is invalid: " + p.invalid.Error()
-			v.stop = v.invalid
+			if v.invalid = "nothing is decided while the policy is invalid: " + p.invalid.Error(); v.stop == "" {
+				v.stop = v.invalid
+			}
 		case p.invalid != nil, !v.claimedBy(p, recorded):
 		case v.policy == nil:
 			v.policy = p

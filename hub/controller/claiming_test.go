@@ -89,6 +89,14 @@ func TestAnInvalidOwnerGivesUpWhatItDoesNotClaim(t *testing.T) {
 	}
 }
 
+// A replica that may not be the elected one any more says nothing.
+func TestAnInvalidOwnerDoesNotHideAnotherStop(t *testing.T) {
+	v := &view{key: shop, members: []memberView{seenIn("east", true)}, stop: "another", renews: true}
+	if v.own(claims("a!"), "a!"); v.stop != "another" || v.invalid == "" {
+		t.Errorf("it stops %q, %q", v.stop, v.invalid)
+	}
+}
+
 // What is invalid may be what says where it claims, and which Clusters it is about.
 func TestAnOwnerWithAnUnreadableSelectorKeepsItsNamespaces(t *testing.T) {
 	bad := &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "no value"}}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,7 +34,7 @@ func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipP
 	}
 	for _, m := range members {
 		if err := c.missingFence(m, fences); err != nil {
-			open = append(open, m.Name+" ("+unfencedMessage(err)+")")
+			open = append(open, m.Name+" ("+unfencedMessage(err)+answerIn(err)+")")
 		}
 	}
 	cond := metav1.Condition{
@@ -58,6 +59,14 @@ func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipP
 		cond.Message = cut(strings.Join(open, "; "), 1024)
 	}
 	meta.SetStatusCondition(conditions, cond)
+}
+
+// answerIn is what a member has answered, after a colon, if there is an answer.
+func answerIn(err error) string {
+	if s := apierrors.APIStatus(nil); errors.As(err, &s) {
+		return ": " + cut(s.Status().Message, 256)
+	}
+	return ""
 }
 
 // missingFence says why one of the fences is missing in a member. A member that is away may miss all.
@@ -142,11 +151,15 @@ func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members 
 }
 
 // leaseRefused says that the hub cannot write the Leases of a policy somewhere, or nothing: an older policy fences a lock of
-// their name, in a namespace that this one may manage.
-func leaseRefused(policies []*policy, p *policy) string {
+// their name in one of these members, in a namespace that this one names.
+func leaseRefused(policies []*policy, p *policy, members []memberView) string {
 	for _, older := range olderThan(policies, p.object) {
+		warns := older.object.Spec.Fencing != nil && older.object.Spec.Fencing.Mode == v1alpha1.FencingWarn
+		if warns || !slices.ContainsFunc(members, func(m memberView) bool { return older.selects(m.Member) }) {
+			continue
+		}
 		for _, l := range locks.Of(older.object.Spec.Fencing) {
-			if l.Name == p.object.LeaseName() && (p.names[l.Namespace] || p.object.Spec.Namespaces.Selector != nil) {
+			if l.Name == p.object.LeaseName() && p.names[l.Namespace] {
 				return fmt.Sprintf("the policy %s fences the lock %s, so there is no Lease of that name for this policy: "+
 					"create it again with another leaseName", older.object.Name, l)
 			}

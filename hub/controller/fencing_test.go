@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -138,9 +140,12 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 			"True InForce every cluster refuses what it must; a change of leader takes 4s more, for the lock stock/stock"},
 		"of locks that take as long the first is named": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}}, nil,
 			"True InForce every cluster refuses what it must; a change of leader takes 4s more, for the lock stock/stock"},
-		"one only warns":     {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, nil, "True Warns"},
-		"one is missing":     {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced), "False Unfenced east (a fence that the policy asks for does not refuse yet what it must)"},
-		"one is forbidden":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden), "False Unfenced east (the cluster does not let the hub install the fences"},
+		"one only warns":   {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, nil, "True Warns"},
+		"one is missing":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced), "False Unfenced east (a fence that the policy asks for does not refuse yet what it must)"},
+		"one is forbidden": {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden), "False Unfenced east (the cluster does not let the hub install the fences"},
+		"one is refused": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("%w (%w)", guard.ErrForbidden, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook")))),
+			"False Unfenced east (the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there, or see who refuses it: forbidden: says a webhook)"},
+		"one is not stored":  {&v1alpha1.Fencing{Schedules: schedules}, err(apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)), "False Unfenced east (the cluster does not store a fence that the policy asks for: change the policy: "},
 		"one is not known":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrUnsupported), "False Unfenced east (the cluster knows no ValidatingAdmissionPolicies"},
 		"one is not checked": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("later")), "False Unfenced east (a fence that the policy asks for has not been checked yet"},
 	} {
@@ -269,14 +274,20 @@ func TestAPolicyWhoseLeaseAnOlderOneFencesSaysSo(t *testing.T) {
 		policies []*policy // the last one is asked for
 		refused  bool
 	}{
-		"it manages the namespace":             {[]*policy{old, named("young", in("bank", simLock.Namespace))}, true},
-		"it may manage it":                     {[]*policy{old, named("young", func(s *v1alpha1.LeadershipPolicySpec) { in()(s); s.Namespaces.Selector = &metav1.LabelSelector{} })}, true},
+		"it manages the namespace": {[]*policy{old, named("young", in("bank", simLock.Namespace))}, true},
+		"the older one only warns": {[]*policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
+			s.Fencing = locks.DeepCopy()
+			s.Fencing.Mode = v1alpha1.FencingWarn
+		}), named("young", in(simLock.Namespace))}, false},
+		"the older one is about others": {[]*policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
+			s.Fencing, s.ClusterSelector = locks, &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
+		}), named("young", in(simLock.Namespace))}, false},
 		"it manages others":                    {[]*policy{old, named("young", in("bank"))}, false},
 		"its Leases have another name":         {[]*policy{old, named("young", func(s *v1alpha1.LeadershipPolicySpec) { s.Namespaces.Names = []string{simLock.Namespace} })}, false},
 		"the one with the lock is the younger": {[]*policy{named("old", in(simLock.Namespace))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			why := leaseRefused(append(test.policies, old), test.policies[len(test.policies)-1])
+			why := leaseRefused(append(test.policies, old), test.policies[len(test.policies)-1], []memberView{{Member: fleet.Member{Key: eastKey}}})
 			if want := "the policy old fences the lock stock/stock"; (why != "") != test.refused || test.refused && !strings.HasPrefix(why, want) {
 				t.Errorf("it says %q, want %q: %v", why, want, test.refused)
 			}

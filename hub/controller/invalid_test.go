@@ -1,15 +1,39 @@
 package controller
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 )
+
+// Else it would be written again and again.
+func TestAPolicyWithManyFaultsNamesTheSameEachTime(t *testing.T) {
+	o := policyOf("fleet", "shops", "shop")
+	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	for n := range 10 {
+		o.Spec.ClusterSelector.MatchLabels[fmt.Sprint("no label ", n)] = ""
+	}
+	said := map[string]bool{}
+	for range 20 {
+		p := parsePolicy(o)
+		if p.invalid == nil || !p.unreadable {
+			t.Fatal("it is valid")
+		}
+		said[p.invalid.Error()] = true
+	}
+	if len(said) != 1 {
+		t.Errorf("it says %q", slices.Collect(maps.Keys(said)))
+	}
+}
 
 // Nobody renews the term, so its record must not go on to say that all is well.
 func TestARecordWhosePolicyIsInvalidIsNotReady(t *testing.T) {
@@ -37,9 +61,14 @@ func TestARecordWhosePolicyIsInvalidIsNotReady(t *testing.T) {
 		return told(o.Status.Conditions, v1alpha1.ConditionReady) + " / " + o.Status.Message
 	}
 	sets(3)
+	c.namespace(shop).changes = []v1alpha1.Change{{Epoch: 20, State: v1alpha1.StateLeading, Leader: "east"}}
 	const want = "nothing is decided while the policy is invalid: "
 	if got := says(); !strings.HasPrefix(got, "False InvalidPolicy "+want) || !strings.Contains(got, " / "+want) {
 		t.Errorf("it says %q", got)
+	}
+	o := &v1alpha1.NamespaceLeader{}
+	if err := api.Get(t.Context(), shop, o); err != nil || len(o.Status.History) != 1 || o.Status.History[0].Epoch != 20 {
+		t.Errorf("%v, its history is %+v", err, o.Status.History)
 	}
 	w := &writes{Client: c.client}
 	c.client = w
@@ -50,6 +79,10 @@ func TestARecordWhosePolicyIsInvalidIsNotReady(t *testing.T) {
 	v.object, v.stop = &v1alpha1.NamespaceLeader{}, "the Clusters are not known yet"
 	if err := c.explainInvalid(t.Context(), v); err != nil || w.n > 0 {
 		t.Errorf("what stops for another reason: %v, %d writes", err, w.n)
+	}
+	v.stop, v.invalid, v.edited = want, want, true
+	if err := c.explainInvalid(t.Context(), v); err != nil || w.n > 0 {
+		t.Errorf("what somebody has edited: %v, %d writes", err, w.n)
 	}
 	sets(4) // which is invalid in other words
 	c.client = &writes{Client: api, answer: errRefused}

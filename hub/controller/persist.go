@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -154,12 +155,16 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	return 0, nil
 }
 
-// explainInvalid has the record of a namespace whose policy is invalid say that nobody renews its term.
+// explainInvalid has the record of a namespace whose policy is invalid say that nobody renews its term. One that somebody has
+// edited waits for the decision that puts it right: whoever writes a status takes what is stored for its own.
 func (c *Controller) explainInvalid(ctx context.Context, v *view) error {
-	if v.stop != v.invalid {
+	if v.stop != v.invalid || v.edited {
 		return nil
 	}
 	status := *v.object.Status.DeepCopy()
+	for _, is := range slices.Backward(c.recall(v.key).changes) {
+		status.History = newest(is, status.History)
+	}
 	status.Message = cut(v.invalid, 1024)
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(reason.InvalidPolicy), Message: status.Message,

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -78,7 +79,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		if s.from == nil {
 			continue
 		}
-		selector, err := metav1.LabelSelectorAsSelector(s.from)
+		selector, err := selectorOf(s.from)
 		if err != nil {
 			p.invalid, p.unreadable = err, p.unreadable || s.to == &p.clusters || s.to == &p.namespaces
 			selector = labels.Nothing()
@@ -92,6 +93,16 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		p.invalid = err
 	}
 	return p
+}
+
+// selectorOf reads a selector. Of several faults it names the same one each time, so that nothing is written again for it.
+func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
+	ordered := &metav1.LabelSelector{MatchExpressions: slices.Clone(s.MatchExpressions)}
+	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		ordered.MatchExpressions = append(ordered.MatchExpressions,
+			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{s.MatchLabels[key]}})
+	}
+	return metav1.LabelSelectorAsSelector(ordered)
 }
 
 // admitsByLease reports whether API servers admit Jobs or the holders of locks by the Lease. No reader can say when one of

@@ -139,7 +139,7 @@ func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.Leade
 	}
 	s.Clusters = &clusters
 	for _, cond := range []metav1.Condition{
-		accepted(p, lost, leaseRefused(policies, p)),
+		accepted(p, lost, leaseRefused(policies, p, members)),
 		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
 		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
 		clocksAgree(members),

@@ -245,7 +245,10 @@ func (w *Worker) noteFences(found fences) (news bool) {
 	return !maps.EqualFunc(before.states, found.states, func(a, b guard.FenceState) bool {
 		return a.Settled == b.Settled && maps.Equal(a.InForce, b.InForce)
 	}) ||
-		!maps.EqualFunc(before.why, found.why, func(a, b error) bool { return (a == nil) == (b == nil) })
+		!maps.EqualFunc(before.why, found.why, func(a, b error) bool {
+			return (a == nil) == (b == nil) && errors.Is(a, guard.ErrForbidden) == errors.Is(b, guard.ErrForbidden) &&
+				errors.Is(a, guard.ErrUnsupported) == errors.Is(b, guard.ErrUnsupported)
+		})
 }
 
 // addNamespaces adds the namespaces of the member, by its cache.

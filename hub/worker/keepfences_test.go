@@ -453,7 +453,7 @@ func TestWhatIsNewsOfFences(t *testing.T) {
 		"it is in force in a namespace":           {of(refusesNowhere, nil), of(settled, nil), true},
 		"it cannot be put in place":               {of(settled, nil), of(settled, guard.ErrForbidden), true},
 		"it can be put in place again":            {of(settled, guard.ErrForbidden), of(settled, nil), true},
-		"it cannot be for another reason":         {of(settled, guard.ErrForbidden), of(settled, guard.ErrUnsupported), false},
+		"it cannot be for another reason":         {of(settled, guard.ErrForbidden), of(settled, guard.ErrUnsupported), true},
 		"the last one is gone":                    {of(settled, nil), fences{}, true},
 		"it is gone that could not be put there":  {fences{nil, map[string]error{"one": guard.ErrForbidden}}, fences{}, true},
 		"nothing is in place, and nothing wanted": {fences{map[string]is{}, map[string]error{}}, fences{}, false},

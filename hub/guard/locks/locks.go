@@ -4,6 +4,7 @@ package locks
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -80,6 +81,9 @@ func resolve(asked v1alpha1.LockFence) Lock {
 	return l
 }
 
+// ours is how the names of Leases begin that the hub writes for itself. CRDs of earlier versions have admitted them.
+const ours = "leasecast-"
+
 // Check says what no API server can see in a policy: it does not know the locks of well-known controllers.
 func Check(o *v1alpha1.LeadershipPolicy) error {
 	if o.Spec.Fencing == nil {
@@ -93,6 +97,9 @@ func Check(o *v1alpha1.LeadershipPolicy) error {
 		// In another namespace, too: before the hub has written the Lease once, API servers refuse all of that name.
 		if l.Name == o.LeaseName() {
 			return fmt.Errorf("the lock %s has the name of the Lease that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName", l)
+		}
+		if strings.HasPrefix(l.Name, ours) {
+			return fmt.Errorf("the Lease %s is the hub's own by its name, so it is no lock of a controller: take it out of leaderElectionLocks", l)
 		}
 	}
 	return nil

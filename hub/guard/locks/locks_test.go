@@ -114,14 +114,15 @@ func TestWhatOnlyTheHubSeesInLocks(t *testing.T) {
 		namespace, written string
 		want               string
 	}{
-		"a well-known controller":                {v1alpha1.LockFence{Controller: "crossplane"}, "shop", "", ""},
-		"a lock by its name":                     {v1alpha1.LockFence{Namespace: "stock", Name: "stock"}, "shop", "", ""},
-		"a controller of a newer hub":            {v1alpha1.LockFence{Controller: "newer"}, "shop", "", "the controller newer of leaderElectionLocks is not known"},
-		"the Lease that the hub writes":          {v1alpha1.LockFence{Controller: "crossplane"}, "crossplane-system", "crossplane-leader-election-core", "the lock crossplane-system/crossplane-leader-election-core has the name of the Lease that the hub writes itself"},
-		"one of that name in another namespace":  {v1alpha1.LockFence{Controller: "crossplane"}, "shop", "crossplane-leader-election-core", "the lock crossplane-system/crossplane-leader-election-core has the name"},
-		"another one in the managed namespace":   {v1alpha1.LockFence{Controller: "crossplane"}, "crossplane-system", "", ""},
-		"the Lease that it writes by that name":  {v1alpha1.LockFence{Namespace: "shop", Name: "leasecast"}, "shop", "", "the lock shop/leasecast has the name"},
-		"where the controller's lock was put it": {v1alpha1.LockFence{Controller: "crossplane", Namespace: "shop"}, "shop", "crossplane-leader-election-core", "the lock shop/crossplane-leader-election-core has the name"},
+		"a well-known controller":                           {v1alpha1.LockFence{Controller: "crossplane"}, "shop", "", ""},
+		"a lock by its name":                                {v1alpha1.LockFence{Namespace: "stock", Name: "stock"}, "shop", "", ""},
+		"a controller of a newer hub":                       {v1alpha1.LockFence{Controller: "newer"}, "shop", "", "the controller newer of leaderElectionLocks is not known"},
+		"the Lease that the hub writes":                     {v1alpha1.LockFence{Controller: "crossplane"}, "crossplane-system", "crossplane-leader-election-core", "the lock crossplane-system/crossplane-leader-election-core has the name of the Lease that the hub writes itself"},
+		"one of that name in another namespace":             {v1alpha1.LockFence{Controller: "crossplane"}, "shop", "crossplane-leader-election-core", "the lock crossplane-system/crossplane-leader-election-core has the name"},
+		"the Lease by which the hub sees that it can write": {v1alpha1.LockFence{Namespace: "kube-system", Name: "leasecast-hub-probe"}, "shop", "", "the Lease kube-system/leasecast-hub-probe is the hub's own"},
+		"another one in the managed namespace":              {v1alpha1.LockFence{Controller: "crossplane"}, "crossplane-system", "", ""},
+		"the Lease that it writes by that name":             {v1alpha1.LockFence{Namespace: "shop", Name: "leasecast"}, "shop", "", "the lock shop/leasecast has the name"},
+		"where the controller's lock was put it":            {v1alpha1.LockFence{Controller: "crossplane", Namespace: "shop"}, "shop", "crossplane-leader-election-core", "the lock shop/crossplane-leader-election-core has the name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &v1alpha1.LeadershipPolicy{}
