@@ -107,7 +107,7 @@ func (k Kept) narrow(b *admissionv1.ValidatingAdmissionPolicyBinding, led map[st
 		case gate != nil && e.Operator == metav1.LabelSelectorOpIn:
 			e.Values = slices.DeleteFunc(e.Values, func(ns string) bool { return !k.Leases[types.NamespacedName{Namespace: ns, Name: gate.Name}] })
 			left = len(e.Values) > 0
-		case gate == nil && e.Operator == metav1.LabelSelectorOpNotIn:
+		case gate == nil && i == len(expressions)-1: // see wallBut; others are the policy's own
 			e.Values = slices.DeleteFunc(e.Values, func(ns string) bool { return !v1alpha1.NeverManaged(ns) && !led[ns] })
 		}
 		changed = changed || len(e.Values) < before

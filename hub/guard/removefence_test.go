@@ -27,7 +27,7 @@ func (s *simulated) boundTo(t *testing.T, name string, with metav1.LabelSelector
 	}
 	for _, e := range list.Items[i].Spec.MatchResources.NamespaceSelector.MatchExpressions {
 		if e.Key == corev1.LabelMetadataName && e.Operator == with {
-			namespaces = slices.DeleteFunc(slices.Clone(e.Values), v1alpha1.NeverManaged)
+			namespaces = append(namespaces, slices.DeleteFunc(slices.Clone(e.Values), v1alpha1.NeverManaged)...)
 		}
 	}
 	return namespaces, true
@@ -49,6 +49,10 @@ func TestWhereAnEarlierFenceStays(t *testing.T) {
 	selected := asks("shops", checkoutWrites)
 	selected.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 	lock := asks("shops", v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{Controller: "crossplane"}}}, "shop")
+	others := asks("shops", checkoutWrites)
+	others.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"prod"}},
+	}}
 	stays, both := []string{"tills", "shops"}, []string{"shop", "till"}
 	for name, test := range map[string]struct {
 		policy        *v1alpha1.LeadershipPolicy
@@ -63,6 +67,7 @@ func TestWhereAnEarlierFenceStays(t *testing.T) {
 		"where there is a Lease":                  {policy: shops, stays: stays, leases: leasesIn("shop", "bank"), gated: both[:1], open: both[:1]},
 		"the wall, where there is none":           {policy: shops, stays: stays, ungated: true},
 		"selected namespaces":                     {policy: selected, stays: stays, leases: leasesIn("till"), gated: both[1:], open: both[1:]},
+		"all but one, where there is none":        {policy: others, stays: stays, ungated: true, open: []string{"prod"}},
 		"not by Leases that it does not ask":      {policy: shops, stays: stays, leases: map[types.NamespacedName]bool{{Namespace: "shop", Name: "other"}: true}, ungated: true, open: both[:1]},
 		"that of a lock, where there is no Lease": {policy: lock, stays: stays, gated: []string{"crossplane-system", "shop"}},
 		"no lock of a policy that is gone":        {policy: lock, leases: leasesIn("shop"), gone: true},
