@@ -109,7 +109,8 @@ var fences = []mutant{
 	{"fence: the old version goes though the member does not take the new one", replaced, []edit{
 		{workerFenceGo, "			stays.Policies = append(stays.Policies, f.PolicyName())\n", ""},
 	}},
-	{"fence: an earlier one asks Leases of namespaces that go away", earlierFence, []edit{
+	{"fence: an earlier one of an invalid policy asks no Lease", earlierFence, []edit{{workerFenceGo, "	if len(wanted.fences)+len(wanted.invalid) == 0 {\n", "	if len(wanted.fences) == 0 {\n"}}},
+	{"fence: an earlier one asks Leases of namespaces that go away", tests{"./hub/worker", "^TestWhichNamespacesAFenceIsPutIn$"}, []edit{
 		{workerFenceGo, "		if !ns.DeletionTimestamp.IsZero() || ns.Status.Phase == corev1.NamespaceTerminating {\n			continue\n		}\n		for _, key := range written[ns.Name] {\n			a.leases[key] = true\n		}\n", "		for range written[ns.Name] {\n			a.leases[client.ObjectKey{Namespace: \"shop\", Name: \"leasecast\"}] = true\n		}\n		if !ns.DeletionTimestamp.IsZero() || ns.Status.Phase == corev1.NamespaceTerminating {\n			continue\n		}\n"},
 	}},
 	{"fence: an earlier one asks Leases that nobody writes", earlierStays, []edit{{removeFenceGo, "return !k.Leases[types.NamespacedName{Namespace: ns, Name: gate.Name}] })", "return false })"}}},

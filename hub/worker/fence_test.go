@@ -119,6 +119,7 @@ func TestWhichNamespacesAFenceIsPutIn(t *testing.T) {
 		"none that was deleted":                   {shop(func(ns *corev1.Namespace) { ns.DeletionTimestamp = &metav1.Time{Time: rigStart.Wall} }), nil, map[string]bool{}},
 		"none that ends":                          {shop(func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating }), nil, map[string]bool{}},
 		"none that is not there":                  {nil, nil, map[string]bool{}},
+		"nor its Lease, when it ends":             {shop(func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating }), of("shop", "leasecast"), map[string]bool{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := wantedFences{fences: []guard.Fence{jobsOf("")}}
