@@ -23,6 +23,7 @@ var explained = map[string]string{
 	"hub/worker/guard.go Worker.noteGuard: swapped: before, ErrUnchecked in errors.Is(before, ErrUnchecked)":                                                    "ErrUnchecked is never wrapped",
 	"hub/controller/fencestatus.go fencesIn: condition: is dropped from &&":                                                                                     "a fence of no lock asks for a lock without a name, and no policy has or takes one",
 	"hub/controller/persist.go Controller.write: duration: c.written → 0":                                                                                       "writes that end in another order differ by the time of one write",
+	"hub/publish/acksbounds.go newRegistration: constant: 16 → -1 in len(name) + 16":                                                                            "it is an estimate",
 	"hub/publish/acksbounds.go newRegistration: constant: registrationOverhead → -1 in registrationOverhead + len(e.account)":                                   "it is an estimate",
 	"hub/controller/candidates.go view.candidates: boundary: n < after → <=":                                                                                    "equal times are the same",
 	"hub/controller/candidates.go view.candidates: statement: c.Fitness = election.Unfit dropped":                                                               "it is the zero value",
