@@ -103,8 +103,8 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 		"one is asked for, and in force":  {&v1alpha1.Fencing{Schedules: schedules}, nil, false},
 		"one is asked for, and missing":   {&v1alpha1.Fencing{Schedules: schedules}, missing, true},
 		"one is missing elsewhere":        {&v1alpha1.Fencing{Schedules: schedules}, elsewhere, false},
-		"that of schedules is missing":    {both, where(func(f guard.Fence) bool { return f.Kind() == "schedules" }), true},
-		"that of writes is missing":       {both, where(func(f guard.Fence) bool { return f.Kind() == "writes" }), true},
+		"that of schedules is missing":    {both, where(func(f guard.Fence) bool { return f.Schedules() != nil }), true},
+		"that of writes is missing":       {both, where(func(f guard.Fence) bool { return f.Schedules() == nil }), true},
 		"that of namespaces by label is":  {both, where(func(f guard.Fence) bool { return !f.Covers("shop") }), false},
 		"one that only warns is not seen": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, missing, false},
 	} {

@@ -155,8 +155,8 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	return 0, nil
 }
 
-// explainInvalid has the record of a namespace whose policy is invalid say that nobody renews its term. One that somebody has
-// edited waits for the decision that puts it right: whoever writes a status takes what is stored for its own.
+// explainInvalid writes into the status of a record that its policy is invalid, so that nobody renews its term. A record
+// that somebody has edited is left alone: a write of its status would hide the edit from the next decision.
 func (c *Controller) explainInvalid(ctx context.Context, v *view) error {
 	if v.stop != v.invalid || v.edited {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// A record is written if it says something new: of the decision, of its policy, or of whose it is.
+// A record is written if the decision, its policy or its hub has changed.
 func TestWhichRecordIsWritten(t *testing.T) {
 	odd := []v1alpha1.ObservedPriority{{Name: "west", Priority: 5}, {Name: "east", Priority: 9}} // this hub would sort them
 	sorted := []v1alpha1.ObservedPriority{odd[1], odd[0]}

@@ -95,7 +95,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 	return p
 }
 
-// selectorOf reads a selector. Of several faults it names the same one each time, so that nothing is written again for it.
+// selectorOf reads a selector. Of several faults it always names the same one: another one would be written into the status.
 func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 	ordered := &metav1.LabelSelector{MatchExpressions: slices.Clone(s.MatchExpressions)}
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {

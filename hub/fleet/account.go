@@ -328,7 +328,7 @@ func (c *connection) describeAccount(err error) error {
 }
 
 // untilAccount is the pause of run, or a shorter one if the account has to be looked after before its end. What the last
-// step was not free to do shortens no pause: the next one would do no more.
+// step could not do does not shorten it: the next step could not do it either.
 func (c *connection) untilAccount(pause time.Duration) time.Duration {
 	a := &c.account
 	if !a.administrator || !c.tends {

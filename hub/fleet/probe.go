@@ -182,8 +182,8 @@ func (s *probes) mayWrite(now state, at lease.Reading) bool {
 	return now.cluster != nil && now.spec.pin == now.target.UID && !now.spec.moved && !now.leaving
 }
 
-// sendRead reads which cluster this is. It counts from the reading at which its round began: by a later one, the round an
-// interval later would come too early for the next read, and the one after that would send it.
+// sendRead reads which cluster this is. The time of the read is that at which its round began. If it were a little later,
+// the next round would find the next read not due yet, and leave it to the round after.
 func (p *prober) sendRead(ctx context.Context, t *transport.Target, at lease.Reading) {
 	found, err := t.Identify(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {

@@ -25,7 +25,6 @@ import (
 // which version is in force.
 type Fence struct {
 	gate, wall Policy
-	kind       string
 	lease      string                // its name in every namespace
 	names      []string              // the namespaces that it covers
 	selector   *metav1.LabelSelector // or those that match, and are not among names
@@ -83,9 +82,6 @@ func (f Fence) Name() string { return f.gate.Policy.Name }
 // PolicyName is that of the LeadershipPolicy that asks for the fence.
 func (f Fence) PolicyName() string { return f.gate.Policy.Annotations[v1alpha1.PolicyAnnotation] }
 
-// Kind says which list of the policy the fence is for.
-func (f Fence) Kind() string { return f.kind }
-
 // Names are those of all that the fence keeps in a member.
 func (f Fence) Names() []string {
 	if f.lock != nil {
@@ -142,7 +138,7 @@ func newLockFence(hub string, o *v1alpha1.LeadershipPolicy, lock locks.Lock) Fen
 
 // newFence completes a fence that says which namespaces it covers.
 func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, f Fence) Fence {
-	f.kind, f.lease = kind, o.LeaseName()
+	f.lease = o.LeaseName()
 	f.warns = o.Spec.Fencing.Mode == v1alpha1.FencingWarn
 	switch kind {
 	case "schedules":
