@@ -36,6 +36,10 @@ const (
 	// MaxClockSkewAnnotation on a Lease is the policy's maxClockSkewMilliseconds. Readers refuse a renewTime that is
 	// further in their future, or further than they allow themselves, whichever is less.
 	MaxClockSkewAnnotation = "leasecast.dev/max-clock-skew-milliseconds"
+	// OpenLocksAnnotation on a leader's Lease lists the fenced locks that may be held in its term, as
+	// locks.Lock.ID returns them, in ascending order with commas between. A lock that is not listed is
+	// refused everywhere.
+	OpenLocksAnnotation = "leasecast.dev/open-locks"
 	// SealAnnotation on a Lease is a MAC over all that the Lease says.
 	SealAnnotation = "leasecast.dev/seal"
 

@@ -3,6 +3,8 @@ package locks
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -16,6 +18,12 @@ import (
 type Lock struct {
 	types.NamespacedName
 	Elector
+}
+
+// ID identifies the Lease of the lock in the annotation v1alpha1.OpenLocksAnnotation: 12 hexadecimal digits.
+func (l Lock) ID() string {
+	sum := sha256.Sum256([]byte(l.String()))
+	return hex.EncodeToString(sum[:6])
 }
 
 // Elector are the durations of whoever takes a lock.
