@@ -30,7 +30,8 @@ func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	r := Record{
 		Epoch: max(s.Record.Epoch, s.Highest), State: Vacant, Reason: reason.Moved, Since: now.Wall,
-		Duration: max(longest(s), p.Timings.Duration), LeaseName: p.LeaseName, Observed: observedPriorities(s.Record, cs, false),
+		Duration: max(longest(s), p.Timings.Duration), Skew: s.Record.Skew, Stop: s.Record.Stop,
+		LeaseName: p.LeaseName, Observed: observedPriorities(s.Record, cs, false),
 	}
 	if s.Record.State == r.State && s.Record.Reason == r.Reason {
 		r.Since = s.Record.Since

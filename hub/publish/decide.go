@@ -187,7 +187,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	valid := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
 	switch {
 	case valid:
-		l.status.InPlace = l.known.labelled && l.marked()
+		l.status.InPlace = l.known.labelled && l.marked() && c.OpenLocks == l.want.OpenLocks
 		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.status.InPlace && !l.inFuture(c, now) {
 			l.noteSuccess() // also if the answer was lost
 			// No longer than r: the wall clock may be corrected before that.
@@ -219,9 +219,10 @@ func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Content{
 		Term: term, Namespace: l.namespace, Name: l.name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub, Skew: l.timings.Skew,
+		OpenLocks: l.want.OpenLocks,
 	}
 	if l.relinquished {
-		c.Hub = ""
+		c.Hub, c.OpenLocks = "", l.known.content.OpenLocks
 	}
 	s := step{action: create, lease: &coordinationv1.Lease{}}
 	if old := l.known.lease; old != nil {
