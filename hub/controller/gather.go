@@ -29,7 +29,7 @@ type view struct {
 	found   *v1alpha1.NamespaceLeaderSpec // the record as it is stored; nil: it does not exist
 	policy  *policy                       // the one that owns the namespace; nil if none
 	losers  []*policy
-	skew    time.Duration // the largest ε that any policy of the fleet has, or had
+	skew    time.Duration // the largest ε that any policy of the fleet has, or had: hubs have clocks of that kind
 	members []memberView
 	state   election.State
 	// moved says that the record is another hub's; edited, that somebody who is no hub has
@@ -39,8 +39,6 @@ type view struct {
 	// stop says why nothing is to be decided; renews, that the present term is renewed all the same.
 	stop   string
 	renews bool
-	// invalid is the stop of a namespace whose policy is invalid.
-	invalid string
 }
 
 // memberView is what is known of one member, for one namespace.
@@ -49,6 +47,7 @@ type memberView struct {
 	publisher *publish.Publisher
 	unguarded error
 	unfenced  error // that a fence is missing which the policy asks for
+	byLease   error // that one of locks or schedules is missing: API servers admit them by the Lease
 	takesPart bool
 	namespace *corev1.Namespace // nil: it does not exist there
 	isRead    bool              // false: nothing is known of the member's namespaces
@@ -71,20 +70,17 @@ func (v *view) leaseKey() types.NamespacedName {
 // gather collects everything that a decision rests on. Caches can only be late.
 func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*view, error) {
 	v := &view{key: key}
-	policies, err := listPolicies(ctx, c.client, key.Namespace)
+	policies, err := c.policiesOf(ctx, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
 	}
-	for _, p := range policies {
-		if p.invalid == nil {
-			v.skew = max(v.skew, p.election.Timings.Skew)
-		}
-	}
-	seal, err := c.seal(ctx, key.Namespace, v.skew)
+	fleetBounds := boundsOf(policies)
+	seal, err := c.seal(ctx, key.Namespace, fleetBounds.Skew)
 	if err != nil {
 		return nil, err
 	}
-	v.skew = max(v.skew, seal.LargestSkew)
+	fleetBounds = fleetBounds.Max(seal.Largest())
+	v.skew, v.state.FleetDuration, v.state.FleetSkew = fleetBounds.Skew, fleetBounds.Duration, fleetBounds.Skew
 	if err := c.look(ctx, v); err != nil {
 		return nil, err
 	}
@@ -104,9 +100,10 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.stop != "" {
 		return v, nil
 	}
-	v.state.LargestDuration, v.state.LargestSkew, v.state.LargestStop = seal.LargestDuration, seal.LargestSkew, seal.LargestStop
+	b := seal.Of(v.mayHaveOwned(seal, policies)...)
+	v.state.LargestDuration, v.state.LargestSkew, v.state.LargestStop = b.Duration, b.Skew, b.Stop
 	if v.policy != nil {
-		v.state.LargestDuration = max(seal.LargestDuration, v.policy.election.Timings.Duration)
+		v.state.LargestDuration = max(b.Duration, v.policy.election.Timings.Duration)
 	}
 	c.buildState(v)
 	return v, nil

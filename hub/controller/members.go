@@ -201,7 +201,7 @@ func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence
 	if !ok {
 		return nil, nil, nil
 	}
-	policies, err := listPolicies(ctx, h.c.client, key.Fleet)
+	policies, err := h.c.policiesOf(ctx, key.Fleet)
 	fs, invalid = fencesIn(h.c.HubID, policies, m)
 	return fs, invalid, err
 }

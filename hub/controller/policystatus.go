@@ -100,7 +100,7 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 		c.recordStandsBack(ctx, object)
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	}
-	policies, err := listPolicies(ctx, c.client, object.Namespace)
+	policies, err := c.policiesOf(ctx, object.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -242,7 +242,7 @@ func secretsGranted(missing, brokenSeal string) metav1.Condition {
 
 // setProbing has the members of a fleet probed, and their clocks judged, for each policy there that selects them.
 func (c *Controller) setProbing(ctx context.Context, fleetName string) error {
-	policies, err := listPolicies(ctx, c.client, fleetName)
+	policies, err := c.policiesOf(ctx, fleetName)
 	if err != nil {
 		return err
 	}

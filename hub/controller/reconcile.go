@@ -58,7 +58,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		if !v.renews {
 			c.stopRenewing(v.key)
 		}
-		return reconcile.Result{RequeueAfter: notYet}, c.explainInvalid(ctx, v)
+		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	cs, after := v.candidates()
 	d := c.decide(v, cs)
@@ -183,7 +183,8 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	if v.policy != nil {
 		t := v.policy.election.Timings
 		duration = t.Duration
-		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime, LongestPromise: max(duration, d.Record.Duration) + t.Skew}
+		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime, LongestPromise: max(duration, d.Record.Duration) + t.Skew,
+			Patience: v.policy.thresholds.UnreachableAfter}
 	}
 	v.state.Record = d.Record
 	name := v.leaseKey()
@@ -193,7 +194,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	})
 	for i := range v.members {
 		m := &v.members[i]
-		if m.publisher == nil {
+		if m.publisher == nil || v.policy != nil && v.policy.onlyFor != "" && v.policy.onlyFor != m.Name {
 			continue
 		}
 		for _, other := range m.publisher.LeasesIn(v.key.Name) {

@@ -20,7 +20,9 @@ func opened(names ...string) func(*election.Record) {
 }
 
 // refusedEverywhere says that every cluster refuses the lock shop/stock since zero.
-func refusedEverywhere(s *election.State) { s.RefusedSince = map[string]time.Duration{"shop/stock": boot(0)} }
+func refusedEverywhere(s *election.State) {
+	s.RefusedSince = map[string]time.Duration{"shop/stock": boot(0)}
+}
 
 // Rule 16: D + ε + the stop time are 33 s here.
 func TestLockOpensWhenEveryEarlierHolderMustHaveStopped(t *testing.T) {
