@@ -23,7 +23,7 @@ import (
 // oldest first.
 func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipPolicy, members []memberView) {
 	conditions := &object.Status.Conditions
-	fences := guard.Fences(c.HubID, object)
+	fences := guard.Fences(c.HubID, object, nil)
 	if len(fences) == 0 {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFenced)
 		return
@@ -95,7 +95,7 @@ func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence,
 		if !p.selects(m) {
 			continue
 		}
-		for _, f := range guard.Fences(hub, p.object) {
+		for _, f := range guard.Fences(hub, p.object, nil) {
 			lock, is := f.Lock()
 			if is && (taken[lock.NamespacedName] || writer(policies[:i], lock.Name) != "") {
 				continue

@@ -228,7 +228,7 @@ func (c *Controller) addFences(v *view, m *memberView) {
 	if v.policy == nil || w == nil {
 		return
 	}
-	for _, f := range guard.Fences(c.HubID, v.policy.object) {
+	for _, f := range guard.Fences(c.HubID, v.policy.object, nil) {
 		if m.unfenced == nil && f.Covers(v.key.Name) && !f.Warns() {
 			m.unfenced = w.Unfenced(f, v.key.Name)
 		}

@@ -75,6 +75,9 @@ func (l *laborer) Unfenced(f guard.Fence, ns string) error {
 	}
 	return l.unfenced(f, ns)
 }
+func (l *laborer) FencedSince(f guard.Fence, ns string) (time.Duration, error) {
+	return 0, l.Unfenced(f, ns)
+}
 func (l *laborer) LockOf(guard.Fence) worker.LockState { return l.lock }
 
 func (l *laborer) AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState {

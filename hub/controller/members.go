@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,7 @@ type memberWorker interface {
 	Publisher() *publish.Publisher
 	Unguarded() error
 	Unfenced(f guard.Fence, namespace string) error
+	FencedSince(f guard.Fence, namespace string) (since time.Duration, err error)
 	LockOf(f guard.Fence) worker.LockState
 	AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState
 	Readers(namespace string) int

@@ -93,6 +93,12 @@ func fencedLock(l locks.Lock) string {
 	return fmt.Sprintf("request.namespace == %s && has(request.name) && request.name == %s", strconv.Quote(l.Namespace), strconv.Quote(l.Name))
 }
 
+// opened is an expression: the Lease of the leader lists this lock.
+func opened(l locks.Lock) string {
+	const open = "'" + v1alpha1.OpenLocksAnnotation + "'"
+	return open + " in params.metadata.annotations && " + strconv.Quote(l.ID()) + " in params.metadata.annotations[" + open + "].split(',')"
+}
+
 // fencedWrite is an expression: the write is of one of these accounts or of such an object, and of one of these resources.
 func fencedWrite(f v1alpha1.WriteFence) string {
 	var who, what []string

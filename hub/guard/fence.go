@@ -28,6 +28,7 @@ type Fence struct {
 	lease      string                // its name in every namespace
 	names      []string              // the namespaces that it covers
 	selector   *metav1.LabelSelector // or those that match, and are not among names
+	lost       []string              // namespaces that it leaves out, because another policy owns them
 	warns      bool
 	schedules  *metav1.LabelSelector           // of Jobs; nil: it is about something else
 	lock       *locks.Lock                     // that it is about, if it is about one: then there is no wall
@@ -40,14 +41,15 @@ const (
 	termIsOver    = "the term of this cluster is over"
 	earlierTick   = "the Job is scheduled for a time before this cluster led the namespace"
 	fromTheFuture = "the clock of the hub that has written the Lease of this namespace is ahead, so nobody knows when the term ends"
+	lockNotOpen   = "this lock is not open yet: the hub opens it when every earlier holder must have stopped"
 	noLeader      = "the hub has not written the Lease of this namespace yet, so no cluster leads it"
 	labelTaken    = "the label by which this object is fenced can be given another value, but not be taken off: the API server notes no time for that"
 	isProbe       = "nobody may create this Lease: it is asked for to see whether the fence is in force"
 )
 
 // Fences returns what a policy asks for: for each of its lists one fence for the namespaces that it names, and one for
-// those that it selects.
-func Fences(hub string, o *v1alpha1.LeadershipPolicy) (fs []Fence) {
+// those that it selects. They leave out the lost namespaces: those that another policy owns.
+func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence) {
 	fencing := o.Spec.Fencing
 	if fencing == nil {
 		return nil
@@ -60,16 +62,16 @@ func Fences(hub string, o *v1alpha1.LeadershipPolicy) (fs []Fence) {
 		kinds["schedules"] = schedulesSpec(fencing.Schedules)
 	}
 	for _, l := range locks.Of(fencing) {
-		if names := o.Spec.Namespaces.Names; len(names) == 1 {
+		if names := o.Spec.Namespaces.Names; len(names) == 1 && !slices.Contains(lost, names[0]) {
 			fs = append(fs, newLockFence(hub, o, l))
 		}
 	}
 	for kind, spec := range kinds {
 		if names := o.Spec.Namespaces.Names; len(names) > 0 {
-			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: names}))
+			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: names, lost: lost}))
 		}
 		if s := o.Spec.Namespaces.Selector; s != nil {
-			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: o.Spec.Namespaces.Names, selector: s}))
+			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: o.Spec.Namespaces.Names, selector: s, lost: lost}))
 		}
 	}
 	slices.SortFunc(fs, func(a, b Fence) int { return cmp.Compare(a.Name(), b.Name()) })
@@ -99,11 +101,14 @@ func (f Fence) Schedules() *metav1.LabelSelector { return f.schedules }
 // Covers reports whether the fence is about a namespace that the policy manages. Of the fences of one kind exactly one
 // is.
 func (f Fence) Covers(namespace string) bool {
-	return slices.Contains(f.names, namespace) == (f.selector == nil)
+	return !slices.Contains(f.lost, namespace) && slices.Contains(f.names, namespace) == (f.selector == nil)
 }
 
 // Selects reports whether the fence is about a namespace with these labels, as the API server does.
 func (f Fence) Selects(namespace string, set map[string]string) bool {
+	if slices.Contains(f.lost, namespace) {
+		return false
+	}
 	if f.selector == nil {
 		return slices.Contains(f.names, namespace)
 	}
@@ -130,7 +135,7 @@ func (f Fence) LeaseName() string { return f.lease }
 
 // newLockFence fences a lock by the leader of the one namespace that the policy manages.
 func newLockFence(hub string, o *v1alpha1.LeadershipPolicy, lock locks.Lock) Fence {
-	f := newFence(hub, o, "lock", lockSpec(lock), Fence{names: o.Spec.Namespaces.Names, lock: &lock})
+	f := newFence(hub, o, "lock", lockSpec(lock, o.Spec.Fencing.Mode), Fence{names: o.Spec.Namespaces.Names, lock: &lock})
 	f.gate.Binding.Spec.ParamRef.Namespace = f.names[0]
 	f.gate.Binding.Spec.MatchResources.NamespaceSelector = in(lock.Namespace, f.names[0])
 	return f
@@ -244,6 +249,11 @@ func (f Fence) wallBut(namespaces []string) Policy {
 		selector = f.selector.DeepCopy()
 		out = slices.Concat(out, f.names)
 	}
+	if len(f.lost) > 0 {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: f.lost,
+		})
+	}
 	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: out,
 	})
@@ -311,12 +321,12 @@ func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissi
 		})
 }
 
-// lockSpec refuses that a controller takes or renews its lock.
-func lockSpec(lock locks.Lock) admissionv1.ValidatingAdmissionPolicySpec {
+// lockSpec refuses that a controller takes or renews its lock. A warning waits for nobody, so the hub opens no lock then.
+func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.ValidatingAdmissionPolicySpec {
 	rules := []admissionv1.NamedRuleWithOperations{
 		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
 	}
-	return fenceSpec(rules, fencedLock(lock), term, []admissionv1.Validation{
+	spec := fenceSpec(rules, fencedLock(lock), term, []admissionv1.Validation{
 		{
 			Expression: released + " || " + thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
 			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
@@ -327,6 +337,12 @@ func lockSpec(lock locks.Lock) admissionv1.ValidatingAdmissionPolicySpec {
 		},
 		{Expression: lockedSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
 	})
+	if mode != v1alpha1.FencingWarn {
+		spec.Validations = append(spec.Validations, admissionv1.Validation{
+			Expression: released + " || " + opened(lock), Message: lockNotOpen, Reason: ptr.To(metav1.StatusReasonForbidden),
+		})
+	}
+	return spec
 }
 
 // term are the variables that say when the term ends, and from when on its Lease can be believed.

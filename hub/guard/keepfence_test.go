@@ -129,7 +129,7 @@ func TestOnlyFencesThatNobodyAsksForAreRemoved(t *testing.T) {
 	client := administrator(t)
 	ours, wanted := fenceOf(t, asks("ours", checkoutWrites, "a")), fenceOf(t, asks("wanted", checkoutWrites, "a"))
 	earlier := fenceOf(t, asks("refused", checkoutWrites, "a"))
-	theirs := guard.Fences("another", asks("theirs", checkoutWrites, "a"))[0]
+	theirs := guard.Fences("another", asks("theirs", checkoutWrites, "a"), nil)[0]
 	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), client, "another", "fleet", guard.Kept{}) })
 	for _, f := range []guard.Fence{ours, wanted, earlier, theirs} {
 		if _, err := f.Keep(t.Context(), client, nil, false); err != nil {
@@ -198,7 +198,7 @@ func TestOnlyTheFenceOfALockIsAboutOne(t *testing.T) {
 	o := asks("shops", checkoutWrites, "shop")
 	o.Spec.Fencing.LeaderElectionLocks = []v1alpha1.LockFence{{Controller: "crossplane"}}
 	names := map[bool]string{}
-	for _, f := range guard.Fences("hub", o) {
+	for _, f := range guard.Fences("hub", o, nil) {
 		lock, is := f.Lock()
 		if is != f.IsOfLock() {
 			t.Errorf("%s: is it about a lock?", f.Name())
@@ -228,7 +228,7 @@ func TestWhichFenceCoversANamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, wrong := 0, 0
-			for _, f := range guard.Fences("hub", o) {
+			for _, f := range guard.Fences("hub", o, nil) {
 				if f.Selects(test.namespace, test.labels) {
 					n++
 					if !f.Covers(test.namespace) {
@@ -243,7 +243,48 @@ func TestWhichFenceCoversANamespace(t *testing.T) {
 	}
 }
 
-// Labels are matched as by any other selector.
+// Of two policies that match a namespace one owns it. The other one has no effect there.
+func TestAFenceLeavesOutWhatAnotherPolicyOwns(t *testing.T) {
+	standing(t)
+	admin := administrator(t)
+	named, selected, ours := newNamespace(t), newNamespace(t), newNamespace(t)
+	team := map[string]string{corev1.LabelMetadataName: selected}
+	o := asks("lost", labelledWrites, named, ours)
+	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: team}
+	lost := []string{named, selected}
+	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), admin, "hub", "fleet", guard.Kept{}) })
+	before := guard.Fences("hub", o, nil)
+	keepsWhere := func(f guard.Fence) {
+		active := map[string]bool{named: false, selected: false, ours: false}
+		maps.DeleteFunc(active, func(ns string, _ bool) bool { return !f.Selects(ns, map[string]string{corev1.LabelMetadataName: ns}) })
+		keeps(t, f, active)
+	}
+	for _, f := range before {
+		keepsWhere(f)
+	}
+	for i, f := range guard.Fences("hub", o, lost) {
+		if f.Name() != before[i].Name() {
+			t.Errorf("%s is another fence", f.Name())
+		}
+		for _, ns := range lost {
+			if f.Covers(ns) || f.Selects(ns, team) {
+				t.Errorf("%s covers %s", f.Name(), ns)
+			}
+		}
+		keepsWhere(f)
+	}
+	for _, ns := range lost {
+		eventually(t, "the namespace is let out", func(ctx context.Context) error {
+			return aLabelledConfigMap("shop")(ctx, admin, ns, fmt.Sprintf("first-%d", time.Now().UnixNano()))
+		})
+	}
+	mustBeAnswered(t, aLabelledConfigMap("shop")(t.Context(), admin, ours, "a"), noLeader)
+	lock := asks("lost", lockIn("locks"), named)
+	if len(guard.Fences("hub", lock, nil)) != 1 || len(guard.Fences("hub", lock, lost)) != 0 {
+		t.Error("a lock is fenced by a namespace that another policy owns")
+	}
+}
+
 // A hub whose clock was ahead has written a Lease that nobody believes.
 func TestAJobIsCreatedByNoLeaseOfTheFuture(t *testing.T) {
 	standing(t)

@@ -22,7 +22,7 @@ var shopAndBank = map[string]bool{"shop": true, "bank": false}
 // What Keep finds of a fence that was settled, and where it asks.
 func TestWhatKeepFindsOfAFence(t *testing.T) {
 	type binding = admissionv1.ValidatingAdmissionPolicyBinding
-	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank", "cafe"))[0]
+	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank", "cafe"), nil)[0]
 	gate, wall := f.Names()[0], f.Names()[1]
 	requires := func(key string, o metav1.LabelSelectorOperator) func(*binding) {
 		return func(b *binding) {
@@ -158,7 +158,7 @@ func inOrder(asked []string) (all []string) {
 
 // Nobody has taken anything away: where there is no Lease, there is no gate.
 func TestAFenceWithoutAGateIsNotMended(t *testing.T) {
-	f, s := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"))[0], simulate()
+	f, s := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"), nil)[0], simulate()
 	bank := map[string]bool{"bank": false}
 	s.settles(t, f, bank)
 	state, err := f.Keep(t.Context(), s, bank, true)
@@ -171,7 +171,7 @@ func TestAFenceWithoutAGateIsNotMended(t *testing.T) {
 func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
 	warning := checkoutWrites
 	warning.Mode = v1alpha1.FencingWarn
-	f, s := guard.Fences("hub", asks("shops", warning, "shop", "bank"))[0], simulate()
+	f, s := guard.Fences("hub", asks("shops", warning, "shop", "bank"), nil)[0], simulate()
 	for range 2 {
 		state, err := f.Keep(t.Context(), s, shopAndBank, true)
 		if err != nil || !state.Settled || len(state.InForce) > 0 || len(s.asked) > 0 {
@@ -183,7 +183,7 @@ func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
 func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 	lock, warning := lockIn("locks"), lockIn("locks")
 	warning.Mode = v1alpha1.FencingWarn
-	f := guard.Fences("hub", asks("locks", lock, "shop"))[0]
+	f := guard.Fences("hub", asks("locks", lock, "shop"), nil)[0]
 	in := map[string]bool{"shop": true}
 	for name, test := range map[string]struct {
 		fence   guard.Fence
@@ -196,7 +196,7 @@ func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 		"its policy is gone":       {f, func(t *testing.T, s *simulated) { s.loses(t, policies, f.Name()) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate shop"}},
 		"its binding was edited":   {f, func(t *testing.T, s *simulated) { s.edits(t, f.Name(), toAudit) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate shop"}},
 		"it refuses nothing":       {f, func(_ *testing.T, s *simulated) { s.open = []string{"gate shop"} }, guard.FenceState{}, []string{"gate shop"}},
-		"one that warns is placed": {guard.Fences("hub", asks("locks", warning, "shop"))[0], func(*testing.T, *simulated) {}, guard.FenceState{Settled: true}, nil},
+		"one that warns is placed": {guard.Fences("hub", asks("locks", warning, "shop"), nil)[0], func(*testing.T, *simulated) {}, guard.FenceState{Settled: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate()
@@ -216,7 +216,7 @@ func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 
 // A step rests on the one before it: without the gate, the wall must not go.
 func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
-	f, lock := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"))[0], guard.Fences("hub", asks("locks", lockIn("locks"), "shop"))[0]
+	f, lock := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"), nil)[0], guard.Fences("hub", asks("locks", lockIn("locks"), "shop"), nil)[0]
 	gate, wall := f.Names()[0], f.Names()[1]
 	for name, test := range map[string]struct {
 		fence  guard.Fence
@@ -261,7 +261,7 @@ func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
 }
 
 func TestRemoveFencesDoesNothingAfterAStepThatFails(t *testing.T) {
-	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop"))[0]
+	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop"), nil)[0]
 	for _, fails := range []string{"list " + bindings + " ", "delete " + bindings + " " + f.Names()[0], "list " + policies + " ", "delete " + policies + " " + f.Names()[1]} {
 		t.Run(fails, func(t *testing.T) {
 			s := simulate()

@@ -33,6 +33,8 @@ const (
 type fences struct {
 	states map[string]guard.FenceState // by the name of the fence
 	why    map[string]error            // that a fence could not be put in place
+	// since are the boot readings from which on a fence was seen in force, by its name and the namespace.
+	since map[string]map[string]time.Duration
 }
 
 // Unfenced says why a fence is not in force in a namespace, or in any of the member if that is empty. It is nil where
@@ -51,6 +53,32 @@ func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
 	default:
 		return guard.ErrNotEnforced
 	}
+}
+
+// FencedSince is Unfenced, and says since when the fence is in force in the namespace: the boot reading of the worker's
+// clock after the first probe that it has refused. It begins again when a probe was let through, or when the fence had to
+// be written. It is zero for a fence that warns.
+func (w *Worker) FencedSince(f guard.Fence, namespace string) (since time.Duration, err error) {
+	if err := w.Unfenced(f, namespace); err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fences.since[f.Name()][namespace], nil
+}
+
+// sinceAfter is since when a fence is in force where it was seen so at this reading.
+func sinceAfter(before map[string]time.Duration, s guard.FenceState, now time.Duration) map[string]time.Duration {
+	since := map[string]time.Duration{}
+	for ns, is := range s.InForce {
+		if !is {
+			continue
+		}
+		if since[ns] = now; has(before, ns) && !s.Mended {
+			since[ns] = before[ns]
+		}
+	}
+	return since
 }
 
 // wantedFences are those that the policies ask for in a member.
@@ -175,9 +203,10 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 	defer cancel()
 	var silent error
 	stays := guard.Kept{Names: names(wanted.fences), Policies: slices.Clone(wanted.invalid), Leases: wanted.leases}
-	found, underWay := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, false
+	found := fences{states: map[string]guard.FenceState{}, why: map[string]error{}, since: map[string]map[string]time.Duration{}}
+	underWay := false
 	for i, f := range wanted.fences {
-		before, why := w.lastOf(f)
+		before, since, why := w.lastOf(f)
 		s, err := f.Keep(ctx, w.Client, wanted.spaces[i], due)
 		if s.Mended && wasSettled && why == nil {
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
@@ -193,7 +222,9 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 			if s, err = before, why; errors.Is(err, ErrUnchecked) {
 				continue
 			}
+			s.Mended = false
 		}
+		found.since[f.Name()] = sinceAfter(since, s, w.Clock.Now().Boot)
 		found.states[f.Name()], found.why[f.Name()] = s, err
 	}
 	w.noteSilence(silent)
@@ -214,15 +245,15 @@ func tells(err error) bool {
 	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
 }
 
-// lastOf returns what the last check has found of a fence, or ErrUnchecked.
-func (w *Worker) lastOf(f guard.Fence) (guard.FenceState, error) {
+// lastOf returns what the last check has found of a fence, or ErrUnchecked, and since when it is in force.
+func (w *Worker) lastOf(f guard.Fence) (s guard.FenceState, since map[string]time.Duration, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s, known := w.fences.states[f.Name()]
 	if !known {
-		return s, ErrUnchecked
+		return s, nil, ErrUnchecked
 	}
-	return s, w.fences.why[f.Name()]
+	return s, w.fences.since[f.Name()], w.fences.why[f.Name()]
 }
 
 // noteSilence logs that fences could not be checked, once until they are again.

@@ -29,7 +29,7 @@ func jobsOf(mode v1alpha1.FencingMode) guard.Fence {
 			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
 			Fencing:    &v1alpha1.Fencing{Mode: mode, Schedules: &metav1.LabelSelector{}},
 		},
-	})[0]
+	}, nil)[0]
 }
 
 func TestWhatIsMissingOfAFence(t *testing.T) {

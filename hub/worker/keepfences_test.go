@@ -195,7 +195,7 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "till"}}, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
 			}}},
 		},
-	})[0]
+	}, nil)[0]
 	for name, test := range map[string]struct {
 		wanted []guard.Fence
 		open   []string // what is not in force
@@ -440,7 +440,9 @@ func TestWhatIsNewsOfFences(t *testing.T) {
 	shop := map[string]bool{"shop": true}
 	settled, unsettled, mended := is{InForce: shop, Settled: true}, is{InForce: shop}, is{InForce: shop, Settled: true, Mended: true}
 	refusesNowhere := is{InForce: map[string]bool{"shop": false}, Settled: true}
-	of := func(s is, why error) fences { return fences{map[string]is{"one": s}, map[string]error{"one": why}} }
+	of := func(s is, why error) fences {
+		return fences{states: map[string]is{"one": s}, why: map[string]error{"one": why}}
+	}
 	for name, test := range map[string]struct {
 		before, after fences
 		news          bool
@@ -455,8 +457,8 @@ func TestWhatIsNewsOfFences(t *testing.T) {
 		"it can be put in place again":            {of(settled, guard.ErrForbidden), of(settled, nil), true},
 		"it cannot be for another reason":         {of(settled, guard.ErrForbidden), of(settled, guard.ErrUnsupported), true},
 		"the last one is gone":                    {of(settled, nil), fences{}, true},
-		"it is gone that could not be put there":  {fences{nil, map[string]error{"one": guard.ErrForbidden}}, fences{}, true},
-		"nothing is in place, and nothing wanted": {fences{map[string]is{}, map[string]error{}}, fences{}, false},
+		"it is gone that could not be put there":  {fences{why: map[string]error{"one": guard.ErrForbidden}}, fences{}, true},
+		"nothing is in place, and nothing wanted": {fences{states: map[string]is{}, why: map[string]error{}}, fences{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := New(Options{})
@@ -481,7 +483,7 @@ func TestAMemberThatLeavesLosesTheFencesOfItsHubAndFleet(t *testing.T) {
 				Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}}, Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}},
 			}}
 		}
-		others := []guard.Fence{guard.Fences(them, policy("fleet"))[0], guard.Fences(us, policy("branch"))[0]}
+		others := []guard.Fence{guard.Fences(them, policy("fleet"), nil)[0], guard.Fences(us, policy("branch"), nil)[0]}
 		for _, other := range others {
 			if _, err := other.Keep(t.Context(), f.Client, map[string]bool{"shop": true}, false); err != nil {
 				t.Fatal(err)
