@@ -78,6 +78,7 @@ type Controller struct {
 	members         map[fleet.Key]*memberState
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
+	lowerings       map[string]lowering                    // of each fleet's seal
 	sealRead        map[string]lease.Reading               // of each fleet, from before its seal was read last for decisions
 	brokenSeals     map[useOfSeal]string                   // why a seal cannot be used
 }
@@ -99,6 +100,7 @@ func New(o Options) *Controller {
 		valid:           map[types.NamespacedName]*policy{},
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
+		lowerings:       map[string]lowering{},
 		sealRead:        map[string]lease.Reading{},
 		brokenSeals:     map[useOfSeal]string{},
 	}

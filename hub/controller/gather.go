@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +50,7 @@ type memberView struct {
 	unguarded error
 	unfenced  error // that a fence is missing which the policy asks for
 	byLease   error // that one of locks or schedules is missing: API servers admit them by the Lease
+	refuses   []refusal
 	takesPart bool
 	namespace *corev1.Namespace // nil: it does not exist there
 	isRead    bool              // false: nothing is known of the member's namespaces
@@ -154,6 +157,7 @@ func (c *Controller) buildState(v *view) {
 			v.addStatus(m)
 		}
 	}
+	v.addRefused()
 	c.addMove(v)
 	if s.Found != nil && s.Found.Term.Epoch <= adopted {
 		s.Found = nil // what became of it since is in the record
@@ -224,15 +228,60 @@ func (c *Controller) addHealth(v *view, m *memberView) {
 // addFences adds whether the fences that the policy asks for are in force in the namespace. One that only warns is not
 // waited for.
 func (c *Controller) addFences(v *view, m *memberView) {
-	w := c.worker(m.Key)
-	if v.policy == nil || w == nil {
+	if v.policy == nil || !v.policy.acts {
 		return
 	}
+	w := c.worker(m.Key)
 	for _, f := range guard.Fences(c.HubID, v.policy.object, nil) {
-		if m.unfenced == nil && f.Covers(v.key.Name) && !f.Warns() {
-			m.unfenced = w.Unfenced(f, v.key.Name)
+		if !f.Covers(v.key.Name) || f.Warns() {
+			continue
+		}
+		since, err := time.Duration(0), worker.ErrUnchecked
+		if w != nil {
+			since, err = w.FencedSince(f, v.key.Name)
+		}
+		m.unfenced = cmp.Or(m.unfenced, err)
+		if f.IsOfLock() || f.Schedules() != nil {
+			m.byLease = cmp.Or(m.byLease, err)
+		}
+		if lock, is := f.Lock(); is {
+			m.refuses = append(m.refuses, refusal{lock.String(), since, err})
 		}
 	}
+}
+
+// refusal is what a member says of a lock that is fenced.
+type refusal struct {
+	lock  string
+	since time.Duration // boot reading
+	err   error         // nil: it refuses the lock where the Lease does not open it
+}
+
+// addRefused adds since when every member that can be reached refuses a lock. One that is known to have no fence is left
+// out: it is no reason to keep a lock closed everywhere else, and a condition names it.
+func (v *view) addRefused() {
+	v.state.RefusedSince = map[string]time.Duration{}
+	admitted := map[string]bool{}
+	for i := range v.members {
+		m := &v.members[i]
+		if !m.takesPart || !m.Connected || m.verdict.State != health.Healthy || m.namespace == nil {
+			continue
+		}
+		for _, r := range m.refuses {
+			switch {
+			case r.err == nil:
+				v.state.RefusedSince[r.lock] = max(v.state.RefusedSince[r.lock], r.since)
+			case !tellsOfFence(r.err):
+				admitted[r.lock] = true
+			}
+		}
+	}
+	maps.DeleteFunc(v.state.RefusedSince, func(lock string, _ time.Duration) bool { return admitted[lock] })
+}
+
+// tellsOfFence reports whether an error is an answer: the member does not have the fence, and will not.
+func tellsOfFence(err error) bool {
+	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
 }
 
 // addFound adds a sealed Lease that may be the present term, read at a boot reading.

@@ -204,8 +204,10 @@ func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence
 		return nil, nil, nil
 	}
 	policies, err := h.c.policiesOf(ctx, key.Fleet)
-	fs, invalid = fencesIn(h.c.HubID, policies, m)
-	return fs, invalid, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return fencesIn(h.c.HubID, policies, m, func(p *policy) ([]string, error) { return h.c.lostIn(ctx, p, policies, m) })
 }
 
 // RelinquishRecords leaves alone the records that are another hub's.

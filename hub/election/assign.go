@@ -40,7 +40,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 			a.MinRenewTime = r.Since
 		}
 	case Vacant:
-		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry {
+		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry || r.Reason == reason.OtherHub {
 			// Either it never had a leader, and a Lease has nothing to say yet. Or a Lease may still be live,
 			// and raises the record once it is read.
 			a.Role = lease.Hold

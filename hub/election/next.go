@@ -20,8 +20,7 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 		return moved(now, *p, s, cs)
 	}
 	if s.OtherHub {
-		// Another hub leads here: whatever this one thinks, it deposes nobody.
-		return Decision{Record: s.Record, Waiting: reason.OtherHub, After: otherHubAgain}
+		return otherHub(now, p, s)
 	}
 	if p == nil {
 		return retire(now, s)

@@ -44,6 +44,18 @@ func (s Seal) covers(o Seal) bool {
 	return true
 }
 
+// Needed returns what the seal holds of policies that need no more than these bounds.
+func (s Seal) Needed(by map[string]Bounds) map[string]Bounds {
+	needed := map[string]Bounds{}
+	for name, b := range by {
+		has := s.Of(name)
+		if b = (Bounds{min(has.Duration, b.Duration), min(has.Skew, b.Skew), min(has.Stop, b.Stop)}); b != (Bounds{}) {
+			needed[name] = b
+		}
+	}
+	return needed
+}
+
 // raised is the seal with what is larger in another one.
 func (s Seal) raised(o Seal) Seal {
 	s.Policies = maps.Clone(s.Policies)
