@@ -9,11 +9,16 @@ import (
 // boundsOf are the largest D and ε of the policies that count.
 func boundsOf(policies []*policy) (b seal.Bounds) {
 	for _, p := range policies {
-		if p.acts {
-			b = b.Max(seal.Bounds{Duration: p.election.Timings.Duration, Skew: p.election.Timings.Skew})
+		if !p.unknown {
+			b = b.Max(p.bounds())
 		}
 	}
 	return b
+}
+
+// bounds are those under which Leases are sent for the policy.
+func (p *policy) bounds() seal.Bounds {
+	return seal.Bounds{Duration: p.election.Timings.Duration, Skew: p.election.Timings.Skew, Stop: p.election.StopTime}
 }
 
 // mayHaveOwned returns the policies under which Leases of the namespace may have been sent. Of a record that is there it is

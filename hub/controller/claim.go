@@ -37,7 +37,7 @@ func (v *view) own(policies []*policy, recorded string) {
 	for _, p := range policies {
 		owned := p.object.Name == recorded
 		switch {
-		case !p.acts && !owned, !p.unreadable && !v.claimedBy(p, recorded):
+		case p.unknown && !owned, !p.unreadable && !v.claimedBy(p, recorded):
 			continue
 		case v.policy == nil:
 			v.policy = p
@@ -48,7 +48,7 @@ func (v *view) own(policies []*policy, recorded string) {
 			v.losers = append(v.losers, p)
 		}
 	}
-	if v.policy == nil || v.policy.acts {
+	if v.policy == nil || !v.policy.unknown {
 		return
 	}
 	if r := v.state.Record; r.Lost() || r.Leader == "" {

@@ -56,7 +56,7 @@ func (c *Controller) noteFences(ctx context.Context, policies []*policy, p *poli
 	if why := lockRefused(policies, object, members); why != "" {
 		open = append(open, why)
 	}
-	if !p.acts {
+	if p.unknown {
 		open = []string{"the policy is invalid: the fences that it had stay as they were"}
 	}
 	if len(open) > 0 {
@@ -74,7 +74,7 @@ func (c *Controller) closedLocks(ctx context.Context, p *policy) (closed []strin
 	}
 	key := types.NamespacedName{Namespace: p.object.Namespace, Name: p.object.Spec.Namespaces.Names[0]}
 	o := &v1alpha1.NamespaceLeader{}
-	if err := c.client.Get(ctx, key, o, client.UnsafeDisableDeepCopy); err != nil { // a cache
+	if err := c.client.Get(ctx, key, o, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 		return nil
 	}
 	for _, lock := range p.election.Locks {
@@ -113,7 +113,7 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 func fencesIn(hub string, policies []*policy, m fleet.Member, lost func(*policy) ([]string, error)) (fs []guard.Fence, invalid []string, err error) {
 	taken := map[types.NamespacedName]bool{}
 	for i, p := range policies {
-		if !p.acts {
+		if p.unknown {
 			invalid = append(invalid, p.object.Name)
 			continue
 		}
@@ -163,13 +163,13 @@ func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members 
 		}
 	}
 	for _, p := range older {
-		if p.acts && !slices.ContainsFunc(members, func(m memberView) bool { return p.selects(m.Member) }) {
+		if !p.unknown && !slices.ContainsFunc(members, func(m memberView) bool { return p.selects(m.Member) }) {
 			continue
 		}
 		for _, l := range locks.Of(p.object.Spec.Fencing) {
 			switch {
 			case !slices.ContainsFunc(mine, func(m locks.Lock) bool { return m.NamespacedName == l.NamespacedName }):
-			case !p.acts:
+			case p.unknown:
 				return fmt.Sprintf("the policy %s is invalid, and a fence that it had may refuse the lock %s everywhere: mend it, or delete it", p.object.Name, l)
 			default:
 				return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", p.object.Name, l)

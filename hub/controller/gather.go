@@ -228,7 +228,7 @@ func (c *Controller) addHealth(v *view, m *memberView) {
 // addFences adds whether the fences that the policy asks for are in force in the namespace. One that only warns is not
 // waited for.
 func (c *Controller) addFences(v *view, m *memberView) {
-	if v.policy == nil || !v.policy.acts {
+	if v.policy == nil || v.policy.unknown {
 		return
 	}
 	w := c.worker(m.Key)

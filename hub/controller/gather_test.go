@@ -110,8 +110,8 @@ func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
 	if err != nil || v.stop != "" || v.policy == nil {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if s := v.state; s.Largest().Duration != time.Minute || s.Largest().Skew != 5*time.Second || s.Largest().Stop != 17*time.Second {
-		t.Errorf("the largest D is %v, ε %v, stop time %v; want 1m, 5s and 17s", s.Largest().Duration, s.Largest().Skew, s.Largest().Stop)
+	if s := v.state; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second || s.LargestStop != 17*time.Second {
+		t.Errorf("the largest D is %v, ε %v, stop time %v; want 1m, 5s and 17s", s.LargestDuration, s.LargestSkew, s.LargestStop)
 	}
 }
 

@@ -174,7 +174,7 @@ func TestTheLargestSkewAndDurationOfPoliciesAndSealCount(t *testing.T) {
 		}, 20 * time.Second, 2 * time.Minute},
 		"the policy's are, but it is invalid": {func(p *v1alpha1.LeadershipPolicy) {
 			p.Spec.Timings.LeaseDurationSeconds, p.Spec.Timings.MaxClockSkewMilliseconds = 30, 20_000
-		}, 5 * time.Second, 0},
+		}, 5 * time.Second, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)

@@ -71,7 +71,7 @@ func (c *Controller) addMove(v *view) {
 	at := c.now()
 	now, s := at.Wall, &v.state
 	s.Moved = v.moved
-	other, seen := seal.Bounds{}, v.moved
+	other, seen := seal.Bounds{}, false
 	for i := range v.members {
 		m := &v.members[i]
 		if m.publisher == nil {
@@ -93,7 +93,7 @@ func (c *Controller) addMove(v *view) {
 			}
 		}
 	}
-	if seen && (v.policy != nil || v.found != nil) {
+	if v.moved || seen && (v.policy != nil || v.found != nil) {
 		n := c.namespace(v.key)
 		n.otherHub, n.otherBounds = now, n.otherBounds.Max(other)
 	}

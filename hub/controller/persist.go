@@ -25,8 +25,8 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 		return nil
 	}
 	if d.Record.State == election.Leading && v.policy != nil {
-		err := c.Seals.Raise(ctx, v.key.Namespace, v.policy.object.Name, // before a Lease can depend on them
-			seal.Bounds{Duration: d.Record.Duration, Skew: d.Record.Skew, Stop: d.Record.Stop})
+		b := seal.Bounds{Duration: d.Record.Duration, Skew: d.Record.Skew, Stop: d.Record.Stop}
+		err := c.Seals.Raise(ctx, v.key.Namespace, v.policy.object.Name, b.Max(v.policy.bounds())) // before a Lease can depend on them
 		if c.noteSeal(ctx, useOfSeal{v.key.Namespace, true}, err) {
 			return fmt.Errorf("%w: %w", errSeal, err)
 		}

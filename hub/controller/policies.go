@@ -28,10 +28,10 @@ type policy struct {
 	election   election.Policy
 	thresholds health.Thresholds
 	locks      []locks.Lock // that it fences, enforced, and that no older policy fences beside it
-	// invalid is what is wrong with the stored version. If acts is set, the rest of this struct is that of the last
+	// invalid is what is wrong with the stored version. Unless unknown is set, the rest of this struct is that of the last
 	// valid one, which goes on (valid.go).
 	invalid error
-	acts    bool
+	unknown bool
 	// unreadable says that it is invalid, and that what it selects is not known.
 	unreadable bool
 	// onlyFor is the cluster that leads by the record, where nothing but the record is known of the policy. It is renewed,
@@ -99,7 +99,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 	if err := p.election.Timings.Validate(); err != nil {
 		p.invalid = err
 	}
-	p.acts = p.invalid == nil
+	p.unknown = p.invalid != nil
 	p.setLocks(enforcedLocks(o.Spec.Fencing))
 	return p
 }

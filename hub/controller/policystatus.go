@@ -255,7 +255,7 @@ func (c *Controller) setProbing(ctx context.Context, fleetName string) error {
 	}
 	var by []fleet.Probing
 	for _, p := range policies {
-		if t := p.election.Timings; p.acts {
+		if t := p.election.Timings; !p.unknown {
 			by = append(by, fleet.Probing{Clusters: p.clusters, Interval: t.Renew, Timeout: t.Timeout, Skew: t.Skew})
 		}
 	}
