@@ -196,7 +196,7 @@ func TestAFenceThatComesBackAsksTheLeasesOfToday(t *testing.T) {
 
 func TestOnlyTheFenceOfALockIsAboutOne(t *testing.T) {
 	o := asks("shops", checkoutWrites, "shop")
-	o.Spec.Fencing.LeaderElectionLocks = []v1alpha1.LockFence{{Controller: "crossplane"}}
+	o.Spec.Fencing.LeaderElectionLocks = lockIn("till").LeaderElectionLocks
 	names := map[bool]string{}
 	for _, f := range guard.Fences("hub", o, nil) {
 		lock, is := f.Lock()
@@ -205,7 +205,7 @@ func TestOnlyTheFenceOfALockIsAboutOne(t *testing.T) {
 		}
 		names[is] = lock.Name
 	}
-	if want := map[bool]string{true: "crossplane-leader-election-core", false: ""}; !maps.Equal(names, want) {
+	if want := map[bool]string{true: "stock", false: ""}; !maps.Equal(names, want) {
 		t.Errorf("the locks are %v, want %v", names, want)
 	}
 }
