@@ -212,6 +212,9 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 	ctx, cancel := context.WithTimeout(ctx, wanted.timeout())
 	defer cancel()
 	news := w.forgetFences(wanted.fences)
+	if news {
+		w.Hub.Changed(w.Member.Key, "")
+	}
 	stays := guard.Kept{Names: names(wanted.fences), Policies: slices.Clone(wanted.invalid), Leases: wanted.leases}
 	underWay, silent := false, error(nil)
 	for i, is := range w.keepAll(ctx, wanted, due) {
@@ -233,7 +236,6 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 	w.noteSilence(silent)
 	if news {
 		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted.fences), "underWay", underWay, "refused", refused)
-		w.Hub.Changed(w.Member.Key, "")
 	}
 	if underWay {
 		return refused, false
@@ -265,7 +267,9 @@ func (w *Worker) keepAll(ctx context.Context, wanted wantedFences, due bool) []k
 			}
 			s.Mended = s.Mended || anchored && i == 0
 			results[i] = keptFence{err: err, settled: s.Settled}
-			results[i].mended, results[i].news = w.noteFence(f, s, err)
+			if results[i].mended, results[i].news = w.noteFence(f, s, err); results[i].news {
+				w.Hub.Changed(w.Member.Key, "")
+			}
 			return nil
 		})
 	}
