@@ -23,15 +23,17 @@ type Fencing struct {
 	// lock can be taken and renewed only where its cluster leads the namespace of the policy,
 	// and before the end of the term. So the controller works in one cluster only, and stops
 	// by itself in one that the hub has lost. The next cluster leads when the holder of the
-	// slowest lock must have stopped: renewDeadlineSeconds, requestTimeoutSeconds and
-	// retryPeriodSeconds after the end of the term. The policy names exactly one namespace,
-	// and the locks may be in any. While locks are enforced, handover waits as with Expiry.
-	// The condition LocksHeld warns of a lock that nobody holds in the cluster that leads.
+	// slowest lock must have stopped: renewDeadlineSeconds, requestTimeoutSeconds,
+	// retryPeriodSeconds and releaseTimeoutSeconds after the end of the term. The policy names
+	// exactly one namespace, and the locks may be in any. While locks are enforced, handover
+	// waits as with Expiry. The condition LocksHeld warns of a lock that nobody holds in the
+	// cluster that leads.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=namespace
+	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, has(a.controller) == has(b.controller) && (!has(a.controller) || a.controller == b.controller) && has(a.__namespace__) == has(b.__namespace__) && (!has(a.__namespace__) || a.__namespace__ == b.__namespace__) && has(a.name) == has(b.name) && (!has(a.name) || a.name == b.name)))",message="a lock is fenced once: take the one that is there twice out"
 	LeaderElectionLocks []LockFence `json:"leaderElectionLocks,omitempty"`
 
 	// writes refuses what service accounts write, or what anybody writes to objects with a
@@ -63,29 +65,14 @@ const (
 	FencingWarn    FencingMode = "Warn"
 )
 
-// WellKnownController is a controller whose lock and durations the hub knows.
+// LockFence is the Lease that a controller elects itself with, and the durations of its elector.
 //
-// +kubebuilder:validation:Enum=argocd-applicationset-controller;cert-manager;cert-manager-cainjector;cluster-api;cluster-api-bootstrap-kubeadm;cluster-api-control-plane-kubeadm;cluster-api-provider-aws;cluster-api-provider-azure;cluster-api-provider-gcp;cluster-api-provider-metal3;cluster-api-provider-openstack;cluster-api-provider-vsphere;crossplane;crossplane-rbac-manager;external-secrets;external-secrets-cert-controller;flux-helm-controller;flux-image-automation-controller;flux-image-reflector-controller;flux-kustomize-controller;flux-notification-controller;flux-source-controller;flux-source-watcher
-type WellKnownController string
-
-// LockFence is the Lease that a controller elects itself with, and the durations of its elector. Either controller
-// names them, or the other fields do.
-//
-// +kubebuilder:validation:ExactlyOneOf=controller;name
-// +kubebuilder:validation:XValidation:rule="has(self.controller) || has(self.namespace) && has(self.name) && has(self.leaseDurationSeconds) && has(self.renewDeadlineSeconds) && has(self.retryPeriodSeconds)",message="name a well-known controller, or say namespace, name, leaseDurationSeconds, renewDeadlineSeconds and retryPeriodSeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.controller) || !has(self.name) && !has(self.leaseDurationSeconds) && !has(self.renewDeadlineSeconds) && !has(self.retryPeriodSeconds) && !has(self.requestTimeoutSeconds)",message="controller stands for a name and durations: take these out, or take controller out where the program was started with others"
-// +kubebuilder:validation:XValidation:rule="!has(self.leaseDurationSeconds) || !has(self.renewDeadlineSeconds) || self.leaseDurationSeconds > self.renewDeadlineSeconds",message="no elector accepts this: leaseDurationSeconds must be more than renewDeadlineSeconds"
-// +kubebuilder:validation:XValidation:rule="!has(self.renewDeadlineSeconds) || !has(self.retryPeriodSeconds) || self.renewDeadlineSeconds * 5 > self.retryPeriodSeconds * 6",message="no elector accepts this: renewDeadlineSeconds must be more than 1.2 times retryPeriodSeconds"
-// +kubebuilder:validation:XValidation:rule="!(has(self.namespace) && has(self.name) && self.namespace == 'kube-system' && (self.name in ['kube-controller-manager', 'kube-scheduler', 'cloud-controller-manager'] || self.name.startsWith('apiserver-')))",message="the cluster itself works with this Lease: a follower would have no controllers, no scheduler or no API server. Give a second instance a lock of another name"
+// +kubebuilder:validation:XValidation:rule="self.leaseDurationSeconds > self.renewDeadlineSeconds",message="no elector accepts this: leaseDurationSeconds must be more than renewDeadlineSeconds"
+// +kubebuilder:validation:XValidation:rule="self.renewDeadlineSeconds * 5 > self.retryPeriodSeconds * 6",message="no elector accepts this: renewDeadlineSeconds must be more than 1.2 times retryPeriodSeconds"
+// +kubebuilder:validation:XValidation:rule="!(self.__namespace__ == 'kube-system' && (self.name in ['kube-controller-manager', 'kube-scheduler', 'cloud-controller-manager'] || self.name.startsWith('apiserver-')))",message="the cluster itself works with this Lease: a follower would have no controllers, no scheduler or no API server. Give a second instance a lock of another name"
 type LockFence struct {
-	// controller is a well-known controller, as its project installs it. The hub knows its
-	// lock and the durations of its elector. Where the program was started with others, say
-	// these instead.
-	// +optional
-	Controller WellKnownController `json:"controller,omitempty"`
-	// namespace is that of the Lease. With controller it may be left out: then it is the
-	// usual one of that controller.
-	// +optional
+	// namespace is that of the Lease.
+	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="a namespace name must be a DNS label, such as cert-manager"
@@ -93,35 +80,45 @@ type LockFence struct {
 	Namespace string `json:"namespace,omitempty"`
 	// name is that of the Lease. The hub writes those of this policy's leaseName itself, and
 	// all that begin with leasecast-, so none of them is a lock.
-	// +optional
+	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="the name of a Lease must be a DNS subdomain, such as cert-manager-controller"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('leasecast-')",message="the Leases whose names begin with leasecast- are the hub's own, and none of them is a lock: take it out of leaderElectionLocks"
 	Name string `json:"name,omitempty"`
 	// leaseDurationSeconds is the lease duration of the controller's elector.
-	// +optional
+	// +required
 	// +kubebuilder:validation:Minimum=2
 	// +kubebuilder:validation:Maximum=3600
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
 	// renewDeadlineSeconds is its renew deadline.
-	// +optional
+	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	RenewDeadlineSeconds int32 `json:"renewDeadlineSeconds,omitempty"`
 	// retryPeriodSeconds is its retry period.
-	// +optional
+	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	RetryPeriodSeconds int32 `json:"retryPeriodSeconds,omitempty"`
-	// requestTimeoutSeconds is how long a request of the elector may take. Without it, it is
-	// half of renewDeadlineSeconds, as client-go and controller-runtime set it. A program
-	// that makes its elector's client by itself may have a longer one. One that releases the
-	// lock which it has lost (ReleaseOnCancel) needs 1.5 times renewDeadlineSeconds here.
+	// requestTimeoutSeconds is the longest request of the elector's client. Without it, it is
+	// 60, after which an API server ends a request, or renewDeadlineSeconds if that is longer.
+	// With a shorter one you state that this client has that timeout. In controller-runtime it
+	// is half of the renew deadline, at least 1 s, from v0.22 on; v0.21 and older set none.
+	// client-go sets the same half only in resourcelock.NewFromKubeconfig. Any other client
+	// has the Timeout of its rest.Config, which is none unless the program sets it.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	RequestTimeoutSeconds int32 `json:"requestTimeoutSeconds,omitempty"`
+	// releaseTimeoutSeconds is how long the elector may take to release a lock that it has
+	// lost, before it cancels the work (ReleaseOnCancel). With 0 you state that it releases
+	// none. In client-go the renew deadline bounds a release from v0.31 on. Before that only
+	// the request timeout does. Without this field two requests are counted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	ReleaseTimeoutSeconds *int32 `json:"releaseTimeoutSeconds,omitempty"`
 }
 
 // WriteFence names resources that are written in the leading cluster only: by these service accounts, or all objects

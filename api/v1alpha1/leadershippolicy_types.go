@@ -38,7 +38,7 @@ type LeadershipPolicy struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.leaseName) == has(oldSelf.leaseName) && (!has(self.leaseName) || self.leaseName == oldSelf.leaseName)",message="leaseName cannot be changed, because readers in every cluster know it: delete the policy and create it again with the other name"
 // +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || has(self.namespaces.names) && size(self.namespaces.names) == 1 && !has(self.namespaces.selector)",message="leaderElectionLocks follow the leader of one namespace: name exactly one in namespaces.names, and select none"
-// +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || !self.fencing.leaderElectionLocks.exists(l, has(l.name) && l.name == (has(self.leaseName) ? self.leaseName : 'leasecast'))",message="a lock has the name of the Leases that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName"
+// +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || !self.fencing.leaderElectionLocks.exists(l, l.name == (has(self.leaseName) ? self.leaseName : 'leasecast'))",message="a lock has the name of the Leases that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName"
 type LeadershipPolicySpec struct {
 	// clusterSelector narrows the Clusters that take part to those whose labels match.
 	// Without it every Cluster of this namespace with a priority label takes part.

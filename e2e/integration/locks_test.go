@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -28,6 +29,7 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
 		})
 		w.Must(err)
+		cfg.Timeout = time.Duration(lock.RequestTimeoutSeconds) * time.Second
 		c, err := kubernetes.NewForConfig(cfg)
 		w.Must(err)
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -52,7 +54,7 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	w := newWorld(t, three)
 	w.allowFences(all...)
 	a := w.namespace("a", all...)
-	lock := v1alpha1.LockFence{Namespace: a, Name: "stock", LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1}
+	lock := v1alpha1.LockFence{Namespace: a, Name: "stock", LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1, RequestTimeoutSeconds: 2, ReleaseTimeoutSeconds: ptr.To[int32](0)}
 	p := w.NewPolicy("p", a)
 	p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{lock}, Writes: []v1alpha1.WriteFence{{
 		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "chekout"}, {Name: "default"}},

@@ -10,7 +10,6 @@ const (
 	fencedTermsGo = "hub/worker/terms.go"
 	policiesGo    = "hub/controller/policies.go"
 	locksGo       = "hub/guard/locks/locks.go"
-	wellKnownGo   = "hub/guard/locks/wellknown.go"
 	workerFenceGo = "hub/worker/fence.go"
 	workerLocksGo = "hub/worker/locks.go"
 	lockStatusGo  = "hub/controller/lockstatus.go"
@@ -128,7 +127,7 @@ var fences = []mutant{
 	{"fence: in a member that was left it is still in force", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "	w.noteFences(fences{})\n", ""}}},
 	{"fence: the hub's own Lease of another policy is a lock", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", "writer(policies[:i], lock.Name)", "writer(policies[:0*i], lock.Name)"}}},
 	{"fence: a younger policy takes a lock out of an older one by its leaseName", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", "writer(policies[:i], lock.Name)", "writer(policies[:max(i, len(policies))], lock.Name)"}}},
-	{"fence: the Lease of the hub's probe is a lock", tests{"./hub/guard/locks", "^TestWhatOnlyTheHubSeesInLocks$"}, []edit{{locksGo, "if strings.HasPrefix(l.Name, ours) {", "if strings.HasPrefix(l.Name, ours+\"?\") {"}}},
+	{"fence: the Lease of the hub's probe is a lock", tests{"./hub/guard/locks", "^TestLocksThatAnEarlierCRDAdmitted"}, []edit{{locksGo, "if strings.HasPrefix(l.Name, ours) {", "if strings.HasPrefix(l.Name, ours+\"?\") {"}}},
 	{"claim: an invalid policy hides that another replica may be elected", tests{"./hub/controller", "^TestAnInvalidOwnerDoesNotHide"}, []edit{{"hub/controller/claim.go", "; v.stop == \"\" {", "; true {"}}},
 	{"claim: an edit becomes the record's truth while the policy is invalid", tests{"./hub/controller", "^TestARecordWhosePolicyIsInvalid"}, []edit{{"hub/controller/persist.go", "v.stop != v.invalid || v.edited {", "v.stop != v.invalid {"}}},
 	{"claim: an owner whose selector cannot be read loses its namespaces", tests{"./hub/controller", "^TestAnOwnerWithAnUnreadableSelector"}, []edit{{"hub/controller/claim.go", "(p.unreadable || v.claimedBy(p, recorded))", "v.claimedBy(p, recorded)"}}},
@@ -177,18 +176,17 @@ var fences = []mutant{
 
 	{"fence: two fence one lock", stopping, []edit{{"hub/controller/fencestatus.go", "			if is && (taken[lock.NamespacedName] || writer(", "			if is && (false || writer("}}},
 
-	{"fence: a lock that is asked for twice is fenced twice", resolving, []edit{{locksGo, "		case !twice:\n", "		case !twice || i >= 0:\n"}}},
-	{"fence: of a lock that is asked for twice the faster elector counts", resolving, []edit{{locksGo, "case l.StopTime() > locks[i].StopTime():", "case l.StopTime() < locks[i].StopTime():"}}},
-	{"fence: a well-known controller is where it usually is", resolving, []edit{{locksGo, "	l.Namespace = cmp.Or(asked.Namespace, l.Namespace)\n", ""}}},
-	{"fence: all clients have a timeout", resolving, []edit{{wellKnownGo, ", Request: 60 * time.Second, Releases: true}", ", Releases: true}"}}},
-	{"fence: no time is left to release a lock", resolving, []edit{{locksGo, "		stop += e.Renew\n", "		stop += 0 * e.Renew\n"}}},
-	{"fence: Flux releases no locks", resolving, []edit{{wellKnownGo, "Renew: 30 * time.Second, Retry: 5 * time.Second, Releases: true}", "Renew: 30 * time.Second, Retry: 5 * time.Second}"}}},
-	{"fence: a controller that is not known has no stop time", resolving, []edit{{locksGo, "asked.Controller != \"\" && !known {", "asked.Controller == \"?\" && !known {"}}},
+	{"fence: all clients have a timeout", resolving, []edit{{locksGo, "max(serverLimit, e.Renew)", "e.Renew / 2"}}},
+	{"fence: no renewal takes longer than an API server admits", resolving, []edit{{locksGo, "max(serverLimit, e.Renew)", "serverLimit"}}},
+	{"fence: no time is left to release a lock", resolving, []edit{{locksGo, "e.Request + e.Retry + e.Renew + e.Release", "e.Request + e.Retry + e.Renew"}}},
+	{"fence: who does not state it releases no lock", resolving, []edit{{locksGo, "		e.Release = releasing * e.Request\n", "		e.Release = 0 * releasing * e.Request\n"}}},
+	{"fence: a release is one request", resolving, []edit{{locksGo, "	releasing = 2\n", "	releasing = 1\n"}}},
+	{"fence: a lock without durations has no stop time", resolving, []edit{{locksGo, "if l.Namespace == \"\" || l.Name == \"\" || l.Lease == 0 || l.Renew == 0 || l.Retry == 0 {", "if l.Namespace == \"\" && l.Lease == 1 {"}}},
 	{"fence: the hub is locked out by its own Lease", resolving, []edit{{locksGo, "if l.Name == o.LeaseName() {", "if l.Name == o.LeaseName()+\"?\" {"}}},
 	{"fence: nobody asks what the hub cannot fence", unfencable, []edit{{policiesGo, "	if err := locks.Check(o); err != nil {\n", "	if err := locks.Check(o); err != nil && false {\n"}}},
 
 	{"fence: nobody waits for locks", stopping, []edit{{policiesGo, "		return l.StopTime()\n", "		return 0 * l.StopTime()\n"}}},
-	{"fence: an answer takes no time", stopping, []edit{{locksGo, "cmp.Or(e.Request, e.Renew/2)", "e.Request"}}},
+	{"fence: an answer takes no time", stopping, []edit{{locksGo, "return e.Request + e.Retry", "return 0*e.Request + e.Retry"}}},
 	{"fence: a warning makes changes slow", stopping, []edit{{policiesGo, "	if f == nil || f.Mode == v1alpha1.FencingWarn {\n		return nil", "	if f == nil {\n		return nil"}}},
 	{"fence: the fastest lock counts", stopping, []edit{{policiesGo, "l.StopTime() > slowest.StopTime()", "l.StopTime() < slowest.StopTime()"}}},
 	{"15: what was sent under a longer stop time counts with the policy's", bounding, []edit{{expiryGo, "	p.stop = max(p.stop, s.Sent.Stop)\n", ""}}},

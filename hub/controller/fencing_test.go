@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -51,21 +52,20 @@ func TestWhereSchedulesAreFencedReadersShortenNothing(t *testing.T) {
 }
 
 func TestHowLongLocksAreWaitedFor(t *testing.T) {
-	usual := v1alpha1.LockFence{LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2}
-	slow := v1alpha1.LockFence{LeaseDurationSeconds: 60, RenewDeadlineSeconds: 40, RetryPeriodSeconds: 15}
-	patient := usual
-	patient.RequestTimeoutSeconds = 10
+	unstated := v1alpha1.LockFence{LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2}
+	quick := unstated
+	quick.RequestTimeoutSeconds, quick.ReleaseTimeoutSeconds = 5, ptr.To[int32](0)
+	slow := v1alpha1.LockFence{LeaseDurationSeconds: 60, RenewDeadlineSeconds: 40, RetryPeriodSeconds: 15, RequestTimeoutSeconds: 20, ReleaseTimeoutSeconds: ptr.To[int32](0)}
 	for name, test := range map[string]struct {
 		mode  v1alpha1.FencingMode
 		locks []v1alpha1.LockFence
 		want  time.Duration
 	}{
 		"there are none": {"", nil, 0},
-		"half of the renew deadline is for the request": {"", []v1alpha1.LockFence{usual}, 17 * time.Second},
-		"or what the program says":                      {"", []v1alpha1.LockFence{patient}, 22 * time.Second},
-		"the slowest counts":                            {"", []v1alpha1.LockFence{usual, slow, patient}, 75 * time.Second},
-		"a well-known controller has its own":           {"", []v1alpha1.LockFence{usual, {Controller: "cert-manager"}}, 155 * time.Second},
-		"a warning keeps nobody from renewing":          {v1alpha1.FencingWarn, []v1alpha1.LockFence{slow}, 0},
+		"the policy states how long requests take": {"", []v1alpha1.LockFence{quick}, 17 * time.Second},
+		"the policy states nothing":                {"", []v1alpha1.LockFence{unstated}, 192 * time.Second},
+		"the slowest counts":                       {"", []v1alpha1.LockFence{quick, slow, quick}, 75 * time.Second},
+		"a warning keeps nobody from renewing":     {v1alpha1.FencingWarn, []v1alpha1.LockFence{slow}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := parsePolicy(fencing(&v1alpha1.Fencing{Mode: test.mode, LeaderElectionLocks: test.locks}))
@@ -186,13 +186,15 @@ func TestAPolicySaysThatAFenceIsMissingWhereNobodyWorksYet(t *testing.T) {
 
 // A fence around the Lease that the hub writes would lock the hub out.
 func TestAPolicyWhoseLocksTheHubCannotFenceIsInvalid(t *testing.T) {
+	written := simLock
+	written.Name = v1alpha1.DefaultLeaseName
 	for name, test := range map[string]struct {
 		lock    v1alpha1.LockFence
 		invalid bool
 	}{
-		"a well-known controller":       {v1alpha1.LockFence{Controller: "crossplane"}, false},
-		"a controller of a newer hub":   {v1alpha1.LockFence{Controller: "newer"}, true},
-		"the Lease that the hub writes": {v1alpha1.LockFence{Namespace: "shop", Name: v1alpha1.DefaultLeaseName}, true},
+		"a lock":                        {simLock, false},
+		"a lock without durations":      {v1alpha1.LockFence{Namespace: "stock", Name: "stock"}, true},
+		"the Lease that the hub writes": {written, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{test.lock}})
@@ -223,15 +225,12 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 	invalid.invalid, invalid.unknown = errors.New("its timings"), true
 	other := simLock
 	other.Name = "other"
-	crossplane := simLock
-	crossplane.Name = "crossplane-leader-election-core"
 	m := memberView{Member: fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}}
 	for name, test := range map[string]struct {
 		older, younger *policy
 		fences         int
 		by             string
 	}{
-		"one fences its controller":           {named("old", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{Controller: "crossplane", Namespace: simLock.Namespace}}}), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{crossplane}}), 1, "the policy old fences the lock stock/crossplane-leader-election-core"},
 		"both fence it":                       {named("old", nil, locks), named("young", nil, locks), 1, "the policy old fences the lock stock/stock"},
 		"the older one is invalid":            {invalid, named("young", nil, locks), 1, "the policy old is invalid, and a fence that it had may refuse the lock stock/stock everywhere"},
 		"the hub writes it for the older one": {written("old", simLock.Name), named("young", nil, locks), 0, "the lock stock/stock has the name of the Leases that the hub writes for the policy old"},
@@ -317,8 +316,8 @@ func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 		invalid []string
 	}{
 		"it is valid": {func(*v1alpha1.LeadershipPolicy) {}, 1, nil},
-		"it names a controller of a newer hub": {func(o *v1alpha1.LeadershipPolicy) {
-			o.Spec.Fencing = locks(v1alpha1.LockFence{Controller: "newer"})
+		"an earlier CRD admitted its lock without durations": {func(o *v1alpha1.LeadershipPolicy) {
+			o.Spec.Fencing = locks(v1alpha1.LockFence{Namespace: "stock", Name: "stock"})
 		}, 0, []string{"shops"}},
 		"its Clusters cannot be told": {func(o *v1alpha1.LeadershipPolicy) {
 			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "no value"}}

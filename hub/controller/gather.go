@@ -240,12 +240,15 @@ func (c *Controller) addFences(v *view, m *memberView) {
 		if w != nil {
 			since, err = w.FencedSince(f, v.key.Name)
 		}
+		if lock, is := f.Lock(); is {
+			m.refuses = append(m.refuses, refusal{lock.String(), since, err})
+		}
+		if m.Name == v.state.Record.Leader && errors.Is(err, worker.ErrStored) {
+			err = nil // an outage of the hub moves no leader because its fences are not checked yet
+		}
 		m.unfenced = cmp.Or(m.unfenced, err)
 		if f.IsOfLock() || f.Schedules() != nil {
 			m.byLease = cmp.Or(m.byLease, err)
-		}
-		if lock, is := f.Lock(); is {
-			m.refuses = append(m.refuses, refusal{lock.String(), since, err})
 		}
 	}
 }

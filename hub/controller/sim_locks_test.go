@@ -3,13 +3,18 @@ package controller
 import (
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard/locks"
 )
 
-// simLock is the fenced lock of worlds that have one.
-var simLock = v1alpha1.LockFence{Namespace: "stock", Name: "stock", LeaseDurationSeconds: 3, RenewDeadlineSeconds: 2, RetryPeriodSeconds: 1}
+// simLock is the fenced lock of worlds that have one. Its stop time is 4 s.
+var simLock = v1alpha1.LockFence{
+	Namespace: "stock", Name: "stock", LeaseDurationSeconds: 3, RenewDeadlineSeconds: 2, RetryPeriodSeconds: 1,
+	RequestTimeoutSeconds: 1, ReleaseTimeoutSeconds: ptr.To[int32](0),
+}
 
 // locksWorld has a stock controller in each member, which knows nothing of Leases. Its API server lets it renew its lock
 // as long as a reader there may act. So it works until the stop time after that.

@@ -36,7 +36,8 @@
 //     + h. A replica stops writing before it gives up its election. While an earlier tenure may be at work,
 //     giving it up is no orderly release.
 //  2. Record first. Leader, epoch, D and state, and a revocation, are persisted by compare-and-swap before
-//     any Lease shows them. So are the largest D and ε that anything was ever sent under.
+//     any Lease shows them. So are the largest D, ε and stop time under which Leases of the term are sent, and the
+//     locks that they open.
 //  3. Renew only a live Lease: by UID and resourceVersion, one that names this leader and this epoch.
 //     Anything else is a new term. Only the tenure that persisted a grant writes its first Lease. A Lease
 //     that was edited to promise more is repaired at once, also while its term is being replaced. For D after
@@ -47,23 +48,26 @@
 //     computed is not trusted.
 //  5. Grant when the latest of all that was sent, renewTime + D, lies ε in the past, on the wall clock and on
 //     the one that never steps; or when all registered readers have released the term. A policy that changes
-//     D, ε, the stop time or the Lease's name shortens nothing of what was promised before. If the wall clock was ahead at a
-//     renewal, this delays the grant by another D + ε at most: readers refuse a renewTime in the future.
+//     D, ε, the stop time or the Lease's name shortens nothing of what was promised before. Nor does a larger one lengthen
+//     it: each Lease counts as it was sent. If the wall clock was ahead at a renewal, this delays the grant by another
+//     D + ε at most: readers refuse a renewTime in the future.
 //  6. A new tenure does not know what earlier ones sent. They can have written until the deadline that the
 //     election's Lease shows. Where that Lease was deleted or says anything odd, they can have written until
 //     h after the start of the new tenure, which decides nothing before then. So two tenures never decide at
-//     once. The clock of the earlier one may be behind by ε, unless it ended in order. The largest D and ε
-//     ever are added to that. Nothing that a member shows shortens it. An empty record is a lost one, and so
-//     is one that no hub can have written. Sealed Leases found at the start raise an older record. A live one
-//     names the leader.
+//     once. The clock of the earlier one may be behind by ε, unless it ended in order. The D, ε and stop time of the
+//     record are added to that, and no less than the seal has for its policy: a record can be edited. For a lost record
+//     the seal has those of every policy that may have owned it. They fall once what was promised under them has passed.
+//     Nothing that a member shows shortens the wait. An empty record is a lost one, and so is one that no hub can have
+//     written. Sealed Leases found at the start raise an older record. A live one names the leader.
 //  7. The epoch is one above the highest in the record and in sealed Leases. It is also at least the number
 //     of seconds since 2025. A record outlives its policy, as Retired, until all that it promised has passed
 //     and the seconds are above its epoch. If readers may have believed an edited Lease, the next epoch is
 //     above that of the edit. Nobody believes an absurd epoch, and the Lease with it is replaced, sealed or
 //     not.
 //  8. Two hubs. Where a Lease carries another hub's mark, this hub writes nothing and reports OtherHub. Where
-//     another hub's term is live, under whatever name, it decides nothing. It deposes no leader whose Lease
-//     it has not itself taken by compare-and-swap. Of two hubs on one management cluster, the one whose mark
+//     another hub's term is live, under whatever name, it decides nothing, and the record says OtherHub. What that hub
+//     promised counts after its Leases are gone. This hub deposes no leader whose Lease it has not itself taken by
+//     compare-and-swap. Of two hubs on one management cluster, the one whose mark
 //     is on a fleet's seal serves the fleet, and the other one does nothing there.
 //  9. Unknown is not dead, and empty is not healthy. A member that was never reached is no candidate, and as
 //     a leader it is not deposed before its expiry. An empty list decides nothing. Deleting a Cluster ends no
@@ -71,7 +75,8 @@
 //  10. The observer may be at fault. When most members are lost at once, leaders are kept. A successor has to
 //     show that it can be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
-//  12. Recovery moves nothing. A healthy leader is replaced when somebody edits a priority, and not otherwise.
+//  12. Recovery moves nothing. A healthy leader is replaced when somebody edits a priority, and not otherwise. Such a
+//     change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go on.
 //     After an outage of the hub, when everything promised has passed, each cluster has D from the start of
 //     the tenure to answer. As long as nobody can replace a leader that cannot be reached, the record keeps
 //     its name.
@@ -82,7 +87,14 @@
 //     names, is no candidate.
 //  15. Where locks are fenced, the next grant waits for their stop time, too. It counts from the end of what
 //     rule 5 waits for: a holder may have been admitted until then. What readers release does not shorten it.
-//     A new tenure counts with the largest stop time ever, because a record can be edited.
+//     Where the fence was missing in the leader's cluster, the record names that cluster: programs there may still act.
+//  16. A fenced lock is closed in every cluster until the leader's Lease lists it. A lock that is new to the record may
+//     still be held: by the leader of another namespace, or without a fence. So it is listed when every cluster that can
+//     be reached has refused it for the largest D and ε of the fleet and its stop time. It stays listed from term to
+//     term while the policy fences it.
+//  17. One namespace, one policy. The policy that the record names owns the namespace until its own selection ends. The
+//     oldest one that selects a namespace without an owner gets it. A policy that owns none has no effect there. One
+//     that became invalid changes nothing.
 //
 // # Where each rule lives
 //
@@ -91,8 +103,10 @@
 //   - replace.go: rules 9, 10, 11 and 12, when a leader must go, and when it must not;
 //   - revoke.go: rules 4 and 5, when a term ends because its readers have released it;
 //   - grant.go: rule 7, the new term and its epoch;
-//   - moved.go: rules 6, 8 and 11, what came from another hub;
+//   - locks.go: rule 16, which locks are open;
+//   - moved.go: rules 6, 8 and 11, what came from another hub, and what another hub leads;
 //   - raise.go: rule 6, what sealed Leases tell a tenure whose record is old or lost;
 //   - next.go: the states;
-//   - assign.go: rules 2 and 3, what each member's Lease has to say.
+//   - assign.go: rules 2 and 3, what each member's Lease has to say;
+//   - package controller, claim.go and valid.go: rule 17.
 package election

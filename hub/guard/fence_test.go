@@ -56,8 +56,11 @@ var checkoutWrites = v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
 func keeps(t *testing.T, f guard.Fence, active map[string]bool) {
 	t.Helper()
 	client := administrator(t)
+	if _, err := guard.Anchor(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the fence is in force", func(ctx context.Context) error {
-		state, err := f.Keep(ctx, client, active, false)
+		state, err := f.Keep(ctx, client, active, nil, false)
 		if err == nil && !state.Settled {
 			err = fmt.Errorf("the state is %v", state)
 		}

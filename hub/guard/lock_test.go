@@ -138,7 +138,7 @@ func TestAFenceThatWarnsDoesNotAskWhetherALockIsOpen(t *testing.T) {
 	client := administrator(t)
 	for mode, fencing := range map[string]v1alpha1.Fencing{lockNotOpen: lockIn("locks"), "": warning} {
 		f := fenceOf(t, asks("locks", fencing, "shop"))
-		if _, err := f.Keep(t.Context(), client, nil, false); err != nil {
+		if _, err := f.Keep(t.Context(), client, nil, nil, false); err != nil {
 			t.Fatal(err)
 		}
 		p, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), f.Name(), metav1.GetOptions{})

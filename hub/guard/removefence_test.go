@@ -48,7 +48,7 @@ func TestWhereAnEarlierFenceStays(t *testing.T) {
 	shops := asks("shops", checkoutWrites, "shop", "till")
 	selected := asks("shops", checkoutWrites)
 	selected.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-	lock := asks("shops", v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{{Controller: "crossplane"}}}, "shop")
+	lock := asks("shops", lockIn("stock"), "shop")
 	others := asks("shops", checkoutWrites)
 	others.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"prod"}},
@@ -69,7 +69,7 @@ func TestWhereAnEarlierFenceStays(t *testing.T) {
 		"selected namespaces":                     {policy: selected, stays: stays, leases: leasesIn("till"), gated: both[1:], open: both[1:]},
 		"all but one, where there is none":        {policy: others, stays: stays, ungated: true, open: []string{"prod"}},
 		"not by Leases that it does not ask":      {policy: shops, stays: stays, leases: map[types.NamespacedName]bool{{Namespace: "shop", Name: "other"}: true}, ungated: true, open: both[:1]},
-		"that of a lock, where there is no Lease": {policy: lock, stays: stays, gated: []string{"crossplane-system", "shop"}},
+		"that of a lock, where there is no Lease": {policy: lock, stays: stays, gated: []string{"shop", "stock"}},
 		"no lock of a policy that is gone":        {policy: lock, leases: leasesIn("shop"), gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {

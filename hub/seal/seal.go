@@ -42,7 +42,7 @@ const (
 )
 
 // MaxStop is the largest stop time that a policy can ask for.
-const MaxStop = 3 * time.Hour
+const MaxStop = 5 * time.Hour
 
 // ErrBroken says that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet. A Secret that
 // is merely empty is not broken (empty.go).

@@ -147,7 +147,7 @@ var broken = map[string]func(*corev1.Secret){
 
 	"a stop time without unit":                put("largest-stop-time", "17"),
 	"a negative stop time":                    put("largest-stop-time", "-1ns"),
-	"a longer stop time than any policy's is": put("largest-stop-time", "3h0m0.000000001s"),
+	"a longer stop time than any policy's is": put("largest-stop-time", "5h0m0.000000001s"),
 }
 
 // A Secret that cannot be used is not replaced: the Leases out there are sealed with its key.

@@ -56,11 +56,9 @@ func TestWhatIsMissingOfAFence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, f := New(Options{}), jobsOf(test.mode)
-			found := fences{states: map[string]guard.FenceState{}, why: map[string]error{f.Name(): test.why}}
 			if test.state != nil {
-				found.states[f.Name()] = *test.state
+				w.fences[f.Name()] = knownFence{FenceState: *test.state, why: test.why}
 			}
-			w.noteFences(found)
 			if err := w.Unfenced(f, test.namespace); !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
 				t.Errorf("missing is %v, want %v", err, test.want)
 			}

@@ -2,7 +2,6 @@
 package locks
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -25,21 +24,21 @@ func (l Lock) ID() string { return lease.LockID(l.String()) }
 // Elector are the durations of whoever takes a lock.
 type Elector struct {
 	Lease, Renew, Retry time.Duration
-	Request             time.Duration // the longest request; 0: half of Renew, as client-go and controller-runtime set it
-	// Releases: the elector releases the lock that it has lost, and its work goes on until then (ReleaseOnCancel).
-	Releases bool
+	Request             time.Duration // the longest request of its client
+	Release             time.Duration // the longest release of a lost lock, while its work goes on; 0: it releases none
 }
 
-// StopTime is how long the holder of a lock may go on after its last admitted renewal. The answer may take as long as a
-// request. A retry period later the elector begins the next renewal, which fails after the renew deadline. Then it may
-// release the lock, for one more renew deadline, before it cancels the work.
-func (e Elector) StopTime() time.Duration {
-	stop := e.Renew + cmp.Or(e.Request, e.Renew/2) + e.Retry
-	if e.Releases {
-		stop += e.Renew
-	}
-	return stop
-}
+// StopTime bounds how long the holder of a lock works after its last request was admitted. The sources are
+// tools/leaderelection/leaderelection.go of client-go v0.26.15 to v0.36.3, and elector_test.go measures it.
+//
+//   - That was a renewal. Its answer takes Request or Renew at most, whichever is shorter (renew). A Retry later the
+//     elector begins the next renewal, which fails after Renew.
+//   - Or it took the lock. No deadline but Request bounds the answer (acquire). The first renewal begins at once, and
+//     fails after Renew.
+//   - Either way the elector may then release the lock, before Run cancels the work: within Release.
+//
+// The sum of all four covers both.
+func (e Elector) StopTime() time.Duration { return e.Request + e.Retry + e.Renew + e.Release }
 
 // minPatience is how long at least a lock may be held by nobody.
 const minPatience = 2 * time.Minute
@@ -48,56 +47,52 @@ const minPatience = 2 * time.Minute
 // that was started again has taken it, too.
 func (e Elector) Patience() time.Duration { return max(minPatience, 3*e.Lease) }
 
-// Of returns those that a policy fences, each once. Of a lock that is asked for by its controller and again by its name,
-// the longer stop time counts.
+// Of returns those that a policy fences.
 func Of(f *v1alpha1.Fencing) (locks []Lock) {
 	if f == nil {
 		return nil
 	}
-	at := map[types.NamespacedName]int{}
 	for _, asked := range f.LeaderElectionLocks {
-		l := resolve(asked)
-		i, twice := at[l.NamespacedName]
-		switch {
-		case !twice:
-			at[l.NamespacedName] = len(locks)
-			locks = append(locks, l)
-		case l.StopTime() > locks[i].StopTime():
-			locks[i] = l
-		}
+		locks = append(locks, Lock{types.NamespacedName{Namespace: asked.Namespace, Name: asked.Name}, electorOf(asked)})
 	}
 	return locks
 }
 
-// resolve looks a well-known controller up. Its lock may be in another namespace than usual.
-func resolve(asked v1alpha1.LockFence) Lock {
-	l, known := wellKnown[asked.Controller]
-	if !known {
-		return Lock{
-			types.NamespacedName{Namespace: asked.Namespace, Name: asked.Name},
-			Elector{
-				Lease: seconds(asked.LeaseDurationSeconds), Renew: seconds(asked.RenewDeadlineSeconds),
-				Retry: seconds(asked.RetryPeriodSeconds), Request: seconds(asked.RequestTimeoutSeconds),
-			},
-		}
+const (
+	// serverLimit is when an API server ends a request by itself: --request-timeout, RequestTimeout in
+	// pkg/server/config.go of k8s.io/apiserver v0.36.3.
+	serverLimit = time.Minute
+	// releasing are the requests of one release: a read and a write from client-go v0.34 on, before that a write.
+	releasing = 2
+)
+
+// electorOf assumes the worst of what a policy leaves out.
+func electorOf(asked v1alpha1.LockFence) Elector {
+	e := Elector{
+		Lease: seconds(asked.LeaseDurationSeconds), Renew: seconds(asked.RenewDeadlineSeconds),
+		Retry: seconds(asked.RetryPeriodSeconds), Request: seconds(asked.RequestTimeoutSeconds),
 	}
-	l.Namespace = cmp.Or(asked.Namespace, l.Namespace)
-	return l
+	if e.Request == 0 {
+		e.Request = max(serverLimit, e.Renew)
+	}
+	if asked.ReleaseTimeoutSeconds == nil {
+		e.Release = releasing * e.Request
+	} else {
+		e.Release = seconds(*asked.ReleaseTimeoutSeconds)
+	}
+	return e
 }
 
-// ours is how the names of Leases begin that the hub writes for itself. CRDs of earlier versions have admitted them.
+// ours is how the names of Leases begin that the hub writes for itself.
 const ours = "leasecast-"
 
-// Check says what no API server can see in a policy: it does not know the locks of well-known controllers.
+// Check rejects locks that the schema rejects, too. A policy that was stored under an earlier CRD is not validated
+// again: it may have named a controller in place of a lock, or a Lease of the hub.
 func Check(o *v1alpha1.LeadershipPolicy) error {
-	if o.Spec.Fencing == nil {
-		return nil
-	}
-	for _, asked := range o.Spec.Fencing.LeaderElectionLocks {
-		if _, known := wellKnown[asked.Controller]; asked.Controller != "" && !known {
-			return fmt.Errorf("the controller %s of leaderElectionLocks is not known to this version of the hub: name its lock and durations", asked.Controller)
+	for _, l := range Of(o.Spec.Fencing) {
+		if l.Namespace == "" || l.Name == "" || l.Lease == 0 || l.Renew == 0 || l.Retry == 0 {
+			return fmt.Errorf("the lock %q of leaderElectionLocks lacks its namespace, name, leaseDurationSeconds, renewDeadlineSeconds or retryPeriodSeconds: say all of them (config/samples/fences has those of known controllers)", l)
 		}
-		l := resolve(asked)
 		// In another namespace, too: before the hub has written the Lease once, API servers refuse all of that name.
 		if l.Name == o.LeaseName() {
 			return fmt.Errorf("the lock %s has the name of the Lease that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName", l)

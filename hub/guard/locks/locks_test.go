@@ -1,10 +1,7 @@
 package locks
 
 import (
-	"fmt"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,64 +9,54 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
-func TestWhichLocksAPolicyFences(t *testing.T) {
-	byName := v1alpha1.LockFence{
-		Namespace: "kube-system", Name: "cert-manager-controller",
-		LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2, RequestTimeoutSeconds: 7,
+// usual are the durations that controller-runtime sets where a program sets none.
+var usual = v1alpha1.LockFence{Namespace: "till", Name: "stock", LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2}
+
+// stated is a lock whose user states how long its elector's requests and releases take.
+func stated(request int32, release *int32) v1alpha1.LockFence {
+	l := usual
+	l.RequestTimeoutSeconds, l.ReleaseTimeoutSeconds = request, release
+	return l
+}
+
+func TestPolicyFencesEachLockWithItsDurations(t *testing.T) {
+	other := stated(5, ptr.To[int32](10))
+	other.Namespace = "vault"
+	got := Of(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{usual, other}})
+	want := []Lock{
+		{types.NamespacedName{Namespace: "till", Name: "stock"}, Elector{15 * time.Second, 10 * time.Second, 2 * time.Second, 60 * time.Second, 120 * time.Second}},
+		{types.NamespacedName{Namespace: "vault", Name: "stock"}, Elector{15 * time.Second, 10 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}},
 	}
-	slow := byName
-	slow.LeaseDurationSeconds, slow.RenewDeadlineSeconds = 600, 500
-	inKubeSystem := types.NamespacedName{Namespace: "kube-system", Name: "cert-manager-controller"}
-	named := Lock{inKubeSystem, Elector{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second, Request: 7 * time.Second}}
-	slowly := Lock{inKubeSystem, Elector{Lease: 600 * time.Second, Renew: 500 * time.Second, Retry: 2 * time.Second, Request: 7 * time.Second}}
-	certManager := Lock{inKubeSystem, Elector{Lease: 60 * time.Second, Renew: 40 * time.Second, Retry: 15 * time.Second, Request: 60 * time.Second, Releases: true}}
-	elsewhere := certManager
-	elsewhere.Namespace = "cert-manager"
-	controller := v1alpha1.LockFence{Controller: "cert-manager"}
-	for name, test := range map[string]struct {
-		asked []v1alpha1.LockFence
-		want  []Lock
-	}{
-		"there are none": {nil, nil},
-		"one by its name has the durations that it says":   {[]v1alpha1.LockFence{byName}, []Lock{named}},
-		"that of a well-known controller has its own":      {[]v1alpha1.LockFence{controller}, []Lock{certManager}},
-		"it may be in another namespace than usual":        {[]v1alpha1.LockFence{{Controller: "cert-manager", Namespace: "cert-manager"}}, []Lock{elsewhere}},
-		"in two namespaces there are two":                  {[]v1alpha1.LockFence{controller, {Controller: "cert-manager", Namespace: "cert-manager"}}, []Lock{certManager, elsewhere}},
-		"one that is asked for twice stops as the slower":  {[]v1alpha1.LockFence{controller, slow}, []Lock{slowly}},
-		"wherever that is in the list":                     {[]v1alpha1.LockFence{slow, controller}, []Lock{slowly}},
-		"and those of the controller, where it is slower":  {[]v1alpha1.LockFence{byName, controller}, []Lock{certManager}},
-		"others keep their place beside one that is twice": {[]v1alpha1.LockFence{byName, {Controller: "cert-manager", Namespace: "cert-manager"}, controller}, []Lock{certManager, elsewhere}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := Of(&v1alpha1.Fencing{LeaderElectionLocks: test.asked})
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
-		})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 	if got := Of(nil); got != nil {
 		t.Errorf("without fencing there are %v", got)
 	}
 }
 
-func TestHowLongAHolderGoesOn(t *testing.T) {
+func TestStopTimeAssumesTheWorstOfWhatAPolicyLeavesOut(t *testing.T) {
+	slow := v1alpha1.LockFence{LeaseDurationSeconds: 120, RenewDeadlineSeconds: 90, RetryPeriodSeconds: 10}
 	for name, test := range map[string]struct {
-		elector Elector
-		want    time.Duration
+		asked v1alpha1.LockFence
+		want  time.Duration
 	}{
-		"half of the renew deadline is for the request":          {usual, 17 * time.Second},
-		"or what the program says":                               {Elector{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second, Request: 10 * time.Second}, 22 * time.Second},
-		"one that releases its lock has its renew deadline more": {Elector{Lease: 15 * time.Second, Renew: 10 * time.Second, Retry: 2 * time.Second, Releases: true}, 27 * time.Second},
-		"without a timeout the API server ends a request":        {wellKnown["cert-manager"].Elector, 155 * time.Second},
-		"one that controller-runtime has made has half of it":    {wellKnown["cert-manager-cainjector"].Elector, 115 * time.Second},
+		"nothing is stated: the API server ends a request, and a release takes two":  {usual, (60 + 2 + 10 + 120) * time.Second},
+		"a request timeout is stated: a release takes two of it":                     {stated(5, nil), (5 + 2 + 10 + 10) * time.Second},
+		"no release is stated: the API server ends a request":                        {stated(0, ptr.To[int32](0)), (60 + 2 + 10) * time.Second},
+		"a request timeout and no release are stated":                                {stated(5, ptr.To[int32](0)), (5 + 2 + 10) * time.Second},
+		"a request timeout and the time of a release are stated":                     {stated(5, ptr.To[int32](10)), (5 + 2 + 10 + 10) * time.Second},
+		"a renew deadline is longer than the API server's limit: a renewal takes it": {slow, (90 + 10 + 90 + 180) * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.elector.StopTime(); got != test.want {
+			if got := electorOf(test.asked).StopTime(); got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
@@ -81,8 +68,8 @@ func TestHowLongALockMayBeHeldByNobody(t *testing.T) {
 		elector Elector
 		want    time.Duration
 	}{
-		"a program needs some time to start":          {usual, 2 * time.Minute},
-		"a slow elector needs three of its durations": {wellKnown["cert-manager"].Elector, 3 * time.Minute},
+		"a program needs some time to start":          {Elector{Lease: 15 * time.Second}, 2 * time.Minute},
+		"a slow elector needs three of its durations": {Elector{Lease: 60 * time.Second}, 3 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.elector.Patience(); got != test.want {
@@ -92,41 +79,37 @@ func TestHowLongALockMayBeHeldByNobody(t *testing.T) {
 	}
 }
 
-// What the schema admits without asking must be right: no API server knows the table.
-func TestEveryElectorAcceptsWellKnownDurations(t *testing.T) {
-	for name, l := range wellKnown {
-		if l.Namespace == "" || l.Name == "" || l.Lease <= l.Renew || l.Renew*5 <= l.Retry*6 || l.Retry <= 0 {
-			t.Errorf("%s has %+v", name, l)
-		}
+func TestLocksThatAnEarlierCRDAdmittedAreRejected(t *testing.T) {
+	without := func(change func(*v1alpha1.LockFence)) v1alpha1.LockFence {
+		l := usual
+		change(&l)
+		return l
 	}
-	seen := map[types.NamespacedName]v1alpha1.WellKnownController{}
-	for name, l := range wellKnown {
-		if other, twice := seen[l.NamespacedName]; twice {
-			t.Errorf("%s and %s have one lock", name, other)
-		}
-		seen[l.NamespacedName] = name
+	named := func(namespace, name string) v1alpha1.LockFence {
+		return without(func(l *v1alpha1.LockFence) { l.Namespace, l.Name = namespace, name })
 	}
-}
-
-func TestWhatOnlyTheHubSeesInLocks(t *testing.T) {
+	const lacks, written = "lacks its namespace, name", "has the name of the Lease that the hub writes itself"
 	for name, test := range map[string]struct {
-		asked              v1alpha1.LockFence
-		namespace, written string
-		want               string
+		asked     v1alpha1.LockFence
+		leaseName string
+		want      string
 	}{
-		"a well-known controller":                           {v1alpha1.LockFence{Controller: "crossplane"}, "shop", "", ""},
-		"a lock by its name":                                {v1alpha1.LockFence{Namespace: "stock", Name: "stock"}, "shop", "", ""},
-		"a controller of a newer hub":                       {v1alpha1.LockFence{Controller: "newer"}, "shop", "", "the controller newer of leaderElectionLocks is not known"},
-		"the Lease that the hub writes":                     {v1alpha1.LockFence{Controller: "crossplane"}, "crossplane-system", "crossplane-leader-election-core", "the lock crossplane-system/crossplane-leader-election-core has the name of the Lease that the hub writes itself"},
-		"one of that name in another namespace":             {v1alpha1.LockFence{Controller: "crossplane"}, "shop", "crossplane-leader-election-core", "the lock crossplane-system/crossplane-leader-election-core has the name"},
-		"the Lease by which the hub sees that it can write": {v1alpha1.LockFence{Namespace: "kube-system", Name: "leasecast-hub-probe"}, "shop", "", "the Lease kube-system/leasecast-hub-probe is the hub's own"},
-		"another one in the managed namespace":              {v1alpha1.LockFence{Controller: "crossplane"}, "crossplane-system", "", ""},
-		"the Lease that it writes by that name":             {v1alpha1.LockFence{Namespace: "shop", Name: "leasecast"}, "shop", "", "the lock shop/leasecast has the name"},
-		"where the controller's lock was put it":            {v1alpha1.LockFence{Controller: "crossplane", Namespace: "shop"}, "shop", "crossplane-leader-election-core", "the lock shop/crossplane-leader-election-core has the name"},
+		"a lock with all that is required":             {usual, "", ""},
+		"a lock in the managed namespace":              {named("shop", "stock"), "", ""},
+		"a controller in place of a lock":              {v1alpha1.LockFence{}, "", lacks},
+		"a lock without a namespace":                   {named("", "stock"), "", lacks},
+		"a lock without a name":                        {named("till", ""), "", lacks},
+		"a lock without a lease duration":              {without(func(l *v1alpha1.LockFence) { l.LeaseDurationSeconds = 0 }), "", lacks},
+		"a lock without a renew deadline":              {without(func(l *v1alpha1.LockFence) { l.RenewDeadlineSeconds = 0 }), "", lacks},
+		"a lock without a retry period":                {without(func(l *v1alpha1.LockFence) { l.RetryPeriodSeconds = 0 }), "", lacks},
+		"the Lease that the hub writes":                {named("shop", "leasecast"), "", "the lock shop/leasecast " + written},
+		"the Lease that the hub writes by leaseName":   {named("shop", "stock"), "stock", "the lock shop/stock " + written},
+		"a Lease of that name in another namespace":    {named("till", "stock"), "stock", "the lock till/stock " + written},
+		"the Lease by which the hub probes its rights": {named("kube-system", "leasecast-hub-probe"), "", "the Lease kube-system/leasecast-hub-probe is the hub's own"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &v1alpha1.LeadershipPolicy{}
-			o.Spec.Namespaces.Names, o.Spec.LeaseName = []string{test.namespace}, test.written
+			o.Spec.Namespaces.Names, o.Spec.LeaseName = []string{"shop"}, test.leaseName
 			o.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{test.asked}}
 			err := Check(o)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -139,7 +122,8 @@ func TestWhatOnlyTheHubSeesInLocks(t *testing.T) {
 	}
 }
 
-func TestWellKnownControllersAreThoseOfTheAPI(t *testing.T) {
+// A hub that finds a longer stop time in its seal than any policy can ask for takes the seal for broken.
+func TestNoPolicyAsksForALongerStopTimeThanTheSealAdmits(t *testing.T) {
 	content, err := os.ReadFile("../../../config/crd/bases/leasecast.dev_leadershippolicies.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -149,32 +133,22 @@ func TestWellKnownControllersAreThoseOfTheAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	fencing := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["fencing"]
-	var got []string
-	for _, value := range fencing.Properties["leaderElectionLocks"].Items.Schema.Properties["controller"].Enum {
-		got = append(got, strings.Trim(string(value.Raw), `"`))
-	}
-	var want []string
-	for _, name := range slices.Sorted(maps.Keys(wellKnown)) {
-		want = append(want, string(name))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestTheReadmeTellsOfEachWellKnownController(t *testing.T) {
-	content, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme := string(content)
-	for name, l := range wellKnown {
-		row := fmt.Sprintf("| %s | %s | %.f/%.f/%.f | %.f s |", name, l.Name, l.Lease.Seconds(), l.Renew.Seconds(), l.Retry.Seconds(), l.StopTime().Seconds())
-		if !strings.Contains(readme, row) {
-			t.Errorf("there is no row %s", row)
+	fields := fencing.Properties["leaderElectionLocks"].Items.Schema.Properties
+	most := func(field string) int32 {
+		if fields[field].Maximum == nil {
+			t.Fatalf("%s has no maximum", field)
 		}
-		if !strings.Contains(readme, "`"+l.Namespace+"`") {
-			t.Errorf("the namespace %s is not there", l.Namespace)
+		return int32(*fields[field].Maximum)
+	}
+	longest := v1alpha1.LockFence{
+		LeaseDurationSeconds: most("leaseDurationSeconds"), RenewDeadlineSeconds: most("renewDeadlineSeconds"),
+		RetryPeriodSeconds: most("retryPeriodSeconds"), RequestTimeoutSeconds: most("requestTimeoutSeconds"),
+	}
+	releases := longest
+	releases.ReleaseTimeoutSeconds = ptr.To(most("releaseTimeoutSeconds"))
+	for _, l := range []v1alpha1.LockFence{longest, releases} {
+		if stop := electorOf(l).StopTime(); stop > seal.MaxStop {
+			t.Errorf("%+v has the stop time %v, and the seal admits %v", l, stop, seal.MaxStop)
 		}
 	}
 }
