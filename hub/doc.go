@@ -9,6 +9,7 @@
 //   - account: the hub's own account in a member, and its tokens;
 //   - health: the hub's observations of a member become healthy, unhealthy or unknown;
 //   - skew: how far a member's clocks are from the hub's, by what the member says anyway;
+//   - assign: what the Lease in one member has to say;
 //   - election: the rules by their numbers, as pure functions; start reading there;
 //   - controller: gathers, asks the election, persists, and assigns Leases;
 //   - worker: the work in one member, from its engagement to its end;

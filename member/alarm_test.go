@@ -23,10 +23,10 @@ func newHandClock() *handClock { return &handClock{clocktest.NewHand(clocktest.S
 func (c *handClock) leaseOf(t *testing.T, namespace, holder string, epoch int64, lasts time.Duration) *coordinationv1.Lease {
 	t.Helper()
 	l, now := &coordinationv1.Lease{}, c.Now().Wall
-	err := wire.Write(lease.Key("key"), lease.Content{
+	err := wire.Write(lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: lasts},
 		Namespace: namespace, Name: "lease", Cluster: "us", ClusterUID: "uid", Hub: "hub",
-	}, l)
+	}, "", l)
 	if err != nil {
 		t.Fatal(err)
 	}

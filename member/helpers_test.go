@@ -24,8 +24,6 @@ const (
 	recheck  = 100 * time.Millisecond // the promised bound, as documented
 )
 
-var testKey = lease.Key("only for tests")
-
 // cluster is one reader with a clock of its own.
 type cluster struct {
 	*member.Terms
@@ -63,9 +61,9 @@ func (c *cluster) leads() bool {
 func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Lease {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(testKey, lease.Content{
+	if err := wire.Write(lease.Content{
 		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: skew,
-	}, l); err != nil {
+	}, "", l); err != nil {
 		t.Fatal(err)
 	}
 	return l

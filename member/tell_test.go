@@ -278,7 +278,7 @@ func (c *cluster) allowing(skew time.Duration) *coordinationv1.Lease {
 	l := c.leaseOf(ns, us, 1)
 	read, _ := wire.Read(l)
 	read.Skew = skew
-	if err := wire.Write(testKey, read, l); err != nil {
+	if err := wire.Write(read, "", l); err != nil {
 		c.t.Fatal(err)
 	}
 	return l

@@ -127,12 +127,6 @@ func EpochFloor(now time.Time) int64 {
 	return max(0, int64(now.Sub(epochZero)/time.Second))
 }
 
-// NextEpoch is the epoch of a term that starts at now, when highest is the highest epoch known from records
-// and sealed Leases.
-func NextEpoch(now time.Time, highest int64) int64 {
-	return max(highest+1, EpochFloor(now))
-}
-
 // PlausibleEpoch reports whether a hub can have given an epoch up to now. A higher one is an edit: whoever
 // believed it would refuse every honest term to come.
 func PlausibleEpoch(now time.Time, epoch int64) bool {

@@ -167,26 +167,6 @@ func TestEpochsStartFromTheMinutesSince2025(t *testing.T) {
 	}
 }
 
-func TestNextEpochIsAboveAllThatAreKnownAndAboveTheFloor(t *testing.T) {
-	floor := lease.EpochFloor(noon)
-	tests := map[string]struct{ highest, want int64 }{
-		"nothing known":             {0, floor},
-		"lower ones known":          {5, floor},
-		"the one below the floor":   {floor - 1, floor},
-		"the floor itself":          {floor, floor + 1},
-		"one above the floor":       {floor + 1, floor + 2},
-		"one far above the floor":   {floor + 1000, floor + 1001},
-		"nothing, not even a first": {-1, floor},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := lease.NextEpoch(noon, test.highest); got != test.want {
-				t.Errorf("NextEpoch(%d) = %d, want %d", test.highest, got, test.want)
-			}
-		})
-	}
-}
-
 func TestAnEpochIsPlausibleIfAHubCanHaveGivenIt(t *testing.T) {
 	const slack = 1 << 20
 	floor := lease.EpochFloor(noon)
@@ -207,10 +187,5 @@ func TestAnEpochIsPlausibleIfAHubCanHaveGivenIt(t *testing.T) {
 				t.Errorf("PlausibleEpoch(%d) = %v, want %v", test.epoch, got, test.want)
 			}
 		})
-	}
-	for epoch := range int64(10) {
-		if next := lease.NextEpoch(noon, floor+epoch); !lease.PlausibleEpoch(noon, next) {
-			t.Errorf("NextEpoch gives %d, which PlausibleEpoch refuses", next)
-		}
 	}
 }

@@ -175,7 +175,7 @@ func TestAgesAreTakenFromWhatAWatchShows(t *testing.T) {
 			Term:      lease.Term{Holder: holder, Epoch: 7, AcquireTime: wall, RenewTime: wall.Add(stamped), Duration: 15 * time.Second},
 			Namespace: "shop", Name: "leasecast", Cluster: "east.prod", ClusterUID: "uid", Hub: "hub",
 		}
-		harness.Must(t, wire.Write(lease.Key{}, c, object))
+		harness.Must(t, wire.Write(c, "", object))
 		at := lease.Reading{Wall: wall.Add(seen), Boot: time.Hour + seen}
 		return harness.Sighting[*coordinationv1.Lease]{At: at, Object: object, Gone: gone}
 	}

@@ -21,10 +21,10 @@ func sighting(t *testing.T, at, stamp float64, holder string) harness.Sighting[*
 	t.Helper()
 	boot := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(lease.Key("test"), lease.Content{
+	if err := wire.Write(lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: 7, RenewTime: epoch0.Add(boot(stamp)), Duration: 3 * time.Second},
 		Namespace: "shop", Name: "leasecast", Cluster: "east.default",
-	}, l); err != nil {
+	}, "", l); err != nil {
 		t.Fatal(err)
 	}
 	return harness.Sighting[*coordinationv1.Lease]{

@@ -65,9 +65,9 @@ func After(t TB, instant time.Duration) {
 func PutLease(ctx context.Context, c client.Client, namespace, cluster string, t lease.Term) error {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}}
 	_, err := controllerutil.CreateOrUpdate(ctx, c, l, func() error {
-		return wire.Write(lease.Key("only for tests"), lease.Content{
+		return wire.Write(lease.Content{
 			Term: t, Namespace: namespace, Name: l.Name, Cluster: cluster, ClusterUID: "uid", Hub: "hub",
-		}, l)
+		}, "", l)
 	})
 	return err
 }

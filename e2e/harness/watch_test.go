@@ -34,10 +34,10 @@ func TestLastRenewTime(t *testing.T) {
 			var seen []Sighting[*coordinationv1.Lease]
 			for _, c := range c.copies {
 				l := &coordinationv1.Lease{}
-				if err := wire.Write(lease.Key("test"), lease.Content{
+				if err := wire.Write(lease.Content{
 					Term:      lease.Term{Holder: c.holder, Epoch: 1, RenewTime: start.Add(c.stamp * time.Second), Duration: 3 * time.Second},
 					Namespace: "shop", Name: "leasecast", Cluster: us,
-				}, l); err != nil {
+				}, "", l); err != nil {
 					t.Fatal(err)
 				}
 				at := lease.Reading{Boot: c.seen * time.Second, Wall: start.Add(c.seen * time.Second)}

@@ -9,10 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // As config/README.md says: while no hub runs, the key is replaced.
@@ -25,7 +25,7 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 
 	secret := &corev1.Secret{}
 	harness.Must(t, s.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: sealName}, secret))
-	key := lease.Key(bytes.Repeat([]byte("new-"), 8))
+	key := seal.Key(bytes.Repeat([]byte("new-"), 8))
 	secret.Data["key"] = key
 	harness.Must(t, s.Hub.Update(t.Context(), secret))
 
@@ -39,7 +39,7 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if c, text := wire.Read(l); !lease.Sealed(key, c, text) {
+		if c, text := wire.Read(l); !key.Sealed(c, text) {
 			return errors.New("it has another one")
 		}
 		return nil

@@ -16,15 +16,15 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // sealKey is what the Leases of the world are sealed with.
-func (w *world) sealKey() lease.Key {
+func (w *world) sealKey() seal.Key {
 	w.T.Helper()
 	s := &corev1.Secret{}
 	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "leasecast-seal"}, s))
@@ -60,10 +60,10 @@ var burning = map[string]func(l *coordinationv1.Lease){
 }
 
 // intact reports what is wrong with a Lease of a term. It knows the seal.
-func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, epoch int64) error {
+func (w *world) intact(l *coordinationv1.Lease, key seal.Key, leader string, epoch int64) error {
 	c, seal := wire.Read(l)
 	switch {
-	case !lease.Sealed(key, c, seal):
+	case !key.Sealed(c, seal):
 		return fmt.Errorf("not sealed: %+v", c)
 	case c.Holder != leader+"."+w.Fleet, c.Epoch != epoch, c.Duration != w.duration():
 		return fmt.Errorf("says %+v, want %s in epoch %d for %v", c, leader, epoch, w.duration())
@@ -76,7 +76,7 @@ func (w *world) intact(l *coordinationv1.Lease, key lease.Key, leader string, ep
 }
 
 // repaired waits until a Lease is intact again.
-func (w *world) repaired(member, namespace string, key lease.Key, leader string, epoch int64) {
+func (w *world) repaired(member, namespace string, key seal.Key, leader string, epoch int64) {
 	w.T.Helper()
 	w.Eventually("the Lease in "+member+" is repaired", soon, func() error {
 		l, err := w.LeaseIn(member, namespace)
@@ -135,7 +135,7 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 // seeRepairs begins to watch the Leases of a namespace. The function that it returns ends that, and tells how long each was
 // not intact: from the version that somebody spoilt to the hub's, both as the watch showed them. So what delays all watches
 // is no part of it.
-func (w *world) seeRepairs(namespace string) func(key lease.Key, epoch int64) []time.Duration {
+func (w *world) seeRepairs(namespace string) func(key seal.Key, epoch int64) []time.Duration {
 	w.T.Helper()
 	var watches []*harness.Watch[*coordinationv1.Lease]
 	for _, m := range all {
@@ -145,7 +145,7 @@ func (w *world) seeRepairs(namespace string) func(key lease.Key, epoch int64) []
 		w.T.Cleanup(watch.Stop)
 		watches = append(watches, watch)
 	}
-	return func(key lease.Key, epoch int64) (repairs []time.Duration) {
+	return func(key seal.Key, epoch int64) (repairs []time.Duration) {
 		for _, watch := range watches {
 			watch.Stop()
 			var spoilt *time.Duration
@@ -179,7 +179,7 @@ func (w *world) areQuick(repairs []time.Duration, want int) {
 }
 
 // spoil edits a Lease and waits for its repair.
-func (w *world) spoil(member, namespace string, key lease.Key, epoch int64, edit func(*coordinationv1.Lease)) {
+func (w *world) spoil(member, namespace string, key seal.Key, epoch int64, edit func(*coordinationv1.Lease)) {
 	w.T.Helper()
 	stamp := w.edit(member, namespace, edit)
 	w.repaired(member, namespace, key, "east", epoch)
@@ -235,7 +235,7 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 				}
 				c, _ := wire.Read(theirs)
 				c.Hub = "11111111-2222-3333-4444-555555555555"
-				w.Must(wire.Write(key, c, theirs))
+				w.Must(seal.Write(key, c, theirs))
 				return w.Members[m].Update(t.Context(), theirs)
 			})
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")

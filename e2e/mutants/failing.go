@@ -31,7 +31,7 @@ var failing = []mutant{
 	{"failing: a label that only people read makes a cluster unfit", changing, []edit{{"api/lease/wire/wire.go", "return l.Labels[v1alpha1.ManagedLabel] == \"true\" }", "return l.Labels[v1alpha1.ManagedLabel] == \"true\" && l.Labels[v1alpha1.ManagedByLabel] == v1alpha1.ManagedByValue }"}}},
 	{"failing: a write without an answer that was carried out has failed", writing, []edit{{decideGo, "		l.noteSuccess() // also if the answer was lost\n		return l.awaitWatch(now)", "		return l.awaitWatch(now)"}}},
 	{"failing: what fails for long is tried as often as ever", writing, []edit{{backoffGo, "l.failedWrites > fastRetries", "false"}}},
-	{"failing: it is remembered where nothing is written any more", writing, []edit{{syncerGo, "a.Role == lease.Absent {\n		l.noteSuccess()", "a.Role == lease.Absent && t.LongestPromise < 0 {\n		l.noteSuccess()"}}},
+	{"failing: it is remembered where nothing is written any more", writing, []edit{{syncerGo, "a.Role == assign.Absent {\n		l.noteSuccess()", "a.Role == assign.Absent && t.LongestPromise < 0 {\n		l.noteSuccess()"}}},
 
 	// Clocks that were ahead.
 	{"failing: a renewTime of the future stands until its time has come", stamping, []edit{{decideGo, " && !l.inFuture(c, now) {", " {"}}},

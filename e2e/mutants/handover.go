@@ -22,7 +22,7 @@ var handover = []mutant{
 	{"ack: the term after a revocation has its epoch", revocation, []edit{{nextGo,
 		"return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State",
 		"s.Record.Epoch = s.Record.Revoked\n			return Decision{Record: grant(now, p, s, c, cs), Persist: true}\n		}\n		r.State"}}},
-	{"ack: a revoked leader's Lease is renewed", revocation, []edit{{assignGo, "a.Role, a.Revoked = lease.Revoke, a.Term\n				a.Term.Holder, a.Term.Epoch = \"\", r.Epoch", "a.Role = lease.Lead"}}},
+	{"ack: a revoked leader's Lease is renewed", revocation, []edit{{assignGo, "a.Role, a.Revoked = assign.Revoke, a.Term\n				a.Term.Holder, a.Term.Epoch = \"\", r.Epoch", "a.Role = assign.Lead"}}},
 	{"ack: an edit brings a revoked term back", revocation, []edit{{assignGo, "if r.State == Draining && r.Revoked != 0 {", "if r.Revoked != 0 {"}}},
 	{"ack: revoked before the successor can be written", revocation, []edit{{nextRevokeGo, "ok && (c.Prepared || c.Name == s.Record.Leader) && !mustWait", "ok && !mustWait"}}},
 

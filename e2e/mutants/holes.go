@@ -38,7 +38,7 @@ var holes = []mutant{
 	{"6: a release by a clock that was set back hides renewTimes", tenureTests, []edit{{tenureGo, "t.lastWrite.After(latest) {", "false {"}}},
 	{"6: an election of 68 years is believed", tenureTests, []edit{{tenureGo, ", lasts > longestElection/time.Second: // odd", ": // odd"}}},
 	{"6: a candidate overlooks renewals within one second", tests{"./hub/tenure", "^TestPrompt"}, []edit{{"hub/tenure/takeover.go", " || !r.RenewTime.Equal(&p.last.RenewTime) {", " || r.RenewTime.Unix() != p.last.RenewTime.Unix() {"}}},
-	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{decideGo, "	case l.newerThanRecord(now):\n", "	case l.want.Role != lease.Lead && l.newerThanRecord(now):\n"}}},
+	{"8: the leader's sealed newer Lease is overwritten", tests{"./hub/publish", "^TestASealedNewer"}, []edit{{decideGo, "	case l.newerThanRecord(now):\n", "	case l.want.Role != assign.Lead && l.newerThanRecord(now):\n"}}},
 
 	{"13: a cluster that cannot be read in order to be written is chosen again and again", tests{"./hub/publish", "^TestALeaseWithAMinRenewTime$"}, []edit{{"hub/publish/answer.go", "	if s.writes() || proves {", "	if s.writes() {"}}},
 

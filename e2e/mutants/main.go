@@ -14,7 +14,7 @@
 // themselves stay as they are. Append to the table of its part of the protocol (a new table goes into the
 // list in mutant.go):
 //
-//	{"7: epoch without 1+", simulation, []edit{{termGo, "max(highest+1, ", "max(highest, "}}},
+//	{"7: epoch without 1+", simulation, []edit{{grantGo, "max(highest+1, ", "max(highest, "}}},
 //	{"guard: anybody may write", tests{"./hub/guard", "^TestLeasesAreTheHubsAlone$"}, []edit{{"hub/guard/objects.go", "old", "new"}}},
 //
 // The name says the rule and what is broken of it. Prefer the simulation, which must find

@@ -34,7 +34,7 @@ var survivors = []mutant{
 	// What an answer says, and when a member is not what it was.
 	{"survivor: a server that gave up waiting has certainly not done it", unsure, []edit{{answerGo, "	case apierrors.IsForbidden(err), ", "	case apierrors.IsTimeout(err), apierrors.IsForbidden(err), "}}},
 	{"survivor: a renewTime that fell is no sign of a restore", restored, []edit{{historyGo, "c.RenewTime.Before(s.before.content.RenewTime) &&", "false &&"}}},
-	{"survivor: an edit of the renewTime is a sign of a restore", restored, []edit{{historyGo, " && s.before.sealed && lease.Sealed(l.self.key, c, mac)", " && mac != \"\""}}},
+	{"survivor: an edit of the renewTime is a sign of a restore", restored, []edit{{historyGo, " && s.before.sealed && l.self.key.Sealed(c, mac)", " && mac != \"\""}}},
 	{"survivor: a write answered by an older version is no sign of a restore", restored, []edit{{historyGo, "return s.newestVersion != \"\" && older(obj.ResourceVersion, s.newestVersion)", "return false"}, {historyGo, "&& obj.ResourceVersion != s.basedOn()\n", "\n"}}},
 	{"survivor: a write that changes nothing is a sign of a restore", restored, []edit{{historyGo, " && obj.ResourceVersion != s.basedOn()", ""}}},
 	{"survivor: an object that is older than the one that was known is no sign of a restore", restored, []edit{{historyGo, "	case k == nil:\n", "	case k == nil || k.UID != obj.UID:\n"}}},

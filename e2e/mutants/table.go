@@ -36,7 +36,7 @@ var expiry = []mutant{
 	{"reader: the wall clock's half is dropped", simulation, []edit{{readerGo, "now.Boot < p.boot && now.Wall.Before(p.wall)", "now.Boot < p.boot"}}},
 	{"reader: what the policy allows clocks does not count", tests{"./api/lease", "^TestReaderLeadsUntil"}, []edit{{readerGo, "return min(r.Skew, c.Skew)", "return r.Skew"}}},
 	{"reader: a policy that allows more than the reader is heeded", tests{"./api/lease", "^TestReaderLeadsUntil"}, []edit{{readerGo, "return min(r.Skew, c.Skew)", "return c.Skew"}}},
-	{"seal: what the policy allows clocks is not sealed", tests{"./api/lease", "^TestSeal"}, []edit{{"api/lease/seal.go", "	if c.Skew != 0 {", "	if false {"}}},
+	{"seal: what the policy allows clocks is not sealed", tests{"./hub/seal", "^TestSeal"}, []edit{{"hub/seal/key.go", "	if c.Skew != 0 {", "	if false {"}}},
 	{"publish: a Lease does not say what the policy allows clocks", tests{"./hub/publish", "^TestALeaseSays"}, []edit{{"hub/publish/decide.go", "Hub: l.self.hub, Skew: l.timings.Skew,", "Hub: l.self.hub,"}}},
 	{"reader: what remains is frozen again by a re-delivery", simulation, []edit{{readerGo,
 		"c.Epoch != r.frozen.Epoch || deadline.After(r.frozen.wall)", "deadline.After(time.Time{})"}}},
@@ -81,13 +81,13 @@ var expiry = []mutant{
 	// Rule 3.
 	{"3: an expired Lease is renewed", stories, []edit{{decideGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
 	{"3: first Lease written by another tenure", simulation, []edit{{decideGo, "l.sentEpoch == l.want.Term.Epoch || !l.want.First:", "l.sentEpoch == l.want.Term.Epoch:"}}},
-	{"3: an unsealed Lease is believed", simulation, []edit{{syncerGo, "c, lease.Sealed(l.self.key, c, seal), wire", "c, true, wire"}}},
+	{"3: an unsealed Lease is believed", simulation, []edit{{syncerGo, "c, l.self.key.Sealed(c, seal), wire", "c, true, wire"}}},
 	// As a write without a version would be carried out; that of a Lease cannot be sent by an update.
 	{"3: no member compare-and-swap", simulation, []edit{{"hub/controller/sim_leases_test.go",
 		"obj.UID != old.UID, obj.ResourceVersion != \"\" && obj.ResourceVersion != old.ResourceVersion:", "obj.UID != old.UID:"}}},
 
 	// Rule 4.
-	{"4: renew while draining", simulation, []edit{{assignGo, "a.Role = lease.Hold // a draining record forbids renewal by every replica", "a.Role = lease.Lead"}}},
+	{"4: renew while draining", simulation, []edit{{assignGo, "a.Role = assign.Hold // a draining record forbids renewal by every replica", "a.Role = assign.Lead"}}},
 	{"4: bound before close", simulation, []edit{
 		{nextGo, "	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
 			"	r := s.Record\n	if !r.NotBefore.IsZero() {\n		b = expiry{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("},
@@ -136,13 +136,13 @@ var expiry = []mutant{
 	{"6: a claim whose holder was edited away counts as a release", tests{"./hub/tenure", "^TestInherited$"}, []edit{{tenureGo, "r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):", "!r.AcquireTime.Time.Before(r.RenewTime.Time):"}}},
 
 	// Rule 7.
-	{"7: epochs do not start from the seconds", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return highest + 1"}}},
-	{"7: epoch without 1+", simulation, []edit{{termGo, "return max(highest+1, EpochFloor(now))", "return max(highest, EpochFloor(now))"}}},
+	{"7: epochs do not start from the seconds", simulation, []edit{{grantGo, "return max(highest+1, lease.EpochFloor(now))", "return highest + 1"}}},
+	{"7: epoch without 1+", simulation, []edit{{grantGo, "return max(highest+1, lease.EpochFloor(now))", "return max(highest, lease.EpochFloor(now))"}}},
 	{"7: Leases do not raise the epoch", tests{"./hub/controller", "^TestALeaseRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		_ = s\n"}}},
 	{"7: what a cluster without a label knows of epochs is ignored", tests{"./hub/controller", "^TestALeaseRaises"}, []edit{{gatherGo, "		s.Highest = max(s.Highest, cp.Epoch)\n", "		if m.takesPart {\n			s.Highest = max(s.Highest, cp.Epoch)\n		}\n"}}},
 	{"7: the record does not raise the epoch", simulation, []edit{{grantGo, "max(s.Record.Epoch, s.Highest)", "s.Highest"}, {gatherGo, "max(known.granted, s.Record.Epoch)", "known.granted"}}},
 	{"7: what was found at the start makes a record again", stories, []edit{{inmemberGo, "	p.initial.Leases = slices.DeleteFunc(", "	_ = slices.DeleteFunc("}}},
-	{"7: a Lease that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{inmemberGo, " || l.want.Role == lease.Hold\n", "\n"}}},
+	{"7: a Lease that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{inmemberGo, " || l.want.Role == assign.Hold\n", "\n"}}},
 	{"7: a Lease that is newer than the record is waited for", tests{"./hub/controller", "^TestALeaseThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.PoisonedEpoch, m.facts.Newer)", "max(s.Highest, m.facts.PoisonedEpoch)"}}},
 	{"7: an absurd record is believed", stories, []edit{{editsGo, "	case !lease.PlausibleEpoch(now, r.Epoch):", "	case false:"}}},
 	{"7: a term of years is believed", stories, []edit{{editsGo, "	case r.Duration > lease.MaxDuration:", "	case false:"}}},

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -93,7 +93,7 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 				pass(time.Second)
 				m.namespace(types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
-					lease.Assignment{Role: lease.Hold}, publish.Timings{Renew: time.Second, Timeout: time.Second})
+					assign.Assignment{Role: assign.Hold}, publish.Timings{Renew: time.Second, Timeout: time.Second})
 				if got := m.isConcerned(t.Context(), types.NamespacedName{Namespace: "fleet", Name: test.namespace}); got != test.want {
 					t.Errorf("it is concerned: %v", got)
 				}

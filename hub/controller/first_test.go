@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // shelf is a member's API server that answers at once.
@@ -81,7 +82,7 @@ func (s *shelf) Delete(_ context.Context, name string, _ metav1.DeleteOptions) e
 	return nil
 }
 
-var testKey = lease.Key("a key of thirty-two characters..")
+var testKey = seal.Key("a key of thirty-two characters..")
 
 // stage is a controller of the hub "this", and cluster east of its fleet, whose Leases of namespace shop it writes.
 type stage struct {
@@ -223,7 +224,7 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 			s.policy.election.Timings.Duration = test.present
 			began := s.clock.Now().Wall
 			copied := &coordinationv1.Lease{}
-			if err := wire.Write(testKey, lease.Content{
+			if err := seal.Write(testKey, lease.Content{
 				Namespace: shopCopy.Namespace, Name: shopCopy.Name, Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this",
 				Term: lease.Term{Holder: lease.Identity("east", "fleet"), Epoch: 20, AcquireTime: began, RenewTime: began, Duration: time.Minute},
 			}, copied); err != nil {

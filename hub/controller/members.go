@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
@@ -181,7 +182,7 @@ func (c *Controller) Work(key fleet.Key) (Work, bool) {
 // workersHub is the hub as workers see it.
 type workersHub struct{ c *Controller }
 
-func (h workersHub) Serve(ctx context.Context, fleetName string) (lease.Key, bool) {
+func (h workersHub) Serve(ctx context.Context, fleetName string) (seal.Key, bool) {
 	s, ok := h.c.serve(ctx, fleetName)
 	return s.Key, ok
 }

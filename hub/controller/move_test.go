@@ -14,12 +14,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 func TestWhoseRecord(t *testing.T) {
@@ -115,11 +115,11 @@ func (f found) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseL
 // where nothing stands, all Leases are taken, and a term that was overlooked would end.
 func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	key, another := lease.Key("a key of thirty-two characters.."), lease.Key("another one of as many characters")
+	key, another := seal.Key("a key of thirty-two characters.."), seal.Key("another one of as many characters")
 	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
 	for name, test := range map[string]struct {
 		hub, holder string
-		key         lease.Key
+		key         seal.Key
 		stands      bool
 		otherHub    bool
 	}{
@@ -146,7 +146,7 @@ func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
 // Rule 8: two hubs whose policies name their Leases differently would both have their leader.
 func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	another := lease.Key("another one of as many characters")
+	another := seal.Key("another one of as many characters")
 	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
 	const second = time.Second
 	for name, test := range map[string]struct {
@@ -177,7 +177,7 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 
 // finds is what the hub "this" makes of the one Lease that it finds in a member, under an ε of 1 s and the largest of some
 // stop times.
-func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Content, stop ...time.Duration) *view {
+func finds(t *testing.T, now time.Time, moved bool, key seal.Key, cp lease.Content, stop ...time.Duration) *view {
 	t.Helper()
 	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: moved, members: []memberView{{
 		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: publisherThatRead(t, now, key, cp),
@@ -188,15 +188,15 @@ func finds(t *testing.T, now time.Time, moved bool, key lease.Key, cp lease.Cont
 }
 
 // publisherThatRead is a publisher of the hub "this" that has read the one Lease in a member.
-func publisherThatRead(t *testing.T, now time.Time, key lease.Key, cp lease.Content) *publish.Publisher {
+func publisherThatRead(t *testing.T, now time.Time, key seal.Key, cp lease.Content) *publish.Publisher {
 	t.Helper()
 	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
-	if err := wire.Write(key, cp, obj); err != nil {
+	if err := seal.Write(key, cp, obj); err != nil {
 		t.Fatal(err)
 	}
 	p := publish.New(publish.Options{
 		Client: found{copy: obj}, Fleet: "fleet", Cluster: cp.Cluster, ClusterUID: cp.ClusterUID, Hub: "this",
-		Key:      lease.Key("a key of thirty-two characters.."),
+		Key:      seal.Key("a key of thirty-two characters.."),
 		Clock:    fixedClock{Wall: now, Boot: time.Hour},
 		MayWrite: func(lease.Reading) bool { return true }, Promises: publish.NewPromises(),
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},

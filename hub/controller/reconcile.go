@@ -20,6 +20,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -202,18 +203,18 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		}
 		for _, other := range m.publisher.LeasesIn(v.key.Name) {
 			if other != name && !v.moved {
-				m.publisher.Assign(other, lease.Assignment{Role: lease.Absent}, timings)
+				m.publisher.Assign(other, assign.Assignment{Role: assign.Absent}, timings)
 			}
 		}
 		if name.Name == "" {
 			continue
 		}
-		a := lease.Assignment{Role: lease.Absent}
+		a := assign.Assignment{Role: assign.Absent}
 		if !d.Gone && (m.takesPart || m.Name == d.Record.Leader) {
 			a = election.Assign(d.Record, v.key.Namespace, m.Name, duration, first)
 		}
-		if m.isRead && (m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating) && a.Role != lease.Absent {
-			a.Role = lease.Hold // nothing can be written there, and what is there goes with it
+		if m.isRead && (m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating) && a.Role != assign.Absent {
+			a.Role = assign.Hold // nothing can be written there, and what is there goes with it
 		}
 		m.publisher.Assign(name, a, timings)
 	}

@@ -317,7 +317,7 @@ func (r *replica) start() {
 // attach publishes in a member.
 func (ct *contact) attach() {
 	r, w := ct.r, ct.r.w
-	var key lease.Key
+	var key seal.Key
 	for {
 		s, ok := r.controller.serve(r.ctx, simFleet)
 		if ok && ct.connected {

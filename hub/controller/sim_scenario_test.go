@@ -177,7 +177,7 @@ func (w *world) revive(r *replica) {
 	})
 }
 
-var simKey = lease.Key("0123456789abcdef0123456789abcdef")
+var simKey = seal.Key("0123456789abcdef0123456789abcdef")
 
 // play runs the world to its end.
 func (w *world) play() {
@@ -250,7 +250,7 @@ func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
 			return
 		}
 		c, mac := wire.Read(obj)
-		if !lease.Sealed(simKey, c, mac) || c.Holder != lease.Identity(r.Spec.Leader, simFleet) || c.Epoch != r.Spec.Epoch {
+		if !simKey.Sealed(c, mac) || c.Holder != lease.Identity(r.Spec.Leader, simFleet) || c.Epoch != r.Spec.Epoch {
 			w.stuck("%s: the Lease in %s is not as it has to be: %s", ns, m.name, describeLease(types.NamespacedName{Namespace: ns}, obj))
 			return
 		}
@@ -281,7 +281,7 @@ func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
 		return fmt.Sprintf("%s v%s held by %q until %s+%v", key, obj.ResourceVersion, c.Holder, c.RenewTime.UTC().Format("05.000000"), c.Duration)
 	}
 	sealed := ""
-	if !lease.Sealed(simKey, c, mac) {
+	if !simKey.Sealed(c, mac) {
 		sealed = " UNSEALED"
 	}
 	return key.String() + " v" + obj.ResourceVersion + " " + string(obj.UID) + " holder " + c.Holder + " epoch " + strconv.FormatInt(c.Epoch, 10) +

@@ -7,9 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
@@ -47,7 +49,7 @@ func TestOnlyTheLeadersOwnLeaseIsTheStandingTerm(t *testing.T) {
 
 // Rule 7: epochs rise above all that any cluster knows.
 func TestALeaseRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
-	now, key := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), lease.Key("a key of thirty-two characters..")
+	now, key := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), seal.Key("a key of thirty-two characters..")
 	us := lease.Identity("east", "fleet")
 	for name, takesPart := range map[string]bool{"a cluster that takes part": true, "a cluster without a label": false} {
 		t.Run(name, func(t *testing.T) {
@@ -80,12 +82,12 @@ func TestALeaseThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 		"and not while another one does": {election.Leading, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := publisherThatRead(t, now, lease.Key("a key of thirty-two characters.."), lease.Content{
+			p := publisherThatRead(t, now, seal.Key("a key of thirty-two characters.."), lease.Content{
 				Namespace: key.Namespace, Name: key.Name, Cluster: us, ClusterUID: "uid", Hub: "this",
 				Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
 			})
 			p.Forget(key.Namespace)
-			p.Assign(key, lease.Assignment{Role: lease.Follow, Term: lease.Term{Epoch: 5, Duration: 15 * time.Second}}, publish.Timings{Renew: 5 * time.Second, Timeout: time.Second})
+			p.Assign(key, assign.Assignment{Role: assign.Follow, Term: lease.Term{Epoch: 5, Duration: 15 * time.Second}}, publish.Timings{Renew: 5 * time.Second, Timeout: time.Second})
 			p.Work(t.Context(), key)
 			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: true}
 			m.initial, m.isRead = p.Initial(), true

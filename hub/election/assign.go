@@ -7,12 +7,13 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // Assign says what the Lease in one member has to say, as a function of the persisted record. duration is the
 // policy's D. first says that this tenure persisted the grant and has not sent its first Lease yet.
-func Assign(r Record, fleet, cluster string, duration time.Duration, first bool) lease.Assignment {
-	a := lease.Assignment{Role: lease.Follow, Term: lease.Term{
+func Assign(r Record, fleet, cluster string, duration time.Duration, first bool) assign.Assignment {
+	a := assign.Assignment{Role: assign.Follow, Term: lease.Term{
 		Epoch: r.Epoch, AcquireTime: r.AcquireTime, Duration: min(duration, r.Duration),
 	}}
 	if r.State == Draining && r.Revoked != 0 {
@@ -26,14 +27,14 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	switch r.State {
 	case Leading:
 		if cluster == r.Leader {
-			a.Role, a.First, a.OpenLocks = lease.Lead, first, lease.LockIDs(r.OpenLocks)
+			a.Role, a.First, a.OpenLocks = assign.Lead, first, lease.LockIDs(r.OpenLocks)
 		}
 	case Draining:
 		switch cluster {
 		case r.Leader:
-			a.Role = lease.Hold // a draining record forbids renewal by every replica
+			a.Role = assign.Hold // a draining record forbids renewal by every replica
 			if r.Revoked != 0 {
-				a.Role, a.Revoked = lease.Revoke, a.Term
+				a.Role, a.Revoked = assign.Revoke, a.Term
 				a.Term.Holder, a.Term.Epoch = "", r.Epoch
 			}
 		case r.Next:
@@ -43,12 +44,12 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry || r.Reason == reason.OtherHub {
 			// Either it never had a leader, and a Lease has nothing to say yet. Or a Lease may still be live,
 			// and raises the record once it is read.
-			a.Role = lease.Hold
+			a.Role = assign.Hold
 		}
 	case Retired:
-		a.Role = lease.Absent
+		a.Role = assign.Absent
 	default:
-		a.Role = lease.Hold
+		a.Role = assign.Hold
 	}
 	return a
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -19,44 +20,44 @@ func TestAssign(t *testing.T) {
 		}
 		return r
 	}
-	is := func(role lease.Role, holder string) lease.Assignment {
-		return lease.Assignment{Role: role, Term: term(holder)}
+	is := func(role assign.Role, holder string) assign.Assignment {
+		return assign.Assignment{Role: role, Term: term(holder)}
 	}
-	first := is(lease.Lead, "east")
+	first := is(assign.Lead, "east")
 	first.First = true
-	fresh := is(lease.Follow, "east")
+	fresh := is(assign.Follow, "east")
 	fresh.MinRenewTime = wall(0)
-	zeroth := is(lease.Hold, "")
+	zeroth := is(assign.Hold, "")
 	zeroth.Term.Epoch = 0
 	drain := record(election.Draining, "east", followedBy("west"))
 	tests := map[string]struct {
 		record  election.Record
 		cluster string
 		first   bool
-		want    lease.Assignment
+		want    assign.Assignment
 	}{
-		"the leader's Lease is renewed": {record: record(election.Leading, "east"), cluster: "east", want: is(lease.Lead, "east")},
+		"the leader's Lease is renewed": {record: record(election.Leading, "east"), cluster: "east", want: is(assign.Lead, "east")},
 		"its first Lease is written by the tenure that persisted the grant": {
 			record: record(election.Leading, "east"), cluster: "east", first: true, want: first,
 		},
-		"the others follow": {record: record(election.Leading, "east"), cluster: "west", first: true, want: is(lease.Follow, "east")},
+		"the others follow": {record: record(election.Leading, "east"), cluster: "west", first: true, want: is(assign.Follow, "east")},
 		"a draining leader's Lease is renewed by nobody": {
-			record: drain, cluster: "east", first: true, want: is(lease.Hold, "east"),
+			record: drain, cluster: "east", first: true, want: is(assign.Hold, "east"),
 		},
 		"its successor's is written anew, to see that it can be": {record: drain, cluster: "west", want: fresh},
-		"the others stay as they are":                            {record: drain, cluster: "south", want: is(lease.Follow, "east")},
+		"the others stay as they are":                            {record: drain, cluster: "south", want: is(assign.Follow, "east")},
 		"a leader that succeeds itself is not written either": {
-			record: record(election.Draining, "east", followedBy("east")), cluster: "east", want: is(lease.Hold, "east"),
+			record: record(election.Draining, "east", followedBy("east")), cluster: "east", want: is(assign.Hold, "east"),
 		},
-		"where nobody leads, all say so": {record: record(election.Vacant, ""), cluster: "east", want: is(lease.Follow, "")},
+		"where nobody leads, all say so": {record: record(election.Vacant, ""), cluster: "east", want: is(assign.Follow, "")},
 		"while an earlier promise may stand nothing is written: its Lease may yet be read": {
-			record: record(election.Vacant, "", because(reason.WaitingForExpiry)), cluster: "east", want: is(lease.Hold, ""),
+			record: record(election.Vacant, "", because(reason.WaitingForExpiry)), cluster: "east", want: is(assign.Hold, ""),
 		},
-		"a leader that a vacant record names is none": {record: record(election.Vacant, "east"), cluster: "east", want: is(lease.Follow, "")},
+		"a leader that a vacant record names is none": {record: record(election.Vacant, "east"), cluster: "east", want: is(assign.Follow, "")},
 		"where nobody ever led there is nothing to say": {
 			record: record(election.Vacant, "", func(r *election.Record) { r.Epoch = 0 }), cluster: "east", want: zeroth,
 		},
-		"a retired namespace has no Leases": {record: record(election.Retired, "east"), cluster: "east", first: true, want: is(lease.Absent, "east")},
+		"a retired namespace has no Leases": {record: record(election.Retired, "east"), cluster: "east", first: true, want: is(assign.Absent, "east")},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestAssign(t *testing.T) {
 		})
 	}
 	t.Run("of a lost record nothing is known, so nothing is written", func(t *testing.T) {
-		if got := election.Assign(election.Record{}, "fleet", "east", d, true); got.Role != lease.Hold {
+		if got := election.Assign(election.Record{}, "fleet", "east", d, true); got.Role != assign.Hold {
 			t.Errorf("got %+v", got)
 		}
 	})

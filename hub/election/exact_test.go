@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -213,7 +214,7 @@ func TestNobodyWaitsForWhoCannotLead(t *testing.T) {
 // A record that was edited may lead without a leader: that is nobody, not a cluster without a name.
 func TestARecordWithoutALeaderNamesNobody(t *testing.T) {
 	for _, phase := range []election.RecordState{election.Leading, election.Draining} {
-		if a := election.Assign(record(phase, ""), "fleet", "west", 15*second, false); a.Term.Holder != "" || a.Role != lease.Follow {
+		if a := election.Assign(record(phase, ""), "fleet", "west", 15*second, false); a.Term.Holder != "" || a.Role != assign.Follow {
 			t.Errorf("%s: the Lease is to be %+v", phase, a)
 		}
 	}

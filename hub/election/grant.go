@@ -1,6 +1,8 @@
 package election
 
 import (
+	"time"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 )
@@ -10,7 +12,7 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 	open, _ := openLocks(now, p, s)
 	return Record{
 		Leader:      c.Name,
-		Epoch:       lease.NextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
+		Epoch:       nextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
 		State:       Leading,
 		Reason:      outcome(s.Record, c.Name),
 		Since:       now.Wall,
@@ -45,4 +47,10 @@ func outcome(r Record, to string) reason.Reason {
 func next(ranked []Candidate, leader string) string {
 	c, _ := best(ranked, func(c Candidate) bool { return mayLead(c) && c.Name != leader })
 	return c.Name
+}
+
+// nextEpoch is the epoch of a term that starts at now, when highest is the highest epoch known from records
+// and sealed Leases.
+func nextEpoch(now time.Time, highest int64) int64 {
+	return max(highest+1, lease.EpochFloor(now))
 }

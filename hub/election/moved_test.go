@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -85,7 +85,7 @@ func TestWhatIsTakenKeepsTheLongestD(t *testing.T) {
 	}
 	for _, cluster := range []string{"east", "west"} {
 		a := election.Assign(d.Record, "fleet", cluster, 15*second, false)
-		if a.Role != lease.Follow || a.Term.Holder != "" || a.Term.Epoch != 30 {
+		if a.Role != assign.Follow || a.Term.Holder != "" || a.Term.Epoch != 30 {
 			t.Errorf("the Lease in %s is to be %+v, want one that names nobody in epoch 30", cluster, a)
 		}
 	}

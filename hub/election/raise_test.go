@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -121,7 +122,7 @@ func TestALostRecordWaitsForTheLeadersLease(t *testing.T) {
 		t.Errorf("\n got %s\nwant %s", got, want)
 	}
 	for _, cluster := range []string{"east", "west"} {
-		if got := election.Assign(d.Record, "fleet", cluster, 15*second, false); got.Role != lease.Hold {
+		if got := election.Assign(d.Record, "fleet", cluster, 15*second, false); got.Role != assign.Hold {
 			t.Errorf("the Lease in %s is to be %+v", cluster, got)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -138,13 +139,13 @@ func TestAssignRevocation(t *testing.T) {
 	for name, test := range map[string]struct {
 		record  election.Record
 		cluster string
-		want    lease.Assignment
+		want    assign.Assignment
 	}{
-		"the leader's live Lease gives way to nobody": {r, "east", lease.Assignment{Role: lease.Revoke, Term: nobody, Revoked: led}},
-		"its successor's stays as it was prepared":    {r, "west", lease.Assignment{Role: lease.Follow, Term: led, MinRenewTime: wall(0)}},
-		"the others stay as they are":                 {r, "south", lease.Assignment{Role: lease.Follow, Term: led}},
-		"an edit to the record brings no revoked term back": {edited, "east", lease.Assignment{
-			Role: lease.Lead, Term: lease.Term{Holder: "east.fleet", Epoch: epoch + 1, AcquireTime: wall(-400), Duration: d},
+		"the leader's live Lease gives way to nobody": {r, "east", assign.Assignment{Role: assign.Revoke, Term: nobody, Revoked: led}},
+		"its successor's stays as it was prepared":    {r, "west", assign.Assignment{Role: assign.Follow, Term: led, MinRenewTime: wall(0)}},
+		"the others stay as they are":                 {r, "south", assign.Assignment{Role: assign.Follow, Term: led}},
+		"an edit to the record brings no revoked term back": {edited, "east", assign.Assignment{
+			Role: assign.Lead, Term: lease.Term{Holder: "east.fleet", Epoch: epoch + 1, AcquireTime: wall(-400), Duration: d},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func (p *Provider) mayWrite(fleet string) bool {
 }
 
 // sealKey is the key of a fleet's seal; empty if it is not known.
-func (p *Provider) sealKey(fleet string) lease.Key {
+func (p *Provider) sealKey(fleet string) seal.Key {
 	if secret := p.secrets.Get(fleet, seal.SecretName); secret != nil {
 		return seal.KeyOf(secret)
 	}

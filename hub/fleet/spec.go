@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
@@ -47,7 +46,7 @@ type spec struct {
 }
 
 // readSpec reads a Cluster and its Secret, which may be nil. key is that of the fleet's seal, if it is known.
-func readSpec(c *clusterv1.Cluster, secret *corev1.Secret, key lease.Key) spec {
+func readSpec(c *clusterv1.Cluster, secret *corev1.Secret, key seal.Key) spec {
 	_, paused := c.Annotations[clusterv1.PausedAnnotation]
 	_, moved := c.Annotations[deleteForMove]
 	s := spec{

@@ -11,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -173,7 +172,7 @@ func TestOwners(t *testing.T) {
 }
 
 // sealKey is that of the fleet in these tests.
-var sealKey = lease.Key(strings.Repeat("k", 32))
+var sealKey = seal.Key(strings.Repeat("k", 32))
 
 // Whoever owns a Cluster can annotate it with the UID of any other one.
 func TestWhoseAUIDIs(t *testing.T) {

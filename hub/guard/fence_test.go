@@ -19,9 +19,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // What a fence answers.
@@ -94,7 +94,7 @@ func says(t *testing.T, namespace, holder string, acquired, renewed time.Time, l
 func writeLease(t *testing.T, namespace string, term lease.Term, skew time.Duration, open string) {
 	t.Helper()
 	l := &coordinationv1.Lease{}
-	err := wire.Write(lease.Key("key"), lease.Content{
+	err := seal.Write(seal.Key("key"), lease.Content{
 		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: "east.fleet", ClusterUID: "uid", Hub: "hub", Skew: skew,
 	}, l)
 	if err != nil {

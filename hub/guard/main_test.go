@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // patience bounds every wait for something that a real API server does by itself. Usually that
@@ -175,7 +175,7 @@ func newLease(t *testing.T, namespace, name string) *coordinationv1.Lease {
 	t.Helper()
 	stamp := time.Now()
 	l := &coordinationv1.Lease{}
-	err := wire.Write(lease.Key("key"), lease.Content{
+	err := seal.Write(seal.Key("key"), lease.Content{
 		Term: lease.Term{
 			Holder: "east.default", Epoch: 1000, AcquireTime: stamp, RenewTime: stamp, Duration: 15 * time.Second,
 		},

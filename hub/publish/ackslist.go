@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // The keys in the queue that name no Lease: to list the readers of the member, and to remove expired
@@ -214,7 +214,7 @@ func (p *Publisher) tellOfReader(registration types.NamespacedName, why reason.R
 //   - if readers may have believed an edit with a higher epoch.
 func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
 	now := p.Clock.Now()
-	if s.revokes == 0 || l.want.Role != lease.Revoke || l.want.Revoked.Epoch != s.revokes ||
+	if s.revokes == 0 || l.want.Role != assign.Revoke || l.want.Revoked.Epoch != s.revokes ||
 		p.mayMissReaders(now, l.timings.LongestPromise) || now.Boot < l.createPendingUntil || l.status.PoisonedEpoch > s.revokes {
 		return
 	}

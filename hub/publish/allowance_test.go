@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
@@ -12,8 +11,8 @@ import (
 func TestALeaseSaysWhatThePolicyAllowsClocks(t *testing.T) {
 	says := func(r *rig, want time.Duration) {
 		r.t.Helper()
-		if c, seal := wire.Read(r.there); c.Skew != want || !lease.Sealed(testKey, c, seal) {
-			r.t.Errorf("the Lease allows %v (sealed: %v), want %v", c.Skew, lease.Sealed(testKey, c, seal), want)
+		if c, seal := wire.Read(r.there); c.Skew != want || !testKey.Sealed(c, seal) {
+			r.t.Errorf("the Lease allows %v (sealed: %v), want %v", c.Skew, testKey.Sealed(c, seal), want)
 		}
 	}
 	run(t, map[string]func(*rig){

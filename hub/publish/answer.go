@@ -7,8 +7,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // outcome is what an error says of a request.
@@ -90,10 +90,10 @@ func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err 
 		pause = pauseRefused
 	}
 	l.status.Problem, l.status.Message = problem, err.Error()
-	if problem == reason.Forbidden && s.action == update && l.want.Role == lease.Lead && !l.refusedForLong(s.decided) {
+	if problem == reason.Forbidden && s.action == update && l.want.Role == assign.Lead && !l.refusedForLong(s.decided) {
 		l.status.Problem = reason.Unreachable
 	}
-	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == lease.Follow
+	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == assign.Follow
 	if proves {
 		l.status.Refused = true
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // Rule 10: a successor's Lease is written anew, to see that it can be.
@@ -17,82 +19,82 @@ func TestALeaseWithAMinRenewTime(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"is written although the old one says the same": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.facts(SyncStatus{MinRenewTime: wall(10)})
 			r.at(10).next("update west 20 renewTime 10s for 15s").facts(SyncStatus{MinRenewTime: wall(10)}).answered().next("wait").facts(placed)
 		},
 		"is not in place before it is": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 renewTime 10s for 15s").unanswered(false)
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is refused when it gets no answer, until it does": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 renewTime 10s for 15s").unanswered(true)
 			r.next("read").answered().next("wait").facts(placed)
 		},
 		"is refused, and the cluster no candidate until it is written, also when a read before it gets no answer": func(r *rig) {
 			r.follows()
 			r.syncer.invalidate()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("read").unanswered(false)
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Unreachable, Problem: reason.Unreachable})
-			r.assign(lease.Follow, term("west", 20), minRenewTime(11))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(11))
 			r.at(11).next("read").answered().next("update west 20 renewTime 11s for 15s").answered()
 			r.next("wait").facts(SyncStatus{InPlace: true, MinRenewTime: wall(11)})
 		},
 		"is refused when it is": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 renewTime 10s for 15s").failed(errForbidden, pauseRefused)
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"stays refused when the next assignment asks somebody else": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 renewTime 10s for 15s").failed(errForbidden, pauseRefused)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.facts(SyncStatus{MinRenewTime: wall(10), Refused: true, Failing: reason.Forbidden, Problem: reason.Forbidden})
 			r.at(11).next("update west 20 renewTime 11s for 15s").answered().next("wait").facts(placed)
 		},
 		"stays in place then, too": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 renewTime 10s for 15s").answered().next("wait")
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.facts(placed).next("wait").facts(placed)
 		},
 		"is asked for anew by the next draining": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 renewTime 10s for 15s").failed(errForbidden, pauseRefused)
-			r.assign(lease.Follow, term("west", 20), minRenewTime(20))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(20))
 			r.facts(SyncStatus{MinRenewTime: wall(20), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"is no longer asked for in the next term": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
-			r.assign(lease.Follow, term("south", 21))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("south", 21))
 			r.facts(SyncStatus{})
 		},
 		"is not refused by what was sent before it was asked for": func(r *rig) {
 			r.follows()
 			edited(r)
 			r.next("update west 20 renewTime 0s for 15s")
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.unanswered(false).facts(SyncStatus{MinRenewTime: wall(10), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"nor by what was sent for the draining before": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.at(10).next("update west 20 renewTime 10s for 15s")
-			r.assign(lease.Follow, term("west", 20), minRenewTime(20))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(20))
 			r.unanswered(false).facts(SyncStatus{MinRenewTime: wall(20), Failing: reason.Unreachable, Problem: reason.Unreachable})
 		},
 		"is one of that very instant, as a Lease stores it": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20), func(a *lease.Assignment) { a.MinRenewTime = wall(0).Add(999) })
+			r.assign(assign.Follow, term("west", 20), func(a *assign.Assignment) { a.MinRenewTime = wall(0).Add(999) })
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").answered().next("wait")
 			r.facts(SyncStatus{InPlace: true, MinRenewTime: wall(0).Add(999)})
 		},
@@ -130,12 +132,12 @@ func TestAnswers(t *testing.T) {
 			r.next("read")
 		},
 		"a first Lease without an answer is not written twice": func(r *rig) {
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").unanswered(false)
 			r.at(3).next("read").answered().next("create east 20 renewTime 0s for 15s").answered()
 		},
 		"nor after its deadline": func(r *rig) {
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").unanswered(false)
 			r.at(15).next("read").answered().next("wait").facts(SyncStatus{Lost: true, Failing: reason.Unreachable})
 		},
@@ -163,8 +165,8 @@ func TestAnswers(t *testing.T) {
 			r.next("update west 20 renewTime 0s for 15s").answered().next("read")
 		},
 		"a Lease that cannot be deleted does not make it spin": func(r *rig) {
-			r.put(contentOf(renewedAt(-2, term("west", 2000000000))), lease.Key("no key"))
-			r.assign(lease.Follow, term("west", 20))
+			r.put(contentOf(renewedAt(-2, term("west", 2000000000))), seal.Key("no key"))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered()
 			stubborn := r.there
 			r.next("remove").answered().next("create west 20 renewTime 0s for 15s")
@@ -175,7 +177,7 @@ func TestAnswers(t *testing.T) {
 			r.failed(err, pauseSilent)
 		},
 		"a namespace that is not there does not make it spin": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").failed(missing, pauseRefused)
 			r.facts(SyncStatus{Failing: reason.NamespaceMissing, Problem: reason.NamespaceMissing}).next("create west 20 renewTime 0s for 15s")
 		},
@@ -186,7 +188,7 @@ func TestAnswers(t *testing.T) {
 			r.next("update west 20 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"a refused read as well": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").failed(errForbidden, pauseRefused).facts(SyncStatus{Problem: reason.Forbidden}).next("read")
 		},
 		"credentials that do not count are no refusal: the member's health judges them": func(r *rig) {
@@ -220,13 +222,13 @@ func TestAnswers(t *testing.T) {
 		},
 		"a term that drains because its Lease could not be written tries that by writes that change nothing": func(r *rig) {
 			r.leads().at(10).next("update east 20 renewTime 10s for 15s promise 25s").failed(errForbidden, pauseRefused)
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.next("update east 20 renewTime 0s for 15s").failed(errForbidden, pauseRefused)
 			r.at(11).next("update east 20 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{})
 		},
 		"it does not try when the term has run out": func(r *rig) {
 			r.leads().at(10).next("update east 20 renewTime 10s for 15s promise 25s").failed(errForbidden, pauseRefused)
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.at(25).next("wait")
 		},
 		"a refused renewal keeps its renewTime to itself": func(r *rig) {
@@ -268,7 +270,7 @@ func TestWatch(t *testing.T) {
 		},
 		"another object of that name is settled by a read": func(r *rig) {
 			r.follows()
-			r.put(contentOf(renewedAt(-2, term("west", 20))), lease.Key("no key"))
+			r.put(contentOf(renewedAt(-2, term("west", 20))), seal.Key("no key"))
 			r.show()
 			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
@@ -305,7 +307,7 @@ func TestWatch(t *testing.T) {
 			r.handed(obj, err).next("read").answered().next("create west 20 renewTime 0s for 15s")
 		},
 		"nor that it was stripped of its marks: it is ours all the same": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s")
 			obj, err := r.carry()
 			r.edit(func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
@@ -314,7 +316,7 @@ func TestWatch(t *testing.T) {
 		},
 		"nor a new one after ours was removed": func(r *rig) {
 			r.follows()
-			r.assign(lease.Absent, lease.Term{})
+			r.assign(assign.Absent, lease.Term{})
 			r.next("remove")
 			_, err := r.carry()
 			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
@@ -335,21 +337,21 @@ func TestNews(t *testing.T) {
 		},
 		"the same again in the next term is": func(r *rig) {
 			r.follows().news(true)
-			r.assign(lease.Follow, term("south", 21))
+			r.assign(assign.Follow, term("south", 21))
 			r.next("wait 500ms").at(1).next("update south 21 renewTime 1s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 			r.news(true)
 		},
 		"a loss is, in each term": func(r *rig) {
 			r.leads().at(15).next("wait")
 			r.news(true)
-			r.assign(lease.Lead, term("east", 21))
+			r.assign(assign.Lead, term("east", 21))
 			r.next("wait").facts(SyncStatus{Lost: true})
 			r.news(true)
 		},
 		"a refusal is, in each draining": func(r *rig) {
 			r.follows().news(true)
 			for _, since := range []float64{10, 20} {
-				r.assign(lease.Follow, term("west", 20), minRenewTime(since))
+				r.assign(assign.Follow, term("west", 20), minRenewTime(since))
 				r.at(since).next("update west 20 renewTime "+wall(since).Sub(zero).String()+" for 15s").failed(errForbidden, pauseRefused)
 				r.news(true)
 			}

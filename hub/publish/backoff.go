@@ -6,6 +6,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // writes reports whether the step creates or updates a Lease.
@@ -49,7 +50,7 @@ func (l *leaseSyncer) checkStored(s step) time.Duration {
 
 // backsOff reports whether the syncer has to wait before it writes again what the member changes.
 func (l *leaseSyncer) backsOff(now lease.Reading) bool {
-	return now.Boot < l.retryAt && l.want.Role != lease.Absent
+	return now.Boot < l.retryAt && l.want.Role != assign.Absent
 }
 
 // fastRetries is how many writes in a row may fail before the pauses become longer.

@@ -10,6 +10,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // Whoever decides who leads has to know where Leases cannot be written, and where they can be again.
@@ -17,19 +19,19 @@ func TestWritesThatFail(t *testing.T) {
 	unreachable := SyncStatus{Failing: reason.Unreachable, Problem: reason.Unreachable}
 	run(t, map[string]func(*rig){
 		"are told of until one succeeds, whatever is read in between": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").unanswered(false).facts(unreachable)
 			r.next("read").answered().facts(unreachable)
 			r.next("create west 20 renewTime 0s for 15s").answered().facts(SyncStatus{Problem: reason.Unreachable})
 			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"or until a read shows that one was carried out": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").unanswered(true)
 			r.next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"reads that fail are none": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").unanswered(false).facts(SyncStatus{Problem: reason.Unreachable})
 		},
 		"nor are conflicts": func(r *rig) {
@@ -39,13 +41,13 @@ func TestWritesThatFail(t *testing.T) {
 			r.next("update west 20 renewTime 0s for 15s").answered().facts(SyncStatus{InPlace: true})
 		},
 		"are forgotten where nothing is to be written any more": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").unanswered(false)
-			r.assign(lease.Absent, lease.Term{})
+			r.assign(assign.Absent, lease.Term{})
 			r.next("read").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"are tried again at once, and once a second when that has not helped for long": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			for range fastRetries {
 				r.next("read").answered().next("create west 20 renewTime 0s for 15s").failed(errTimeout, pauseSilent)
 			}
@@ -86,14 +88,14 @@ func TestALostLeaseIsReportedOnceItIsKnownWhetherItCanBeWritten(t *testing.T) {
 		},
 		"nor where it is not this syncer's own any more": func(r *rig) {
 			fails(r)
-			r.put(contentOf(renewedAt(0, term("west", 20))), lease.Key("another key"))
+			r.put(contentOf(renewedAt(0, term("west", 20))), seal.Key("another key"))
 			r.show()
 			r.next("read").answered().next("wait").facts(lost)
 		},
 		"in the next term it is found out anew": func(r *rig) {
 			fails(r)
 			r.next(again).failed(errTimeout, pauseSilent)
-			r.assign(lease.Lead, term("east", 21))
+			r.assign(assign.Lead, term("east", 21))
 			r.next("read").answered().next(again)
 		},
 	})
@@ -119,7 +121,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 	unseal := func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "" }
 	run(t, map[string]func(*rig){
 		"are told of, with what to do": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, unseal).facts(unwritable)
 			r.next("wait 100ms").facts(unwritable)
 			for _, words := range []string{"Lease ns/leasecast", "admission webhook", v1alpha1.ManagedLabel} {
@@ -129,7 +131,7 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 			}
 		},
 		"are repeated less and less often, whatever a watch tells meanwhile": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, strip)
 			const ms = time.Millisecond
 			pauses := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 2 * second, 2 * second}
@@ -143,26 +145,26 @@ func TestWritesThatAreChangedOnTheirWay(t *testing.T) {
 			}
 		},
 		"until one is stored as it is": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, unseal)
 			r.at(0.1).next("update west 20 renewTime 100ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 			edited(r)
 			r.next("update west 20 renewTime 100ms for 15s").altered(100*time.Millisecond, unseal)
 		},
 		"are removed at once if nothing asks for them any more": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(100*time.Millisecond, unseal)
-			r.assign(lease.Absent, lease.Term{})
+			r.assign(assign.Absent, lease.Term{})
 			r.next("remove")
 		},
 		"also where the old Lease is what is stored": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			old := r.there.DeepCopy()
 			r.at(10).next("update west 20 renewTime 10s for 15s").altered(100*time.Millisecond, func(l *coordinationv1.Lease) { l.Spec = old.Spec; l.Annotations = old.Annotations })
 		},
 		"a label that only people read is no matter": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").altered(0, func(l *coordinationv1.Lease) { l.Labels[v1alpha1.ManagedByLabel] = "somebody" })
 			r.next("wait").facts(SyncStatus{InPlace: true})
 		},

@@ -6,8 +6,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 type action int
@@ -65,7 +66,7 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	switch {
 	case l.relinquished:
 		return l.relinquish(may)
-	case l.want.Role == lease.Hold:
+	case l.want.Role == assign.Hold:
 		return l.hold(now, may)
 	case !may:
 		return step{after: pauseSilent} // no event comes when the tenure is renewed late
@@ -84,15 +85,15 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 		return step{after: l.retryAt - now.Boot}
 	}
 	switch l.want.Role {
-	case lease.Absent:
+	case assign.Absent:
 		if l.known.lease != nil {
 			return step{action: remove, lease: l.known.lease}
 		}
-	case lease.Follow:
+	case assign.Follow:
 		return l.follow(now)
-	case lease.Lead:
+	case assign.Lead:
 		return l.lead(now, answered)
-	case lease.Revoke:
+	case assign.Revoke:
 		return l.revoke(now)
 	}
 	l.status.InPlace = true
@@ -106,7 +107,7 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 // so that one is replaced.
 func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 	c := l.known.content
-	if l.want.Role == lease.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+	if l.want.Role == assign.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return false
 	}
 	l.status.Newer = c.Epoch
@@ -239,7 +240,7 @@ func (l *leaseSyncer) write(term lease.Term) step {
 		}
 		s = step{action: update, lease: old.DeepCopy()}
 	}
-	if err := wire.Write(l.self.key, c, s.lease); err != nil {
+	if err := seal.Write(l.self.key, c, s.lease); err != nil {
 		l.status.Problem, l.status.Message = reason.Unwritable, err.Error()
 		return step{}
 	}

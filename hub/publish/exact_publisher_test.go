@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // unstarted runs tests in bubbles of their own, of publishers that need not run.
@@ -24,7 +26,7 @@ func unstarted(t *testing.T, tests map[string]func(*world)) {
 }
 
 // observations is a Lease of namespace ns in the member that a watch shows, in a version of its own.
-func (w *world) seen(namespace string, key lease.Key, changes ...func(*lease.Content)) *coordinationv1.Lease {
+func (w *world) seen(namespace string, key seal.Key, changes ...func(*lease.Content)) *coordinationv1.Lease {
 	w.member.put(contentOf(renewedAt(0, term("west", 20)), append(changes, func(c *lease.Content) { c.Namespace = namespace })...), key)
 	w.member.mu.Lock()
 	defer w.member.mu.Unlock()
@@ -160,7 +162,7 @@ func TestWhatIsFoundAndLeft(t *testing.T) {
 		},
 		"not what was removed": func(w *world) {
 			w.start()
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Absent}, testTimings)
 			after(0)
 			left(w, false, false)
 			if got := w.Leases(); len(got) > 0 {
@@ -178,11 +180,11 @@ func TestASyncerIsForgotten(t *testing.T) {
 		stays  bool
 	}{
 		"if it has nothing to do": {func(*world, *leaseSyncer) {}, false},
-		"or holds":                {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Hold }, false},
+		"or holds":                {func(_ *world, l *leaseSyncer) { l.want.Role = assign.Hold }, false},
 		"also while another asks whether the member's silence is over": {func(w *world, _ *leaseSyncer) { w.prober = &other }, false},
 		"not while it does":                   {func(w *world, _ *leaseSyncer) { w.prober = &types.NamespacedName{Namespace: "a", Name: "leasecast"} }, true},
 		"nor while it waits for that":         {func(w *world, l *leaseSyncer) { w.park(keyOf("a"), l) }, true},
-		"nor while it has a Lease to write":   {func(_ *world, l *leaseSyncer) { l.want.Role = lease.Follow }, true},
+		"nor while it has a Lease to write":   {func(_ *world, l *leaseSyncer) { l.want.Role = assign.Follow }, true},
 		"nor before it knows what is there":   {func(_ *world, l *leaseSyncer) { l.known.read = false }, true},
 		"nor while something is there":        {func(_ *world, l *leaseSyncer) { l.known.lease = &coordinationv1.Lease{} }, true},
 		"nor with what is left of another ns": {func(_ *world, l *leaseSyncer) { l.namespace = "c" }, true},
@@ -190,7 +192,7 @@ func TestASyncerIsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
 				l := w.syncer(keyOf("a"))
-				l.want.Role, l.known.read = lease.Absent, true
+				l.want.Role, l.known.read = assign.Absent, true
 				test.change(w, l)
 				if l.namespace != "a" {
 					w.syncers = syncers{}
@@ -261,7 +263,7 @@ func TestWhenTheMemberHasJustAnswered(t *testing.T) {
 				led := term("east", 20)
 				led.AcquireTime, led.RenewTime = now.Add(-6*second), now.Add(-6*second)
 				w.Observe(w.seen("a", testKey, func(c *lease.Content) { c.Term = led }))
-				w.Assign(keyOf("a"), lease.Assignment{Role: lease.Lead, Term: led}, ackTimings)
+				w.Assign(keyOf("a"), assign.Assignment{Role: assign.Lead, Term: led}, ackTimings)
 				test.change(w)
 				if s, _ := w.nextStep(keyOf("a")); s.action != test.want {
 					w.t.Errorf("the syncer wants to %s", describe(s))
@@ -426,7 +428,7 @@ func TestWhatIsLogged(t *testing.T) {
 			if n := lines(); n != 0 || len(w.acks.questions) != 1 {
 				w.t.Errorf("%d lines, %d questions", n, len(w.acks.questions))
 			}
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Follow, Term: term("west", 22)}, ackTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Follow, Term: term("west", 22)}, ackTimings)
 			if n := lines(); n != 1 || len(w.acks.questions) != 0 {
 				w.t.Errorf("%d lines, %d questions", n, len(w.acks.questions))
 			}

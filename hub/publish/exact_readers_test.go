@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 var readerKey = types.NamespacedName{Namespace: "pods", Name: "r"}
@@ -148,7 +149,7 @@ func TestWhenReadersAreAsked(t *testing.T) {
 		"not of a request that revoked nothing": {at: 99 * second},
 		"not of another term than is revoked":   {at: 99 * second, revokes: 19},
 		"not where the Lease is to be another now": {at: 99 * second, revokes: 20, change: func(_ *world, l *leaseSyncer) {
-			l.want.Role = lease.Follow
+			l.want.Role = assign.Follow
 		}},
 		"of the first term that there can be, too": {at: 99 * second, revokes: 1, asked: true, change: func(_ *world, l *leaseSyncer) {
 			l.want.Revoked.Epoch = 1
@@ -170,7 +171,7 @@ func TestWhenReadersAreAsked(t *testing.T) {
 			unstarted(t, map[string]func(*world){"": func(w *world) {
 				after(began)
 				w.history.since = w.clock.Now().Boot
-				w.Assign(keyOf("a"), lease.Assignment{Role: lease.Revoke, Term: term("", 21), Revoked: term("east", 20)}, ackTimings)
+				w.Assign(keyOf("a"), assign.Assignment{Role: assign.Revoke, Term: term("", 21), Revoked: term("east", 20)}, ackTimings)
 				l := w.syncer(keyOf("a"))
 				if test.change != nil {
 					test.change(w, l)
@@ -212,7 +213,7 @@ func TestALateRequestKeepsItsBound(t *testing.T) {
 func TestARevocationIsDoneOnlyBySealedWords(t *testing.T) {
 	r := newRig(t)
 	r.leads().at(2)
-	r.assign(lease.Revoke, term("", 21), revoking(term("east", 20)))
+	r.assign(assign.Revoke, term("", 21), revoking(term("east", 20)))
 	r.put(contentOf(renewedAt(2, term("", 21))), otherKey)
 	r.show()
 	r.next("read").answered().next("wait").facts(SyncStatus{})

@@ -11,6 +11,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // asking takes down what is asked of a list.
@@ -99,7 +100,7 @@ func TestRequests(t *testing.T) {
 		"that are answered as the hub stops are reported, too": func(w *world) {
 			ctx, cancel := context.WithCancel(w.t.Context())
 			w.member.becomes(nil, func(context.Context, request) error { cancel(); return nil })
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
 			w.seen("a", testKey)
 			w.Work(ctx, keyOf("a"))
 			if !slices.Equal(w.reports, []error{nil}) {

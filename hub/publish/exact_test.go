@@ -9,6 +9,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 func lasting(seconds int32) func(*coordinationv1.Lease) {
@@ -23,7 +25,7 @@ func annotated(key, value string) func(*coordinationv1.Lease) {
 	return func(l *coordinationv1.Lease) { l.Annotations[key] = value }
 }
 
-var otherKey = lease.Key("another key for tests of 32 byte")
+var otherKey = seal.Key("another key for tests of 32 byte")
 
 // An edit extends a Lease if readers may act by it for longer than by what was sent.
 func TestWhatAnEditExtends(t *testing.T) {
@@ -41,7 +43,7 @@ func TestWhatAnEditExtends(t *testing.T) {
 		},
 		"not one of a Lease that has run out": func(r *rig) {
 			r.put(contentOf(renewedAt(-20, term("east", 20))), otherKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"one of another epoch, whatever its deadline: nobody sent it": func(r *rig) {
@@ -56,14 +58,14 @@ func TestWhatAnEditExtends(t *testing.T) {
 		},
 		"on hold, too, it is put right": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.edit(lasting(3600))
 			r.show()
 			r.at(1).next("update east 20 renewTime 0s for 15s promise 16s")
 		},
 		"but on hold not without the right to write": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.edit(lasting(3600))
 			r.show()
 			r.may = false
@@ -82,7 +84,7 @@ func TestWhatIsNewerThanTheRecord(t *testing.T) {
 		},
 		"nor a sealed Lease of an epoch that no hub can have given": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("south", 2000000000))), testKey)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("remove")
 		},
 	})
@@ -107,7 +109,7 @@ func TestWhoseALeaseIs(t *testing.T) {
 		},
 		"nobody's, if it names no cluster": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20))), otherKey, annotated(v1alpha1.ClusterAnnotation, ""))
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
 		"not this syncer's, if it is sealed for another cluster of that name": func(r *rig) {
@@ -119,7 +121,7 @@ func TestWhoseALeaseIs(t *testing.T) {
 		},
 		"what another hub's says is told of in words that name the hub": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20)), by("another")), otherKey)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("wait 2s")
 			if want := "Lease ns/leasecast was written by the hub another: stop that hub, or delete the Lease if it is gone"; r.syncer.status.Message != want {
 				r.t.Errorf("the message is %q, want %q", r.syncer.status.Message, want)
@@ -144,7 +146,7 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 		"so are other labels under the version that is known":               shown(func(l *coordinationv1.Lease) { l.Labels["more"] = "of it" }),
 		"so are other annotations":                                          shown(annotated("more", "of it")),
 		"so is another object of the version that a read found": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
 			found := r.next("read").there.DeepCopy()
 			other := r.there.DeepCopy()
@@ -153,7 +155,7 @@ func TestWhatAWatchLeavesOpen(t *testing.T) {
 			r.handed(found, nil).next("read")
 		},
 		"so is one that comes while none was found": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read")
 			_, err := r.carry()
 			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
@@ -187,14 +189,14 @@ func TestWhenABlindSyncerLooksAgain(t *testing.T) {
 		"events in between do not put it off": func(r *rig) {
 			r.blind = true
 			r.put(contentOf(renewedAt(0, term("west", 7))), testKey)
-			r.assign(lease.Follow, term("west", 7))
+			r.assign(assign.Follow, term("west", 7))
 			r.next("read").answered().next("wait 2s").at(1).next("wait 1s").at(2).next("read")
 		},
 		"not at all once its Lease is in place and shown": func(r *rig) {
 			r.leads().at(14).next("update east 20 renewTime 14s for 15s promise 29s").failed(errTimeout, pauseSilent)
 			r.at(29).next("read").answered().next("update east 20 renewTime 0s for 15s").failed(errTimeout, pauseSilent)
 			r.next("read").answered().next("wait 2s")
-			r.assign(lease.Follow, term("east", 20))
+			r.assign(assign.Follow, term("east", 20))
 			r.next("wait").at(31).next("wait")
 		},
 		"a lost Lease is tried again without a read by what comes before": func(r *rig) {
@@ -205,7 +207,7 @@ func TestWhenABlindSyncerLooksAgain(t *testing.T) {
 		"on hold, without the right to write, what stands in the way is looked for again soon": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20)), by("another")), otherKey)
 			r.show()
-			r.assign(lease.Hold, lease.Term{})
+			r.assign(assign.Hold, lease.Term{})
 			r.next("wait")
 			r.syncer.observeGone()
 			r.may = false
@@ -213,7 +215,7 @@ func TestWhenABlindSyncerLooksAgain(t *testing.T) {
 		},
 		"on hold a Lease of ours is not looked for": func(r *rig) {
 			r.follows()
-			r.assign(lease.Hold, term("west", 20))
+			r.assign(assign.Hold, term("west", 20))
 			deleted(r)
 			r.next("wait")
 		},
@@ -229,35 +231,35 @@ func TestWhatAnswersSayOfTheStatus(t *testing.T) {
 			r.next("update west 20 renewTime 0s for 15s").answered().next("read").answered().next("create west 20 renewTime 0s for 15s")
 		},
 		"a leader's Lease that cannot be written is no fresh one that was refused": func(r *rig) {
-			r.assign(lease.Lead, term("east", 20), first, minRenewTime(0))
+			r.assign(assign.Lead, term("east", 20), first, minRenewTime(0))
 			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").failed(errForbidden, pauseRefused)
 			r.facts(SyncStatus{MinRenewTime: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
 		},
 		"a Lease that was changed on its way is removed at once if nothing has asked for it since": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s")
-			r.assign(lease.Absent, lease.Term{})
+			r.assign(assign.Absent, lease.Term{})
 			r.altered(pauseSilent, func(l *coordinationv1.Lease) { l.Labels = nil }).next("remove")
 		},
 		"what was in place in another role of the term says nothing of this one": func(r *rig) {
 			r.follows()
-			r.assign(lease.Hold, term("west", 20))
+			r.assign(assign.Hold, term("west", 20))
 			r.facts(SyncStatus{})
 		},
 		"the mark of a Lease that was found, and then in doubt, is not known": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("create west 20 renewTime 0s for 15s").answered()
 			r.syncer.observeGone()
 			r.next("read").marks(false, false)
 		},
 		"a Lease of somebody else is no Lease without a mark": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("west", 20))), testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("wait 2s").marks(false, false)
 		},
 		"the mark is news, though something else is asked for before it was told": func(r *rig) {
 			r.follows().marks(true, false)
-			r.assign(lease.Follow, term("south", 21))
+			r.assign(assign.Follow, term("south", 21))
 			r.news(true)
 			r.news(false)
 		},
@@ -265,21 +267,21 @@ func TestWhatAnswersSayOfTheStatus(t *testing.T) {
 			r.put(contentOf(renewedAt(0, term("west", 20))), testKey)
 			r.show()
 			r.next("wait").marks(true, false)
-			r.assign(lease.Follow, term("south", 21))
+			r.assign(assign.Follow, term("south", 21))
 			r.news(true)
 		},
 		"so is that there is none, found so": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("west", 20)), by("")), testKey)
 			r.show()
 			r.next("wait").marks(false, true)
-			r.assign(lease.Follow, term("south", 21))
+			r.assign(assign.Follow, term("south", 21))
 			r.news(true)
 		},
 		"so is that there is none": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("east", 20)), by("")), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").marks(false, true)
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.news(true)
 			r.news(false)
 		},

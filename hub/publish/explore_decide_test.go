@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -105,9 +106,9 @@ func (e *explorer) candidates(s *scene, r *replica, v view) []election.Candidate
 // close closes the source of renewTimes, as Publisher.StopRenewing does.
 func (e *explorer) close(r *replica) {
 	for m := range e.sites {
-		if r.syncers[m].want.Role == lease.Lead {
+		if r.syncers[m].want.Role == assign.Lead {
 			l := *r.syncers[m]
-			l.want.Role = lease.Hold
+			l.want.Role = assign.Hold
 			r.syncers[m] = &l
 		}
 	}
@@ -121,12 +122,12 @@ func (e *explorer) assign(r *replica, record *election.Record) {
 	for m := range e.sites {
 		a := election.Assign(*record, fleetName, siteNames[m], time.Duration(e.d)*unit, first)
 		if e.broken.drainingRenews && record.State == election.Draining && siteNames[m] == record.Leader {
-			a.Role = lease.Lead
+			a.Role = assign.Lead
 		}
 		l := *r.syncers[m]
 		l.assign(a, timings)
 		r.syncers[m] = &l
-		if e.acknowledged && m == registrar && l.want.Role != lease.Revoke {
+		if e.acknowledged && m == registrar && l.want.Role != assign.Revoke {
 			r.roll = r.roll.clone()
 			r.roll.cancel(explorationKey)
 		}

@@ -54,7 +54,7 @@ func (f findings) story() string { return strings.Join(f.trace, "\n  ") }
 
 func newExplorer(sc scope) *explorer {
 	return &explorer{
-		scope: sc, firstEpoch: lease.NextEpoch(origin, 20), // the namespace was led before
+		scope: sc, firstEpoch: max(21, lease.EpochFloor(origin)), // the namespace was led before
 		asked: map[string]acts{}, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		index: map[key]struct{}{},
 	}

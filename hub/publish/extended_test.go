@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // Whoever may publish can edit a live Lease so that it promises more. The edit ends with its repair, and nobody else
@@ -31,7 +32,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 		},
 		"is put right also while its term is being replaced": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.edit(longer)
 			r.show()
 			r.at(2).next("update east 20 renewTime 0s for 15s promise 17s").answered()
@@ -39,7 +40,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 		},
 		"after the deadline of what was sent gives way to nobody": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.edit(longer)
 			r.show()
 			r.at(15).next("update nobody 20 renewTime 15s for 15s promise 30s")
@@ -47,12 +48,12 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 		"of a term that an earlier tenure sent gives way to nobody": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 20))), testKey, longer)
 			r.show()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.next("update nobody 20 renewTime 0s for 15s promise 15s")
 		},
 		"is left alone by a replica without the right to write": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.edit(longer)
 			r.show()
 			r.may = false
@@ -65,7 +66,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 		},
 		"and has run out promises nothing": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.edit(longer, func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{Time: wall(-600)} })
 			r.show()
 			r.at(2).next("wait")
@@ -82,7 +83,7 @@ func TestAnEditThatPromisesMore(t *testing.T) {
 // Two tenures that overlap must not undo each other's work: what is sealed and newer than the record is news for the
 // record, whatever the Lease has to be.
 func TestASealedNewerLeaseIsNeverOverwritten(t *testing.T) {
-	for name, role := range map[string]lease.Role{"a leader's": lease.Lead, "a follower's": lease.Follow, "one that is revoked": lease.Revoke} {
+	for name, role := range map[string]assign.Role{"a leader's": assign.Lead, "a follower's": assign.Follow, "one that is revoked": assign.Revoke} {
 		t.Run(name, func(t *testing.T) {
 			run(t, map[string]func(*rig){
 				"by a term that is live": func(r *rig) {
@@ -97,7 +98,7 @@ func TestASealedNewerLeaseIsNeverOverwritten(t *testing.T) {
 					r.leads()
 					r.put(contentOf(renewedAt(1, term("", absurd))), testKey)
 					r.show()
-					r.assign(lease.Follow, term("west", 20))
+					r.assign(assign.Follow, term("west", 20))
 					r.at(1).next("read").answered().next("remove")
 				},
 			})

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 func TestForget(t *testing.T) {
@@ -18,7 +19,7 @@ func TestForget(t *testing.T) {
 				w.t.Error("a Lease that stands was forgotten")
 			}
 			w.member.becomes(slow, nil)
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Absent}, testTimings)
 			after(0)
 			w.Forget("a")
 			if len(w.syncers) != 2 {
@@ -48,7 +49,7 @@ func TestForget(t *testing.T) {
 		},
 		"a syncer that held still where nothing was is forgotten": func(w *world) {
 			w.start()
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold, Term: term("east", 20)}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Hold, Term: term("east", 20)}, testTimings)
 			after(0)
 			w.Forget("a")
 			if len(w.syncers) != 1 {
@@ -56,9 +57,9 @@ func TestForget(t *testing.T) {
 			}
 			w.assignFollow("a") // it finds out that there is nothing
 			after(0)
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Absent}, testTimings)
 			after(0)
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold, Term: term("east", 30)}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Hold, Term: term("east", 30)}, testTimings)
 			w.Forget("a")
 			if len(w.syncers) != 0 {
 				w.t.Errorf("%d syncers are left", len(w.syncers))

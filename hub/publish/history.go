@@ -48,7 +48,7 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 		return false
 	default:
 		c, mac := wire.Read(obj)
-		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) && s.before.sealed && lease.Sealed(l.self.key, c, mac)
+		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) && s.before.sealed && l.self.key.Sealed(c, mac)
 	}
 }
 

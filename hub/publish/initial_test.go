@@ -9,6 +9,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // What a publisher finds at the start of a tenure.
@@ -16,7 +18,7 @@ func TestInitial(t *testing.T) {
 	bubble(t, map[string]func(*world){
 		"is all that is sealed": func(w *world) {
 			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "sealed" }), testKey)
-			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "forged" }), lease.Key("another key"))
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "forged" }), seal.Key("another key"))
 			if w.Initial().Read {
 				w.t.Error("it claims to have been read before it was")
 			}
@@ -33,7 +35,7 @@ func TestInitial(t *testing.T) {
 			w.stop()
 		},
 		"tells of another hub before anything is assigned": func(w *world) {
-			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), seal.Key("another key"))
 			w.start()
 			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.OtherHub {
 				w.t.Errorf("facts: %+v", got)
@@ -41,9 +43,9 @@ func TestInitial(t *testing.T) {
 			w.stop()
 		},
 		"tells of another hub until its Lease has gone": func(w *world) {
-			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), lease.Key("another key"))
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), seal.Key("another key"))
 			w.start()
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Hold}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Hold}, testTimings)
 			after(time.Minute)
 			if _, _, there := w.Find(keyOf("a")); !there || count(w.member.requests, "get") > 0 {
 				w.t.Errorf("it is there: %v; requests %v", there, w.member.requests)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // Leases returns the names of all Leases that are known to be in the member, and of those that have to be
@@ -129,7 +130,7 @@ func (p *Publisher) Forget(namespace string) {
 	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })
 	for l := range p.syncers.in(namespace) {
 		asks := p.prober != nil && *p.prober == l.key()
-		idle := l.want.Role == lease.Absent || l.want.Role == lease.Hold
+		idle := l.want.Role == assign.Absent || l.want.Role == assign.Hold
 		if idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
 			p.syncers.remove(l)
 		}

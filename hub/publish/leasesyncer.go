@@ -11,12 +11,14 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // self is what all Leases of this hub in one member have in common.
 type self struct {
 	cluster, uid, hub string
-	key               lease.Key
+	key               seal.Key
 }
 
 // known is what is known to be in the member.
@@ -34,7 +36,7 @@ type known struct {
 type leaseSyncer struct {
 	namespace, name string
 	self            self
-	want            lease.Assignment
+	want            assign.Assignment
 	timings         Timings
 	known           known
 	ownUID          types.UID // the UID of the last Lease that was certainly ours: an edit of that one is repaired
@@ -77,8 +79,8 @@ func (l *leaseSyncer) statusChanged() bool {
 //
 // A new role or term clears what the status says of the old one. MinRenewTime is asked for once: it stays in
 // force, with its outcome, when the next assignment of the same term asks for nobody's.
-func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
-	if a.Role != lease.Absent && a.Term.Epoch < l.want.Term.Epoch {
+func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
+	if a.Role != assign.Absent && a.Term.Epoch < l.want.Term.Epoch {
 		return
 	}
 	same := a.Role == l.want.Role && a.Term.SameTerm(l.want.Term)
@@ -92,7 +94,7 @@ func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 		l.reported = l.status.withoutMessages()
 		l.reported.Marked, l.reported.Unmarked = marked, unmarked
 	}
-	if l.want, l.timings = a, t; a.Role == lease.Absent {
+	if l.want, l.timings = a, t; a.Role == assign.Absent {
 		l.noteSuccess() // nothing is written any more, so no later write clears the failures
 	}
 }
@@ -138,7 +140,7 @@ func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
 		return
 	}
 	c, seal := wire.Read(obj)
-	l.known.content, l.known.sealed, l.known.labelled = c, lease.Sealed(l.self.key, c, seal), wire.Labelled(obj)
+	l.known.content, l.known.sealed, l.known.labelled = c, l.self.key.Sealed(c, seal), wire.Labelled(obj)
 	if l.known.ours = l.isOwn(c, seal); l.known.ours {
 		l.ownUID = obj.UID
 	}
@@ -151,7 +153,7 @@ func (l *leaseSyncer) isOwn(c lease.Content, seal string) bool {
 		return l.known.sealed
 	}
 	c.Cluster, c.ClusterUID, c.Hub = l.self.cluster, l.self.uid, l.self.hub
-	return lease.Sealed(l.self.key, c, seal)
+	return l.self.key.Sealed(c, seal)
 }
 
 // invalidate notes that what is known may be out of date. A read must tell.

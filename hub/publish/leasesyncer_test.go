@@ -9,6 +9,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 func run(t *testing.T, tests map[string]func(*rig)) {
@@ -41,28 +43,28 @@ func firstRenewal(r *rig) time.Duration {
 func TestRenewal(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"the first Lease of a term is written by the tenure that persisted the grant": func(r *rig) {
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").answered()
 			r.facts(SyncStatus{}).next("wait " + firstRenewal(r).String()).facts(SyncStatus{InPlace: true})
 		},
 		"also in the place of an older one": func(r *rig) {
 			r.put(contentOf(renewedAt(-100, term("west", 19))), testKey)
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").answered()
 		},
 		"by no other: without a Lease that stands there is nothing to renew": func(r *rig) {
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a tenure that takes over renews at once what stands": func(r *rig) {
 			r.put(contentOf(renewedAt(-6, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").answered()
 			r.next("wait " + firstRenewal(r).String())
 		},
 		"and leaves what is not due yet": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.at(2).next("read").answered().next("wait 3s").facts(SyncStatus{InPlace: true})
 		},
 		"one that was renewed late is renewed again when it would have been": func(r *rig) {
@@ -80,30 +82,30 @@ func TestRenewal(t *testing.T) {
 		},
 		"or that took it over": func(r *rig) {
 			r.put(contentOf(renewedAt(-15, term("east", 20))), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a Lease that is not sealed does not stand": func(r *rig) {
-			r.put(contentOf(renewedAt(-2, term("east", 20))), lease.Key("another key"))
-			r.assign(lease.Lead, term("east", 20))
+			r.put(contentOf(renewedAt(-2, term("east", 20))), seal.Key("another key"))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("update nobody 20 renewTime 0s for 15s promise 15s").answered()
 			r.next("wait").facts(SyncStatus{Lost: true, PoisonedEpoch: 20})
 		},
 		"a Lease of another epoch does not": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 19))), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a Lease of another holder does not": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"a longer D goes with the next renewal": func(r *rig) {
 			r.leads()
 			longer := term("east", 20)
 			longer.Duration = 60 * second
-			r.assign(lease.Lead, longer, first)
+			r.assign(assign.Lead, longer, first)
 			r.at(5).next("update east 20 renewTime 5s for 1m0s promise 1m5s")
 		},
 		"a clock that stands back does not stop renewals for longer than r": func(r *rig) {
@@ -119,31 +121,31 @@ func TestNothingIsPromised(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"on hold": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.at(5).next("wait").facts(SyncStatus{})
 		},
 		"on hold not even what was edited is put right": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			edited(r)
 			r.at(5).next("wait")
 		},
 		"and nothing is read": func(r *rig) {
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.next("wait")
 		},
 		"after a hold the term goes on, if its Lease still stands": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.at(5).next("wait")
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.at(6).next("update east 20 renewTime 6s for 15s promise 21s")
 		},
 		"and not otherwise, although this tenure granted it": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.at(15).next("wait")
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.next("wait").facts(SyncStatus{Lost: true})
 		},
 		"without the right to write nothing is sent, and the syncer looks again soon": func(r *rig) {
@@ -160,7 +162,7 @@ func TestNothingIsPromised(t *testing.T) {
 			r.next("wait 100ms")
 		},
 		"nor a read": func(r *rig) {
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.may = false
 			r.next("wait 100ms")
 		},
@@ -174,7 +176,7 @@ func TestNothingIsPromised(t *testing.T) {
 		},
 		"a first Lease, too": func(r *rig) {
 			r.heard = false
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.next("read").answered().next("read")
 		},
 	})
@@ -185,44 +187,44 @@ func TestAssignments(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"of an older epoch changes nothing": func(r *rig) {
 			r.leads()
-			r.assign(lease.Follow, term("west", 19))
+			r.assign(assign.Follow, term("west", 19))
 			r.at(5).next("update east 20 renewTime 5s for 15s promise 20s")
 		},
 		"nor does a leader's": func(r *rig) {
 			r.follows()
-			r.assign(lease.Lead, term("east", 19), first)
+			r.assign(assign.Lead, term("east", 19), first)
 			r.next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"of the same epoch counts": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.at(5).next("wait")
 		},
 		"absent counts in any": func(r *rig) {
 			r.leads()
-			r.assign(lease.Absent, lease.Term{})
+			r.assign(assign.Absent, lease.Term{})
 			r.next("remove").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"and after it any counts": func(r *rig) {
 			r.leads()
-			r.assign(lease.Absent, lease.Term{})
+			r.assign(assign.Absent, lease.Term{})
 			r.next("remove").answered()
-			r.assign(lease.Follow, term("west", 3))
+			r.assign(assign.Follow, term("west", 3))
 			r.next("create west 3 renewTime 0s for 15s")
 		},
 		"a term that ends here is overwritten by the next one": func(r *rig) {
 			r.leads()
-			r.assign(lease.Follow, term("west", 21))
+			r.assign(assign.Follow, term("west", 21))
 			r.at(31).next("update west 21 renewTime 31s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"what is no longer asked for says nothing of what is": func(r *rig) {
 			r.follows()
-			r.assign(lease.Lead, term("east", 21), first)
+			r.assign(assign.Lead, term("east", 21), first)
 			r.facts(SyncStatus{})
 		},
 		"an answer to the assignment before does not settle the next": func(r *rig) {
 			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s")
-			r.assign(lease.Follow, term("west", 21))
+			r.assign(assign.Follow, term("west", 21))
 			r.answered().next("update west 21 renewTime 5s for 15s")
 		},
 	})

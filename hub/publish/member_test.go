@@ -21,6 +21,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // request is one that a member got.
@@ -210,9 +212,9 @@ func (m *member) has(key types.NamespacedName) (lease.Content, bool) {
 }
 
 // put stores what a hub wrote earlier.
-func (m *member) put(c lease.Content, key lease.Key) {
+func (m *member) put(c lease.Content, key seal.Key) {
 	obj := &coordinationv1.Lease{}
-	if err := wire.Write(key, c, obj); err != nil {
+	if err := seal.Write(key, c, obj); err != nil {
 		panic(err)
 	}
 	m.mu.Lock()
@@ -342,11 +344,11 @@ func keyOf(namespace string) types.NamespacedName {
 func (w *world) assignLead(namespace string, epoch int64) {
 	t := term("east", epoch)
 	t.AcquireTime = w.clock.Now().Wall
-	w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Lead, Term: t, First: true}, testTimings)
+	w.Assign(keyOf(namespace), assign.Assignment{Role: assign.Lead, Term: t, First: true}, testTimings)
 }
 
 func (w *world) assignFollow(namespace string) {
-	w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+	w.Assign(keyOf(namespace), assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
 }
 
 // promised is what the promises says of a namespace.

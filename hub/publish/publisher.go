@@ -17,6 +17,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // workers is how many requests a Publisher has under way at once.
@@ -34,7 +36,7 @@ type Options struct {
 	// Fleet is the hub namespace of the member, Cluster its identity, ClusterUID the UID
 	// that was pinned for it, Hub the name of this hub, Key the key of its seal.
 	Fleet, Cluster, ClusterUID, Hub string
-	Key                             lease.Key
+	Key                             seal.Key
 	Clock                           lease.Clock
 	// MayWrite reports whether the tenure has the right to write at a reading.
 	MayWrite func(lease.Reading) bool
@@ -113,13 +115,13 @@ func (p *Publisher) Run(ctx context.Context) {
 
 // Assign sets what a Lease has to say from now on. After it returns, nothing is promised by an earlier
 // assignment.
-func (p *Publisher) Assign(key types.NamespacedName, a lease.Assignment, t Timings) {
+func (p *Publisher) Assign(key types.NamespacedName, a assign.Assignment, t Timings) {
 	p.mu.Lock()
 	l := p.syncer(key)
 	l.assign(a, t)
 	p.skew = max(p.skew, t.Skew)
 	var waiting []string
-	if l.want.Role != lease.Revoke {
+	if l.want.Role != assign.Revoke {
 		waiting = p.acks.cancel(key)
 	}
 	p.Queue.Add(key)
@@ -133,8 +135,8 @@ func (p *Publisher) StopRenewing(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.syncers.in(namespace) {
-		if l.want.Role == lease.Lead {
-			l.want.Role = lease.Hold
+		if l.want.Role == assign.Lead {
+			l.want.Role = assign.Hold
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 func TestPublisher(t *testing.T) {
@@ -169,7 +169,7 @@ func TestPublisher(t *testing.T) {
 			w.start()
 			w.assignFollow("a")
 			after(0)
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Absent}, testTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Absent}, testTimings)
 			after(0)
 			if _, there := w.member.has(keyOf("a")); there {
 				w.t.Errorf("it is there; facts %+v", w.SyncStatus(keyOf("a")))

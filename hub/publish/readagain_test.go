@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // followsUnwatched has a follower's Lease written, which is the last thing that a watch shows.
@@ -83,7 +83,7 @@ func TestWhichNamespacesMayHaveOurLeases(t *testing.T) {
 			}
 		},
 		"none whose Lease somebody else has labelled": func(w *world) {
-			w.Observe(w.seen("a", lease.Key("another")))
+			w.Observe(w.seen("a", seal.Key("another")))
 			if w.MayHaveWrittenIn("a") || len(w.MayHaveWritten()) > 0 {
 				w.t.Errorf("%q", w.MayHaveWritten())
 			}

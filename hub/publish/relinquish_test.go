@@ -8,6 +8,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // by is a Lease with the mark of another hub, or none.
@@ -16,7 +18,7 @@ func by(hub string) func(*lease.Content) { return func(c *lease.Content) { c.Hub
 // mark fails the test unless the Lease in the member carries this mark and a seal.
 func (r *rig) mark(want string) *rig {
 	r.t.Helper()
-	if c, seal := wire.Read(r.there); c.Hub != want || !lease.Sealed(testKey, c, seal) {
+	if c, seal := wire.Read(r.there); c.Hub != want || !testKey.Sealed(c, seal) {
 		r.t.Fatalf("the Lease carries the mark %q, want %q, sealed", c.Hub, want)
 	}
 	return r
@@ -43,7 +45,7 @@ func TestRelinquish(t *testing.T) {
 			r.leads()
 			r.syncer.relinquished = true
 			r.at(4).next("update east 20 renewTime 0s for 15s").answered()
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.at(9).next("wait")
 		},
 		"a follower's Lease, too": func(r *rig) {
@@ -64,12 +66,12 @@ func TestRelinquish(t *testing.T) {
 			r.next("update west 20 renewTime 0s for 15s").handed(r.carry()).next("read").answered().next("wait").mark("another")
 		},
 		"one that is not sealed is no Lease of ours": func(r *rig) {
-			r.put(contentOf(renewedAt(0, term("west", 20))), lease.Key("another key for tests of 32 byte"))
+			r.put(contentOf(renewedAt(0, term("west", 20))), seal.Key("another key for tests of 32 byte"))
 			r.syncer.relinquished = true
 			r.next("read").answered().next("wait")
 		},
 		"what is not there is not made": func(r *rig) {
-			r.assign(lease.Lead, term("east", 20), first)
+			r.assign(assign.Lead, term("east", 20), first)
 			r.syncer.relinquished = true
 			r.next("read").answered().next("wait")
 		},
@@ -86,25 +88,25 @@ func TestTakingOver(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"a leader's Lease is renewed at once, however new it is, with our mark": func(r *rig) {
 			r.put(contentOf(renewedAt(0, term("east", 20)), by("")), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").marks(false, true)
 			r.answered().next("wait "+firstRenewal(r).String()).marks(true, false).mark("hub")
 		},
 		"but not one that has lapsed": func(r *rig) {
 			r.put(contentOf(renewedAt(-15, term("east", 20)), by("")), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
 		"nor one that somebody was faster to take": func(r *rig) {
 			r.put(contentOf(renewedAt(-1, term("east", 20)), by("")), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s")
 			r.put(contentOf(renewedAt(0, term("east", 20)), by("another")), testKey)
 			r.handed(r.carry()).next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
 		},
 		"a follower's Lease is written anew": func(r *rig) {
 			r.put(contentOf(renewedAt(-1, term("west", 20)), by("")), testKey)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("update west 20 renewTime 0s for 15s").answered().next("wait").marks(true, false).mark("hub")
 		},
 		"a mark that somebody has taken off without the key is put back": func(r *rig) {
@@ -115,7 +117,7 @@ func TestTakingOver(t *testing.T) {
 		},
 		"the mark of a hub with our key stops us as any other": func(r *rig) {
 			r.put(contentOf(renewedAt(-1, term("east", 20)), by("another")), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered().next("wait " + recheck.String()).facts(SyncStatus{Problem: reason.OtherHub})
 		},
 	})

@@ -9,6 +9,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // A Lease that somebody edits or deletes is put right with what was sent last: nothing new is promised.
@@ -38,7 +40,7 @@ func TestRepairOfALeadersLease(t *testing.T) {
 		},
 		"also when a longer D is due: what was sent is put back, no more": func(r *rig) {
 			r.leads()
-			r.assign(lease.Lead, longer, first)
+			r.assign(assign.Lead, longer, first)
 			edited(r)
 			r.at(1).next("update east 20 renewTime 0s for 15s")
 		},
@@ -50,16 +52,16 @@ func TestRepairOfALeadersLease(t *testing.T) {
 		},
 		"not by a tenure that has sent nothing: it knows not what": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 20))), testKey)
-			r.assign(lease.Lead, term("east", 20))
+			r.assign(assign.Lead, term("east", 20))
 			r.next("read").answered()
 			edited(r)
 			r.next("wait").facts(SyncStatus{Lost: true})
 		},
 		"nor with the renewTime of an earlier term": func(r *rig) {
 			r.leads()
-			r.assign(lease.Hold, term("east", 20))
+			r.assign(assign.Hold, term("east", 20))
 			r.next("wait")
-			r.assign(lease.Lead, term("east", 21))
+			r.assign(assign.Lead, term("east", 21))
 			deleted(r)
 			r.at(1).next("read").answered().next("wait").facts(SyncStatus{Lost: true})
 		},
@@ -83,7 +85,7 @@ func TestRepairOfALeadersLease(t *testing.T) {
 
 // Nobody acts by what a follower's Lease says of another leader. So it waits for the Leases of leaders, and nothing else does.
 func TestWhichLeasesOfFollowersWait(t *testing.T) {
-	next := func(r *rig) { r.assign(lease.Follow, term("south", 21)) }
+	next := func(r *rig) { r.assign(assign.Follow, term("south", 21)) }
 	run(t, map[string]func(*rig){
 		"one that names the leader before this one": func(r *rig) {
 			r.follows()
@@ -94,7 +96,7 @@ func TestWhichLeasesOfFollowersWait(t *testing.T) {
 			r.follows()
 			next(r)
 			r.next("wait 500ms").at(0.4)
-			r.assign(lease.Follow, term("west", 22))
+			r.assign(assign.Follow, term("west", 22))
 			r.next("wait 500ms").at(0.9).next("update west 22 renewTime 900ms for 15s")
 		},
 		"none that lets this cluster lead": func(r *rig) {
@@ -114,7 +116,7 @@ func TestWhichLeasesOfFollowersWait(t *testing.T) {
 		},
 		"none that shows whether the next leader can be written to": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("south", 21), func(a *lease.Assignment) { a.MinRenewTime = zero })
+			r.assign(assign.Follow, term("south", 21), func(a *assign.Assignment) { a.MinRenewTime = zero })
 			r.next("update south 21 renewTime 0s for 15s")
 		},
 		"none of another hub": func(r *rig) {
@@ -145,19 +147,19 @@ func TestRepairOfAFollowersLease(t *testing.T) {
 		},
 		"a sealed Lease of another term": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("east", 19))), testKey)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"of another holder": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("south", 20))), testKey)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
 		},
 		"of another D": func(r *rig) {
 			r.follows()
 			longer := term("west", 20)
 			longer.Duration = 60 * second
-			r.assign(lease.Follow, longer)
+			r.assign(assign.Follow, longer)
 			r.next("update west 20 renewTime 0s for 1m0s")
 		},
 		"ageing is no reason to write": func(r *rig) {
@@ -177,13 +179,13 @@ func TestRepairOfAFollowersLease(t *testing.T) {
 		},
 		"a sealed one that is newer than the record is left for the record": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("south", 21))), testKey)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost})
-			r.assign(lease.Follow, term("west", 22))
+			r.assign(assign.Follow, term("west", 22))
 			r.next("wait 500ms").at(1).next("update west 22 renewTime 1s for 15s").answered().next("wait").facts(SyncStatus{InPlace: true})
 		},
 		"nothing to write where the API cannot store it": func(r *rig) {
-			r.assign(lease.Follow, term("west", 1<<31))
+			r.assign(assign.Follow, term("west", 1<<31))
 			r.next("read").answered().next("wait").facts(SyncStatus{Problem: reason.Unwritable})
 		},
 	})
@@ -200,7 +202,7 @@ func TestWhatStandsInTheWay(t *testing.T) {
 			r.put(ours, testKey, func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil })
 		}},
 		"a Lease of another hub with another key": {problem: reason.OtherHub, put: func(r *rig) {
-			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"))
+			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), seal.Key("another key"))
 		}},
 		"a Lease of another hub with the same key, as after a move": {problem: reason.OtherHub, put: func(r *rig) {
 			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Hub = "another" }), testKey)
@@ -209,12 +211,12 @@ func TestWhatStandsInTheWay(t *testing.T) {
 			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), testKey)
 		}},
 		"also one whose seal cannot be checked any more": {problem: reason.WrongCluster, put: func(r *rig) {
-			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), lease.Key("a lost key"))
+			r.put(contentOf(ours.Term, func(c *lease.Content) { c.Cluster = "west.fleet" }), seal.Key("a lost key"))
 		}},
 	}
 	for name, test := range tests {
-		for role, want := range map[lease.Role]lease.Term{lease.Lead: term("east", 21), lease.Follow: term("west", 21), lease.Absent: {}} {
-			t.Run(name+", "+map[lease.Role]string{lease.Lead: "leader", lease.Follow: "follower", lease.Absent: "leaver"}[role], func(t *testing.T) {
+		for role, want := range map[assign.Role]lease.Term{assign.Lead: term("east", 21), assign.Follow: term("west", 21), assign.Absent: {}} {
+			t.Run(name+", "+map[assign.Role]string{assign.Lead: "leader", assign.Follow: "follower", assign.Absent: "leaver"}[role], func(t *testing.T) {
 				r := newRig(t)
 				test.put(r)
 				r.assign(role, want, first)
@@ -223,7 +225,7 @@ func TestWhatStandsInTheWay(t *testing.T) {
 				// It carries no label of ours, so no watch tells when it goes.
 				r.there = nil
 				r.answered()
-				if role != lease.Absent {
+				if role != assign.Absent {
 					r.next(describeWrite(role))
 				} else {
 					r.next("wait").facts(SyncStatus{InPlace: true})
@@ -234,14 +236,14 @@ func TestWhatStandsInTheWay(t *testing.T) {
 			r := newRig(t)
 			test.put(r)
 			r.show()
-			r.assign(lease.Hold, lease.Term{})
+			r.assign(assign.Hold, lease.Term{})
 			r.next("wait").facts(SyncStatus{Problem: test.problem})
 		})
 	}
 }
 
-func describeWrite(role lease.Role) string {
-	if role == lease.Lead {
+func describeWrite(role assign.Role) string {
+	if role == assign.Lead {
 		return "create east 21 renewTime 2s for 15s promise 17s"
 	}
 	return "create west 21 renewTime 2s for 15s"
@@ -261,13 +263,13 @@ func TestEditsOfOurMarks(t *testing.T) {
 		},
 		"nor to a hub that has just started": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey, annotate(v1alpha1.HubAnnotation, "another"))
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
 		"a seal of another hub does: it took the Lease by compare-and-swap": func(r *rig) {
 			r.follows()
 			uid := r.there.UID
-			r.put(contentOf(renewedAt(-2, term("west", 20)), func(c *lease.Content) { c.Hub = "another" }), lease.Key("another key"),
+			r.put(contentOf(renewedAt(-2, term("west", 20)), func(c *lease.Content) { c.Hub = "another" }), seal.Key("another key"),
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
 			r.next("wait 2s").facts(SyncStatus{Problem: reason.OtherHub})
@@ -279,7 +281,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 		},
 		"nor to a hub that has just started: cluster": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey, annotate(v1alpha1.ClusterAnnotation, "west.fleet"))
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next(repaired)
 		},
 		"a Lease that this syncer has written is known by its UID, whatever it has lost": func(r *rig) {
@@ -289,7 +291,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 		},
 		"so is one that was once seen sealed": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey)
-			r.assign(lease.Follow, term("west", 20))
+			r.assign(assign.Follow, term("west", 20))
 			r.next("read").answered().next("wait")
 			r.edit(strip)
 			r.syncer.observeGone()
@@ -350,7 +352,7 @@ func TestPoisonedEpoch(t *testing.T) {
 	t.Run("a sealed Lease is none", func(t *testing.T) {
 		r := newRig(t)
 		r.put(contentOf(renewedAt(-2, term("south", 27))), testKey)
-		r.assign(lease.Follow, term("west", 20))
+		r.assign(assign.Follow, term("west", 20))
 		r.next("read").answered().next("wait").facts(SyncStatus{Newer: 27, Problem: reason.LeaseLost})
 	})
 }

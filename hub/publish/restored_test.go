@@ -10,17 +10,19 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // rewrite stores the Lease of namespace a anew, changed and under a later version, without a word of a watch. The syncer
 // reads it.
-func (w *world) rewrite(key lease.Key, change func(*lease.Content)) {
+func (w *world) rewrite(key seal.Key, change func(*lease.Content)) {
 	w.t.Helper()
 	w.member.mu.Lock()
 	obj := w.member.leases[keyOf("a")].DeepCopy()
 	c, _ := wire.Read(obj)
 	change(&c)
-	if err := wire.Write(key, c, obj); err != nil {
+	if err := seal.Write(key, c, obj); err != nil {
 		w.t.Fatal(err)
 	}
 	w.member.store(keyOf("a"), obj)
@@ -97,7 +99,7 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 		}, false},
 		"that somebody deleted it, and it was made again, is none": {func(w *world) { w.removed() }, true},
 		"an earlier renewTime that somebody has written without the key is an edit, and no sign": {func(w *world) {
-			w.rewrite(lease.Key("another key for tests of 32 byte"), func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
+			w.rewrite(seal.Key("another key for tests of 32 byte"), func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +136,7 @@ func TestARestoreTakesBackWhatReadersHaveReleased(t *testing.T) {
 func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 	const round = listReadersEvery / second // readers are listed at the multiples of it
 	assign := func(w *world, namespace string, skew time.Duration) {
-		w.Assign(keyOf(namespace), lease.Assignment{Role: lease.Follow, Term: term("west", 20)},
+		w.Assign(keyOf(namespace), assign.Assignment{Role: assign.Follow, Term: term("west", 20)},
 			Timings{Renew: 5 * second, Timeout: 3 * second, Skew: skew})
 	}
 	for name, test := range map[string]struct {

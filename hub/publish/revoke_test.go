@@ -12,15 +12,16 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
-func revoking(t lease.Term) func(*lease.Assignment) {
-	return func(a *lease.Assignment) { a.Revoked = t }
+func revoking(t lease.Term) func(*assign.Assignment) {
+	return func(a *assign.Assignment) { a.Revoked = t }
 }
 
 // The syncer of a leader in epoch 20 is to revoke it. Its last renewTime is of zero.
 func TestASyncerRevokes(t *testing.T) {
-	revoke := func(r *rig) { r.assign(lease.Revoke, term("", 21), revoking(term("east", 20))) }
+	revoke := func(r *rig) { r.assign(assign.Revoke, term("", 21), revoking(term("east", 20))) }
 	for name, test := range map[string]func(*rig){
 		"the live Lease gives way to nobody's": func(r *rig) {
 			r.leads().at(2)
@@ -43,7 +44,7 @@ func TestASyncerRevokes(t *testing.T) {
 		},
 		"so does one of an earlier term": func(r *rig) {
 			r.leads().at(2)
-			r.assign(lease.Revoke, term("", 23), revoking(term("east", 22)))
+			r.assign(assign.Revoke, term("", 23), revoking(term("east", 22)))
 			r.next("wait")
 		},
 		"so does an edited one that promises nothing more": func(r *rig) {
@@ -108,7 +109,7 @@ func (w *world) ledFor(d time.Duration) {
 	w.start()
 	t := term("east", 20)
 	t.AcquireTime = w.clock.Now().Wall
-	w.Assign(keyOf("a"), lease.Assignment{Role: lease.Lead, Term: t, First: true}, ackTimings)
+	w.Assign(keyOf("a"), assign.Assignment{Role: assign.Lead, Term: t, First: true}, ackTimings)
 	after(d - 5*second)
 	w.confirm()
 	after(5 * second)
@@ -129,7 +130,7 @@ func (w *world) confirm() {
 }
 
 func (w *world) revoke() {
-	w.Assign(keyOf("a"), lease.Assignment{Role: lease.Revoke, Term: term("", 21), Revoked: term("east", 20)}, ackTimings)
+	w.Assign(keyOf("a"), assign.Assignment{Role: assign.Revoke, Term: term("", 21), Revoked: term("east", 20)}, ackTimings)
 	after(0)
 }
 
@@ -270,7 +271,7 @@ func TestPublisherAsksReaders(t *testing.T) {
 			w.register("r", released("a", 20))
 			w.ledFor(settled)
 			w.revoke()
-			w.Assign(keyOf("a"), lease.Assignment{Role: lease.Follow, Term: term("west", 22)}, ackTimings)
+			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Follow, Term: term("west", 22)}, ackTimings)
 			w.isReleased(false)
 			w.stop()
 		},
@@ -385,7 +386,7 @@ func TestPublisherRemovesDeadReaders(t *testing.T) {
 	}
 	follow := func(w *world) {
 		w.start()
-		w.Assign(keyOf("b"), lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, ackTimings)
+		w.Assign(keyOf("b"), assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, ackTimings)
 	}
 	bubble(t, map[string]func(*world){
 		"whose time is over, with the finalizer that keeps them": func(w *world) {
@@ -443,7 +444,7 @@ func TestPublisherKeepsTheFinalizerOfTheLiving(t *testing.T) {
 	bubble(t, map[string]func(*world){"": func(w *world) {
 		w.register("r")
 		w.start()
-		w.Assign(keyOf("b"), lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, ackTimings)
+		w.Assign(keyOf("b"), assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, ackTimings)
 		w.member.becomes(nil, func(_ context.Context, r request) error {
 			if r.verb != "delete" {
 				return nil

@@ -15,6 +15,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // The syncer's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The syncer is that of
@@ -25,7 +27,7 @@ var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).
 
 const second = time.Second
 
-var testKey = lease.Key("a key for the tests of 32 bytes.")
+var testKey = seal.Key("a key for the tests of 32 bytes.")
 
 func wall(seconds float64) time.Time { return zero.Add(time.Duration(seconds * float64(second))) }
 
@@ -88,10 +90,10 @@ func contentOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
 }
 
 // put makes a Lease stand in the member, as an object of its own.
-func (r *rig) put(c lease.Content, key lease.Key, changes ...func(*coordinationv1.Lease)) {
+func (r *rig) put(c lease.Content, key seal.Key, changes ...func(*coordinationv1.Lease)) {
 	r.t.Helper()
 	obj := &coordinationv1.Lease{}
-	if err := wire.Write(key, c, obj); err != nil {
+	if err := seal.Write(key, c, obj); err != nil {
 		r.t.Fatal(err)
 	}
 	r.uid++
@@ -110,18 +112,18 @@ func (r *rig) edit(changes ...func(*coordinationv1.Lease)) {
 	r.there.ResourceVersion = strconv.Itoa(r.version)
 }
 
-func (r *rig) assign(role lease.Role, t lease.Term, changes ...func(*lease.Assignment)) {
-	a := lease.Assignment{Role: role, Term: t}
+func (r *rig) assign(role assign.Role, t lease.Term, changes ...func(*assign.Assignment)) {
+	a := assign.Assignment{Role: role, Term: t}
 	for _, change := range changes {
 		change(&a)
 	}
 	r.syncer.assign(a, Timings{Renew: 5 * second, Timeout: 3 * second, Patience: 10 * second})
 }
 
-func first(a *lease.Assignment) { a.First = true }
+func first(a *assign.Assignment) { a.First = true }
 
-func minRenewTime(seconds float64) func(*lease.Assignment) {
-	return func(a *lease.Assignment) { a.MinRenewTime = wall(seconds) }
+func minRenewTime(seconds float64) func(*assign.Assignment) {
+	return func(a *assign.Assignment) { a.MinRenewTime = wall(seconds) }
 }
 
 // show lets the watch tell what stands in the member.
@@ -255,7 +257,7 @@ func (r *rig) facts(want SyncStatus) *rig {
 // leads brings the syncer of a leader to the point where its Lease was renewed at zero, in epoch 20.
 func (r *rig) leads() *rig {
 	r.t.Helper()
-	r.assign(lease.Lead, term("east", 20), first)
+	r.assign(assign.Lead, term("east", 20), first)
 	r.next("read").answered()
 	r.next("create east 20 renewTime 0s for 15s promise 15s").answered()
 	return r
@@ -264,7 +266,7 @@ func (r *rig) leads() *rig {
 // follows brings the syncer of a follower to the point where its Lease is in place.
 func (r *rig) follows() *rig {
 	r.t.Helper()
-	r.assign(lease.Follow, term("west", 20))
+	r.assign(assign.Follow, term("west", 20))
 	r.next("read").answered()
 	r.next("create west 20 renewTime 0s for 15s").answered()
 	return r.next("wait").facts(SyncStatus{InPlace: true})

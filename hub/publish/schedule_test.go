@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // A tenure whose clock was ahead leaves renewTimes in the future behind.
@@ -15,7 +16,7 @@ func TestARenewTimeInTheFuture(t *testing.T) {
 	const renewed = "update east 20 renewTime 15s for 15s promise 30s"
 	ahead := func(r *rig, seconds float64) {
 		r.put(contentOf(renewedAt(seconds, term("east", 20)), func(c *lease.Content) { c.AcquireTime = wall(-100) }), testKey)
-		r.assign(lease.Lead, term("east", 20))
+		r.assign(assign.Lead, term("east", 20))
 		r.next("read").answered().next("wait 5s").facts(SyncStatus{InPlace: true})
 	}
 	run(t, map[string]func(*rig){
@@ -60,20 +61,20 @@ func TestALeaseWithAMinRenewTimeInTheFutureWaits(t *testing.T) {
 	run(t, map[string]func(*rig){
 		"until then": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(0.5))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(0.5))
 			r.next("wait 500ms").facts(SyncStatus{MinRenewTime: wall(0.5)})
 			r.at(0.5).next("update west 20 renewTime 500ms for 15s").answered().next("wait").facts(SyncStatus{InPlace: true, MinRenewTime: wall(0.5)})
 		},
 		"but looks again soon: either clock may be put right": func(r *rig) {
 			r.follows()
-			r.assign(lease.Follow, term("west", 20), minRenewTime(86400))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(86400))
 			r.next("wait 1s").at(1).next("wait 1s")
-			r.assign(lease.Follow, term("west", 20), minRenewTime(1))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(1))
 			r.next("update west 20 renewTime 1s for 15s")
 		},
 		"what stands in the way is told of meanwhile": func(r *rig) {
 			r.put(contentOf(renewedAt(-2, term("south", 21))), testKey)
-			r.assign(lease.Follow, term("west", 20), minRenewTime(10))
+			r.assign(assign.Follow, term("west", 20), minRenewTime(10))
 			r.next("read").answered().next("wait").facts(SyncStatus{Newer: 21, Problem: reason.LeaseLost, MinRenewTime: wall(10)})
 		},
 	})

@@ -27,6 +27,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // patience bounds every wait for a real API server.
@@ -166,7 +167,7 @@ func (s *server) lead(key types.NamespacedName) {
 	s.t.Helper()
 	t := term("east", 20)
 	t.AcquireTime = s.p.Clock.Now().Wall
-	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: t, First: true}, Timings{Renew: 300 * time.Millisecond, Timeout: 500 * time.Millisecond})
+	s.p.Assign(key, assign.Assignment{Role: assign.Lead, Term: t, First: true}, Timings{Renew: 300 * time.Millisecond, Timeout: 500 * time.Millisecond})
 	s.eventually("the member leads", func() bool { return s.p.SyncStatus(key).InPlace })
 }
 
@@ -214,7 +215,7 @@ func lateUpdate(t *testing.T, s *server) {
 	key := s.namespace("late")
 	s.lead(key)
 	late := s.keepBack()
-	s.p.Assign(key, lease.Assignment{Role: lease.Absent}, testTimings)
+	s.p.Assign(key, assign.Assignment{Role: assign.Absent}, testTimings)
 	s.eventually("the Lease is removed", func() bool {
 		_, err := s.get(key)
 		return apierrors.IsNotFound(err)
@@ -257,7 +258,7 @@ func overtakenUpdate(t *testing.T, s *server) {
 
 func editOnServer(t *testing.T, s *server) {
 	key := s.namespace("edited")
-	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+	s.p.Assign(key, assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
 	s.eventually("the Lease is written", func() bool { return s.p.SyncStatus(key).InPlace })
 	l, err := s.get(key)
 	if err != nil {
@@ -283,7 +284,7 @@ func foreignLease(t *testing.T, s *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.p.Assign(key, lease.Assignment{Role: lease.Lead, Term: term("east", 20), First: true}, testTimings)
+	s.p.Assign(key, assign.Assignment{Role: assign.Lead, Term: term("east", 20), First: true}, testTimings)
 	s.eventually("it is told of", func() bool { return s.p.SyncStatus(key).Problem != "" })
 	if now, err := s.get(key); err != nil || now.ResourceVersion != theirs.ResourceVersion {
 		t.Errorf("it was touched: %v, %+v", err, now)
@@ -295,7 +296,7 @@ func foreignLease(t *testing.T, s *server) {
 
 func removeOnServer(t *testing.T, s *server) {
 	key := s.namespace("removed")
-	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+	s.p.Assign(key, assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
 	s.eventually("the Lease is written", func() bool { return s.p.SyncStatus(key).InPlace })
 	// Somebody replaces it, unseen.
 	if err := s.client.CoordinationV1().Leases(key.Namespace).Delete(t.Context(), key.Name, metav1.DeleteOptions{}); err != nil {
@@ -305,7 +306,7 @@ func removeOnServer(t *testing.T, s *server) {
 	if _, err := s.client.CoordinationV1().Leases(key.Namespace).Create(t.Context(), theirs, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.p.Assign(key, lease.Assignment{Role: lease.Absent}, testTimings)
+	s.p.Assign(key, assign.Assignment{Role: assign.Absent}, testTimings)
 	s.eventually("it is told of", func() bool { return s.p.SyncStatus(key).Problem != "" })
 	if _, err := s.get(key); err != nil {
 		t.Errorf("somebody else's Lease: %v", err)
@@ -314,7 +315,7 @@ func removeOnServer(t *testing.T, s *server) {
 
 func missingNamespace(t *testing.T, s *server) {
 	key := keyOf("missing")
-	s.p.Assign(key, lease.Assignment{Role: lease.Follow, Term: term("west", 20)}, testTimings)
+	s.p.Assign(key, assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
 	s.eventually("it is told of", func() bool { return s.p.SyncStatus(key).Problem == "NamespaceMissing" })
 	began, before := s.p.Clock.Now().Boot, s.link.created(key)
 	s.eventually("it is tried again and again", func() bool { return s.link.created(key) >= before+3 })

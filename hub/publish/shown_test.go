@@ -3,7 +3,7 @@ package publish
 import (
 	"testing"
 
-	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // What is known by an answer only, no watch need tell of: if it goes before the watch
@@ -12,7 +12,7 @@ func TestAFollowersLeaseIsReadAgainUntilAWatchShowsIt(t *testing.T) {
 	r := newRig(t)
 	r.blind = true
 	r.put(contentOf(renewedAt(0, term("west", 7))), testKey)
-	r.assign(lease.Follow, term("west", 7))
+	r.assign(assign.Follow, term("west", 7))
 	r.next("read").answered().next("wait 2s")
 	r.at(2).next("read").answered().next("wait 2s")
 	r.blind = false
@@ -31,7 +31,7 @@ func TestAFollowersLeaseThatAWatchShowsIsNotReadAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.blind = true
-			r.assign(lease.Follow, term("west", 7))
+			r.assign(assign.Follow, term("west", 7))
 			r.next("read").answered().next("create west 7 renewTime 0s for 15s").answered().next("wait 2s")
 			change(r)
 			r.show()

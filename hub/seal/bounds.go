@@ -92,7 +92,7 @@ func (s Seal) data() map[string][]byte {
 }
 
 // withPolicies reads the bounds of policies. A hub that knows none may have raised the largest since they were written.
-func withPolicies(key lease.Key, largest Bounds, text []byte) (Seal, error) {
+func withPolicies(key Key, largest Bounds, text []byte) (Seal, error) {
 	s := Seal{Key: key, Policies: map[string]Bounds{}}
 	var all map[string]stored
 	if text != nil {

@@ -7,8 +7,6 @@ import (
 	"encoding/binary"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/leasecast/leasecast/api/lease"
 )
 
 // pinned begins what proofs of pins are made from, so that none of them is the seal of a Lease.
@@ -16,7 +14,7 @@ const pinned = "leasecast.dev/cluster-uid"
 
 // Pin returns the proof that the hub itself has pinned a UID on a Cluster. Whoever may annotate a Cluster cannot make one,
 // and that of another Cluster proves nothing.
-func Pin(key lease.Key, fleet, cluster, uid string) string {
+func Pin(key Key, fleet, cluster, uid string) string {
 	mac := hmac.New(sha256.New, key)
 	for _, s := range [...]string{pinned, fleet, cluster, uid} {
 		_, _ = mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s)))) // lengths, so that no two pins give the same text
@@ -26,12 +24,12 @@ func Pin(key lease.Key, fleet, cluster, uid string) string {
 }
 
 // IsPin reports whether proof is the proof of a pin. The empty key proves nothing.
-func IsPin(key lease.Key, fleet, cluster, uid, proof string) bool {
+func IsPin(key Key, fleet, cluster, uid, proof string) bool {
 	return len(key) > 0 && hmac.Equal([]byte(proof), []byte(Pin(key, fleet, cluster, uid)))
 }
 
 // KeyOf is the key in a Secret; empty if there is none that could be one.
-func KeyOf(secret *corev1.Secret) lease.Key {
+func KeyOf(secret *corev1.Secret) Key {
 	if key := secret.Data[dataKey]; len(key) == keySize {
 		return key
 	}

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/leasecast/leasecast/api/lease"
 )
 
 func TestWhatProvesAPin(t *testing.T) {
-	key, other := lease.Key(bytes.Repeat([]byte{1}, keySize)), lease.Key(bytes.Repeat([]byte{2}, keySize))
+	key, other := Key(bytes.Repeat([]byte{1}, keySize)), Key(bytes.Repeat([]byte{2}, keySize))
 	proof := Pin(key, "fleet", "east", "uid")
 	for name, test := range map[string]struct {
-		key                        lease.Key
+		key                        Key
 		fleet, cluster, uid, proof string
 		want                       bool
 	}{

@@ -52,7 +52,7 @@ var ErrBroken = errors.New("the Secret holds no usable seal")
 
 // Seal is the content of the Secret.
 type Seal struct {
-	Key lease.Key
+	Key Key
 	// Policies are the bounds of each policy by its name. Those of the empty name are for any policy: a hub has written
 	// them that knew no names.
 	Policies map[string]Bounds
@@ -184,7 +184,7 @@ func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string, kn
 	return s.writer.Update(ctx, secret)
 }
 
-func newKey() lease.Key {
+func newKey() Key {
 	key := make([]byte, keySize)
 	_, _ = rand.Read(key) // never fails
 	return key

@@ -12,8 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -206,7 +206,7 @@ func TestAGuardGoesWithAMemberThatTakesNoPart(t *testing.T) {
 		}
 
 		r.is("east", func(m *fleet.Member) { m.Gone = true })
-		p.Assign(shopLease, lease.Assignment{Role: lease.Absent}, publish.Timings{Timeout: time.Second})
+		p.Assign(shopLease, assign.Assignment{Role: assign.Absent}, publish.Timings{Timeout: time.Second})
 		r.writes()
 		r.Wake()
 		pass(guardRetry)

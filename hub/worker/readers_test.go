@@ -16,6 +16,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -61,7 +62,7 @@ func revoking(t *testing.T) (r *rig, p *publish.Publisher, reader *coordinationv
 	}, nil))
 	revoked, ended := live.Term, live.Term
 	ended.Holder, ended.Epoch = "", 21
-	p.Assign(shopLease, lease.Assignment{Role: lease.Revoke, Revoked: revoked, Term: ended}, publish.Timings{
+	p.Assign(shopLease, assign.Assignment{Role: assign.Revoke, Revoked: revoked, Term: ended}, publish.Timings{
 		Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second, LongestPromise: 16 * time.Second,
 	})
 	r.writes()

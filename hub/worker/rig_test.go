@@ -18,16 +18,16 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 var (
 	eastKey    = fleet.Key{Fleet: "fleet", Name: "east"}
-	testKey    = lease.Key("a key of thirty-two characters..")
+	testKey    = seal.Key("a key of thirty-two characters..")
 	rigStart   = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	shopLease  = types.NamespacedName{Namespace: "shop", Name: "leasecast"}
 	errRefused = errors.New("refused")
@@ -112,7 +112,7 @@ func (r *rig) Forget(key fleet.Key) {
 	delete(r.members, key)
 }
 
-func (r *rig) Serve(context.Context, string) (lease.Key, bool) {
+func (r *rig) Serve(context.Context, string) (seal.Key, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.standby || r.unsealed || r.by == them {
@@ -270,7 +270,7 @@ func (r *rig) has(leases ...lease.Content) {
 	r.t.Helper()
 	for _, c := range leases {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: "uid-of-it"}}
-		if err := wire.Write(testKey, c, l); err != nil {
+		if err := seal.Write(testKey, c, l); err != nil {
 			r.t.Fatal(err)
 		}
 		r.east.store(l)

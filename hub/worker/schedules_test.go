@@ -17,9 +17,9 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // writesOf is a fence of what an account writes in namespace shop.
@@ -61,7 +61,7 @@ func TestWhoseCronJobsAreWoken(t *testing.T) {
 			c := eastLease(7)
 			test.lease(&c)
 			l := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
-			if err := wire.Write(testKey, c, &l); err != nil {
+			if err := seal.Write(testKey, c, &l); err != nil {
 				t.Fatal(err)
 			}
 			terms := termsOf([]guard.Fence{test.fence}, wakes, []coordinationv1.Lease{l}, test.spaces, rigStart.Wall.Add(test.after))

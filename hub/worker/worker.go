@@ -31,6 +31,7 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // ServeRetry is how often a worker tries again to serve a fleet.
@@ -66,7 +67,7 @@ type Fleet interface {
 type Hub interface {
 	// Serve claims the member's fleet for this installation, and returns the key of its seal. It is false where
 	// another installation was faster, or the seal cannot be had.
-	Serve(ctx context.Context, fleetName string) (lease.Key, bool)
+	Serve(ctx context.Context, fleetName string) (seal.Key, bool)
 	// Served reports whether this installation serves the fleet, as far as a cache shows it.
 	Served(fleetName string) bool
 	// Serves reports whether this replica may write for the fleet now, and MayWrite whether it may at a reading.
@@ -170,7 +171,7 @@ func (w *Worker) Run(ctx context.Context) {
 	keepers.Wait()
 }
 
-func (w *Worker) newPublisher(key lease.Key) *publish.Publisher {
+func (w *Worker) newPublisher(key seal.Key) *publish.Publisher {
 	m := w.Member
 	return publish.New(publish.Options{
 		Client:     w.Leases,

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -141,7 +142,7 @@ func TestWhatThePublisherOfAMemberIsGiven(t *testing.T) {
 		defer r.runs(r.Run)()
 		term := eastLease(20).Term
 		leads := func(ns string) {
-			r.Publisher().Assign(types.NamespacedName{Namespace: ns, Name: "leasecast"}, lease.Assignment{Role: lease.Lead, Term: term, First: true},
+			r.Publisher().Assign(types.NamespacedName{Namespace: ns, Name: "leasecast"}, assign.Assignment{Role: assign.Lead, Term: term, First: true},
 				publish.Timings{Renew: 5 * time.Second, Timeout: time.Second, LongestPromise: time.Minute})
 			synctest.Wait()
 		}

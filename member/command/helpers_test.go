@@ -26,10 +26,10 @@ const (
 // leaseOf is a Lease as the hub writes it now.
 func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Duration) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{}
-	return l, wire.Write(lease.Key("only for tests"), lease.Content{
+	return l, wire.Write(lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: duration},
 		Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: time.Second,
-	}, l)
+	}, "", l)
 }
 
 // stage is a gate in a bubble, with a program that is none.

@@ -30,10 +30,10 @@ func leading(t *testing.T, d time.Duration) (*member.Terms, *clocktest.Hand) {
 	t.Helper()
 	clock := clocktest.NewHand(clocktest.Start)
 	terms, now, l := member.NewTerms(clock, time.Second), clock.Now().Wall, &coordinationv1.Lease{}
-	if err := wire.Write(nil, lease.Content{
+	if err := wire.Write(lease.Content{
 		Term:      lease.Term{Holder: "east", Epoch: 7, AcquireTime: now, RenewTime: now, Duration: d},
 		Namespace: ns, Name: "leasecast", Cluster: "east",
-	}, l); err != nil {
+	}, "", l); err != nil {
 		t.Fatal(err)
 	}
 	terms.Observe(l)

@@ -81,12 +81,12 @@ func (f *Fake) write(namespace, holder string, rise int64) int64 {
 	epoch := max(f.epochs[namespace]+rise, 1)
 	f.epochs[namespace] = epoch
 	l := &coordinationv1.Lease{}
-	if err := wire.Write(nil, lease.Content{
+	if err := wire.Write(lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: Duration},
 		Namespace: namespace,
 		Name:      v1alpha1.DefaultLeaseName,
 		Cluster:   here,
-	}, l); err != nil {
+	}, "", l); err != nil {
 		panic(fmt.Sprintf("membertest: %v", err)) // no epoch or duration that a Fake makes is refused
 	}
 	f.Observe(l)

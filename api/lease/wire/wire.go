@@ -22,14 +22,14 @@ var labels = map[string]string{
 	v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
 }
 
-// Write puts the content, sealed with key, into l. What else is in l (UID, resourceVersion, labels of others)
+// Write puts the content, and its seal, into l. What else is in l (UID, resourceVersion, labels of others)
 // stays. It never sets strategy or preferredHolder, which would start the API server's own coordinated
 // election. Times are cut to microseconds, as a Lease stores them: a little earlier, so a little less is
 // promised.
 //
 // It fails if a Lease cannot store the content as it is: an epoch or a duration outside 32 bits, a duration
 // that is not whole seconds, or a skew that is not whole milliseconds.
-func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
+func Write(c lease.Content, seal string, l *coordinationv1.Lease) error {
 	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
 	}
@@ -64,7 +64,7 @@ func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	} else {
 		delete(l.Annotations, v1alpha1.OpenLocksAnnotation)
 	}
-	l.Annotations[v1alpha1.SealAnnotation] = lease.Seal(key, c)
+	l.Annotations[v1alpha1.SealAnnotation] = seal
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity:       &c.Holder,
 		LeaseDurationSeconds: &duration,

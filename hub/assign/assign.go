@@ -1,6 +1,12 @@
-package lease
+// Package assign is what the hub's election hands to those who carry its decisions out: what the Lease in one member
+// has to say.
+package assign
 
-import "time"
+import (
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
 
 // Role is what the Lease in one member is for.
 type Role int
@@ -24,15 +30,15 @@ const (
 type Assignment struct {
 	Role Role
 	// Term is what the Lease says, without its renewTime.
-	Term Term
+	Term lease.Term
 	// Revoked is the term that Revoke ends.
-	Revoked Term
+	Revoked lease.Term
 	// First allows to write the first Lease of the term. Only the tenure that persisted the grant may do so.
 	// Any other tenure finds a live Lease, or needs a new term.
 	First bool
 	// MinRenewTime asks for a follower's Lease with this renewTime or a later one: the proof that a successor
 	// can be written.
 	MinRenewTime time.Time
-	// OpenLocks is what a leader's Lease says in Content.OpenLocks.
+	// OpenLocks is what a leader's Lease says in lease.Content.OpenLocks.
 	OpenLocks string
 }

@@ -1,4 +1,4 @@
-package lease
+package seal
 
 import (
 	"crypto/hmac"
@@ -7,6 +7,11 @@ import (
 	"encoding/binary"
 	"strings"
 	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
 // sealPrefix names the way in which a seal is computed, so that a later one can exist beside it.
@@ -26,7 +31,7 @@ func (Key) MarshalJSON() ([]byte, error) { return []byte(`"[seal key]"`), nil }
 
 // Seal returns a MAC over everything that the Lease says. A hub believes sealed Leases only. Anything else in
 // the place of one is an edit by somebody else.
-func Seal(key Key, c Content) string {
+func (k Key) Seal(c lease.Content) string {
 	text := make([]byte, 0, 256)
 	for _, s := range [...]string{c.Namespace, c.Name, c.Cluster, c.ClusterUID, c.Hub, c.Holder} {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(s))) // lengths, so that no two contents give the same text
@@ -42,13 +47,16 @@ func Seal(key Key, c Content) string {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(c.OpenLocks)))
 		text = append(text, c.OpenLocks...)
 	}
-	mac := hmac.New(sha256.New, key)
+	mac := hmac.New(sha256.New, k)
 	_, _ = mac.Write(text)
 	sum := mac.Sum(text[:0])
 	return string(base64.RawURLEncoding.AppendEncode([]byte(sealPrefix), sum))
 }
 
 // Sealed reports whether seal is the seal of this content under the key. The empty key seals nothing.
-func Sealed(key Key, c Content, seal string) bool {
-	return len(key) > 0 && strings.HasPrefix(seal, sealPrefix) && hmac.Equal([]byte(seal), []byte(Seal(key, c)))
+func (k Key) Sealed(c lease.Content, seal string) bool {
+	return len(k) > 0 && strings.HasPrefix(seal, sealPrefix) && hmac.Equal([]byte(seal), []byte(k.Seal(c)))
 }
+
+// Write puts the content, sealed with the key, into l, as wire.Write does.
+func Write(k Key, c lease.Content, l *coordinationv1.Lease) error { return wire.Write(c, k.Seal(c), l) }

@@ -1,4 +1,4 @@
-package lease_test
+package seal_test
 
 import (
 	"encoding/json"
@@ -8,9 +8,13 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
-var sealKey = lease.Key("0123456789abcdef0123456789abcdef")
+var (
+	sealKey = seal.Key("0123456789abcdef0123456789abcdef")
+	noon    = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+)
 
 func sealedLease() lease.Content {
 	return lease.Content{
@@ -48,12 +52,12 @@ func TestSealCoversAllThatALeaseSays(t *testing.T) {
 		"less than a Lease can store":    {func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(999 * time.Nanosecond) }, true},
 		"allowance for clocks":           {func(c *lease.Content) { c.Skew = time.Second }, false},
 	}
-	seal := lease.Seal(sealKey, sealedLease())
+	seal := sealKey.Seal(sealedLease())
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := sealedLease()
 			test.change(&c)
-			if got := lease.Sealed(sealKey, c, seal); got != test.sealed {
+			if got := sealKey.Sealed(c, seal); got != test.sealed {
 				t.Errorf("Sealed = %v, want %v", got, test.sealed)
 			}
 		})
@@ -61,29 +65,29 @@ func TestSealCoversAllThatALeaseSays(t *testing.T) {
 }
 
 func TestSealNeedsItsKeyAndItsWholeText(t *testing.T) {
-	seal := lease.Seal(sealKey, sealedLease())
+	mac := sealKey.Seal(sealedLease())
 	tests := map[string]struct {
-		key    lease.Key
-		seal   string
+		key    seal.Key
+		mac    string
 		sealed bool
 	}{
-		"the seal":                      {sealKey, seal, true},
-		"another key":                   {lease.Key("another"), seal, false},
-		"a longer key":                  {append(lease.Key{}, append(sealKey, '!')...), seal, false},
-		"no key":                        {nil, seal, false},
-		"no key for a seal without one": {nil, lease.Seal(nil, sealedLease()), false},
-		"an empty key likewise":         {lease.Key{}, lease.Seal(lease.Key{}, sealedLease()), false},
+		"the seal":                      {sealKey, mac, true},
+		"another key":                   {seal.Key("another"), mac, false},
+		"a longer key":                  {append(seal.Key{}, append(sealKey, '!')...), mac, false},
+		"no key":                        {nil, mac, false},
+		"no key for a seal without one": {nil, seal.Key(nil).Seal(sealedLease()), false},
+		"an empty key likewise":         {seal.Key{}, seal.Key{}.Seal(sealedLease()), false},
 		"no seal":                       {sealKey, "", false},
 		"only the prefix":               {sealKey, "v1.", false},
-		"without the prefix":            {sealKey, strings.TrimPrefix(seal, "v1."), false},
-		"another prefix":                {sealKey, "v2." + strings.TrimPrefix(seal, "v1."), false},
-		"cut":                           {sealKey, seal[:len(seal)-1], false},
-		"with more":                     {sealKey, seal + "A", false},
-		"in upper case":                 {sealKey, "v1." + strings.ToUpper(strings.TrimPrefix(seal, "v1.")), false},
+		"without the prefix":            {sealKey, strings.TrimPrefix(mac, "v1."), false},
+		"another prefix":                {sealKey, "v2." + strings.TrimPrefix(mac, "v1."), false},
+		"cut":                           {sealKey, mac[:len(mac)-1], false},
+		"with more":                     {sealKey, mac + "A", false},
+		"in upper case":                 {sealKey, "v1." + strings.ToUpper(strings.TrimPrefix(mac, "v1.")), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := lease.Sealed(test.key, sealedLease(), test.seal); got != test.sealed {
+			if got := test.key.Sealed(sealedLease(), test.mac); got != test.sealed {
 				t.Errorf("Sealed = %v, want %v", got, test.sealed)
 			}
 		})
@@ -93,7 +97,7 @@ func TestSealNeedsItsKeyAndItsWholeText(t *testing.T) {
 // A hub of any later version must believe what this one sealed.
 func TestSealStaysAsItIs(t *testing.T) {
 	const want = "v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs"
-	if got := lease.Seal(sealKey, sealedLease()); got != want {
+	if got := sealKey.Seal(sealedLease()); got != want {
 		t.Errorf("Seal = %q, want %q", got, want)
 	}
 }
@@ -101,22 +105,22 @@ func TestSealStaysAsItIs(t *testing.T) {
 func TestSealCoversTheAllowanceForClocks(t *testing.T) {
 	c := sealedLease()
 	c.Skew = time.Second
-	seal := lease.Seal(sealKey, c)
+	seal := sealKey.Seal(c)
 	for name, skew := range map[string]time.Duration{"more": 2 * time.Second, "less": time.Millisecond, "none": 0} {
 		edited := c
 		edited.Skew = skew
-		if lease.Sealed(sealKey, edited, seal) {
+		if sealKey.Sealed(edited, seal) {
 			t.Errorf("an edit to %s is sealed", name)
 		}
 	}
-	if !lease.Sealed(sealKey, c, seal) {
+	if !sealKey.Sealed(c, seal) {
 		t.Error("the content itself is not sealed")
 	}
 }
 
 func TestKeyIsNeverPrinted(t *testing.T) {
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X"} {
-		for _, value := range []any{sealKey, struct{ Key lease.Key }{sealKey}, []lease.Key{sealKey}} {
+		for _, value := range []any{sealKey, struct{ Key seal.Key }{sealKey}, []seal.Key{sealKey}} {
 			text := fmt.Sprintf(format, value)
 			if strings.Contains(text, string(sealKey)) || strings.Contains(strings.ToLower(text), fmt.Sprintf("%x", string(sealKey))) ||
 				strings.Contains(text, "0x30, 0x31") || strings.Contains(text, "48 49") {
@@ -137,8 +141,9 @@ func FuzzSeal(f *testing.F) {
 			},
 			Namespace: namespace, Name: name, Cluster: cluster, ClusterUID: uid, Hub: hub,
 		}
-		seal := lease.Seal(key, c)
-		if got := lease.Sealed(key, c, seal); got != (len(key) > 0) {
+		k := seal.Key(key)
+		mac := k.Seal(c)
+		if got := k.Sealed(c, mac); got != (len(key) > 0) {
 			t.Fatalf("Sealed = %v by a key of %d bytes", got, len(key))
 		}
 		changed := c
@@ -164,14 +169,14 @@ func FuzzSeal(f *testing.F) {
 		case 9:
 			changed.Duration += time.Second
 		}
-		if lease.Sealed(key, changed, seal) {
+		if k.Sealed(changed, mac) {
 			t.Fatalf("%+v is sealed by the seal of %+v", changed, c)
 		}
 	})
 }
 
 func TestTheKeyIsNotWrittenAsJSON(t *testing.T) {
-	text, err := json.Marshal(struct{ Key lease.Key }{sealKey})
+	text, err := json.Marshal(struct{ Key seal.Key }{sealKey})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +194,7 @@ func TestASealIsTheSameInEveryVersion(t *testing.T) {
 		"v1.7txJLNn626606wXr6_eGSNn2BhzPnGJIRurltT_6nDQ": long,
 		"v1.SmsakOnzSoyFaiCBrU9M6lvjnCtF2GWWZZnxwSRHdMo": {},
 	} {
-		if got := lease.Seal(sealKey, c); got != want {
+		if got := sealKey.Seal(c); got != want {
 			t.Errorf("the seal of %+v is %s, want %s", c, got, want)
 		}
 	}
