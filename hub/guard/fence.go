@@ -184,7 +184,7 @@ func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, versio
 	}
 	spec.MatchConstraints.ResourceRules[0].ResourceNames = names
 	spec.MatchConditions = []admissionv1.MatchCondition{{
-		Name: "fenced", Expression: anyOf([]string{probes(probe), spec.MatchConditions[0].Expression}),
+		Name: "fenced", Expression: anyOf([]string{probes(probe), stores + " && " + spec.MatchConditions[0].Expression}),
 	}}
 	spec.Validations = slices.Insert(spec.Validations, 0, admissionv1.Validation{
 		Expression: "!(" + probes(probe) + ")", Message: isProbe, Reason: ptr.To(metav1.StatusReasonForbidden),
@@ -275,7 +275,7 @@ func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPol
 			rules = append(rules, rule(r.Group, "*", names, admissionv1.Create, admissionv1.Update, admissionv1.Delete))
 		}
 	}
-	spec := fenceSpec(rules, managed+" && "+anyOf(fenced), term, []admissionv1.Validation{
+	spec := fenceSpec(rules, changes+" && "+managed+" && "+anyOf(fenced), term, []admissionv1.Validation{
 		{
 			Expression: thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
 			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
