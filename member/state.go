@@ -110,6 +110,9 @@ func (t *Terms) state(namespace string) State {
 		s.Why = unknown
 	default:
 		s.Why = t.why(n, s.Trouble)
+		if n != nil && len(n.leases) > 0 && s.Trouble == "" {
+			s.Trouble = n.doubted.text
+		}
 	}
 	return s
 }
