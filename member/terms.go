@@ -83,6 +83,7 @@ type nsState struct {
 	reader  lease.Reader
 	leases  map[string]lease.Content // by the name of the Lease
 	last    int64                    // the epoch of the last term that began here
+	terms   int64                    // how many began here
 	began   time.Duration            // when it did, as in Reading.Boot
 	lapsed  int64                    // the epoch of the last term that ran out
 	seen    lease.Content            // the last Lease that was believed
@@ -251,6 +252,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		tm.permit.Store(&p)
 		t.led[n] = tm
 		n.last, n.began = p.Epoch, now.Boot
+		n.terms++
 		n.term.Store(tm)
 		t.began(n.name, tm)
 		t.arm(now, p)
