@@ -246,7 +246,7 @@ func TestPromiseOfAnotherHubOutlastsItsLeases(t *testing.T) {
 	c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
 	seen := func() *view {
 		v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, policy: &policy{}, members: []memberView{{
-			Member: fleet.Member{Key: eastKey}, publisher: publisherThatRead(t, now, lease.Key("another key"), theirs),
+			Member: fleet.Member{Key: eastKey}, publisher: publisherThatRead(t, now, seal.Key("another key"), theirs),
 		}}}
 		c.addMove(v)
 		return v

@@ -133,7 +133,7 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 		},
 		"not even in a namespace that is new to it": {
 			now: at(500), state: election.State{Tenure: settled(), Sent: closed(), OtherHub: true},
-			among: []election.Candidate{east, west}, want: "lost waiting OtherHub after 2s",
+			among: []election.Candidate{east, west}, want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
 		},
 		"and retires nothing": {
 			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub after 2s",
