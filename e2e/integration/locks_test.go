@@ -68,7 +68,8 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	w.awaitPolicy("p", v1alpha1.ConditionAccountsFound, metav1.ConditionFalse, string(reason.AccountMissing),
 		"there is no ServiceAccount chekout in east, south, west")
 	w.elect(lock, all...)
-	w.Eventually("the lock is seen to be held", 30*time.Second, func() error {
+	// The lock opens when every earlier holder must have stopped, and is looked at twice after that.
+	w.Eventually("the lock is seen to be held", time.Minute, func() error {
 		p := &v1alpha1.LeadershipPolicy{}
 		if err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p); err != nil {
 			return err
