@@ -18,8 +18,10 @@ var (
 	leasesResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	errForbidden   = apierrors.NewForbidden(leasesResource, "x", nil)
 	errGone        = apierrors.NewNotFound(leasesResource, "x")
-	errHTTP2Lost   = errors.New("http2: client connection lost")
-	errNetwork     = &net.OpError{Op: "dial", Err: errRefused}
+	errNotWatching = apierrors.NewForbidden(leasesResource, "x", errors.New("ValidatingAdmissionPolicy 'leasecast-registrations' denied request: "+
+		"a registration may only name namespaces in which its writer may watch Leases; for more than 16: bind the ClusterRole leasecast-reader"))
+	errHTTP2Lost = errors.New("http2: client connection lost")
+	errNetwork   = &net.OpError{Op: "dial", Err: errRefused}
 )
 
 // What somebody has to mend is an error at once.
@@ -55,6 +57,12 @@ func TestAFailureHasTheAdviceOfItsCause(t *testing.T) {
 		"no rights": {
 			errForbidden, "bind leasecast-reader (config/reader) to the account of this program",
 			"bind leasecast-registration (config/reader) to the account of this program",
+		},
+		"no right to what it follows": {
+			errNotWatching, "bind leasecast-reader (config/reader) to the account of this program in each of its Options.Namespaces, " +
+				"or by a ClusterRoleBinding if it follows all, or more than 16",
+			"bind leasecast-reader (config/reader) to the account of this program in each of its Options.Namespaces, " +
+				"or by a ClusterRoleBinding if it follows all, or more than 16",
 		},
 		"another kind of server": {errGone, "what answers at this address has no Leases, check the address of the API server", ""},
 		"an unknown authority": {

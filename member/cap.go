@@ -20,7 +20,9 @@ import (
 // ErrNotBegun and ErrLost. Otherwise its `timeout` parameter is lowered to what remains, so that the
 // API server gives up by itself on a write that waited in a queue of its own past
 // the term. The server counts from when it received the request, so time on the
-// way is not covered. Other requests pass unchanged.
+// way is not covered. One that fails when its term is over, because its context has ended with it
+// for instance, returns an error that wraps ErrLost alone: it may have happened. Other requests
+// pass unchanged.
 //
 // A term is not released (see Registration) while such a write is on its way. One that was sent
 // and got no answer, or a server error, may still take effect: the term is then not
@@ -55,10 +57,41 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context()) // a RoundTripper must not modify its request
 		req.URL.RawQuery = query.Encode()
 	}
+	send := c.send
 	if t.t.terms.waited() {
-		return c.await(req, left, settled)
+		send = c.await
 	}
-	return c.send(req, settled)
+	resp, err := send(req, left, settled)
+	if err != nil {
+		return nil, t.cut(err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		resp.Body = &answer{resp.Body, t}
+	}
+	return resp, nil
+}
+
+// cut adds to the error of an act that the term is over, if it is.
+func (t Term) cut(err error) error {
+	if t.Holds() {
+		return err
+	}
+	return fmt.Errorf("%w: epoch %d: %w", ErrLost, t.Epoch(), err)
+}
+
+// answer is the body of the answer to a write.
+type answer struct {
+	io.ReadCloser
+	term Term
+}
+
+// Read implements io.Reader.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && err != io.EOF { //nolint:errorlint // readers compare with it, too
+		err = a.term.cut(err)
+	}
+	return n, err
 }
 
 // closeBody does what a RoundTripper must, also on errors.
@@ -69,7 +102,7 @@ func closeBody(req *http.Request) {
 }
 
 // send sends a write and says whether its outcome is known.
-func (c *capped) send(req *http.Request, settled func(known bool)) (*http.Response, error) {
+func (c *capped) send(req *http.Request, _ time.Duration, settled func(known bool)) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(req)
 	// A server error may hide that the write takes effect later: a timeout does, by its nature.
 	settled(err == nil && resp.StatusCode < http.StatusInternalServerError)
@@ -87,7 +120,7 @@ func (c *capped) await(req *http.Request, left time.Duration, settled func(known
 	done := make(chan outcome)
 	gone := req.Context().Done()
 	go func() {
-		resp, err := c.send(req.WithContext(ctx), settled)
+		resp, err := c.send(req.WithContext(ctx), left, settled)
 		select {
 		case done <- outcome{resp, err}:
 		case <-gone:

@@ -14,7 +14,7 @@
 //	}
 //
 // Informers and caches run in every cluster, so that a promotion finds them warm;
-// only acting is gated. Programs built on controller-runtime gate a reconciler with
+// only acting is gated. Programs built on controller-runtime gate a controller with
 // one line, see package member/gate; others use [Member.Lead]. Package
 // member/resourcelock gates the election between replicas, and package
 // member/command programs that know nothing of Leases. Package member/membertest
@@ -72,7 +72,8 @@
 // connection that dies costs no term, as long as a new one can be made. Where nothing is led, pings notice it
 // within a third of the shortest duration seen and a second. The connections are the Member's own, unless the
 // configuration has a Transport: then another connection and the pings are up to that. [Member.Healthz] fails when
-// a term ran out because nothing was heard, and within the duration of a term where nothing is led.
+// a term ran out because nothing was heard, and within the duration of a term where nothing is led. It belongs to a
+// readiness probe: a restart connects no sooner, and would hit every Pod while an API server is silent.
 //
 // # Handover without a gap
 //

@@ -79,6 +79,31 @@ func TestALeaderWhoseRenewalIsRefusedSaysSoWhileItLeads(t *testing.T) {
 	})
 }
 
+func TestStateSaysWhyALeaseIsNotBelievedWhereNothingIsLed(t *testing.T) {
+	telling(t, member.Options{}, func(t *testing.T, r *reader, _ *logged) {
+		for name, tc := range map[string]struct {
+			edit func(l *coordinationv1.Lease)
+			want string
+		}{
+			"a renewTime in the future": {func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(2 * time.Second) }, "2.0 s ahead of this clock, allowed 1 s: not believed"},
+			"no epoch":                  {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }, "has no epoch"},
+		} {
+			l := r.cluster.leaseOf(ns, us, 7)
+			tc.edit(l)
+			r.put(l)
+			pass(time.Second)
+			if s := r.State(ns); s.Leads || !strings.Contains(s.Trouble, tc.want) || !strings.Contains(s.Why, s.Trouble) {
+				t.Errorf("%s: State = %+v", name, s)
+			}
+		}
+		r.put(r.cluster.leaseOf(ns, them, 8))
+		pass(time.Second)
+		if s := r.State(ns); s.Trouble != "" {
+			t.Errorf("after a Lease that is believed, State = %+v", s)
+		}
+	})
+}
+
 func TestALeaseThatIsRefusedAgainIsToldAtOnce(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
 		refused := func() {

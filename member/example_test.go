@@ -2,12 +2,78 @@ package member_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/membertest"
 )
+
+// A program makes one Member, and starts it in every replica. Nothing is led before it has heard who leads.
+func ExampleNew() {
+	cfg := &rest.Config{Host: "https://127.0.0.1:1"} // in a program: rest.InClusterConfig()
+	m, err := member.New(cfg, member.Options{Namespaces: []string{"shop"}, Logger: logr.Discard()})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("leads:", m.State("shop").Leads)
+	fmt.Println(m.State("shop").Why)
+	_, err = member.New(cfg, member.Options{Namespaces: []string{"Shop"}})
+	fmt.Println("a mistake of the program:", errors.Is(err, member.ErrMisused))
+	// Output:
+	// leads: false
+	// the Member is not started: add it to the manager by mgr.Add, or call Start
+	// a mistake of the program: true
+}
+
+// Wrap the configuration before any client is made of it. A write whose term is over is not sent.
+func ExampleCapWrites() {
+	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
+	cfg.Wrap(member.CapWrites)
+	clients, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		panic(err)
+	}
+	fake := membertest.New()
+	fake.Promote("shop")
+	ctx, done, err := fake.Context(context.Background(), "shop")
+	if err != nil {
+		panic(err)
+	}
+	defer done()
+	fake.Expire()
+	err = clients.CoreV1().ConfigMaps("shop").Delete(context.WithoutCancel(ctx), "book", metav1.DeleteOptions{})
+	fmt.Println("the term is over:", errors.Is(err, member.ErrLost), "and nothing was sent:", errors.Is(err, member.ErrNotBegun))
+	// Output: the term is over: true and nothing was sent: true
+}
+
+// A Member that registers says when its work has stopped. It has to see the writes of the program for that.
+func ExampleRegistration() {
+	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
+	cfg.Wrap(member.CapWrites)
+	client, err := rest.HTTPClientFor(cfg) // under controller-runtime: mgr.GetHTTPClient()
+	if err != nil {
+		panic(err)
+	}
+	_, err = kubernetes.NewForConfigAndClient(cfg, client) // the clients that write
+	if err != nil {
+		panic(err)
+	}
+	_, err = member.New(cfg, member.Options{Logger: logr.Discard(), Registration: &member.Registration{Client: client, Namespace: "shop-system"}})
+	fmt.Println("registers:", err == nil)
+	_, err = member.New(cfg, member.Options{Registration: &member.Registration{Client: http.DefaultClient, Namespace: "shop-system"}})
+	fmt.Println("without CapWrites:", errors.Is(err, member.ErrMisused))
+	// Output:
+	// registers: true
+	// without CapWrites: true
+}
 
 // A program on plain client-go: Lead is to clusters what
 // leaderelection.RunOrDie is to processes.

@@ -28,8 +28,10 @@ const pingParts = 3
 // failure. It fails as well if the last confirmation
 // of the registration, where there has to be one, is older than StaleAfter; and with ErrStopped once the Member has stopped.
 //
-// The log says when it begins to fail, every minute while it does, and when it succeeds again: whoever restarts a program
-// for it does not say why.
+// The log says when it begins to fail, every minute while it does, and when it succeeds again.
+//
+// Put it on readiness. A Member connects again by itself, so a liveness probe would restart every Pod for nothing while an
+// API server is silent. ErrStopped alone needs another process, and a manager that has stopped ends its own.
 func (m *Member) Healthz(*http.Request) error {
 	if m.terms == nil {
 		return errNotMade

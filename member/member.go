@@ -186,6 +186,15 @@ func (m *Member) State(namespace string) State {
 	return m.terms.State(namespace)
 }
 
+// Namespaces returns the namespaces that have a Lease of a hub now, in order. It is empty before Start, and once the Member
+// has stopped.
+func (m *Member) Namespaces() []string {
+	if m.terms == nil {
+		return nil
+	}
+	return m.terms.Namespaces()
+}
+
 // Lead runs f whenever this cluster leads the namespace; see Terms.Lead.
 func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
 	if m.terms == nil {

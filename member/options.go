@@ -33,7 +33,9 @@ type Options struct {
 	// counts. So this is the most that a reader allows, whatever an edit of a Lease says. It counts alone for a Lease that
 	// does not say, as those of older hubs, and a Member says so. At most 1h. Default: 1s.
 	MaxClockSkew time.Duration
-	// Clock is what terms are judged by. Default: the clocks of this machine.
+	// Clock is what terms are judged by: its method Now returns a reading of the wall clock and of one that counts on in
+	// suspend and is never set. A program leaves it empty. Tests take one from package api/lease/clock/clocktest, or
+	// membertest.New, which has its own. Default: the clocks of this machine, clock.System of package api/lease/clock.
 	Clock lease.Clock
 	// Logger receives who leads and every change of it, what is wrong and what to do about it. Default: klog's, as in
 	// client-go. A logger without a sink, as logr.Discard returns, counts as none.

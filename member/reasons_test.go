@@ -264,9 +264,9 @@ func TestAContextCarriesTheLoggerOfItsMember(t *testing.T) {
 	})
 }
 
-// A term that runs out while the API server answers is the hub's to explain.
+// A term that runs out while the API server answers is the hub's to explain: it moves the lead, or is silent.
 func TestATermThatRanOutNamesTheHubOnlyWhereTheAPIServerAnswers(t *testing.T) {
-	const hub = "although the API server answers: look at the hub"
+	const hub = "although the API server answers: the hub replaces this leader, or is silent"
 	for name, tc := range map[string]struct {
 		m      mode
 		asleep time.Duration
@@ -286,6 +286,35 @@ func TestATermThatRanOutNamesTheHubOnlyWhereTheAPIServerAnswers(t *testing.T) {
 				l.expect(t, name, tc.want, "This cluster does not lead any more", "no renewal has come for 15.0 s "+hub)
 				l.expect(t, name, tc.want, "This cluster does not lead any more", hub)
 				r.become(answers)
+			})
+		})
+	}
+}
+
+// Without registered readers a planned change waits until the term has run out. That is no fault of the hub.
+func TestAPlannedChangeIsNotCalledSilenceOfTheHub(t *testing.T) {
+	const look = "look at the NamespaceLeader shop"
+	for name, tc := range map[string]struct {
+		follows bool // another cluster leads when the term has run out
+		want    int
+	}{
+		"the next leader follows": {true, 0}, "nobody does": {false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
+				r.put(r.cluster.leaseOf(ns, us, 1))
+				pass(duration + 2*time.Second)
+				if s := r.State(ns); strings.Contains(s.Why, look) {
+					t.Errorf("State says %q as soon as the term has run out", s.Why)
+				}
+				if tc.follows {
+					r.put(r.cluster.leaseOf(ns, them, 2))
+				}
+				pass(10 * time.Minute)
+				if s := r.State(ns); strings.Contains(s.Why, look) == tc.follows {
+					t.Errorf("later State says %q", s.Why)
+				}
+				l.expect(t, name, tc.want, look)
 			})
 		})
 	}

@@ -3,6 +3,7 @@ package member
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ type State struct {
 	// Duration is how long a term lasts after a renewal, by that Lease. In a registered Member that is no longer than after
 	// a confirmation of its registration.
 	Duration time.Duration
+	// Terms is how many terms of this cluster have begun here since the Member was made.
+	Terms int64
 	// Why says why this cluster does not lead; empty if it does. It contains the Trouble.
 	Why string
 	// Trouble says why the Leases of the namespace cannot be followed, and what to do, or why the last one is not believed;
@@ -70,6 +73,20 @@ func (t *Terms) State(namespace string) State {
 	return t.state(namespace)
 }
 
+// Namespaces returns the namespaces that have a Lease of a hub now, in order.
+func (t *Terms) Namespaces() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.namespaces.Range(func(name, v any) bool {
+		if len(v.(*nsState).leases) > 0 && !t.stopped {
+			names = append(names, name.(string))
+		}
+		return true
+	})
+	slices.Sort(names)
+	return names
+}
+
 // noNews comes before what keeps them from coming.
 const noNews = "; its Leases cannot be followed: "
 
@@ -78,7 +95,7 @@ func (t *Terms) state(namespace string) State {
 	s := State{Namespace: namespace}
 	n := t.lookup(namespace)
 	if n != nil {
-		s.Cluster, s.Epoch, s.Duration = n.seen.Cluster, n.seen.Epoch, n.seen.Duration
+		s.Cluster, s.Epoch, s.Duration, s.Terms = n.seen.Cluster, n.seen.Epoch, n.seen.Duration, n.terms
 		if t.releases != nil {
 			s.Duration = min(s.Duration, registrationDuration)
 		}
@@ -110,6 +127,9 @@ func (t *Terms) state(namespace string) State {
 		s.Why = unknown
 	default:
 		s.Why = t.why(n, s.Trouble)
+		if n != nil && len(n.leases) > 0 && s.Trouble == "" {
+			s.Trouble = n.doubted.text
+		}
 	}
 	return s
 }

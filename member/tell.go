@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -232,6 +233,8 @@ func (t *Terms) details(namespace string) (State, details) {
 			l.what = "late"
 			l.doubt = fmt.Sprintf("A Lease was %s old on arrival, and lasts %s: this machine's clock is ahead of the hub's, or the hub does not renew it",
 				seconds(n.arrived.age), exactly(n.arrived.lasts))
+		case n.seen.LeadsHere() && n.term.Load() == nil && t.silent(n.arrived) && t.unrenewed(n, n.arrived):
+			l.what, l.doubt = "silent", "No cluster follows as the leader: "+t.silence(n, n.arrived)
 		}
 	}
 	return s, l
@@ -310,7 +313,7 @@ func (w *watched) failed(err error) {
 // failed notes that the Member cannot register, or confirm it, and logs it at once and every minute.
 func (r *registrar) failed(what string, err error) {
 	text := explained(err, registrationRole)
-	if apierrors.IsForbidden(err) {
+	if apierrors.IsForbidden(err) && !mustWatch(err) {
 		text += " (in namespace " + r.namespace + ")"
 	}
 	r.failure.Store(&text)
@@ -320,7 +323,10 @@ func (r *registrar) failed(what string, err error) {
 		return
 	}
 	if hint := advice(err, registrationRole); hint != "" {
-		what += ": " + hint + " in namespace " + r.namespace
+		what += ": " + hint
+		if !mustWatch(err) {
+			what += " in namespace " + r.namespace
+		}
 	}
 	if r.member.terms.leadsIn(allNamespaces) {
 		what += "; what is led ends when its registration runs out"
@@ -363,6 +369,9 @@ func advice(err error, role string) string {
 		network   net.Error
 	)
 	switch {
+	case mustWatch(err):
+		return "bind " + readerRole + " (config/reader) to the account of this program in each of its Options.Namespaces, " +
+			"or by a ClusterRoleBinding if it follows all, or more than 16"
 	case apierrors.IsForbidden(err):
 		return "bind " + role + " (config/reader) to the account of this program"
 	case apierrors.IsUnauthorized(err):
@@ -379,6 +388,12 @@ func advice(err error, role string) string {
 		return "the API server cannot be reached, " + checkTheWay
 	}
 	return ""
+}
+
+// mustWatch reports whether the hub's admission policy refuses a registration, because its writer may not watch the
+// Leases of what it follows.
+func mustWatch(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "bind the ClusterRole "+readerRole)
 }
 
 // explained is an error with what to do about it.

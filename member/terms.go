@@ -83,6 +83,7 @@ type nsState struct {
 	reader  lease.Reader
 	leases  map[string]lease.Content // by the name of the Lease
 	last    int64                    // the epoch of the last term that began here
+	terms   int64                    // how many began here
 	began   time.Duration            // when it did, as in Reading.Boot
 	lapsed  int64                    // the epoch of the last term that ran out
 	seen    lease.Content            // the last Lease that was believed
@@ -251,6 +252,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		tm.permit.Store(&p)
 		t.led[n] = tm
 		n.last, n.began = p.Epoch, now.Boot
+		n.terms++
 		n.term.Store(tm)
 		t.began(n.name, tm)
 		t.arm(now, p)
@@ -277,13 +279,34 @@ func (t *Terms) ranOut(n *nsState, last arrival) string {
 	if t.news == nil {
 		return why
 	}
-	switch unknown, trouble := t.news(n.name); {
-	case unknown == "" && trouble != "":
-		why += noNews + trouble
-	case unknown == "" && n.doubted.text == "" && !last.late() && t.hears(n.name):
-		why += "; no renewal has come for " + seconds(t.clock.Now().Boot-last.at) + " although the API server answers: look at the hub"
+	if unknown, trouble := t.news(n.name); unknown == "" && trouble != "" {
+		return why + noNews + trouble
+	}
+	if t.unrenewed(n, last) {
+		why += "; " + t.silence(n, last)
 	}
 	return why
+}
+
+// unrenewed reports whether no renewal has come of a term although nothing keeps it from coming.
+func (t *Terms) unrenewed(n *nsState, last arrival) bool {
+	if t.news == nil || n.doubted.text != "" || last.late() || !t.hears(n.name) {
+		return false
+	}
+	unknown, trouble := t.news(n.name)
+	return unknown == "" && trouble == ""
+}
+
+// silent reports whether no renewal has come for so long that a change of the leader does not explain it.
+func (t *Terms) silent(last arrival) bool { return t.clock.Now().Boot-last.at > 2*last.lasts }
+
+// silence says for how long no renewal has come. The hub stops renewing a term, too, when it replaces the leader.
+func (t *Terms) silence(n *nsState, last arrival) string {
+	text := "no renewal has come for " + seconds(t.clock.Now().Boot-last.at) + " although the API server answers: "
+	if t.silent(last) {
+		return text + "look at the NamespaceLeader " + n.name + ", and whether the hub runs"
+	}
+	return text + "the hub replaces this leader, or is silent"
 }
 
 // describe says who leads by a Lease that does not name its own cluster.

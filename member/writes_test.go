@@ -3,6 +3,7 @@ package member_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -93,6 +94,83 @@ func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An act that was cut off in its middle has another error than one that nobody has begun, and than a program that stops.
+func TestAWriteThatTheEndOfItsTermCutsOffSaysSo(t *testing.T) {
+	late := func(req *http.Request) (*http.Response, error) {
+		<-req.Context().Done()
+		return nil, req.Context().Err()
+	}
+	halfway := func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(readUntil(req.Context().Done()))}, nil
+	}
+	for name, tc := range map[string]struct {
+		next transport
+		ends func(r *reader, stop func())
+		lost bool
+	}{
+		"another cluster leads":       {late, func(r *reader, _ func()) { r.put(r.cluster.leaseOf(ns, them, 8)) }, true},
+		"the term runs out":           {late, func(*reader, func()) {}, true},
+		"while the answer is read":    {halfway, func(r *reader, _ func()) { r.put(r.cluster.leaseOf(ns, them, 8)) }, true},
+		"the program stops":           {late, func(_ *reader, stop func()) { stop() }, false},
+		"it stops as it is read":      {halfway, func(_ *reader, stop func()) { stop() }, false},
+		"the term goes on, it breaks": {func(*http.Request) (*http.Response, error) { return nil, errBroken }, func(*reader, func()) {}, false},
+	} {
+		for _, registers := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, registered %v", name, registers), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					o := member.Options{Logger: (&logged{}).logger()}
+					if registers {
+						o.Registration = registration(t)
+					}
+					r := newReaderWith(t, o)
+					r.put(r.cluster.leaseOf(ns, us, 7))
+					defer r.start(t)()
+					synctest.Wait()
+					parent, stop := context.WithCancel(t.Context())
+					defer stop()
+					ctx, done, err := r.Context(parent, ns)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer done()
+					failed := make(chan error, 1)
+					go func() { failed <- read(ctx, t, tc.next) }()
+					pass(time.Second)
+					tc.ends(r, stop)
+					err = <-failed
+					if errors.Is(err, member.ErrLost) != tc.lost || errors.Is(err, member.ErrNotBegun) || err == nil {
+						t.Errorf("err = %v, want ErrLost: %v", err, tc.lost)
+					}
+					pass(duration) // so long is the answer waited for
+				})
+			})
+		}
+	}
+}
+
+// read sends a write and reads its answer.
+func read(ctx context.Context, t *testing.T, next transport) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://member/apis/v1/things/x", http.NoBody)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	resp, err := (&http.Client{Transport: member.CapWrites(next)}).Do(req)
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadAll(resp.Body)
+	return errors.Join(err, resp.Body.Close())
+}
+
+// readUntil blocks until then, as the answer of a request does whose context ends.
+type readUntil <-chan struct{}
+
+func (r readUntil) Read([]byte) (int, error) {
+	<-r
+	return 0, context.Canceled
 }
 
 // The caller's own patience counts, also where the answer is waited for behind its back.

@@ -80,8 +80,8 @@ var measurements = []measurement{
 		[]string{renewalDelayP99}, measureBlackHole, nil,
 	},
 	{
-		"reader", "the reader's check, and how soon a promoted cluster has looked at 1,000 objects",
-		[]string{readerNs, readerAllocs, resyncSeconds}, measureReaders, nil,
+		"reader", "the reader's check, how soon a promoted cluster has looked at 1,000 objects, and begun in each of 5 namespaces",
+		[]string{readerNs, readerAllocs, resyncSeconds, firstActSeconds}, measureReaders, nil,
 	},
 	{
 		"failover", "20 failovers against their floor",

@@ -85,14 +85,14 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	if log, err := os.ReadFile(p.Log()); err != nil || strings.Contains(string(log), "orbidden") {
 		t.Errorf("it lacks a right (%v):\n%s", err, p.Tail())
 	}
-	await(t, "it is healthy", func(ctx context.Context) error { return healthy(ctx, p.Log()) })
+	await(t, "it is ready", func(ctx context.Context) error { return ready(ctx, p.Log()) })
 	harness.Must(t, p.Stop())
 }
 
 var probesLine = regexp.MustCompile(`"msg":"starting server","name":"health probe","addr":"([^"]*)"`)
 
-// healthy asks the probes of a program at the address that its log has.
-func healthy(ctx context.Context, file string) error {
+// ready asks the probes of a program at the address that its log has.
+func ready(ctx context.Context, file string) error {
 	log, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func healthy(ctx context.Context, file string) error {
 	if found == nil {
 		return errors.New("the log has no address of the probes")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(found[1])+"/healthz/leases", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+string(found[1])+"/readyz/leases", nil)
 	if err != nil {
 		return err
 	}

@@ -17,10 +17,12 @@ const (
 
 // What has to notice the mutants of what a controller's author meets.
 var (
-	told            = tests{"./member", "^Test(AReader|ALeader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|AConfirm|AFailure|New|Two|Lines)"}
+	told            = tests{"./member", "^Test(AReader|ALeader|AMember|ALease|AFollower|ATerm|ANamespace|ADiffer|TheSmaller|Starting|Healthz|Lead|Context|State|What|Who|Many|OneOf|AWatch|ATrouble|APlanned|AConfirm|AFailure|New|Two|Lines)"}
 	capped          = tests{"./member", "^TestARegistrationIsRefusedWithoutCapWrites$"}
+	cutOff          = tests{"./member", "^TestAWriteThat"}
+	advised         = tests{"./member", "^TestAFailureHasTheAdvice"}
 	seeing          = tests{"./member", "^TestARegisteredMemberSays"}
-	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|Requests|AList|ALimit)"}
+	gated           = tests{"./member/gate", "^Test(CapClient|Resync|ANamespace|Gate|AList|ABuilder|NamespacesThat|APromotion)"}
 	countingReaders = tests{"./hub/worker", "^Test(RegisteredReaders|WhatANewList)"}
 	showingReaders  = tests{"./hub/controller", "^TestTheStatusShows"}
 )
@@ -73,14 +75,25 @@ var author = []mutant{
 	{"author: CapClient lets a write after the term through", gated, []edit{{memberCap, "	if err := member.Check(ctx); err != nil {", "	if err := member.Check(ctx); false && err != nil {"}}},
 	{"author: CapClient lets a write take longer than its term", gated, []edit{{memberCap, "	err := write(capped)", "	err := write(context.WithoutCancel(capped))"}}},
 	{"author: CapClient forgets subresources", gated, []edit{{memberCap, "	return fence(ctx, verb+", "	return fence(context.Background(), verb+"}}},
-	{"author: Resync ignores predicates", gated, []edit{{resyncGo, "		if !s.passes(object) {", "		if false {"}}},
-	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "		client.InNamespace(namespace), client.Limit(0),", "		client.Limit(0),"}}},
+	{"author: Resync ignores predicates", gated, []edit{{resyncGo, "		if !w.passes(created) {", "		if false {"}}},
+	{"author: Resync lists other namespaces", gated, []edit{{resyncGo, "	if w.local {", "	if false {"}}},
+	{"author: Resync looks for cluster-scoped objects in a namespace", gated, []edit{{resyncGo, "	if w.local {", "	if true {"}}},
+	{"author: a promotion enqueues requests of other namespaces", gated, []edit{{resyncGo, "return s.namespace(req) == namespace }", "return s.namespace(req) != \"\" }"}}},
+	{"author: a namespace waits until others are worked off", gated, []edit{{resyncGo, " - bits.Len64(", " - 0*bits.Len64("}}},
+	{"author: what is resynced comes before what happens now", gated, []edit{{resyncGo, "handler.LowPriority - ", "1 - handler.LowPriority - "}}},
+	{"author: a cluster-scoped kind is built like any other", gated, []edit{{"member/gate/builder.go", "	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {", "	if mapping.Scope.Name() == \"\" {"}}},
+	{"author: a controller to which nothing is brought back is built", gated, []edit{{"member/gate/builder.go", "	if len(b.watches) == 0 {", "	if len(b.watches) < 0 {"}}},
+	{"author: a write that its term cuts off looks like one that its caller has stopped", cutOff, []edit{{capGo, "	if t.Holds() {\n		return err", "	if t.Epoch() > 0 {\n		return err"}}},
+	{"author: an answer that is cut off looks whole", cutOff, []edit{{capGo, "		err = a.term.cut(err)\n", "		_ = a.term.cut(err)\n"}}},
+	{"author: State does not say why a Lease is not believed", told, []edit{{stateGo, "len(n.leases) > 0 && s.Trouble == \"\" {", "len(n.leases) > 0 && s.Trouble != \"\" {"}}},
+	{"author: a planned change is called silence of the hub", told, []edit{{termsGo, "return t.clock.Now().Boot-last.at > 2*last.lasts }", "return t.clock.Now().Boot > last.at }"}}},
+	{"author: nobody says that the hub is silent", told, []edit{{tellGo, "		case n.seen.LeadsHere() && n.term.Load() == nil &&", "		case !n.seen.LeadsHere() && n.term.Load() == nil &&"}}},
+	{"author: who may not watch is told to bind another role", advised, []edit{{tellGo, "	case mustWatch(err):", "	case mustWatch(nil):"}}},
 	{"author: Resync tries namespaces outside of the cache for ever", gated, []edit{{resyncGo, "		case outsideOfCache(err):", "		case err == nil && outsideOfCache(err):"}}},
 	{"author: Gate is silent about namespaces that nobody watches", gated, []edit{{gateGo, "LoadOrStore(ns, true); before {", "LoadOrStore(ns, true); before || true {"}}},
 	{"author: Gate refuses each object of a namespace that nobody watches", gated, []edit{{gateGo, "LoadOrStore(ns, true); before {", "LoadOrStore(ns, true); before && false {"}}},
 	{"author: Gate returns the error of a term that is over", gated, []edit{{gateGo, "lost := member.Check(term);", "lost := context.Cause(term);"}}},
 	{"author: a write that nothing is left for leaves its term standing", gated, []edit{{releaseGo, "		t.permit.CompareAndSwap(p, nil) // so", "		// so"}}},
-	{"author: a limit of Resync leaves objects out", gated, []edit{{resyncGo, "client.Limit(0), ", ""}}},
 	{"author: a list of Resync that fails is told each time", gated, []edit{{resyncGo, "err.Error() != told ||", "err.Error() != told || true ||"}}},
 	{"author: the end of a term is a trouble of Resync", gated, []edit{{resyncGo, "case err != nil && ctx.Err() != nil:", "case false:"}}},
 
@@ -104,6 +117,4 @@ var author = []mutant{
 	{"author: a server that refuses counts as dead", told, []edit{{watchGo, "			w.asked.Store(0) // it has answered\n", ""}}},
 	{"author: any name is one of a namespace", told, []edit{{optionsGo, "len(wrong) > 0 {", "len(wrong) > 0 && false {"}}},
 	{"author: a leader hides that its renewals are refused", told, []edit{{stateGo, "			if s.Trouble == \"\" { // a", "			if false { // a"}}},
-	{"author: what Gate has skipped is lost without a word", gated, []edit{{"member/gate/skipped.go", "!found || isResynced(m) {", "!found || isResynced(m) || true {"}}},
-	{"author: what a Resync enqueues again is called lost", gated, []edit{{resyncGo, "	listensTo(s.member)\n", ""}}},
 }

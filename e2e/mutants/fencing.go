@@ -32,7 +32,10 @@ var (
 	retried      = tests{"./hub/worker", "^TestHowOftenAFence"}
 	stepwise     = tests{"./hub/guard", "^TestKeepDoesNothingAfter"}
 	locked       = tests{"./hub/guard", "Lock"}
-	covering     = tests{"./hub/guard", "^TestWhichFenceCovers"}
+	covering     = tests{"./hub/guard", "^TestWhichNamespacesAFenceSelects"}
+	coveredEdits = tests{"./hub/guard", "^(TestAnEditOfWhat|TestANamespaceThatIsLost)"}
+	takenOver    = tests{"./hub/worker", "^TestANamespaceGoesFromOne"}
+	noted        = tests{"./hub/worker", "^(TestManyFences|TestAFenceIsNoted|TestWhichFenceIsStored)"}
 	odd          = tests{"./hub/guard", "^TestALeaseThatSaysNothing"}
 	behind       = tests{"./hub/guard", "^TestAnAPIServerWhoseLeases"}
 	woken        = tests{"./hub/worker", "^(TestWhoseCronJobs|TestACronJobIsWoken(ByItsStatus|Twice)$)"}
@@ -70,10 +73,10 @@ var fences = []mutant{
 	{"fence: the cluster itself cannot write objects", labelled, []edit{{celGo, "who = append(who, notTheCluster+", "who = append(who, \"true\"+"}}},
 	{"fence: accounts may write any objects", labelled, []edit{{celGo, "startsWith('system:') || request.userInfo", "startsWith('system:') || false && request.userInfo"}}},
 	{"fence: all values of a label are one", labelled, []edit{{celGo, " && %s.metadata.labels[%s] in [%s]\", hasLabel(object, key), object,", " && ('' in %s.metadata.labels || [%s] != [%s])\", hasLabel(object, key), object,"}}},
-	{"fence: a label can be taken off after the term", labelled, []edit{{fenceGo, "			keep = append(keep, keepsLabels(w))\n", ""}}},
+	{"fence: a label can be taken off after the term", labelled, []edit{{fenceGo, "			keep = append(keep, admissionv1.Validation{Expression: keepsLabels(w), Message: labelTaken})\n", ""}}},
 	{"fence: a finalizer holds a namespace for good", labelled, []edit{{celGo, "cleansUp = \"request.operation != 'CREATE' && ", "cleansUp = \"request.operation == 'NONE' && "}}},
 	{"fence: whatever goes on in a namespace that goes away", labelled, []edit{{celGo, "cleansUp = \"request.operation != 'CREATE' && namespaceObject.status.phase == ", "cleansUp = \"request.operation != 'CREATE' || namespaceObject.status.phase == "}}},
-	{"fence: without its Lease a namespace gets no Lease", labelled, []edit{{fenceGo, "		spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "		_ = names\n"}}},
+	{"fence: without its Lease a namespace gets no Lease", labelled, []edit{{fenceGo, "	spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "	_ = names\n"}}},
 	{"fence: without its Lease the gate is not seen", labelled, []edit{{fenceGo, "	f.gate.provokedToo = ", "	_ = "}}},
 	{"fence: namespaces of the cluster wait for a leader", labelled, []edit{{celGo, "managed = \"!request.namespace.startsWith('kube-')\"", "managed = \"true\""}}},
 	{"fence: a Pod is bound by a resource of its own", caught, []edit{{celGo, "return append(slices.Clone(r.Names), \"bindings\")", "return r.Names"}}},
@@ -84,10 +87,10 @@ var fences = []mutant{
 	{"fence: deletes are let through", caught, []edit{{fenceGo, "names, admissionv1.Create, admissionv1.Update, admissionv1.Delete)", "names, admissionv1.Create, admissionv1.Update)"}}},
 	{"fence: there is no wall", kept, []edit{{fenceGo, "Expression: cleansUp, Message: noLeader", "Expression: \"true\", Message: noLeader"}}},
 
-	{"fence: a Lease of the future lets writes through", caught, []edit{{fenceGo, "		{Expression: writtenSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},\n", ""}}},
+	{"fence: a Lease of the future lets writes through", caught, []edit{{fenceGo, "writtenInTime, writtenSince,", "writtenInTime, \"true\","}}},
 	{"fence: a Lease of the future lets updates through", caught, []edit{{celGo, "unnoted + \" || \" + notedSince + \")\"", "unnoted + \" || true)\""}}},
 	{"fence: a Lease of the future refuses what carries no time", caught, []edit{{celGo, ": \" + unnoted + \" || \" + notedSince + \")\"", ": \" + notedSince + \")\""}}},
-	{"fence: a Lease of the future lets Jobs through", jobs, []edit{{fenceGo, "		{Expression: createdSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},\n", ""}}},
+	{"fence: a Lease of the future lets Jobs through", jobs, []edit{{fenceGo, "createdInTime, createdSince,", "createdInTime, \"true\","}}},
 	{"fence: a Lease of the future is any of this moment", jobs, []edit{{celGo, " - duration(params.metadata.annotations['\" + v1alpha1.MaxClockSkewAnnotation + \"'] + 'ms')\"", "\""}}},
 
 	{"fence: a Job is created in any cluster", ticks, []edit{{celGo, "thisClusterLeads = \"params.spec.holderIdentity == params", "thisClusterLeads = \"params.spec.holderIdentity != '' || '' == params"}}},
@@ -95,12 +98,19 @@ var fences = []mutant{
 	{"fence: all Jobs are fenced", jobs, []edit{{celGo, "return strings.Join(all, \" && \")", "return all[0]"}}},
 	{"fence: NotIn is In", jobs, []edit{{celGo, "all = append(all, \"!(\"+labelled(object, e.Key, e.Values)+\")\")", "all = append(all, labelled(object, e.Key, e.Values))"}}},
 
-	{"fence: the gate is asked where no Lease ever was", kept, []edit{{keepFenceGo, "if active[ns] || slices.Contains(gated, ns) {", "if true {"}}},
-	{"fence: a Lease that is deleted opens it", kept, []edit{{keepFenceGo, "if active[ns] || slices.Contains(gated, ns) {", "if active[ns] {"}}},
-	{"fence: an API server stops watching Leases", anchored, []edit{{keepFenceGo, "anchored, err := anchor().Ensure(ctx, member)", "anchored, err := false, error(nil)"}}},
+	{"fence: the gate is asked where no Lease ever was", kept, []edit{{keepFenceGo, "if leased || slices.Contains(is.gated, ns) {", "if leased || true {"}}},
+	{"fence: a Lease that is deleted opens it", kept, []edit{{keepFenceGo, "if leased || slices.Contains(is.gated, ns) {", "if leased {"}}},
+	{"fence: an API server stops watching Leases", anchored, []edit{{"hub/guard/anchor.go", "	return anchor().Ensure(ctx, member)\n", "	return false, nil\n"}}},
+	{"fence: nobody has API servers watch Leases", mended, []edit{{workerFenceGo, "anchored, failed := guard.Anchor(ctx, w.Client)", "anchored, failed := false, error(nil)"}}},
 	{"fence: the fences of another hub are removed", kept, []edit{{removeFenceGo, "o.GetAnnotations()[v1alpha1.HubAnnotation] != hub || ", ""}}},
 	{"fence: what is wanted is removed", kept, []edit{{removeFenceGo, " || slices.Contains(but.Names, o.GetName())", ""}}},
-	{"fence: two fences cover a namespace", covering, []edit{{fenceGo, " && !slices.Contains(f.names, namespace) && !v1alpha1.NeverManaged(namespace)", " && !v1alpha1.NeverManaged(namespace)"}}},
+	{"fence: a namespace that another policy owns is fenced", covering, []edit{{fenceGo, "return !slices.Contains(f.lost, namespace) }", "return true }"}}},
+	{"fence: a wall does not change with what is covered", coveredEdits, []edit{{fenceGo, "fingerprint(append(version, s))", "fingerprint(version)"}}},
+	{"fence: the gate changes with what is covered", coveredEdits, []edit{{fenceGo, "f.warns, f.lockIn()}", "f.warns, f.lockIn(), f.names, f.selector}"}}},
+	{"fence: a namespace that is lost has no gate at once", coveredEdits, []edit{{keepFenceGo, "if leased && slices.Contains(is.gated, ns) {", "if leased && false {"}}},
+	{"fence: a namespace that is lost has no wall at once", coveredEdits, []edit{{keepFenceGo, "!isOpen || b == nil || ", "true || !isOpen || b == nil || "}}},
+	{"fence: a wall leaves out nothing that is lost", coveredEdits, []edit{{fenceGo, "	if len(lost) > 0 {\n", "	if len(lost) > 9 {\n"}}},
+	{"fence: the next fence is not waited for", takenOver, []edit{{workerFenceGo, "	for ns := range a.open {\n", "	for ns := range map[string]bool{} {\n"}}},
 	{"fence: kube-system is fenced", covering, []edit{{fenceGo, " && !v1alpha1.NeverManaged(namespace)\n", "\n"}}},
 
 	{"fence: one is put in place in a member that is left", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "ours || w.isFencing() {", "ours {"}}},
@@ -123,8 +133,8 @@ var fences = []mutant{
 	{"fence: many namespaces are asked one after the other", tests{"./hub/worker", "^TestTheFenceOfMany"}, []edit{{keepFenceGo, "const askedAtOnce = 16", "const askedAtOnce = 1"}}},
 	{"fence: a refusal is tried again every second", rarely, []edit{{workerFenceGo, "2*last.retry", "0*last.retry"}}},
 	{"fence: one that is refused has all others asked again", rarely, []edit{{workerFenceGo, "	if settled {\n		is.again", "	if settled && !refused {\n		is.again"}}},
-	{"fence: one that is taken at last was edited", tests{"./hub/worker", "^TestAFenceGoesWhenTheOneThatFollowsItIsInForce$"}, []edit{{workerFenceGo, " && wasSettled && why == nil {", " && wasSettled {"}}},
-	{"fence: in a member that was left it is still in force", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "	w.noteFences(fences{})\n", ""}}},
+	{"fence: one that is taken at last was edited", tests{"./hub/worker", "^TestAFenceGoesWhenTheOneThatFollowsItIsInForce$"}, []edit{{workerFenceGo, " && known && before.why == nil\n", " && known\n"}}},
+	{"fence: in a member that was left it is still in force", tests{"./hub/worker", "^TestWhenAMemberThatTakesNoPartIsLetGoOf$"}, []edit{{"hub/worker/leave.go", "	w.forgetFences(nil)\n", ""}}},
 	{"fence: the hub's own Lease of another policy is a lock", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", "writer(policies[:i], lock.Name)", "writer(policies[:0*i], lock.Name)"}}},
 	{"fence: a younger policy takes a lock out of an older one by its leaseName", tests{"./hub/controller", "^TestALockHasOneFenceInAMember$"}, []edit{{"hub/controller/fencestatus.go", "writer(policies[:i], lock.Name)", "writer(policies[:max(i, len(policies))], lock.Name)"}}},
 	{"fence: the Lease of the hub's probe is a lock", tests{"./hub/guard/locks", "^TestLocksThatAnEarlierCRDAdmitted"}, []edit{{locksGo, "if strings.HasPrefix(l.Name, ours) {", "if strings.HasPrefix(l.Name, ours+\"?\") {"}}},
@@ -139,19 +149,19 @@ var fences = []mutant{
 	{"fence: all go while the policies cannot be read", unread, []edit{{workerFenceGo, "	fences, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil {\n", "	fences, invalid, err := w.Hub.Fences(ctx, w.Member.Key)\n	if err != nil && ctx.Err() != nil {\n"}}},
 	{"fence: the gates go while the namespaces cannot be listed", unread, []edit{{workerFenceGo, "&list, client.UnsafeDisableDeepCopy); err != nil {", "&list, client.UnsafeDisableDeepCopy); err != nil && ctx.Err() != nil {"}}},
 	{"fence: where it is in force is asked once", retried, []edit{{workerFenceGo, "	due := now >= last.verifyAt\n", "	due := last.verifyAt == 0\n"}}},
-	{"fence: the wall goes though the gate cannot be looked at", stepwise, []edit{{keepFenceGo, "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil {\n", "	gated, unwalled, err := f.stored(ctx, member)\n	if err != nil && ctx.Err() != nil {\n"}}},
+	{"fence: the wall goes though the gate cannot be looked at", stepwise, []edit{{keepFenceGo, "	is, err := f.stored(ctx, member)\n	if err != nil {\n", "	is, err := f.stored(ctx, member)\n	if err != nil && ctx.Err() != nil {\n"}}},
 	{"fence: in a namespace that goes away nothing is cleaned up by its gate", labelled, []edit{{fenceGo, "		spec.Validations[i].Expression = cleansUp + ", "		_ = cleansUp + "}}},
 	{"fence: an edit is found after a while", mended, []edit{{workerFenceGo, " && maps.Equal(is.versions, last.versions) {", " {"}}},
-	{"fence: nobody learns of an edit", mended, []edit{{keepFenceGo, "s.Mended = anchored || changed || rewalled && s.Settled", "s.Mended = (anchored || changed || rewalled && s.Settled) && false"}}},
+	{"fence: nobody learns of an edit", mended, []edit{{keepFenceGo, "s.Mended = changed || rewalled && s.Settled", "s.Mended = (changed || rewalled && s.Settled) && false"}}},
 	{"fence: what the hub changes is an edit", mended, []edit{{workerFenceGo, "due, asked && last.settled)", "due, true)"}}},
 
-	{"fence: any cluster may hold a lock", locked, []edit{{fenceGo, "Expression: released + \" || \" + thisClusterLeads,", "Expression: \"true\","}}},
+	{"fence: any cluster may hold a lock", locked, []edit{{fenceGo, "judged(released+\" || \"+thisClusterLeads, lockedInTime", "judged(\"true\", lockedInTime"}}},
 	{"fence: a lock is renewed after the term", locked, []edit{{celGo, "noted + \" && \" + changedInTime\n", "noted\n"}}},
 	{"fence: a lock without notes is renewed", locked, []edit{{celGo, "lockedInTime = released + \" || \" + noted + \" && \" + changedInTime", "lockedInTime = released + \" || !(\" + noted + \") || \" + changedInTime"}}},
-	{"fence: a lock is renewed by a clock that was ahead", locked, []edit{{celGo, "exists(m, timestamp(m.time) + duration('1s') > variables.\" + begin + \")\"", "exists(m, true)\""}}},
+	{"fence: a lock is renewed by a clock that was ahead", locked, []edit{{celGo, "exists(m, has(m.time) && timestamp(m.time) + duration('1s') > variables.\" + begin + \")\"", "exists(m, true)\""}}},
 	{"fence: a lock is not released", locked, []edit{{celGo, "object.spec.holderIdentity == '')\"", "object.spec.holderIdentity == 'nobody')\""}}},
-	{"fence: all locks of a namespace are one", locked, []edit{{celGo, "&& has(request.name) && request.name == %s\", strconv.Quote(l.Namespace), strconv.Quote(l.Name))", "&& %s != ''\", strconv.Quote(l.Namespace), strconv.Quote(l.Name))"}, {fenceGo, "		spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "		_ = names\n"}}},
-	{"fence: without a Lease all Leases are refused", locked, []edit{{fenceGo, "		spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "		_ = names\n"}}},
+	{"fence: all locks of a namespace are one", locked, []edit{{celGo, "&& has(request.name) && request.name == %s\", strconv.Quote(l.Namespace), strconv.Quote(l.Name))", "&& %s != ''\", strconv.Quote(l.Namespace), strconv.Quote(l.Name))"}, {fenceGo, "	spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "	_ = names\n"}}},
+	{"fence: without a Lease all Leases are refused", locked, []edit{{fenceGo, "	spec.MatchConstraints.ResourceRules[0].ResourceNames = names\n", "	_ = names\n"}}},
 
 	{"fence: nobody looks whether a lock is held", seenHeld, []edit{{"hub/worker/worker.go", "	keepers.Go(func() { w.watchLocks(ctx) })\n", ""}}},
 	{"fence: who held a lock before holds it", lockLooks, []edit{{workerLocksGo, "	case !l.looked:\n", ""}}},
@@ -165,7 +175,17 @@ var fences = []mutant{
 	{"fence: a slow elector has no time to take its lock", resolving, []edit{{locksGo, "max(minPatience, 3*e.Lease)", "max(minPatience, 0*e.Lease)"}}},
 	{"fence: a policy warns of no lock", warning, []edit{{lockStatusGo, "	case len(idle) > 0:\n", "	case len(idle) > 9:\n"}}},
 	{"fence: a lock of which nothing is known is held", warning, []edit{{lockStatusGo, "	case len(open) > 0:\n", "	case len(open) > 9:\n"}}},
-	{"fence: one that a member does not take keeps others out", tests{"./hub/worker", "^TestAFenceThatAMemberDoesNotTake"}, []edit{{"hub/worker/fence.go", "			underWay, silent = true, errors.Join(silent, err)\n", "			return false, false\n"}}},
+	{"fence: a fence is noted when all are known", noted, []edit{{workerFenceGo, "	group.SetLimit(fencesAtOnce)\n", "	group.SetLimit(1)\n"}}},
+	{"fence: nothing is asked of a stored one", noted, []edit{{workerFenceGo, "	case !known && w.stored[f.Name()]:\n", "	case !known && w.stored[f.Name()] && false:\n"}}},
+	{"fence: a part of one is all of it", noted, []edit{{workerFenceGo, "!has(versions, \"validatingadmissionpolicies/\"+name) || ", ""}}},
+	{"fence: one that was mended was in force all the time", tests{"./hub/worker", "^TestSinceWhen"}, []edit{{workerFenceGo, "has(before.since, ns) && !s.Mended {", "has(before.since, ns) {"}}},
+	{"fence: a hub that lost its right goes on", tests{"./hub/worker", "^TestAWorkerWritesNothing"}, []edit{{"hub/worker/worker.go", "return w.Hub.MayWrite(w.Member.Fleet, w.Clock.Now()) })", "return true })"}}},
+	{"fence: a lock is open at once", locked, []edit{{fenceGo, "Expression: released + \" || \" + opened(lock),", "Expression: \"true\","}}},
+	{"fence: a scale keeps the leader out", tests{"./hub/guard", "^TestWhateverWasDone"}, []edit{{celGo, "all(m, !has(m.time) || timestamp(m.time) + duration('1s') <=", "all(m, timestamp(m.time) + duration('1s') <="}}},
+	{"fence: an object that tells no time may be changed", caught, []edit{{celGo, "changedInTime = \"object.metadata.managedFields.exists(m, has(m.time)) && \" +", "changedInTime = \"true && \" +"}}},
+	{"fence: dry runs are refused", caught, []edit{{celGo, "stores = \"!(has(request.dryRun) && request.dryRun)\"", "stores = \"true\""}}},
+	{"fence: what changes nothing is refused", caught, []edit{{celGo, "changes = \"!(request.operation == 'UPDATE' && object == oldObject)\"", "changes = \"true\""}}},
+	{"fence: followers are warned of the term, too", tests{"./hub/guard", "^TestAFenceThatWarnsSays"}, []edit{{fenceGo, "all[i].Expression = \"!(\" + leads + \") || (\" + all[i].Expression + \")\"", "_ = leads"}}},
 	{"fence: silence ends one that is in force", tests{"./hub/worker", "^(TestAFenceThatAMemberDoesNotTake|TestSilenceAbout)"}, []edit{{"hub/worker/fence.go", "errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)\n", "errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err) || err != nil\n"}}},
 	{"fence: all Clusters are known at once", tests{"./hub/controller", "^TestNoFenceIsSaidToBeInForce"}, []edit{{"hub/controller/policystatus.go", "	if !c.source.synced() { // a fence", "	if false { // a fence"}}},
 	{"fence: it is in force where no cluster is", tests{"./hub/controller", "^TestNoFenceIsSaidToBeInForce"}, []edit{{"hub/controller/fencestatus.go", "	if len(members) == 0 {\n", "	if len(members) < 0 {\n"}}},

@@ -13,7 +13,7 @@ const (
 // What has to notice a mutant of leasecast-gate, in a bubble and with real processes, and of the drop-in lock.
 var (
 	gateTests    = tests{"./member/command", "^Test(When|TheWatchdog|TheProgram|AProgram|TheTerm|TheGateOutlives|How|Signals|What)"}
-	processTests = tests{"./member/command", "^Test(NoProcess|AllThat|TheGateEnds|ARevoked)"}
+	processTests = tests{"./member/command", "^Test(NoProcess|NoDaemon|NoTerm|AChild|AllThat|TheExitCode|TheGateEnds|ARevoked)"}
 	lockTests    = tests{"./member/resourcelock", "^Test"}
 )
 
@@ -35,9 +35,12 @@ var gate = []mutant{
 
 	// Until when the term is held.
 	{"gate: the term is released before the program has ended", gateTests, []edit{{gateRun, "	defer r.finish(g)\n", "	defer func() { go r.finish(g) }()\n"}}},
-	{"gate: what the program leaves behind lives on", processTests, []edit{
-		{gateGroup, "	g.signal(syscall.SIGKILL)\n", "	_ = syscall.Kill(g.program.pid, syscall.SIGKILL)\n"},
-		{gateGroup, "return errors.Is(syscall.Kill(-g.watchdog.pid, 0), syscall.ESRCH)", "return true"}}},
+	{"gate: what the program leaves behind lives on", processTests, []edit{{gateGroup,
+		"	g.signal(syscall.SIGKILL)\n	g.children.killSince(g.started)\n", "	_ = syscall.Kill(g.program.pid, syscall.SIGKILL)\n"}}},
+	{"gate: a daemon of the program lives on", processTests, []edit{{gateGroup, "	g.children.killSince(g.started)\n", "	g.children.killSince(math.MaxUint64)\n"}}},
+	{"gate: a daemon lives on while the gate is paused", processTests, []edit{{gateGroup, "	killChildrenOf(gate)\n", "	_, _ = gate, killChildrenOf\n"}}},
+	{"gate: what ran before the gate is killed", processTests, []edit{{"member/command/children_linux.go", " && s.started >= since {", " {"}}},
+	{"gate: the program gets the epoch of another gate", processTests, []edit{{gateGroup, "strings.HasPrefix(v, variablePrefix)", "strings.HasPrefix(v, variablePrefix+variablePrefix)"}}},
 	{"gate: signals reach the program alone", processTests, []edit{{gateGroup, "syscall.Kill(-g.watchdog.pid, s)", "syscall.Kill(g.program.pid, s)"}}},
 	{"gate: the program leads a group of its own", processTests, []edit{{gateGroup,
 		"os.Stderr}, g.watchdog.pid)", "os.Stderr}, 0)"}}},

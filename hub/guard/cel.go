@@ -64,6 +64,10 @@ const (
 	// tickOfThisTerm keeps the first tick of a term from being one that another cluster has run.
 	tickOfThisTerm = "variables." + scheduled + " >= timestamp(params.spec.acquireTime)"
 
+	// stores leaves out dry runs. Those of the hub itself have names of their own.
+	stores = "!(has(request.dryRun) && request.dryRun)"
+	// changes leaves out an update of which nothing is stored.
+	changes = "!(request.operation == 'UPDATE' && object == oldObject)"
 	// managed leaves out the namespaces that are never managed, so nobody ever leads there.
 	managed = "!request.namespace.startsWith('kube-')" // v1alpha1.NeverManaged
 	// cleansUp lets a namespace that is going away lose its content, and the finalizers of that.

@@ -184,7 +184,7 @@ func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, versio
 	}
 	spec.MatchConstraints.ResourceRules[0].ResourceNames = names
 	spec.MatchConditions = []admissionv1.MatchCondition{{
-		Name: "fenced", Expression: anyOf([]string{probes(probe), spec.MatchConditions[0].Expression}),
+		Name: "fenced", Expression: anyOf([]string{probes(probe), stores + " && " + spec.MatchConditions[0].Expression}),
 	}}
 	spec.Validations = slices.Insert(spec.Validations, 0, admissionv1.Validation{
 		Expression: "!(" + probes(probe) + ")", Message: isProbe, Reason: ptr.To(metav1.StatusReasonForbidden),
@@ -260,12 +260,13 @@ func wallBut(wall Policy, lost, gated []string) Policy {
 
 // writesSpec refuses what accounts write, or what is written to objects. Its first match condition says what it is about.
 func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPolicySpec {
-	var fenced, keep []string
+	var fenced []string
+	var keep []admissionv1.Validation
 	rules := []admissionv1.NamedRuleWithOperations{probedLeases()}
 	for _, w := range writes {
 		fenced = append(fenced, fencedWrite(w))
 		if len(w.ObjectLabels) > 0 {
-			keep = append(keep, keepsLabels(w))
+			keep = append(keep, admissionv1.Validation{Expression: keepsLabels(w), Message: labelTaken})
 		}
 		for _, r := range w.Resources {
 			var names []string
@@ -275,20 +276,7 @@ func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPol
 			rules = append(rules, rule(r.Group, "*", names, admissionv1.Create, admissionv1.Update, admissionv1.Delete))
 		}
 	}
-	spec := fenceSpec(rules, managed+" && "+anyOf(fenced), term, []admissionv1.Validation{
-		{
-			Expression: thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
-			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
-		},
-		{
-			Expression: writtenInTime, Message: termIsOver, Reason: ptr.To(metav1.StatusReasonForbidden),
-			MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")",
-		},
-		{Expression: writtenSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
-	})
-	for _, k := range keep {
-		spec.Validations = append(spec.Validations, admissionv1.Validation{Expression: k, Message: labelTaken, Reason: ptr.To(metav1.StatusReasonForbidden)})
-	}
+	spec := fenceSpec(rules, changes+" && "+managed+" && "+anyOf(fenced), term, judged(thisClusterLeads, writtenInTime, writtenSince, keep...))
 	for i := range spec.Validations {
 		spec.Validations[i].Expression = cleansUp + " || (" + spec.Validations[i].Expression + ")"
 	}
@@ -302,18 +290,8 @@ func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissi
 		probedLeases(), rule(batchv1.GroupName, batchv1.SchemeGroupVersion.Version, []string{"jobs"}, admissionv1.Create),
 	}
 	return fenceSpec(rules, managed+" && request.resource.group == 'batch' && "+selects("object", selector),
-		append(slices.Clone(term), admissionv1.Variable{Name: scheduled, Expression: tick}), []admissionv1.Validation{
-			{
-				Expression: thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
-				MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
-			},
-			{
-				Expression: createdInTime, Message: termIsOver, Reason: ptr.To(metav1.StatusReasonForbidden),
-				MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")",
-			},
-			{Expression: createdSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
-			{Expression: tickOfThisTerm, Message: earlierTick, Reason: ptr.To(metav1.StatusReasonForbidden)},
-		})
+		append(slices.Clone(term), admissionv1.Variable{Name: scheduled, Expression: tick}),
+		judged(thisClusterLeads, createdInTime, createdSince, admissionv1.Validation{Expression: tickOfThisTerm, Message: earlierTick}))
 }
 
 // lockSpec refuses that a controller takes or renews its lock. A warning waits for nobody, so the hub opens no lock then.
@@ -321,23 +299,31 @@ func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.Validating
 	rules := []admissionv1.NamedRuleWithOperations{
 		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
 	}
-	spec := fenceSpec(rules, fencedLock(lock), term, []admissionv1.Validation{
+	var open []admissionv1.Validation
+	if mode != v1alpha1.FencingWarn {
+		open = append(open, admissionv1.Validation{Expression: released + " || " + opened(lock), Message: lockNotOpen})
+	}
+	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, open...))
+}
+
+// judged are the validations of a gate. Those after the first one are about leaders: whoever is warned of one that failed
+// needs no other.
+func judged(leads, inTime, since string, more ...admissionv1.Validation) []admissionv1.Validation {
+	all := append([]admissionv1.Validation{
 		{
-			Expression: released + " || " + thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
+			Expression: leads, Message: notLeading,
 			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
 		},
-		{
-			Expression: lockedInTime, Message: termIsOver, Reason: ptr.To(metav1.StatusReasonForbidden),
-			MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")",
-		},
-		{Expression: lockedSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
-	})
-	if mode != v1alpha1.FencingWarn {
-		spec.Validations = append(spec.Validations, admissionv1.Validation{
-			Expression: released + " || " + opened(lock), Message: lockNotOpen, Reason: ptr.To(metav1.StatusReasonForbidden),
-		})
+		{Expression: inTime, Message: termIsOver, MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")"},
+		{Expression: since, Message: fromTheFuture},
+	}, more...)
+	for i := range all {
+		all[i].Reason = ptr.To(metav1.StatusReasonForbidden)
+		if i > 0 {
+			all[i].Expression = "!(" + leads + ") || (" + all[i].Expression + ")"
+		}
 	}
-	return spec
+	return all
 }
 
 // term are the variables that say when the term ends, and from when on its Lease can be believed.

@@ -127,6 +127,7 @@ type write struct {
 	do      func(ctx context.Context, c kubernetes.Interface, ns, name string) error
 	over    string // the answer when the term is over and nobody has said so
 	leads   string // the answer to the leader
+	free    bool   // nothing is stored, so everybody is let through
 }
 
 func configMap(name string) *corev1.ConfigMap {
@@ -191,6 +192,24 @@ func aDeployment(ctx context.Context, c kubernetes.Interface, ns, name string) e
 	return err
 }
 
+// withUntimedNotes makes a ConfigMap whose notes carry no times.
+func withUntimedNotes(ctx context.Context, c kubernetes.Interface, ns, name string) error {
+	if err := aConfigMap(ctx, c, ns, name); err != nil {
+		return err
+	}
+	return patched(types.MergePatchType, `{"metadata":{"managedFields":[{"manager":"other","operation":"Update","apiVersion":"v1",`+
+		`"fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:b":{}}}}]}}`)(ctx, c, ns, name)
+}
+
+// applied makes a ConfigMap by server-side apply.
+func applied(manager string) func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
+	return func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
+		body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"a":"1"}}`
+		_, err := c.CoreV1().ConfigMaps(ns).Patch(ctx, name, types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: manager})
+		return err
+	}
+}
+
 // writes are what is documented in the README of this folder: each row of its table is one of these.
 var writes = map[string]write{
 	"create": {do: aConfigMap, over: termIsOver},
@@ -239,7 +258,29 @@ var writes = map[string]write{
 		},
 		do: changed(func(m *corev1.ConfigMap) { m.Finalizers[0], m.Finalizers[1] = m.Finalizers[1], m.Finalizers[0] }),
 	},
-	"update that changes nothing": {prepare: aConfigMap, do: changed(func(*corev1.ConfigMap) {})},
+	"update of what has notes without times": {prepare: withUntimedNotes, over: termIsOver, do: changed(func(m *corev1.ConfigMap) { m.Data["a"] = "2" })},
+	"update that takes fields away, of what has notes without times": {
+		prepare: withUntimedNotes, over: termIsOver, leads: termIsOver, do: changed(func(m *corev1.ConfigMap) { delete(m.Data, "b") }),
+	},
+	"update that changes nothing": {prepare: aConfigMap, free: true, do: changed(func(*corev1.ConfigMap) {})},
+	"patch that changes nothing":  {prepare: aConfigMap, free: true, do: patched(types.MergePatchType, `{"data":{"a":"1"}}`)},
+	"server-side apply that changes nothing": {prepare: applied("test"), free: true,
+		do: patched(types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"a":"1"}}`)},
+	"server-side apply of what another has set to the same": {prepare: applied("another"),
+		do: patched(types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"a":"1"}}`)},
+	"create, as a dry run": {free: true, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
+		_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}},
+	"server-side apply, as a dry run": {prepare: aConfigMap, free: true, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
+		body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"a":"2"}}`
+		_, err := c.CoreV1().ConfigMaps(ns).Patch(ctx, name, types.ApplyPatchType, []byte(body),
+			metav1.PatchOptions{FieldManager: "test", Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}})
+		return err
+	}},
+	"delete, as a dry run": {prepare: aConfigMap, free: true, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
+		return c.CoreV1().ConfigMaps(ns).Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	}},
 	"scale": {prepare: aDeployment, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
 		_, err := c.AppsV1().Deployments(ns).UpdateScale(ctx, name, &autoscalingv1.Scale{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Spec: autoscalingv1.ScaleSpec{Replicas: 5},
@@ -329,7 +370,11 @@ func TestWhatAWriteFenceCatches(t *testing.T) {
 		})
 		for what, w := range writes {
 			t.Run(state+"/"+what, func(t *testing.T) {
-				mustBeAnswered(t, w.do(t.Context(), client, test.namespace, objects[what]), test.answer(w))
+				want := test.answer(w)
+				if w.free {
+					want = ""
+				}
+				mustBeAnswered(t, w.do(t.Context(), client, test.namespace, objects[what]), want)
 				if err := w.do(t.Context(), admin, test.namespace, objects[what]); err != nil && strings.Contains(err.Error(), deny) {
 					t.Errorf("somebody who is not fenced: %v", err)
 				}

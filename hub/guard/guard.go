@@ -79,6 +79,9 @@ type store[T metav1.Object] interface {
 func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend func(have T) (same bool)) (bool, error) {
 	have, err := in.Get(ctx, want.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		if err := Allowed(ctx); err != nil {
+			return false, err
+		}
 		_, err = in.Create(ctx, want, metav1.CreateOptions{})
 		if apierrors.IsNotFound(err) { // not the object: the kind
 			return false, fmt.Errorf("%w (%w)", ErrUnsupported, err)
@@ -91,6 +94,9 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend fun
 	labels, annotations := with(have.GetLabels(), want.GetLabels()), with(have.GetAnnotations(), want.GetAnnotations())
 	if amend(have) && maps.Equal(labels, have.GetLabels()) && maps.Equal(annotations, have.GetAnnotations()) {
 		return false, nil
+	}
+	if err := Allowed(ctx); err != nil {
+		return false, err
 	}
 	have.SetLabels(labels)
 	have.SetAnnotations(annotations)
@@ -169,6 +175,9 @@ func Remove(ctx context.Context, member kubernetes.Interface) error {
 }
 
 func removeBinding(ctx context.Context, member kubernetes.Interface, name string) error {
+	if err := Allowed(ctx); err != nil {
+		return err
+	}
 	err := member.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove ValidatingAdmissionPolicyBinding %s: %w", name, orForbidden(err))
@@ -177,6 +186,9 @@ func removeBinding(ctx context.Context, member kubernetes.Interface, name string
 }
 
 func removePolicy(ctx context.Context, member kubernetes.Interface, name string) error {
+	if err := Allowed(ctx); err != nil {
+		return err
+	}
 	err := member.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove ValidatingAdmissionPolicy %s: %w", name, orForbidden(err))

@@ -281,6 +281,13 @@ func TestAFenceLeavesOutWhatAnotherPolicyOwns(t *testing.T) {
 	}
 }
 
+func aJob(labels map[string]string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "job-", Labels: labels},
+		Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: container.Containers}}},
+	}
+}
+
 // A hub whose clock was ahead has written a Lease that nobody believes.
 func TestAJobIsCreatedByNoLeaseOfTheFuture(t *testing.T) {
 	standing(t)
@@ -295,10 +302,7 @@ func TestAJobIsCreatedByNoLeaseOfTheFuture(t *testing.T) {
 			says(t, ns, "east.fleet", now.Add(-time.Minute), now.Add(test.ahead), time.Hour)
 			keeps(t, fenceOf(t, asks("jobs", v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, ns)), map[string]bool{ns: true})
 			eventually(t, "the Lease is known", func(ctx context.Context) error {
-				_, err := client.BatchV1().Jobs(ns).Create(ctx, &batchv1.Job{
-					ObjectMeta: metav1.ObjectMeta{GenerateName: "job-"},
-					Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: container.Containers}}},
-				}, metav1.CreateOptions{})
+				_, err := client.BatchV1().Jobs(ns).Create(ctx, aJob(nil), metav1.CreateOptions{})
 				return answered(err, test.want)
 			})
 		})
@@ -308,12 +312,6 @@ func TestAJobIsCreatedByNoLeaseOfTheFuture(t *testing.T) {
 func TestWhichJobsAScheduleFenceIsAbout(t *testing.T) {
 	standing(t)
 	client := administrator(t)
-	job := func(labels map[string]string) *batchv1.Job {
-		return &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "job-", Labels: labels},
-			Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: container.Containers}}},
-		}
-	}
 	expression := func(key string, o metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: o, Values: values}}}
 	}
@@ -332,11 +330,11 @@ func TestWhichJobsAScheduleFenceIsAbout(t *testing.T) {
 			ns := newNamespace(t)
 			keeps(t, fenceOf(t, asks("jobs", v1alpha1.Fencing{Schedules: test.selector}, ns)), map[string]bool{ns: false})
 			for _, labels := range test.fenced {
-				_, err := client.BatchV1().Jobs(ns).Create(t.Context(), job(labels), metav1.CreateOptions{})
+				_, err := client.BatchV1().Jobs(ns).Create(t.Context(), aJob(labels), metav1.CreateOptions{})
 				mustBeAnswered(t, err, noLeader)
 			}
 			for _, labels := range test.spare {
-				_, err := client.BatchV1().Jobs(ns).Create(t.Context(), job(labels), metav1.CreateOptions{})
+				_, err := client.BatchV1().Jobs(ns).Create(t.Context(), aJob(labels), metav1.CreateOptions{})
 				mustBeAnswered(t, err, "")
 			}
 		})

@@ -77,6 +77,9 @@ func (k Kept) keep(ctx context.Context, member kubernetes.Interface, b *admissio
 	case !stays:
 		return false, removeBinding(ctx, member, b.Name)
 	case changed:
+		if err := Allowed(ctx); err != nil {
+			return true, err
+		}
 		_, err = member.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Update(ctx, b, metav1.UpdateOptions{})
 		if err != nil {
 			err = fmt.Errorf("update ValidatingAdmissionPolicyBinding %s: %w", b.Name, orForbidden(err))

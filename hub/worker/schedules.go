@@ -116,6 +116,9 @@ func (w *Worker) wakeCronJobs(ctx context.Context, namespace string, of *metav1.
 		if err != nil {
 			return err
 		}
+		if err := guard.Allowed(ctx); err != nil {
+			return err
+		}
 		_, err = jobs.Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("wake CronJob %s: %w", o.Name, err)

@@ -160,6 +160,7 @@ func (w *Worker) Run(ctx context.Context) {
 	w.publisher = p
 	w.mu.Unlock()
 
+	ctx = guard.WhileAllowed(ctx, func() bool { return w.Hub.MayWrite(w.Member.Fleet, w.Clock.Now()) })
 	var keepers sync.WaitGroup
 	keepers.Go(func() { w.keepGuard(ctx) })
 	keepers.Go(func() { w.keepFences(ctx) })

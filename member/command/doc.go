@@ -9,19 +9,24 @@
 // quarter of the term's duration is left without a renewal, and at once when the term is revoked or lost. It gets
 // SIGKILL shortly before the deadline that it was started or renewed under, however little it has done by then, and at
 // once when another cluster leads. A program that was stopped so is started again in the next term, or when the term
-// is renewed after all. A term is released, in a planned change, once the whole group is gone, and not before.
+// is renewed after all.
 //
-// A program that exits by itself during the term ends the gate, with the same exit code. What it leaves in its
-// group is killed then. Signals to the gate are passed on to the group. After SIGTERM, SIGINT or SIGQUIT the program is
-// not started again.
+// A process that leaves the group, as a daemon does, becomes a child of the gate when its parent ends. The gate kills it
+// after the group, and waits until no child is left that was started since the program was. Only then is the term
+// released, and only then can another one begin.
+//
+// A program that exits by itself during the term ends the gate, with the same exit code. What it leaves behind is killed
+// then. So keep the program in the foreground: one that only starts a daemon ends with it. Signals to the gate are passed
+// on to the group. After SIGTERM, SIGINT or SIGQUIT the program is not started again.
 //
 // # What is promised
 //
 // A watchdog, a second small process of the gate, leads the process group. It knows the deadline before the program
-// starts, by the clock that keeps counting in suspend and by the wall clock. At the deadline it kills its own group.
-// It does the same at once when the gate dies. So no process of the group acts past the deadline if
+// starts, by the clock that keeps counting in suspend and by the wall clock. At the deadline it kills what the gate has
+// adopted, and its own group. It kills the group at once when the gate dies. So no process acts past the deadline if
 //
-//   - the gate is paused, hangs or dies: the watchdog kills the group;
+//   - the gate is paused or hangs: the watchdog kills the group and the daemons;
+//   - the gate dies: the watchdog kills the group. Daemons have another parent then, see below;
 //   - the watchdog is paused: the gate kills the group. If it dies, the gate kills the group and fails.
 //
 // # What is not promised
@@ -32,8 +37,10 @@
 //   - What the program has sent already is not called back.
 //   - A gate that runs a program waits for all its children. So it refuses a kubeconfig whose credentials come from a
 //     plugin, as those of EKS, GKE and AKS do: the plugin would fail now and then.
-//   - A process that leaves the group, by setsid or setpgid as daemons and interactive shells do, is not killed. Let
-//     the program stay in the foreground. A process that changes its user cannot be killed by a gate without rights.
+//   - A daemon gets no SIGTERM, only SIGKILL. If the gate itself is killed with SIGKILL, its daemons live on, unless it
+//     is the first process of a container.
+//   - A process that changes its user cannot be killed by a gate without rights. The gate waits for it, and does not
+//     release the term.
 //   - If gate and watchdog are both killed with SIGKILL, nobody kills the program. Where the gate is the first process
 //     of a container, its end is the end of all. PR_SET_PDEATHSIG would not help more: a paused parent is no dead one.
 package command

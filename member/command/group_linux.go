@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -46,12 +49,12 @@ func newGroups(command []string) (start func(until instant, epoch int64) (group,
 		return nil, err
 	}
 	return func(until instant, epoch int64) (group, error) {
-		g := &processes{children: children}
+		g := &processes{children: children, started: math.MaxUint64}
 		if err := g.guard(self, until); err != nil {
 			g.end()
 			return nil, fmt.Errorf("start the watchdog: %w", err)
 		}
-		if g.program, err = children.start(path, command, fmt.Sprint(epoch), []*os.File{os.Stdin, os.Stdout, os.Stderr}, g.watchdog.pid); err != nil {
+		if g.program, err = children.start(path, command, environment(epoch), []*os.File{os.Stdin, os.Stdout, os.Stderr}, g.watchdog.pid); err != nil {
 			g.end()
 			return nil, fmt.Errorf("%w: %w", errCannotExec, err)
 		}
@@ -65,6 +68,17 @@ type processes struct {
 	children          *reaper
 	watchdog, program *child
 	told              *os.File // what is written here the watchdog reads
+	started           uint64   // when the watchdog was, as in stat: before all processes of the program
+}
+
+// environment is that of a program. What another gate has set does not count.
+func environment(epoch int64) []string {
+	return append(inherited(), fmt.Sprintf("%s=%d", EpochVariable, epoch))
+}
+
+// inherited is the environment of this process without the variables of a gate.
+func inherited() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, variablePrefix) })
 }
 
 // guard starts the watchdog, and returns when it knows the deadline and ignores signals.
@@ -80,10 +94,15 @@ func (g *processes) guard(self string, until instant) error {
 		return err
 	}
 	defer func() { _ = ready.Close() }()
-	g.watchdog, err = g.children.start(self, []string{self, Watchdog}, "", []*os.File{in, out, os.Stderr}, 0)
+	g.watchdog, err = g.children.start(self, []string{self, Watchdog}, inherited(), []*os.File{in, out, os.Stderr}, 0)
 	if err := errors.Join(err, out.Close()); err != nil {
 		return err
 	}
+	watchdog, err := readStat(g.watchdog.pid)
+	if err != nil {
+		return err
+	}
+	g.started = watchdog.started
 	if err := g.limit(until); err != nil {
 		return err
 	}
@@ -122,9 +141,29 @@ func (g *processes) end() {
 		return
 	}
 	g.signal(syscall.SIGKILL)
-	g.children.await(func() bool { return errors.Is(syscall.Kill(-g.watchdog.pid, 0), syscall.ESRCH) })
+	g.children.killSince(g.started)
 	if g.program != nil {
 		<-g.program.ended
+	}
+}
+
+// killChildrenOf kills what the program has left to a gate that is paused, for as long as that takes, but no longer than a
+// second. A gate that is dead has no children.
+func killChildrenOf(gate int) {
+	own, err := readStat(os.Getpid())
+	if err != nil {
+		return
+	}
+	system := &clock.System{}
+	for until := after(system.Now(), time.Second); !until.come(system.Now()); <-(utilclock.RealClock{}).After(soonest) {
+		children, err := childrenOf(gate, own.started)
+		children = slices.DeleteFunc(children, func(c stat) bool { return c.zombie || c.pid == own.pid })
+		if err != nil || len(children) == 0 {
+			return
+		}
+		for _, c := range children {
+			killChildOf(gate, c.pid)
+		}
 	}
 }
 
@@ -137,12 +176,14 @@ func RunWatchdog() {
 	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
+	gate := os.Getppid()
 	told := make(chan instant)
 	go hear(os.Stdin, told)
 	if _, err := io.WriteString(os.Stdout, "\n"); err == nil {
 		_ = os.Stdout.Close()
 		watch(&clock.System{}, told)
 	}
+	killChildrenOf(gate)
 	_ = syscall.Kill(0, syscall.SIGKILL)
 	os.Exit(Failed) // never reached: it has killed itself
 }

@@ -11,8 +11,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -93,16 +95,46 @@ func beGate(program []string) int {
 type realGate struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	log    bytes.Buffer
+	log    safeBuffer
 	leases io.Writer
+}
+
+// safeBuffer is a buffer that is read while a process writes into it.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func startGate(t *testing.T, program ...string) *realGate {
 	t.Helper()
-	self, err := os.Executable()
+	return startProcess(t, append([]string{self(t), asGate}, program...)...)
+}
+
+// self is the path of this program.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return path
+}
+
+// startProcess starts what becomes a gate.
+func startProcess(t *testing.T, program ...string) *realGate {
+	t.Helper()
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +143,7 @@ func startGate(t *testing.T, program ...string) *realGate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &realGate{t: t, cmd: exec.Command(self, append([]string{asGate}, program...)...), leases: out}
+	g := &realGate{t: t, cmd: exec.Command(program[0], program[1:]...), leases: out}
 	g.cmd.ExtraFiles, g.cmd.Stderr = []*os.File{in, isThere}, &g.log
 	g.cmd.WaitDelay = time.Second // what outlives the gate, and must not, holds its output open
 	if err := errors.Join(g.cmd.Start(), in.Close(), isThere.Close()); err != nil {
@@ -146,6 +178,16 @@ func (g *realGate) lease(holder string, epoch int64, duration time.Duration) (de
 		g.t.Fatal(err)
 	}
 	return now.Add(duration)
+}
+
+// awaitLog returns when the gate has logged a text.
+func (g *realGate) awaitLog(text string) {
+	g.t.Helper()
+	for began := time.Now(); !strings.Contains(g.log.String(), text); <-time.After(pollEvery) {
+		if time.Since(began) > patience {
+			g.t.Fatalf("the gate has not logged %q", text)
+		}
+	}
 }
 
 // renewing renews a Lease, as a hub does, until a file has so many lines. It returns them, and the last deadline.
@@ -220,7 +262,7 @@ func await(dir string, pids []int) time.Duration {
 	return time.Since(began)
 }
 
-// alive reports whether a process that works in this folder is there. Its number may be another's by now.
+// alive reports whether a process with this argument is there, such as its folder. Its number may be another's by now.
 func alive(dir string, pid int) bool {
 	arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // a zombie has none
 	return err == nil && strings.Contains(string(arguments), dir)
@@ -305,6 +347,7 @@ func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 
 func TestTheExitCodeOfTheGate(t *testing.T) {
 	t.Setenv(EpochVariable, "of another gate")
+	t.Setenv("LEASECAST_FUTURE", "of another gate")
 	notExecutable := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(notExecutable, []byte("\x7fELF is what it is not"), 0o700); err != nil {
 		t.Fatal(err)
@@ -315,9 +358,11 @@ func TestTheExitCodeOfTheGate(t *testing.T) {
 	}{
 		"is that of the program":                    {[]string{"sh", "-c", "exit 7"}, 7},
 		"shows that it knows the epoch of its term": {[]string{"sh", "-c", "exit $LEASECAST_EPOCH"}, 1},
-		"is 128 and the signal that ended it":       {[]string{"sh", "-c", "kill -KILL $$"}, 137},
-		"is 127 for a program that is not there":    {[]string{"no-such-program"}, NotFound},
-		"is 126 for one that cannot be started":     {[]string{notExecutable}, CannotExec},
+		"shows that no variable of another gate is left": {
+			[]string{"sh", "-c", `tr '\0' '\n' </proc/$$/environ | grep -q "of another gate" && exit 3; exit 4`}, 4},
+		"is 128 and the signal that ended it":    {[]string{"sh", "-c", "kill -KILL $$"}, 137},
+		"is 127 for a program that is not there": {[]string{"no-such-program"}, NotFound},
+		"is 126 for one that cannot be started":  {[]string{notExecutable}, CannotExec},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -346,6 +391,104 @@ func TestTheGateEndsAfterAllOfItsProgram(t *testing.T) {
 	}
 	if alive(dir, orphan) {
 		t.Error("a child of the program outlives the gate")
+	}
+}
+
+// daemonizes starts stubborn as a daemon: in a session of its own, and adopted because its parent has ended. Then it stays.
+// The daemon has a child that is not stubborn's own.
+const daemonizes = `(setsid sh -c '(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"' "$0" "$1" </dev/null >/dev/null 2>&1 &); ` +
+	`while :; do sleep 0.02; done`
+
+// A daemon leaves the group. The gate adopts it, so it has to end with its term like all others.
+func TestNoDaemonOfTheProgramActsPastTheTerm(t *testing.T) {
+	cases := map[string]struct {
+		happens func(t *testing.T, g *realGate, pids []int) (deadline time.Time)
+		want    string // in the log, once all are gone
+	}{
+		"when another cluster leads": {func(_ *testing.T, g *realGate, _ []int) time.Time {
+			g.lease(them, 2, time.Minute)
+			return time.Now().Add(moment)
+		}, "The program has ended"},
+		"when its term is revoked": {func(_ *testing.T, g *realGate, _ []int) time.Time {
+			g.lease("-", 2, time.Minute)
+			return time.Now().Add(moment)
+		}, "The program has ended"},
+		"when the gate is asked to end": {func(t *testing.T, g *realGate, _ []int) time.Time {
+			if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			return time.Now().Add(moment)
+		}, "The program has ended"},
+		"while the gate is paused": {func(t *testing.T, g *realGate, _ []int) time.Time {
+			deadline := g.lease(us, 1, 3*realStopAhead)
+			if err := g.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			return deadline
+		}, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			g := startGate(t, "sh", "-c", daemonizes, dir, stubborn)
+			duration := time.Minute
+			if tc.want == "" {
+				duration = 3 * realStopAhead
+			}
+			pids, _ := g.renewing(duration, filepath.Join(dir, "pids"), 2)
+			for _, pid := range pids {
+				if group := watchdogOf(t, pid); alive(Watchdog, group) {
+					t.Fatalf("process %d is no daemon: a watchdog leads its group", pid)
+				}
+			}
+			deadline := tc.happens(t, g, pids)
+			for time.Now().Before(deadline) && slices.ContainsFunc(pids, func(pid int) bool { return alive(dir, pid) }) {
+				<-time.After(pollEvery)
+			}
+			for _, pid := range pids {
+				if alive(dir, pid) {
+					t.Errorf("daemon %d lives past the term", pid)
+				}
+			}
+			if err := g.cmd.Process.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Until the last daemon of a term is gone no other term begins.
+func TestNoTermBeginsBesideADaemonOfAnEarlierOne(t *testing.T) {
+	dir := t.TempDir()
+	g := startGate(t, "sh", "-c", daemonizes, dir, stubborn)
+	g.lease(us, 1, time.Minute)
+	first := lines(t, filepath.Join(dir, "pids"), 2)
+	g.lease(them, 2, time.Minute)
+	g.lease(us, 3, time.Minute)
+	all := lines(t, filepath.Join(dir, "pids"), 4)
+	for _, pid := range all[:2] {
+		if alive(dir, pid) {
+			t.Errorf("daemon %d of the first term lives in the second", pid)
+		}
+	}
+	if !slices.Equal(first, all[:2]) {
+		t.Errorf("daemons %v, then %v", first, all)
+	}
+}
+
+// What ran before the gate, as in a script that ends with exec leasecast-gate, is no part of the program.
+func TestAChildFromBeforeTheGateLivesOn(t *testing.T) {
+	dir := t.TempDir()
+	g := startProcess(t, "sh", "-c", `(exec sh -c "$2" "$1" >/dev/null 2>&1 3>&- 4>&-) & shift 2; exec "$@"`, "sh", dir, stubborn,
+		self(t), asGate, "sh", "-c", "while :; do sleep 0.02; done")
+	before := lines(t, filepath.Join(dir, "pids"), 1)[0]
+	g.lease(us, 1, time.Minute)
+	g.awaitLog("Runs the program")
+	g.lease(them, 2, time.Minute)
+	g.awaitLog("The program has ended")
+	if !alive(dir, before) {
+		t.Error("the gate has killed a process that it did not start")
 	}
 }
 

@@ -31,6 +31,9 @@ func newReaper() (*reaper, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become the parent of orphans: %w", err)
 	}
+	if _, err := childrenOf(os.Getpid(), 0); err != nil {
+		return nil, fmt.Errorf("look for processes that the program leaves behind: %w", err)
+	}
 	r := &reaper{known: map[int]*child{}, some: make(chan struct{}, 1)}
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGCHLD)
@@ -43,10 +46,9 @@ func newReaper() (*reaper, error) {
 }
 
 // start starts a child in a process group, or as the leader of a new one: 0.
-func (r *reaper) start(path string, args []string, epoch string, files []*os.File, group int) (*child, error) {
+func (r *reaper) start(path string, args, environment []string, files []*os.File, group int) (*child, error) {
 	r.mu.Lock() // it is known before it can be waited for
 	defer r.mu.Unlock()
-	environment := append(os.Environ(), EpochVariable+"="+epoch)
 	p, err := os.StartProcess(path, args, &os.ProcAttr{Env: environment, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: group}})
 	if err != nil {
 		return nil, err
@@ -81,12 +83,24 @@ func (r *reaper) reap() {
 	}
 }
 
-// await returns when gone says so.
-func (r *reaper) await(gone func() bool) {
-	for !gone() {
+// killSince kills all children that were started at some time or later, and returns when none is left. The children of
+// those are adopted and killed in turn.
+func (r *reaper) killSince(started uint64) {
+	for r.killOnce(started) {
 		select {
 		case <-r.some:
-		case <-utilclock.RealClock{}.After(look): // the last one may be the child of another
+		case <-utilclock.RealClock{}.After(look): // what cannot be killed now may end later
 		}
 	}
+}
+
+// killOnce reports whether some are left. None is waited for in between, so no number becomes another's.
+func (r *reaper) killOnce(started uint64) (left bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	children, err := childrenOf(os.Getpid(), started)
+	for _, c := range children {
+		_ = syscall.Kill(c.pid, syscall.SIGKILL)
+	}
+	return err != nil || len(children) > 0
 }

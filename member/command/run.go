@@ -24,7 +24,10 @@ const (
 )
 
 // EpochVariable is where the program finds the epoch of its term, for systems that can refuse a lower one.
-const EpochVariable = "LEASECAST_EPOCH"
+const EpochVariable = variablePrefix + "EPOCH"
+
+// variablePrefix begins the name of every variable that a gate sets. A program gets none of another gate.
+const variablePrefix = "LEASECAST_"
 
 // look is the longest time between two looks at term and clocks, soonest the shortest.
 const (

@@ -127,7 +127,7 @@ func TestCapClientFindsAReconcilerThatWritesAfterItsTerm(t *testing.T) {
 		f := membertest.New()
 		f.Promote(ns)
 		wrote := func(c client.Client) (err error) {
-			_, _ = gate.Gate(f, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			_, _ = gate.NewGate(f, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 				f.Promote(ns) // the next term begins while it works
 				err = c.Create(context.WithoutCancel(ctx), object(ns, "late"))
 				return reconcile.Result{}, err

@@ -1,6 +1,4 @@
-// Package gate gates controller-runtime reconcilers by the leadership of
-// clusters: a reconciler acts only where its cluster leads the namespace of the
-// request.
+// Package gate builds controllers with controller-runtime that act only where their cluster leads.
 //
 //	cfg.Wrap(member.CapWrites) // before the manager is made
 //	...
@@ -8,26 +6,38 @@
 //	...
 //	err = errors.Join(
 //		mgr.Add(m), // in every replica, elected or not
-//		mgr.AddHealthzCheck("leases", m.Healthz),
-//		ctrl.NewControllerManagedBy(mgr).
-//			For(&webappv1.Guestbook{}).
-//			WatchesRawSource(gate.Resync(m, mgr.GetClient(), &webappv1.GuestbookList{})).
-//			Complete(gate.Gate(m, reconciler)))
+//		mgr.AddReadyzCheck("leases", m.Healthz),
+//		gate.ControllerManagedBy(mgr, m).For(&webappv1.Guestbook{}).Complete(reconciler))
 //
-// Gate skips what is not to be done here, and Resync brings it back when this
-// cluster is promoted. They belong together: without Resync, what was skipped is
-// lost until the object changes.
+// The last line is all that a controller needs, and each controller of a program needs it. It differs from
+// ctrl.NewControllerManagedBy in two ways. Requests of a namespace that another cluster leads are skipped. When this
+// cluster is promoted, all that a start of the controller would enqueue for the namespace is enqueued: every object of
+// For, and what the handlers of Watches make of theirs, through the same predicates.
 //
-// # Why no request is lost between the two
+// # Cluster-scoped kinds, and requests of other types
 //
-// Gate skips a request only if the check said no at that moment. Any term that
-// begins later is announced to Resync after checks have begun to say yes, and
-// Resync then enqueues every object of the namespace that the cache holds; an
+// A cluster leads namespaces. So [ControllerManagedBy] refuses to build a controller for a cluster-scoped kind. By
+// [TypedControllerManagedBy] its author says which namespace's leader acts on a request. On promotion all objects of such a
+// kind are looked at, and the requests of the promoted namespace are enqueued. The same holds for handlers of Watches,
+// which may make a request of any namespace from an object of any other.
+//
+// # Several namespaces at once
+//
+// A promotion enqueues at the low priority of a controller's start: what happens now comes first. Of several
+// namespaces that are promoted at once each has its turn, so none waits until another one is worked off. That needs the
+// priority queue, which is controller-runtime's default.
+//
+// # Why no request is lost
+//
+// A request is skipped only if the check said no at that moment. Any term that begins later is announced after checks
+// have begun to say yes, and then every request is enqueued that the objects in the cache stand for. An
 // object that the cache does not hold yet is enqueued by its own event when it
 // arrives. A workqueue keeps a key that is added while it is being worked on. So
 // whatever was skipped before the promotion is looked at again after it. A term that
 // one check has found run out never resumes: if the same cluster leads on, that is
 // another term, and announced.
+//
+// Only what a raw source enqueues cannot be listed again: see [TypedBuilder.WatchesRawSource].
 //
 // Objects that were deleted while this cluster was no leader are not listed. Their
 // cleaning up needs a finalizer, as it does across a restart.
@@ -36,7 +46,7 @@
 //
 // Each member has objects of its own, so each has the finalizers of its own objects. Where
 // a follower's object is deleted, the request is skipped as every other, and the object
-// stays, with its deletionTimestamp, until that cluster leads: then Resync enqueues it
+// stays, with its deletionTimestamp, until that cluster leads: then it is enqueued
 // and the reconciler finalizes it. That is right where finalizing acts on what all clusters
 // share. If a follower's objects are to go at once, because there is nothing to clean up
 // but in that cluster, finalize them by Observe with the manager's own client instead of
@@ -45,12 +55,11 @@
 //
 // # Replicas in one cluster
 //
-// Gate elects clusters, the manager's LeaderElection elects one replica within each.
+// The hub elects clusters, the manager's LeaderElection elects one replica within each.
 // The two are independent and both must say yes: controllers start only in the
-// replica that was elected, Gate then asks for the cluster. When the local election
+// replica that was elected, and then ask for the cluster. When the local election
 // is won, controller-runtime starts the controller's sources, and their first list
-// enqueues every object, so nothing has to be resynced for that; Resync is a source
-// too, and hears of the terms that stand as it starts. The Member needs no election:
+// enqueues every object. The Member needs no election:
 // it runs in the other replicas as well, and is warm when one of them takes over.
 //
 // # Fencing
@@ -59,4 +68,10 @@
 // member.EpochFrom. Hand the epoch to external systems that can refuse a lower one
 // than they have seen. For requests to Kubernetes, wrap the manager's configuration
 // before the manager is made: cfg.Wrap(member.CapWrites).
+//
+// # Metrics
+//
+// In controller-runtime's registry stand, of each namespace that has a Lease, leasecast_reader_leads,
+// leasecast_reader_term_remaining_seconds and leasecast_reader_terms_total, and of each controller
+// leasecast_reader_reconciles_dropped_total, by reason.
 package gate

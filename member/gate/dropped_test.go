@@ -56,7 +56,7 @@ func TestGateDropsTheErrorOfWorkThatFoundItsTermOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				terms, clock := leading(t, 15*time.Second)
-				g := gate.Gate(terms, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+				g := gate.NewGate(terms, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 					clock.Advance(tc.passes)
 					err := tc.act(ctx)
 					if !errors.Is(err, member.ErrLost) {
@@ -95,7 +95,7 @@ func TestGateKeepsTheErrorOfAnotherTermThatIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		done()
-		g := gate.Gate(f, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		g := gate.NewGate(f, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			return reconcile.Result{}, fmt.Errorf("%w: %w", member.ErrLost, ctx.Err())
 		}))
 		if _, err := g.Reconcile(t.Context(), request); !errors.Is(err, member.ErrLost) {
@@ -111,7 +111,7 @@ func TestAListThatGoesOnFailingIsToldAtOnceAndEveryMinute(t *testing.T) {
 		r.fails.Store(1 << 40)
 		ctx, told := lines(t.Context())
 		ctx, cancel := context.WithCancel(ctx)
-		if err := gate.Resync(f, r, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+		if err := gate.NewResync(f, r, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 		f.Promote(ns)
@@ -142,7 +142,7 @@ func TestAListThatEndsWithItsTermIsNoTrouble(t *testing.T) {
 		f, q := membertest.New(), newQueue()
 		ctx, told := lines(t.Context())
 		ctx, cancel := context.WithCancel(ctx)
-		if err := gate.Resync(f, deaf{}, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+		if err := gate.NewResync(f, deaf{}, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 		f.Promote(ns)
@@ -160,44 +160,9 @@ func TestAListThatEndsWithItsTermIsNoTrouble(t *testing.T) {
 	})
 }
 
-func TestALimitLeavesNothingOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, q := membertest.New(), newQueue()
-		ctx, cancel := context.WithCancel(t.Context())
-		limits := &limited{Reader: fake.NewClientBuilder().WithObjects(object(ns, "a"), object(ns, "b")).Build()}
-		if err := gate.Resync(f, limits, &corev1.ConfigMapList{}, gate.Matching(client.Limit(1), client.Continue("page"))).Start(ctx, q); err != nil {
-			t.Fatal(err)
-		}
-		f.Promote(ns)
-		if got := drain(q); len(got) != 2 || limits.last.Limit != 0 || limits.last.Continue != "" {
-			t.Errorf("enqueued %q by a list of at most %d from %q", got, limits.last.Limit, limits.last.Continue)
-		}
-		cancel()
-		synctest.Wait()
-		q.ShutDown()
-	})
-}
-
-// limited knows what it was asked.
-type limited struct {
-	client.Reader
-	last client.ListOptions
-}
-
-func (l *limited) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	l.last = *(&client.ListOptions{}).ApplyOptions(opts)
-	return l.Reader.List(ctx, list, opts...)
-}
-
-func TestResyncWithoutAListIsRefused(t *testing.T) {
-	if err := gate.Resync(membertest.New(), fake.NewFakeClient(), nil).Start(t.Context(), newQueue()); !errors.Is(err, member.ErrMisused) {
-		t.Errorf("err = %v", err)
-	}
-}
-
 // A Member that is not made by New is a mistake that no retry mends.
 func TestGateRefusesAMemberThatWasNotMade(t *testing.T) {
-	_, err := gate.Gate(&member.Member{}, reconcile.Func(nil)).Reconcile(t.Context(), request)
+	_, err := gate.NewGate(&member.Member{}, reconcile.Func(nil)).Reconcile(t.Context(), request)
 	if !errors.Is(err, reconcile.TerminalError(nil)) || !errors.Is(err, member.ErrMisused) {
 		t.Errorf("err = %v", err)
 	}
@@ -209,7 +174,7 @@ func TestResyncLogsByTheLoggerOfTheMember(t *testing.T) {
 		with, told := lines(context.Background())
 		f, q := &logging{membertest.New(), logr.FromContextOrDiscard(with)}, newQueue()
 		ctx, cancel := context.WithCancel(t.Context())
-		if err := gate.Resync(f, fake.NewFakeClient(), &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+		if err := gate.NewResync(f, fake.NewFakeClient(), &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 		f.Promote(ns)

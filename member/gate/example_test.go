@@ -4,13 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -19,75 +27,95 @@ import (
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
-// An author's own test needs no cluster.
-func ExampleGate() {
-	ctx := context.Background()
-	fake := membertest.New()
-	gated := gate.Gate(fake, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		epoch, _ := member.EpochFrom(ctx)
-		fmt.Println("acting on", req.Name, "in epoch", epoch)
-		return reconcile.Result{}, nil
-	}))
-	req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "book"}}
+// manager is made without a cluster. A program's own comes from ctrl.NewManager(cfg, ctrl.Options{}).
+func manager() ctrl.Manager {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "https://127.0.0.1:1"}, ctrl.Options{
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		Controller:     config.Controller{SkipNameValidation: new(true)},
+		Logger:         logr.Discard(),
+	})
+	if err != nil {
+		panic(err)
+	}
+	return mgr
+}
 
-	_, err := gated.Reconcile(ctx, req)
-	fmt.Println("follower:", err)
-	fake.Promote("shop")
-	_, err = gated.Reconcile(ctx, req)
-	fmt.Println("leader:", err)
+// nothing is a reconciler.
+var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+
+// What a controller-runtime builder can, this one can. Predicates count on promotion, too.
+func ExampleControllerManagedBy() {
+	mgr, fake := manager(), membertest.New() // in a program: m, err := member.New(mgr.GetConfig(), …), and mgr.Add(m)
+	gold := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()["tier"] == "gold" })
+	err := gate.ControllerManagedBy(mgr, fake).
+		Named("books").
+		For(&corev1.ConfigMap{}, gold).
+		Owns(&corev1.Secret{}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
+		Complete(nothing)
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// The leader of one namespace acts on cluster-scoped objects. Say of which.
+func ExampleTypedControllerManagedBy() {
+	mgr, fake := manager(), membertest.New()
+	err := gate.ControllerManagedBy(mgr, fake).For(&corev1.Node{}).Complete(nothing)
+	fmt.Println("refused:", errors.Is(err, member.ErrMisused))
+	err = gate.TypedControllerManagedBy(mgr, fake, func(reconcile.Request) string { return "infra" }).
+		For(&corev1.Node{}).
+		Complete(nothing)
+	fmt.Println(err)
 	// Output:
-	// follower: <nil>
-	// acting on book in epoch 1
-	// leader: <nil>
+	// refused: true
+	// <nil>
+}
+
+// A request can be of any comparable type: here one for each namespace with settings, whichever of them changes.
+func ExampleTypedControllerManagedBy_requests() {
+	type shop struct{ Namespace string }
+	settings := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []shop { return []shop{{o.GetNamespace()}} })
+	err := gate.TypedControllerManagedBy(manager(), membertest.New(), func(s shop) string { return s.Namespace }).
+		Named("shops").
+		Watches(&corev1.ConfigMap{}, settings).
+		Watches(&corev1.Secret{}, settings).
+		Complete(reconcile.TypedFunc[shop](func(context.Context, shop) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+	fmt.Println(err)
+	// Output: <nil>
 }
 
 // Followers may keep a cache warm or count objects. ReadOnly keeps them from writing.
-func ExampleObserve() {
-	fake := membertest.New()
-	act := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		fmt.Println("acting")
-		return reconcile.Result{}, nil
+func ExampleTypedBuilder_Observe() {
+	mgr := manager()
+	c := gate.ReadOnly(mgr.GetClient())
+	count := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, client.IgnoreNotFound(c.Get(ctx, req.NamespacedName, &corev1.ConfigMap{}))
 	})
-	look := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		fmt.Println("looking")
-		return reconcile.Result{}, nil
-	})
-	req := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "book"}}
-	_, _ = gate.Gate(fake, act, gate.Observe(look)).Reconcile(context.Background(), req)
-	// Output:
-	// looking
+	fmt.Println(gate.ControllerManagedBy(mgr, membertest.New()).For(&corev1.ConfigMap{}).Observe(count).Complete(nothing))
+	// Output: <nil>
 }
 
-// A controller that is only told of some objects resyncs the same ones: give Resync what the builder was given.
-func ExampleResync() {
-	add := func(mgr ctrl.Manager, m member.Leader, r reconcile.Reconciler) error {
-		gold := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()["tier"] == "gold" })
-		return ctrl.NewControllerManagedBy(mgr).
-			Named("books").
-			For(&corev1.ConfigMap{}).
-			WithEventFilter(gold).
-			WatchesRawSource(gate.Resync(m, mgr.GetClient(), &corev1.ConfigMapList{}, gate.Passing(gold), gate.Named("books"))).
-			Complete(gate.Gate(m, r))
-	}
-	fmt.Println(add != nil)
-	// Output:
-	// true
-}
-
-// The fake client of controller-runtime takes every write. CapClient makes it refuse those after the term.
+// An author's own test needs no cluster: the context of a term is all that a reconciler gets. The fake client of
+// controller-runtime takes every write. CapClient makes it refuse those after the term.
 func ExampleCapClient() {
 	leader := membertest.New()
 	leader.Promote("shop")
+	ctx, done, err := leader.Context(context.Background(), "shop")
+	if err != nil {
+		panic(err)
+	}
+	defer done()
 	c := gate.CapClient(fake.NewClientBuilder().Build())
-	gated := gate.Gate(leader, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		leader.Expire() // the term ends while the reconciler works
-		err := c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}})
-		fmt.Println("not begun:", errors.Is(err, member.ErrNotBegun))
-		return reconcile.Result{}, err
-	}))
-	_, err := gated.Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "book"}})
-	fmt.Println("a term that is over is no failure:", err)
+	book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "book"}}
+	fmt.Println("in its term:", c.Create(ctx, book))
+	leader.Expire()
+	fmt.Println("not begun:", errors.Is(c.Delete(ctx, book), member.ErrNotBegun))
 	// Output:
+	// in its term: <nil>
 	// not begun: true
-	// a term that is over is no failure: <nil>
 }

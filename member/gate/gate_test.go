@@ -52,7 +52,7 @@ func TestGateActsOnlyForTheLeader(t *testing.T) {
 				f := membertest.New()
 				tc.before(f)
 				acted := false
-				g := gate.Gate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				g := gate.NewGate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 					acted = true
 					if epoch, ok := member.EpochFrom(ctx); epoch != 1 || !ok || req != request || ctx.Err() != nil {
 						t.Errorf("called for %v in epoch %d (%v) with a context that says %v", req, epoch, ok, ctx.Err())
@@ -80,7 +80,7 @@ func TestGateKeepsTheErrorOfAStoppedManager(t *testing.T) {
 		f := membertest.New()
 		f.Promote(ns)
 		ctx, stop := context.WithCancel(t.Context())
-		_, err := gate.Gate(f, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		_, err := gate.NewGate(f, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			stop()
 			return reconcile.Result{}, ctx.Err()
 		})).Reconcile(ctx, request)
@@ -94,18 +94,18 @@ func TestObserveIsForFollowersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := membertest.New()
 		var called string
-		g := gate.Gate(f,
+		g := gate.NewObservedGate(f,
 			reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 				called += "leader "
 				return reconcile.Result{}, nil
 			}),
-			gate.Observe(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 				if _, ok := member.EpochFrom(ctx); ok {
 					t.Error("a follower got the context of a term")
 				}
 				called += "follower "
 				return again, nil
-			})))
+			}))
 		for _, happens := range []func(){func() {}, func() { f.Promote(ns) }, f.Expire} {
 			happens()
 			if _, err := g.Reconcile(t.Context(), request); err != nil {
@@ -119,7 +119,7 @@ func TestObserveIsForFollowersOnly(t *testing.T) {
 }
 
 func TestGateRefusesRequestsWithoutANamespace(t *testing.T) {
-	g := gate.Gate(membertest.New(), reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+	g := gate.NewGate(membertest.New(), reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		t.Error("called")
 		return reconcile.Result{}, nil
 	}))
@@ -134,7 +134,7 @@ func TestGateTypedAsksForTheNamespaceItIsTold(t *testing.T) {
 		f := membertest.New()
 		f.Promote("of-7")
 		var acted []int
-		g := gate.Typed(f, func(req int) string { return "of-" + string(rune('0'+req)) },
+		g := gate.NewTypedGate(f, func(req int) string { return "of-" + string(rune('0'+req)) },
 			reconcile.TypedFunc[int](func(_ context.Context, req int) (reconcile.Result, error) {
 				acted = append(acted, req)
 				return reconcile.Result{}, nil

@@ -33,40 +33,31 @@ import (
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
-func TestResyncEnqueuesOnlyWhatItIsAskedFor(t *testing.T) {
-	gold := client.MatchingLabels{"tier": "gold"}
+func TestResyncEnqueuesOnlyWhatPassesThePredicates(t *testing.T) {
 	named := func(name string) predicate.Predicate {
 		return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() != name })
 	}
 	initial := predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList }}
 	for name, tc := range map[string]struct {
-		options []gate.ResyncOption
-		want    []string
+		predicates []predicate.Predicate
+		want       []string
 	}{
 		"everything":                                {nil, []string{"shop/a", "shop/b", "shop/c"}},
-		"what matches labels":                       {[]gate.ResyncOption{gate.Matching(gold)}, []string{"shop/b", "shop/c"}},
-		"never another namespace":                   {[]gate.ResyncOption{gate.Matching(client.InNamespace("other"))}, []string{"shop/a", "shop/b", "shop/c"}},
-		"what passes a predicate":                   {[]gate.ResyncOption{gate.Passing(named("a"))}, []string{"shop/b", "shop/c"}},
-		"what passes all":                           {[]gate.ResyncOption{gate.Passing(named("a"), named("b"))}, []string{"shop/c"}},
-		"what both options let through":             {[]gate.ResyncOption{gate.Matching(gold), gate.Passing(named("c"))}, []string{"shop/b"}},
-		"predicates are asked as at the start":      {[]gate.ResyncOption{gate.Passing(initial)}, []string{"shop/a", "shop/b", "shop/c"}},
-		"one about changes lets everything through": {[]gate.ResyncOption{gate.Passing(predicate.GenerationChangedPredicate{})}, []string{"shop/a", "shop/b", "shop/c"}},
+		"what passes a predicate":                   {[]predicate.Predicate{named("a")}, []string{"shop/b", "shop/c"}},
+		"what passes all":                           {[]predicate.Predicate{named("a"), named("b")}, []string{"shop/c"}},
+		"predicates are asked as at the start":      {[]predicate.Predicate{initial}, []string{"shop/a", "shop/b", "shop/c"}},
+		"one about changes lets everything through": {[]predicate.Predicate{predicate.GenerationChangedPredicate{}}, []string{"shop/a", "shop/b", "shop/c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, q := membertest.New(), newQueue()
-				labelled := func(name string) client.Object {
-					o := object(ns, name)
-					o.Labels = gold
-					return o
-				}
-				c := fake.NewClientBuilder().WithObjects(object(ns, "a"), labelled("b"), labelled("c"), object("other", "d")).Build()
+				c := fake.NewClientBuilder().WithObjects(object(ns, "a"), object(ns, "b"), object(ns, "c"), object("other", "d")).Build()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
-				if err := gate.Resync(f, c, &corev1.ConfigMapList{}, tc.options...).Start(ctx, q); err != nil {
+				if err := gate.NewResync(f, c, &corev1.ConfigMap{}, tc.predicates...).Start(ctx, q); err != nil {
 					t.Fatal(err)
 				}
-				for range 2 { // options are not used up
+				for range 2 {
 					f.Promote(ns)
 					if got := drain(q); !slices.Equal(got, tc.want) {
 						t.Errorf("enqueued %q, want %q", got, tc.want)
@@ -108,7 +99,7 @@ func TestANamespaceOutsideOfTheCacheIsSkippedWithOneLine(t *testing.T) {
 		ctx, told := lines(t.Context())
 		ctx, cancel := context.WithCancel(ctx)
 		defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
-		if err := gate.Resync(f, some, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+		if err := gate.NewResync(f, some, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 		f.Promote("elsewhere")
@@ -122,19 +113,12 @@ func TestANamespaceOutsideOfTheCacheIsSkippedWithOneLine(t *testing.T) {
 }
 
 func TestResyncNamesControllerAndType(t *testing.T) {
-	untyped := &unstructured.UnstructuredList{}
-	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	partial := &metav1.PartialObjectMetadataList{}
-	partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
-	for name, tc := range map[string]struct {
-		list    client.ObjectList
-		options []gate.ResyncOption
-		want    string
-	}{
-		"by the builder's default":    {&corev1.ConfigMapList{}, nil, `"controller"="configmap" "type"="ConfigMap" "namespace"="shop" "epoch"=1 "objects"=1`},
-		"of objects without a type":   {untyped, nil, `"controller"="configmap" "type"="ConfigMap"`},
-		"of metadata":                 {partial, nil, `"controller"="configmap" "type"="ConfigMap"`},
-		"or the name of the author's": {&corev1.ConfigMapList{}, []gate.ResyncOption{gate.Named("books")}, `"controller"="books" "type"="ConfigMap"`},
+	untyped := &unstructured.Unstructured{}
+	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	partial := &metav1.PartialObjectMetadata{}
+	partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	for name, of := range map[string]client.Object{
+		"of a type": &corev1.ConfigMap{}, "of objects without a type": untyped, "of metadata": partial,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -142,14 +126,15 @@ func TestResyncNamesControllerAndType(t *testing.T) {
 				ctx, told := lines(t.Context())
 				ctx, cancel := context.WithCancel(ctx)
 				defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
-				s := gate.Resync(f, fake.NewClientBuilder().WithObjects(object(ns, "a")).Build(), tc.list, tc.options...)
+				s := gate.NewResync(f, fake.NewClientBuilder().WithObjects(object(ns, "a")).Build(), of)
 				if err := s.Start(ctx, q); err != nil {
 					t.Fatal(err)
 				}
 				f.Promote(ns)
 				synctest.Wait()
-				if got := told(); len(got) != 1 || !strings.Contains(got[0], tc.want) {
-					t.Errorf("it says %q, want %s", got, tc.want)
+				want := `"controller"="configmap" "namespace"="shop" "epoch"=1 "type"="ConfigMap" "objects"=1`
+				if got := told(); len(got) != 1 || !strings.Contains(got[0], want) {
+					t.Errorf("it says %q, want %s", got, want)
 				}
 			})
 		})
@@ -161,7 +146,7 @@ func TestGateRefusesNamespacesThatNobodyWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := gate.Gate(m, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+	g := gate.NewGate(m, reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 		t.Error("called")
 		return reconcile.Result{}, nil
 	}))
@@ -188,11 +173,11 @@ func TestANamespaceThatIsMadeAnewIsReconciledAnew(t *testing.T) {
 		c := fake.NewClientBuilder().WithObjects(object(ns, "a")).Build()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer func() { cancel(); q.ShutDown() }()
-		if err := gate.Resync(f, c, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+		if err := gate.NewResync(f, c, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 		var causes []string
-		g := gate.Gate(f, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		g := gate.NewGate(f, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			<-ctx.Done()
 			causes = append(causes, context.Cause(ctx).Error())
 			return reconcile.Result{}, nil

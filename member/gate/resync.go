@@ -3,21 +3,22 @@ package gate
 import (
 	"context"
 	"fmt"
-	"reflect"
+	"math/bits"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/leasecast/leasecast/member"
 )
@@ -28,94 +29,21 @@ var relist = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.
 // tellEvery is how often a list is told of that goes on failing.
 const tellEvery = time.Minute
 
-// ResyncOption changes what Resync does.
-type ResyncOption func(*resyncOptions)
-
-type resyncOptions struct {
-	lists      []client.ListOption
-	predicates []predicate.Predicate
-	name       string
-}
-
-// Matching has Resync list only what matches, by labels or by an indexed field:
-//
-//	gate.Matching(client.MatchingLabels{"tier": "gold"})
-//
-// The namespace is that of the promotion, whatever the options say, and all that matches is listed: a limit does not count.
-func Matching(options ...client.ListOption) ResyncOption {
-	return func(o *resyncOptions) { o.lists = append(o.lists, options...) }
-}
-
-// Passing has Resync enqueue only objects that pass all the predicates. Give it those that the builder was given by
-// WithPredicates or WithEventFilter: the builder applies them to its watches, and cannot apply them to a source of
-// another kind. They are asked what they are asked when a controller starts: an object of the initial list was created.
-func Passing(predicates ...predicate.Predicate) ResyncOption {
-	return func(o *resyncOptions) { o.predicates = append(o.predicates, predicates...) }
-}
-
-// Named names the controller in the log, where the builder was given a name by Named. Default: the builder's own
-// default, which is the type of the objects in lower case.
-func Named(name string) ResyncOption {
-	return func(o *resyncOptions) { o.name = name }
-}
-
-// Resync is a source that enqueues every object of a namespace when this cluster
-// has begun to lead it. The objects are listed with r, which should be the manager's
-// client or cache, so that no API server is asked; list says of which type, usually
-// that of For. A list that fails is repeated until it succeeds or the term is over, and told at
-// once and every minute. A
-// namespace that the manager's cache leaves out is skipped: no request of it comes here.
+// resync is a source that enqueues every request of a namespace when this cluster has begun to lead it: all that a start of
+// the controller would enqueue. A list that fails is repeated until it succeeds or the term is over, and told at once and
+// every minute. A namespace that the manager's cache leaves out is skipped: no request of it comes here.
 //
 // It logs by the logger of the controller's context, if there is one, and by that of the Member otherwise.
-func Resync(m member.Leader, r client.Reader, list client.ObjectList, options ...ResyncOption) source.Source {
-	return ResyncTyped(m, r, list, func(o client.Object) []reconcile.Request {
-		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
-	}, options...)
-}
-
-// ResyncTyped is Resync for requests of any type: requests says which ones an object
-// stands for. It must not change the object, which may be the cache's own.
-func ResyncTyped[request comparable](
-	m member.Leader, r client.Reader, list client.ObjectList, requests func(client.Object) []request, options ...ResyncOption,
-) source.TypedSource[request] {
-	s := &resync[request]{member: m, reader: r, list: list, requests: requests, kind: kindOf(list), clock: clock.RealClock{}}
-	for _, o := range options {
-		o(&s.resyncOptions)
-	}
-	if s.name == "" {
-		s.name = strings.ToLower(s.kind)
-	}
-	return s
-}
-
-// kindOf names the type of the objects in a list.
-func kindOf(list client.ObjectList) string {
-	if list == nil {
-		return ""
-	}
-	kind := list.GetObjectKind().GroupVersionKind().Kind
-	if kind == "" {
-		kind = reflect.Indirect(reflect.ValueOf(list)).Type().Name()
-	}
-	return strings.TrimSuffix(kind, "List")
-}
-
 type resync[request comparable] struct {
-	resyncOptions
-	member   member.Leader
-	reader   client.Reader
-	list     client.ObjectList
-	requests func(client.Object) []request
-	kind     string
-	clock    clock.PassiveClock
+	name      string
+	member    member.Leader
+	reader    client.Reader
+	watches   []*watch[request]
+	namespace func(request) string
 }
 
 // Start implements source.TypedSource.
 func (s *resync[request]) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[request]) error {
-	if s.member == nil || s.reader == nil || s.list == nil || s.requests == nil {
-		return fmt.Errorf("%w: Resync needs a Member, a client and a list", member.ErrMisused)
-	}
-	listensTo(s.member)
 	remove := s.member.Listen(member.Listener{Promoted: func(namespace string, t member.Term) {
 		s.enqueueAll(ctx, namespace, t, queue)
 	}})
@@ -124,25 +52,37 @@ func (s *resync[request]) Start(ctx context.Context, queue workqueue.TypedRateLi
 }
 
 // String names the source in the controller's logs.
-func (s *resync[request]) String() string { return "resync source: " + s.kind }
+func (s *resync[request]) String() string { return "what promotions bring back" }
 
-func (s *resync[request]) enqueueAll(ctx context.Context, namespace string, t member.Term, queue workqueue.TypedInterface[request]) {
+func (s *resync[request]) enqueueAll(
+	ctx context.Context, namespace string, t member.Term, queue workqueue.TypedRateLimitingInterface[request],
+) {
 	ctx, done, err := s.member.Context(ctx, namespace)
 	if err != nil {
 		return // over already; if another term has begun, its own promotion follows
 	}
 	defer done()
-	logger := log.FromContext(ctx).WithValues("controller", s.name, "type", s.kind, "namespace", namespace, "epoch", t.Epoch())
+	logger := log.FromContext(ctx).WithValues("controller", s.name, "namespace", namespace, "epoch", t.Epoch())
+	promoted := &promotion[request]{queue, func(req request) bool { return s.namespace(req) == namespace }, atomic.Uint64{}}
+	for _, w := range s.watches {
+		w.untilListed(ctx, logger.WithValues("type", w.kind), func(ctx context.Context) (int, error) {
+			return w.enqueue(ctx, s.reader, namespace, promoted)
+		})
+	}
+}
+
+// untilListed lists until that succeeds or the term is over.
+func (w *watch[request]) untilListed(ctx context.Context, logger logr.Logger, list func(ctx context.Context) (int, error)) {
 	var told string // what failed, and when that was told
 	var at time.Time
 	_ = relist.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		n, err := s.enqueue(ctx, namespace, queue)
+		n, err := list(ctx)
 		switch {
 		case err != nil && ctx.Err() != nil: // the end is no trouble
 		case outsideOfCache(err):
 			logger.Info("Nothing is resynced after a promotion, because the manager's cache leaves this namespace out")
 		case err != nil:
-			if now := s.clock.Now(); err.Error() != told || now.Sub(at) >= tellEvery {
+			if now := (clock.RealClock{}).Now(); err.Error() != told || now.Sub(at) >= tellEvery {
 				told, at = err.Error(), now
 				logger.Error(err, "Could not list what to resync after a promotion, and tries again until the term is over")
 			}
@@ -159,11 +99,16 @@ func outsideOfCache(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "because of unknown namespace for the cache")
 }
 
-func (s *resync[request]) enqueue(ctx context.Context, namespace string, queue workqueue.TypedInterface[request]) (n int, err error) {
-	list := s.list.DeepCopyObject().(client.ObjectList)
-	options := append(s.lists[:len(s.lists):len(s.lists)],
-		client.InNamespace(namespace), client.Limit(0), client.Continue(""), client.UnsafeDisableDeepCopy)
-	if err := s.reader.List(ctx, list, options...); err != nil {
+// enqueue hands all objects to the handler that may stand for requests of the namespace, and returns how many it were.
+func (w *watch[request]) enqueue(
+	ctx context.Context, reader client.Reader, namespace string, queue workqueue.TypedRateLimitingInterface[request],
+) (n int, err error) {
+	list := w.list.DeepCopyObject().(client.ObjectList)
+	options := []client.ListOption{client.UnsafeDisableDeepCopy}
+	if w.local {
+		options = append(options, client.InNamespace(namespace))
+	}
+	if err := reader.List(ctx, list, options...); err != nil {
 		return 0, err
 	}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
@@ -171,24 +116,61 @@ func (s *resync[request]) enqueue(ctx context.Context, namespace string, queue w
 		if !ok {
 			return fmt.Errorf("list of %T contains a %T, which has no name", list, o)
 		}
-		if !s.passes(object) {
+		created := event.CreateEvent{Object: object, IsInInitialList: true}
+		if !w.passes(created) {
 			return nil
 		}
-		for _, req := range s.requests(object) {
-			queue.Add(req)
-		}
+		w.handler.Create(ctx, created, queue)
 		n++
 		return nil
 	})
 	return n, err
 }
 
-// passes reports whether an object passes all predicates.
-func (s *resync[request]) passes(o client.Object) bool {
-	for _, p := range s.predicates {
-		if !p.Create(event.CreateEvent{Object: o, IsInInitialList: true}) {
+// passes reports whether an object passes all predicates. They are asked what they are asked when a controller starts.
+func (w *watch[request]) passes(created event.CreateEvent) bool {
+	for _, p := range w.predicates {
+		if !p.Create(created) {
 			return false
 		}
 	}
 	return true
+}
+
+// promotion is the queue for what a promotion enqueues. It takes requests of the promoted namespace only, at the low
+// priority of a controller's start.
+type promotion[request comparable] struct {
+	workqueue.TypedRateLimitingInterface[request]
+	belongs func(request) bool
+	added   atomic.Uint64
+}
+
+// Add implements workqueue.TypedInterface. The more requests a promotion has added, the lower is their priority: so of
+// several namespaces that are promoted at once each one has its turn. It falls with the logarithm, because the queue's
+// metrics have a series for each priority.
+func (p *promotion[request]) Add(req request) {
+	if !p.belongs(req) {
+		return
+	}
+	queue, ok := p.TypedRateLimitingInterface.(priorityqueue.PriorityQueue[request])
+	if !ok {
+		p.TypedRateLimitingInterface.Add(req)
+		return
+	}
+	priority := handler.LowPriority - bits.Len64(p.added.Add(1)-1)
+	queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
+}
+
+// AddAfter implements workqueue.TypedDelayingInterface.
+func (p *promotion[request]) AddAfter(req request, d time.Duration) {
+	if p.belongs(req) {
+		p.TypedRateLimitingInterface.AddAfter(req, d)
+	}
+}
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (p *promotion[request]) AddRateLimited(req request) {
+	if p.belongs(req) {
+		p.TypedRateLimitingInterface.AddRateLimited(req)
+	}
 }

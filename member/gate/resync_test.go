@@ -51,7 +51,7 @@ func start(t *testing.T, m member.Leader, r client.Reader) (q queue, stop func()
 	t.Helper()
 	q = newQueue()
 	ctx, cancel := context.WithCancel(context.Background())
-	if err := gate.Resync(m, r, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+	if err := gate.NewResync(m, r, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 		t.Fatal(err)
 	}
 	return q, func() { cancel(); synctest.Wait(); q.ShutDown() }
@@ -176,29 +176,6 @@ func TestResyncGivesUpWhenTheTermIsOver(t *testing.T) {
 	})
 }
 
-func TestResyncTypedEnqueuesTheRequestsOfAnObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := membertest.New()
-		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-		defer q.ShutDown()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		c := fake.NewClientBuilder().WithObjects(object(ns, "a")).Build()
-		if err := gate.ResyncTyped(f, c, &corev1.ConfigMapList{}, func(o client.Object) []string {
-			return []string{o.GetName() + "1", o.GetName() + "2"}
-		}).Start(ctx, q); err != nil {
-			t.Fatal(err)
-		}
-		f.Promote(ns)
-		synctest.Wait()
-		first, _ := q.Get()
-		second, _ := q.Get()
-		if first != "a1" || second != "a2" || q.Len() != 0 {
-			t.Errorf("enqueued %q, %q and %d more, want a1 and a2", first, second, q.Len())
-		}
-	})
-}
-
 // No request may be lost to a term that begins while it is being skipped. Each round
 // creates objects and enqueues them once, as their informer would, while a term
 // begins, with several workers; then every one of them must be acted on, with nothing
@@ -216,7 +193,7 @@ func TestNoRequestIsLostToAPromotion(t *testing.T) {
 			f, cache, q := membertest.New(), &memory{}, newQueue()
 			f.Promote(ns)
 			var acted sync.Map // by name
-			g := gate.Gate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			g := gate.NewGate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 				if ctx.Err() == nil {
 					acted.Store(req.Name, true)
 				}
@@ -230,7 +207,7 @@ func TestNoRequestIsLostToAPromotion(t *testing.T) {
 			defer workers.Wait()
 			defer q.ShutDown()
 			defer cancel()
-			if err := gate.Resync(f, cache, &corev1.ConfigMapList{}).Start(ctx, q); err != nil {
+			if err := gate.NewResync(f, cache, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 				t.Fatal(err)
 			}
 			for round := range rounds {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
@@ -43,7 +44,7 @@ func parse() flags {
 	flag.BoolVar(&f.elect, "leader-elect", false, "elect one of several replicas in this cluster")
 	flag.StringVar(&f.electIn, "leader-election-namespace", "default", "namespace of the Lease of that election")
 	flag.StringVar(&f.metricsAddr, "metrics-bind-address", "0", "address of /metrics; 0 is off")
-	flag.StringVar(&f.healthAddr, "health-probe-bind-address", "0", "address of /healthz; 0 is off")
+	flag.StringVar(&f.healthAddr, "health-probe-bind-address", "0", "address of /healthz and /readyz; 0 is off")
 	f.log.BindFlags(flag.CommandLine)
 	flag.Parse()
 	return f
@@ -87,7 +88,12 @@ func run(ctx context.Context, f flags) (err error) {
 	r := &controller.Reconciler{Client: mgr.GetClient(), Every: f.actEvery, Print: func(ctx context.Context, g *webappv1.Guestbook) error {
 		return log.Do(ctx, "print", g.Namespace, g.Name, func() error { return printBook(ctx, g) })
 	}}
-	if err := errors.Join(mgr.Add(m), mgr.AddHealthzCheck("leases", m.Healthz), r.SetupWithManager(mgr, m)); err != nil {
+	if err := errors.Join(
+		mgr.Add(m),
+		mgr.AddHealthzCheck("ping", healthz.Ping), // a silent API server is no reason to restart this process
+		mgr.AddReadyzCheck("leases", m.Healthz),
+		r.SetupWithManager(mgr, m),
+	); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)

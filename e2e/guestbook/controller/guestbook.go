@@ -49,13 +49,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: r.Every}, nil
 }
 
-// SetupWithManager adds the controller to the manager. The line with Gate is all
-// that makes it act in the leader cluster only; the line above it brings back, on
-// promotion, what was skipped until then.
+// SetupWithManager adds the controller to the manager. That the builder is package gate's is all that makes it act in the
+// leader cluster only, and there on everything that it skipped before.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, m member.Leader) error {
-	return ctrl.NewControllerManagedBy(mgr).
+	return gate.ControllerManagedBy(mgr, m).
 		For(&webappv1.Guestbook{}).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		WatchesRawSource(gate.Resync(m, mgr.GetClient(), &webappv1.GuestbookList{})).
-		Complete(gate.Gate(m, r))
+		Complete(r)
 }

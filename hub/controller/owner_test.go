@@ -1,0 +1,291 @@
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/guard/locks"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/worker"
+)
+
+// Rule 17: the record of shop names the policy shops.
+func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
+	for name, test := range map[string]struct {
+		policies []string // by age
+		record   func(*v1alpha1.NamespaceLeaderSpec)
+		lost     map[string][]string
+	}{
+		"the recorded owner loses nothing, and an older policy does": {
+			[]string{"older", "shops"}, nil, map[string][]string{"older": {"shop"}},
+		},
+		"so does a younger one": {[]string{"shops", "younger"}, nil, map[string][]string{"younger": {"shop"}}},
+		"the namespaces of a policy that is gone are nobody's": {
+			[]string{"older", "younger"}, nil, map[string][]string{},
+		},
+		"a retired record has no owner": {
+			[]string{"older", "shops"}, func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateRetired }, map[string][]string{},
+		},
+		"a record without a policy has no owner": {
+			[]string{"older", "shops"}, func(s *v1alpha1.NamespaceLeaderSpec) { s.Policy = "" }, map[string][]string{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := onScene(t)
+			if test.record != nil {
+				o := &v1alpha1.NamespaceLeader{}
+				if err := api.Get(t.Context(), shop, o); err != nil {
+					t.Fatal(err)
+				}
+				test.record(&o.Spec)
+				if err := api.Update(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ps := claims(test.policies...)
+			got := map[string][]string{}
+			for _, p := range ps {
+				if lost := c.lostNames(t.Context(), p, ps); len(lost) > 0 {
+					got[p.object.Name] = lost
+				}
+			}
+			if diff := cmp.Diff(test.lost, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Rule 16.
+func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
+	member := func(name string, since time.Duration, err error) memberView {
+		return memberView{
+			Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: name}, Connected: true}, takesPart: true,
+			verdict: health.Verdict{State: health.Healthy}, namespace: &corev1.Namespace{}, refuses: []refusal{{"stock/stock", since, err}},
+		}
+	}
+	east := member("east", time.Minute, nil)
+	for name, test := range map[string]struct {
+		west  memberView
+		since map[string]time.Duration
+	}{
+		"the last one counts":                        {member("west", time.Hour, nil), map[string]time.Duration{"stock/stock": time.Hour}},
+		"whichever it is":                            {member("west", time.Second, nil), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that does not refuse it yet":            {member("west", 0, guard.ErrNotEnforced), map[string]time.Duration{}},
+		"one that was not checked yet":               {member("west", 0, worker.ErrUnchecked), map[string]time.Duration{}},
+		"one whose fence is stored and not checked":  {member("west", 0, worker.ErrStored), map[string]time.Duration{}},
+		"one that will not have the fence":           {member("west", 0, fmt.Errorf("rights: %w", guard.ErrForbidden)), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that cannot be reached":                 {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.verdict.State = health.Unhealthy }), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that takes no part":                     {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.takesPart = false }), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one without the namespace: no Lease leads":  {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.namespace = nil }), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that has been let go of in this moment": {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.Connected = false }), map[string]time.Duration{"stock/stock": time.Minute}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := shopView(election.Record{}, east, test.west)
+			if v.addRefused(); !maps.Equal(v.state.RefusedSince, test.since) {
+				t.Errorf("%v, want %v", v.state.RefusedSince, test.since)
+			}
+		})
+	}
+}
+
+// A lock that two policies fence in one cluster has one leader: that of the older policy.
+func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
+	named := func(name string, zone map[string]string, f *v1alpha1.Fencing) *policy {
+		o := policyOf("fleet", name, "shop")
+		o.Spec.Fencing = f
+		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: zone}
+		return parsePolicy(o)
+	}
+	fenced := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
+	warns := fenced.DeepCopy()
+	warns.Mode = v1alpha1.FencingWarn
+	a, b := map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
+	members := []fleet.Member{{Key: eastKey, Labels: a}, {Key: fleet.Key{Fleet: "fleet", Name: "west"}, Labels: b}}
+	for name, test := range map[string]struct {
+		older, younger *policy
+		old, young     bool
+	}{
+		"both fence it everywhere":            {named("old", nil, fenced), named("young", nil, fenced), true, false},
+		"they share one cluster":              {named("old", a, fenced), named("young", nil, fenced), true, false},
+		"they share none":                     {named("old", a, fenced), named("young", b, fenced), true, true},
+		"the older one fences nothing":        {named("old", nil, nil), named("young", nil, fenced), false, true},
+		"a policy that only warns opens none": {named("old", b, warns), named("young", a, fenced), false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shareLocks([]*policy{test.older, test.younger}, members)
+			if old, young := len(test.older.election.Locks) > 0, len(test.younger.election.Locks) > 0; old != test.old || young != test.young {
+				t.Errorf("the older opens it: %v, the younger: %v; want %v, %v", old, young, test.old, test.young)
+			}
+			stop := locks.Of(fenced)[0].StopTime()
+			if got := test.younger.election.StopTime; (got == stop) != test.young {
+				t.Errorf("its stop time is %v", got)
+			}
+		})
+	}
+}
+
+// Rule 6.
+func TestWhichBoundsOfTheSealCountForARecord(t *testing.T) {
+	s := seal.Seal{Policies: map[string]seal.Bounds{"shops": {}, "younger": {}, "other": {}, "deleted": {}}}
+	all := claims("shops", "younger", "other")
+	record := &v1alpha1.NamespaceLeaderSpec{Policy: "shops", State: v1alpha1.StateLeading, LeaseDurationSeconds: 15}
+	for name, test := range map[string]struct {
+		found *v1alpha1.NamespaceLeaderSpec
+		want  []string
+	}{
+		"those of its owner":      {record, []string{"shops", "shops"}},
+		"also if it was another":  {&v1alpha1.NamespaceLeaderSpec{Policy: "other", State: v1alpha1.StateLeading, LeaseDurationSeconds: 15}, []string{"other", "shops"}},
+		"a lost one may have had": {nil, []string{"deleted", "shops", "younger"}},
+		"so may an emptied one":   {&v1alpha1.NamespaceLeaderSpec{Policy: "other"}, []string{"deleted", "shops", "younger"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &view{key: shop, found: test.found, policy: all[0], losers: all[1:2]}
+			if test.found != nil {
+				v.state.Record = recordOf(test.found)
+			}
+			got := v.mayHaveOwned(s, all)
+			if slices.Sort(got); !slices.Equal(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
+	slow := seal.Bounds{Duration: 60 * time.Second, Skew: 5 * time.Second, Stop: 155 * time.Second}
+	now := seal.Bounds{Duration: 15 * time.Second, Skew: time.Second}
+	start := func(t *testing.T) (*Controller, func(after time.Duration) map[string]seal.Bounds) {
+		t.Helper()
+		c, _, _ := onScene(t)
+		for _, name := range []string{"shops", "deleted"} {
+			if err := c.Seals.Raise(t.Context(), "fleet", name, slow); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c, func(after time.Duration) map[string]seal.Bounds {
+			t.Helper()
+			at := musterStart
+			at.Boot += after
+			c.Clock = fixedClock(at)
+			policies, err := c.policiesOf(t.Context(), "fleet")
+			if err == nil {
+				_, err = c.lowerSeal(t.Context(), "fleet", policies)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := c.Seals.Find(t.Context(), "fleet")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Policies
+		}
+	}
+	fallen := map[string]seal.Bounds{"shops": now}
+	t.Run("not before what was promised has passed", func(t *testing.T) {
+		_, at := start(t)
+		at(0)
+		if got := at(slow.Total() - 1); got["shops"] != slow || got["deleted"] != slow {
+			t.Errorf("%v", got)
+		}
+		if got := at(slow.Total()); !maps.Equal(got, fallen) {
+			t.Errorf("then %v", got)
+		}
+	})
+	t.Run("not while a record needs them", func(t *testing.T) {
+		c, at := start(t)
+		o := &v1alpha1.NamespaceLeader{}
+		if err := c.client.Get(t.Context(), shop, o); err != nil {
+			t.Fatal(err)
+		}
+		o.Spec.StopTimeSeconds = 155
+		if err := c.client.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		at(0)
+		if got := at(time.Hour); got["shops"].Stop != slow.Stop {
+			t.Errorf("%v", got)
+		}
+	})
+	t.Run("counted anew when they were needed in between", func(t *testing.T) {
+		c, at := start(t)
+		at(0)
+		if err := c.Seals.Raise(t.Context(), "fleet", "shops", seal.Bounds{Duration: 70 * time.Second}); err != nil {
+			t.Fatal(err)
+		}
+		if got := at(slow.Total()); got["shops"].Duration != 70*time.Second {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// Rule 8: what another hub promised counts when its Leases are gone.
+func TestPromiseOfAnotherHubOutlastsItsLeases(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	us := lease.Identity("east", "fleet")
+	theirs := lease.Content{
+		Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "another", Skew: 2 * time.Second,
+		Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 40 * time.Second},
+	}
+	c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
+	seen := func() *view {
+		v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, policy: &policy{}, members: []memberView{{
+			Member: fleet.Member{Key: eastKey}, publisher: publisherThatRead(t, now, seal.Key("another key"), theirs),
+		}}}
+		c.addMove(v)
+		return v
+	}
+	if v := seen(); !v.state.OtherHub {
+		t.Fatal("the other hub's term is not seen")
+	}
+	later := now.Add(time.Minute)
+	c.Clock = fixedClock{Wall: later}
+	gone := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, policy: &policy{}}
+	if c.addMove(gone); gone.state.OtherHub || !gone.state.Tenure.Inherited.Equal(now) ||
+		gone.state.LargestDuration != 40*time.Second || gone.state.LargestSkew != 2*time.Second {
+		t.Errorf("it may have written until %v, with D %v and ε %v; want %v, 40s and 2s", gone.state.Tenure.Inherited,
+			gone.state.LargestDuration, gone.state.LargestSkew, now)
+	}
+}
+
+// An outage of the hub must not move a leader because its fences were not probed yet.
+func TestStoredFenceCountsForTheLeaderOnly(t *testing.T) {
+	for name, test := range map[string]struct {
+		leader  string
+		err     error
+		missing bool
+	}{
+		"a stored fence of the leader":      {"east", worker.ErrStored, false},
+		"a stored fence of another cluster": {"west", worker.ErrStored, true},
+		"a fence of which nothing is known": {"east", worker.ErrUnchecked, true},
+		"a fence that is missing":           {"east", guard.ErrNotEnforced, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, _ := onScene(t)
+			c.members[eastKey] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.err }}}
+			v := shopView(election.Record{Leader: test.leader}, memberView{Member: fleet.Member{Key: eastKey}})
+			v.policy = asParsed(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
+			c.addFences(v, &v.members[0])
+			m := v.members[0]
+			if (m.unfenced != nil) != test.missing || !errors.Is(m.byLease, m.unfenced) {
+				t.Errorf("it misses %v and %v", m.unfenced, m.byLease)
+			}
+		})
+	}
+}

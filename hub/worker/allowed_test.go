@@ -1,0 +1,67 @@
+package worker
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// Another replica is elected in the middle of a turn. From then on nothing is written to the member, whatever is left to do.
+func TestAWorkerWritesNothingOnceItsHubMayNotWrite(t *testing.T) {
+	for name, test := range map[string]struct {
+		happens func(*fenced)
+		first   string // the write in the middle of which it happens
+	}{
+		"the guard is put in place":    {func(*fenced) {}, "POST /validatingadmissionpolicies"},
+		"its binding is put in place":  {func(*fenced) {}, "POST /validatingadmissionpolicybindings"},
+		"an edit of a fence is mended": {func(f *fenced) { f.east.loses("policies/shops.fleet") }, "POST /validatingadmissionpolicies"},
+		"a fence is another now":       {func(f *fenced) { f.wanted = []guard.Fence{ofJobs("shops", "twice")} }, "DELETE /validatingadmissionpolicybindings"},
+		"a fence is narrowed": {func(f *fenced) {
+			f.wanted, f.invalid = nil, []string{"shops"}
+			f.east.loses("leases")
+		}, "PUT /validatingadmissionpolicybindings"},
+		"CronJobs are woken": {func(f *fenced) {
+			f.wanted = []guard.Fence{jobsOf("")}
+			f.cronJobs(rigStart.Wall.Add(-time.Hour), "bill", "till")
+		}, "PATCH /cronjobs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFenced(t, ofJobs("shops", "once"))
+				if !strings.Contains(name, "put in place") {
+					f.kept()
+				}
+				f.will(func(*rig) { test.happens(f) })
+				lost, after := false, []string{}
+				f.mute = func(req *http.Request) *metav1.Status {
+					if req.Method == http.MethodGet || req.URL.Query().Get("dryRun") != "" {
+						return nil
+					}
+					what := req.Method + " " + req.URL.Path
+					if lost && !strings.Contains(what, "/leases") { // of which a publisher asks by itself
+						after = append(after, what)
+					}
+					method, resource, _ := strings.Cut(test.first, " ")
+					if req.Method == method && strings.Contains(req.URL.Path, resource) && !lost {
+						lost = true
+						f.mu.Lock()
+						f.standby = true
+						f.mu.Unlock()
+					}
+					return nil
+				}
+				defer f.runs(f.Run)()
+				pass(time.Minute)
+				if !lost || len(after) > 0 {
+					t.Errorf("the right is lost: %v; then it wrote %q", lost, after)
+				}
+			})
+		})
+	}
+}

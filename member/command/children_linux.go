@@ -1,0 +1,82 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// stat is what /proc shows of a process.
+type stat struct {
+	pid, parent int
+	zombie      bool
+	started     uint64 // in ticks since the machine was started
+}
+
+// readStat reads the stat of a process.
+func readStat(pid int) (stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	_, rest, _ := cutLast(string(text), ") ") // the name before it may contain anything
+	fields := strings.Fields(rest)
+	if len(fields) < 20 {
+		return stat{}, fmt.Errorf("/proc/%d/stat is %q", pid, text)
+	}
+	s := stat{pid: pid, zombie: fields[0] == "Z"}
+	if s.parent, err = strconv.Atoi(fields[1]); err != nil {
+		return stat{}, err
+	}
+	s.started, err = strconv.ParseUint(fields[19], 10, 64)
+	return s, err
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(text, separator string) (before, after string, found bool) {
+	i := strings.LastIndex(text, separator)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(separator):], true
+}
+
+// childrenOf lists the children of a process that were started at some time or later. Those that it has adopted are
+// among them.
+func childrenOf(parent int, since uint64) (all []stat, err error) {
+	folder, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = folder.Close() }()
+	names, err := folder.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue // no process
+		}
+		if s, err := readStat(pid); err == nil && s.parent == parent && s.started >= since { // with an error it is gone
+			all = append(all, s)
+		}
+	}
+	return all, nil
+}
+
+// killChildOf kills a process if it is a child of that parent. Its number cannot become another's in between.
+func killChildOf(parent, pid int) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it is gone
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if s, err := readStat(pid); err == nil && s.parent == parent {
+		_ = unix.PidfdSendSignal(fd, syscall.SIGKILL, nil, 0)
+	}
+}

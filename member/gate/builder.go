@@ -1,0 +1,226 @@
+package gate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+// Builder builds a controller that acts only where its cluster leads. It is used as controller-runtime's own:
+//
+//	gate.ControllerManagedBy(mgr, m).For(&webappv1.Guestbook{}).Owns(&corev1.ConfigMap{}).Complete(r)
+type Builder = TypedBuilder[reconcile.Request]
+
+// TypedBuilder is a [Builder] for requests of any type.
+type TypedBuilder[request comparable] struct {
+	inner     *builder.TypedBuilder[request]
+	manager   manager.Manager
+	member    member.Leader
+	namespace func(request) string
+	own       bool // the namespace of a request is that of its object
+	follower  reconcile.TypedReconciler[request]
+	name      string
+	watches   []*watch[request]
+	filters   []predicate.Predicate
+}
+
+// watch is what a controller is told of one kind, and so what is enqueued again on promotion.
+type watch[request comparable] struct {
+	object     client.Object
+	handler    handler.TypedEventHandler[client.Object, request]
+	predicates []predicate.Predicate
+
+	list  client.ObjectList // an empty one of these objects
+	kind  string
+	local bool // the requests of a namespace come from its objects alone
+}
+
+// ControllerManagedBy returns a Builder whose controller acts on a request while this cluster leads the request's
+// namespace. m has to be added to the manager, too.
+//
+// Requests without a namespace are refused. So Complete refuses kinds that are cluster-scoped: for them, say by
+// [TypedControllerManagedBy] which namespace's leader acts.
+func ControllerManagedBy(mgr manager.Manager, m member.Leader) *Builder {
+	b := TypedControllerManagedBy(mgr, m, func(req reconcile.Request) string { return req.Namespace })
+	b.own = true
+	return b
+}
+
+// TypedControllerManagedBy is ControllerManagedBy for requests of any type, and for cluster-scoped kinds: namespace says
+// which namespace's leader acts on a request.
+//
+//	gate.TypedControllerManagedBy(mgr, m, func(reconcile.Request) string { return "shop" }).For(&corev1.Node{}).Complete(r)
+func TypedControllerManagedBy[request comparable](mgr manager.Manager, m member.Leader, namespace func(request) string) *TypedBuilder[request] {
+	return &TypedBuilder[request]{inner: builder.TypedControllerManagedBy[request](mgr), manager: mgr, member: m, namespace: namespace}
+}
+
+// For says which kind is reconciled. A predicate is what controller-runtime's builder.WithPredicates takes. To be told of
+// metadata only, hand over a PartialObjectMetadata with its kind.
+func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
+	b.inner.For(object, builder.WithPredicates(predicates...))
+	if h, ok := any(&handler.EnqueueRequestForObject{}).(handler.TypedEventHandler[client.Object, request]); ok { // else Complete refuses it
+		b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
+	}
+	return b
+}
+
+// Owns says of which kind the objects are that the reconciled ones own. A promotion enqueues their owners.
+func (b *TypedBuilder[request]) Owns(object client.Object, options ...builder.OwnsOption) *TypedBuilder[request] {
+	b.inner.Owns(object, options...)
+	return b
+}
+
+// Watches says which other kind is watched, and which requests its objects stand for. A promotion hands all of them to
+// the handler, whose requests of other namespaces are dropped.
+func (b *TypedBuilder[request]) Watches(
+	object client.Object, h handler.TypedEventHandler[client.Object, request], predicates ...predicate.Predicate,
+) *TypedBuilder[request] {
+	b.inner.Watches(object, h, builder.WithPredicates(predicates...))
+	b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
+	return b
+}
+
+// WatchesRawSource adds any other source. What it enqueues in a follower is skipped, and nobody can list it again. So its
+// requests have to be such that For or Watches enqueues, too.
+func (b *TypedBuilder[request]) WatchesRawSource(s source.TypedSource[request]) *TypedBuilder[request] {
+	b.inner.WatchesRawSource(s)
+	return b
+}
+
+// WithEventFilter has the events of For, Owns and Watches pass a predicate.
+func (b *TypedBuilder[request]) WithEventFilter(p predicate.Predicate) *TypedBuilder[request] {
+	b.inner.WithEventFilter(p)
+	b.filters = append(b.filters, p)
+	return b
+}
+
+// WithOptions sets the options of the controller. With a queue without priorities a namespace that is promoted has to
+// wait for all requests of those that were promoted before it.
+func (b *TypedBuilder[request]) WithOptions(o controller.TypedOptions[request]) *TypedBuilder[request] {
+	b.inner.WithOptions(o)
+	return b
+}
+
+// Named names the controller. Default: the kind of For in lower case.
+func (b *TypedBuilder[request]) Named(name string) *TypedBuilder[request] {
+	b.inner.Named(name)
+	b.name = name
+	return b
+}
+
+// Observe has followers' requests reconciled by r instead of skipped, for instance
+// to keep metrics or caches warm. It must not write, but for what the package says of
+// finalizers: give it a client made by ReadOnly. Its context carries no term, and it may still be running when this
+// cluster is promoted.
+func (b *TypedBuilder[request]) Observe(r reconcile.TypedReconciler[request]) *TypedBuilder[request] {
+	b.follower = r
+	return b
+}
+
+// Complete builds the controller and adds it to the manager. Its reconciler is r, in the terms of this cluster.
+//
+// The context of r is cancelled when the term ends, carries its epoch, and its
+// logger has the value "epoch". A reconciler that ignores its context acts on after
+// the term, and nobody can stop it. What r returns after the term has ended is
+// dropped, errors too: it was told to stop, and that is no reason to back off.
+//
+// A request of a namespace that the Member does not watch is refused with a terminal
+// error, which the controller logs and counts: nobody would ever act on it. That happens once
+// for each such namespace; later requests are skipped.
+//
+// What could only lose requests is refused with an error that wraps [member.ErrMisused].
+func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) error {
+	if r == nil {
+		return errors.New("must provide a non-nil Reconciler")
+	}
+	if b.manager == nil || b.member == nil || b.namespace == nil {
+		return fmt.Errorf("%w: a gated controller needs a manager, a Member, and to know the namespace of a request", member.ErrMisused)
+	}
+	if len(b.watches) == 0 {
+		return fmt.Errorf("%w: a promotion would bring back nothing that was skipped before: name the kind by For or Watches", member.ErrMisused)
+	}
+	for _, w := range b.watches {
+		if err := b.complete(w); err != nil {
+			return err
+		}
+	}
+	name := b.name
+	if name == "" {
+		name = strings.ToLower(b.watches[0].kind)
+	}
+	observe(b.member)
+	b.inner.WatchesRawSource(&resync[request]{
+		name: name, member: b.member, reader: b.manager.GetCache(), watches: b.watches, namespace: b.namespace,
+	})
+	return b.inner.Complete(newGate(name, b.member, b.namespace, r, b.follower))
+}
+
+// complete finds out how the objects of a watch are listed, and refuses those whose requests nobody would act on.
+func (b *TypedBuilder[request]) complete(w *watch[request]) error {
+	kind, err := apiutil.GVKForObject(w.object, b.manager.GetScheme())
+	if err != nil {
+		return fmt.Errorf("the kind of a %T: %w", w.object, err)
+	}
+	w.kind = kind.Kind
+	w.predicates = append(b.filters[:len(b.filters):len(b.filters)], w.predicates...)
+	if w.list, err = newList(w.object, b.manager.GetScheme()); err != nil {
+		return err
+	}
+	if _, plain := any(w.handler).(*handler.EnqueueRequestForObject); !plain || !b.own {
+		return nil
+	}
+	mapping, err := b.manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return fmt.Errorf("the scope of %s: %w", w.kind, err)
+	}
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		return fmt.Errorf("%w: %s is cluster-scoped, so no cluster leads the namespace of its objects: make the controller by "+
+			"gate.TypedControllerManagedBy, and say which namespace's leader acts on them", member.ErrMisused, w.kind)
+	}
+	w.local = true
+	return nil
+}
+
+// newList returns an empty list of the kind of an object, of the same representation.
+func newList(object client.Object, scheme *runtime.Scheme) (client.ObjectList, error) {
+	kind, err := apiutil.GVKForObject(object, scheme)
+	if err != nil {
+		return nil, err
+	}
+	kind.Kind += "List"
+	switch object.(type) {
+	case *metav1.PartialObjectMetadata:
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		return list, nil
+	case runtime.Unstructured:
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		return list, nil
+	}
+	list, err := scheme.New(kind)
+	if err != nil {
+		return nil, err
+	}
+	of, ok := list.(client.ObjectList)
+	if !ok {
+		return nil, fmt.Errorf("%T is no list", list)
+	}
+	return of, nil
+}

@@ -1,0 +1,86 @@
+// Package metrics has what Prometheus reads of Members. Package gate registers it by itself. Any other program does so:
+//
+//	c := metrics.New()
+//	c.Add(m)
+//	registry.MustRegister(c)
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+// Source is what is collected from: a [member.Member].
+type Source interface {
+	Namespaces() []string
+	State(namespace string) member.State
+	Term(namespace string) (member.Term, bool)
+}
+
+var (
+	labels = []string{"namespace"}
+	leads  = prometheus.NewDesc("leasecast_reader_leads", "1 where this cluster leads the namespace, 0 elsewhere.", labels, nil)
+	left   = prometheus.NewDesc("leasecast_reader_term_remaining_seconds",
+		"How long this cluster leads on if the term is not renewed.", labels, nil)
+	terms = prometheus.NewDesc("leasecast_reader_terms_total", "Terms of this cluster that have begun since the start.", labels, nil)
+)
+
+// Collector collects from Members. Its series of a namespace end with the Leases of that.
+type Collector struct {
+	mu      sync.Mutex
+	sources []Source
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// New returns a Collector that has nothing to collect from.
+func New() *Collector { return &Collector{} }
+
+// Add has a Member collected from. One that is added already is not added again.
+func (c *Collector) Add(s Source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.sources {
+		if other == s {
+			return
+		}
+	}
+	c.sources = append(c.sources, s)
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- leads
+	ch <- left
+	ch <- terms
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	sources := c.sources
+	c.mu.Unlock()
+	seen := map[string]bool{} // two Members of one cluster say the same
+	for _, s := range sources {
+		for _, ns := range s.Namespaces() {
+			if !seen[ns] {
+				seen[ns] = true
+				collect(ch, s, ns)
+			}
+		}
+	}
+}
+
+func collect(ch chan<- prometheus.Metric, s Source, ns string) {
+	ch <- prometheus.MustNewConstMetric(terms, prometheus.CounterValue, float64(s.State(ns).Terms), ns)
+	term, holds := s.Term(ns)
+	if !holds {
+		ch <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 0, ns)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(leads, prometheus.GaugeValue, 1, ns)
+	ch <- prometheus.MustNewConstMetric(left, prometheus.GaugeValue, term.Remaining().Seconds(), ns)
+}
