@@ -1,6 +1,7 @@
-// Package lease is the arithmetic that hub and readers share: what one term promises, until when, and who
-// sealed it. It knows no Kubernetes type and does no I/O. Package wire turns a Content into a
-// coordination.k8s.io/v1 Lease.
+// Package lease is the arithmetic that hub and readers share: what one term promises, and until
+// when. It knows no Kubernetes type and does no I/O. Package wire turns a Content into a
+// coordination.k8s.io/v1 Lease. Authors of controllers use package member instead. This package may change with
+// any version.
 //
 // # The promise in one paragraph
 //

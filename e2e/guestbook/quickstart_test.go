@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/e2e/author"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
@@ -35,7 +36,8 @@ const mostLines = 30
 func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	harness.Must(t, err)
-	code := snippet(t, filepath.Join(root, "README.md"))
+	code, err := author.Snippet(filepath.Join(root, "README.md"))
+	harness.Must(t, err)
 	if n := ownLines(code); n > mostLines {
 		t.Errorf("the quick start has %d lines, want at most %d", n, mostLines)
 	} else {
@@ -113,18 +115,6 @@ func ready(ctx context.Context, file string) error {
 	return nil
 }
 
-// snippet is the one program in a file of Markdown.
-func snippet(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	harness.Must(t, err)
-	found := regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllSubmatch(text, -1)
-	if len(found) != 1 {
-		t.Fatalf("%s has %d snippets of Go, want 1", file, len(found))
-	}
-	return string(found[0][1])
-}
-
 // ownLines counts the lines that an author has to think of: all but empty ones, comments, package and imports.
 func ownLines(code string) (n int) {
 	code = regexp.MustCompile(`(?ms)^import \(.*?^\)$|^package .*?$`).ReplaceAllString(code, "")
@@ -136,39 +126,18 @@ func ownLines(code string) (n int) {
 	return n
 }
 
-// buildAlone builds a program in a module of its own, which knows nothing but where this one is. Modules come from the
-// cache, which has all that this one needs.
+// buildAlone builds a program as its author does.
 func buildAlone(t *testing.T, root, code string) (program string) {
 	t.Helper()
-	dir := t.TempDir()
-	sums, err := os.ReadFile(filepath.Join(root, "member/go.sum"))
-	harness.Must(t, err)
-	for name, text := range map[string]string{
+	m, err := author.NewModule(t.Context(), t.TempDir(), root, "member", map[string]string{
 		"main.go": code,
-		"go.sum":  string(sums),
 		// Its metrics are at an address that other programs have too.
 		"metrics.go": "package main\n\nimport \"sigs.k8s.io/controller-runtime/pkg/metrics/server\"\n\nfunc init() { server.DefaultBindAddress = \"0\" }\n",
-	} {
-		harness.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	for _, args := range [][]string{
-		{"mod", "init", "example.com/shops"},
-		{"mod", "edit", "-require=github.com/leasecast/leasecast/member@v0.1.0",
-			"-replace=github.com/leasecast/leasecast/member=" + filepath.Join(root, "member"),
-			"-replace=github.com/leasecast/leasecast/api=" + filepath.Join(root, "api")},
-		{"build", "-o", "shops", "."},
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
-		out, err := cmd.CombinedOutput()
-		cancel()
-		if err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
-	return filepath.Join(dir, "shops")
+	})
+	harness.Must(t, err)
+	program, err = m.Build(t.Context())
+	harness.Must(t, err)
+	return program
 }
 
 // asReader has programs that the test starts be the service account of the member library's README, with the rights that

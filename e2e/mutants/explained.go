@@ -5,7 +5,7 @@ package main
 // both are errors.
 var explained = map[string]string{
 	"hub/controller/reconcile.go soonest: boundary: wait < first → <=":                                                                                          "of equal waits it does not matter which one counts",
-	"hub/seal/key.go Key.Sealed: condition: strings.HasPrefix(seal, sealPrefix) dropped from &&":                                                                  "the whole seal is compared after it, and begins with the prefix",
+	"hub/seal/key.go Key.Sealed: condition: strings.HasPrefix(seal, sealPrefix) dropped from &&":                                                                "the whole seal is compared after it, and begins with the prefix",
 	"api/lease/wire/registration.go WriteRegistration: condition: !maps.Equal(read.Released, r.Released) dropped from ||":                                       "releases that would be read as others are refused by the reading itself: a key that JSON changes is no namespace",
 	"api/lease/wire/registration.go WriteRegistration: error: if err != nil dropped":                                                                            "a map of strings and integers can always be written as JSON",
 	"api/lease/wire/registration.go WriteRegistration: error: return fmt.Errorf(\"registration %s/%s: %w\", l.Namespace, l.Name, err) → nil":                    "a map of strings and integers can always be written as JSON",

@@ -2,6 +2,8 @@
 //
 // A connection can die without a word: a router forgets it, or a host behind it is gone. client-go's
 // own pings notice that after 45 s.
+//
+// Hub and readers share this package. Authors of controllers need not call it, and it may change with any version.
 package pings
 
 import (

@@ -1,5 +1,6 @@
 // Package wire turns a lease.Content into a coordination.k8s.io/v1 Lease and back. It is the only place that
-// knows which field or annotation holds what.
+// knows which field or annotation holds what. Hub and readers share it. Authors of controllers use package member
+// instead. This package may change with any version.
 package wire
 
 import (

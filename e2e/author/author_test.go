@@ -1,0 +1,120 @@
+package author
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const apiProgram = `package main
+
+import (
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+func main() {
+	record := &v1alpha1.NamespaceLeader{}
+	println(record.Spec.Leader, record.Spec.Reason == reason.FailedOver)
+}
+`
+
+func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quickStart, err := Snippet(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		requires, program string
+		oldest            []string // modules that are as old as our module allows
+		absent            []string // modules that are not even in the module graph
+	}{
+		"the quick start, which gates a controller": {
+			requires: "member", program: quickStart,
+			oldest: []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+		},
+		"a program that reads records": {
+			requires: "api", program: apiProgram,
+			oldest: []string{"k8s.io/api", "k8s.io/apimachinery"},
+			absent: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", Ours + "/member"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for what has to be compiled first
+			defer cancel()
+			m, err := NewModule(ctx, t.TempDir(), root, test.requires, map[string]string{"main.go": test.program})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("GOTOOLCHAIN", "go"+Version(root, test.requires, "go"))
+			if _, err := m.Build(ctx); err != nil {
+				t.Fatal(err)
+			}
+			list, err := m.Go(ctx, "list", "-m", "all")
+			if err != nil {
+				t.Fatal(err)
+			}
+			versions := map[string]string{}
+			for line := range strings.Lines(list) {
+				module, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+				versions[module], _, _ = strings.Cut(version, " => ")
+			}
+			for _, module := range test.oldest {
+				if want := Version(root, test.requires, module); want == "" || versions[module] != want {
+					t.Errorf("%s is built with %q, want %q", module, versions[module], want)
+				}
+			}
+			hub := []string{Ours, "sigs.k8s.io/cluster-api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/multicluster-runtime",
+				"github.com/CycloneDX/cyclonedx-go", "github.com/google/licensecheck", "github.com/anishathalye/porcupine"}
+			for _, module := range slices.Concat(hub, test.absent) {
+				if version, found := versions[module]; found {
+					t.Errorf("%s %s is inherited", module, version)
+				}
+			}
+		})
+	}
+}
+
+func TestTheOldestVersionsAreDocumented(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "member/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for module, needs := range map[string][]string{
+		"api":    {"go", "k8s.io/apimachinery"},
+		"member": {"go", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
+	} {
+		row := "| `" + Ours + "/" + module + "`, `" + module + "/v0.1.0` "
+		for _, what := range needs {
+			oldest, found := strings.CutSuffix(Version(root, module, what), ".0")
+			if !found {
+				t.Errorf("%s needs %s of a patch release: raise it only if it must be", module, what)
+			}
+			latest := minor(Version(root, "", what))
+			row += "| " + oldest + " to " + latest
+			if what == "sigs.k8s.io/controller-runtime" {
+				row += ", in `member/gate`"
+			}
+			row += " "
+		}
+		if !strings.Contains(string(text), row+"|") {
+			t.Errorf("member/README.md has no row %s|", row)
+		}
+	}
+}
+
+// minor cuts the patch release off a version.
+func minor(version string) string { return version[:strings.LastIndex(version, ".")] }
