@@ -347,7 +347,7 @@ func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
 			t.Errorf("err = %v, State = %+v, want %+v", err, c.State(ns), want)
 		}
 		c.write(ns, us, 8)
-		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Leads: true, Leader: us, Epoch: 8, Duration: duration}); got != want {
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Leads: true, Leader: us, Epoch: 8, Duration: duration, Terms: 1}); got != want {
 			t.Errorf("State = %+v, want %+v", got, want)
 		}
 		ctx, done, err := c.Context(t.Context(), ns)
@@ -363,7 +363,7 @@ func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
 			t.Errorf("without a term: %q, %v", cluster, ok)
 		}
 		c.Delete(ns, v1alpha1.DefaultLeaseName)
-		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Epoch: 8, Duration: duration, Why: "its Lease is gone"}); got != want {
+		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Epoch: 8, Duration: duration, Terms: 1, Why: "its Lease is gone"}); got != want {
 			t.Errorf("State = %+v, want %+v", got, want)
 		}
 	})

@@ -141,6 +141,47 @@ func TestARevokedTermIsReleasedWhenTheProgramHasEnded(t *testing.T) {
 	}
 }
 
+// daemonizes starts stubborn as a daemon, in a session of its own and without a parent. Then it stays, until it is asked to
+// end.
+const daemonizes = `(setsid sh -c "$1" "$0" </dev/null >/dev/null 2>&1 &); while :; do sleep 0.02; done`
+
+// Two clusters are played by two namespaces. The daemons of one never act beside those of the other.
+func TestDaemonsOfTwoClustersNeverActTogether(t *testing.T) {
+	east, west := namespace(t), namespace(t)
+	dir := t.TempDir()
+	file := func(in string) string { return filepath.Join(dir, in) }
+	for _, in := range []string{east, west} {
+		start(t, "-namespace="+in, "-register-in="+in, "--", "sh", "-c", daemonizes, file(in), stubborn)
+	}
+	released := func(in string, epoch int64) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var all coordinationv1.LeaseList
+			if err := admin.List(ctx, &all, client.InNamespace(in), client.MatchingLabels{v1alpha1.ReaderLabel: "true"}); err != nil {
+				return err
+			}
+			for i := range all.Items {
+				if r, err := wire.ReadRegistration(&all.Items[i]); err == nil && r.HasReleased(in, epoch) {
+					return nil
+				}
+			}
+			return fmt.Errorf("epoch %d is not released", epoch)
+		}
+	}
+	leader, next := east, west
+	for epoch := int64(1); epoch < 9; epoch += 2 {
+		write(t, leader, us, epoch, time.Minute)
+		granted := time.Now()
+		await(t, "its daemon acts", actedAfter(t, file(leader), granted))
+		if all := acts(t, file(next)); len(all) > 0 && all[len(all)-1].After(granted) {
+			t.Errorf("epoch %d: the daemon of the cluster that has released its term acts %v after the next one began",
+				epoch, all[len(all)-1].Sub(granted))
+		}
+		write(t, leader, "", epoch+1, time.Minute)
+		await(t, "the term is released", released(leader, epoch))
+		leader, next = next, leader
+	}
+}
+
 func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
 	ns := namespace(t)
 	address := addressOf(t, start(t, "-namespace="+ns, "-listen=127.0.0.1:0"))

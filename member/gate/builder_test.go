@@ -58,7 +58,7 @@ func TestABuilderRefusesWhatWouldLoseRequests(t *testing.T) {
 }
 
 // Of several namespaces that are promoted at once none waits until another has been worked off, and what happens then
-// comes before both.
+// comes before both. So it is when the controller has just started, and has enqueued everything itself.
 func TestNamespacesThatArePromotedAtOnceTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		namespaces := []string{"a", "b", "c", "d", "e"}
@@ -74,6 +74,9 @@ func TestNamespacesThatArePromotedAtOnceTakeTurns(t *testing.T) {
 		defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
 		if err := gate.NewResync(f, fake.NewClientBuilder().WithObjects(objects...).Build(), &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 			t.Fatal(err)
+		}
+		for _, o := range objects {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 		}
 		for _, in := range namespaces {
 			f.Promote(in)

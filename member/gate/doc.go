@@ -23,7 +23,7 @@
 //
 // # Several namespaces at once
 //
-// A promotion enqueues at the low priority of a controller's start: what happens now comes first. Of several
+// A promotion enqueues at a low priority, as a controller's start does: what happens now comes first. Of several
 // namespaces that are promoted at once each has its turn, so none waits until another one is worked off. That needs the
 // priority queue, which is controller-runtime's default.
 //

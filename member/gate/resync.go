@@ -29,6 +29,10 @@ var relist = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.
 // tellEvery is how often a list is told of that goes on failing.
 const tellEvery = time.Minute
 
+// promotionPriority is the priority of the first request that a promotion enqueues. It is above that of the list of a
+// controller's start, in which all objects of one namespace come before those of the next.
+const promotionPriority = handler.LowPriority + 20
+
 // resync is a source that enqueues every request of a namespace when this cluster has begun to lead it: all that a start of
 // the controller would enqueue. A list that fails is repeated until it succeeds or the term is over, and told at once and
 // every minute. A namespace that the manager's cache leaves out is skipped: no request of it comes here.
@@ -137,8 +141,8 @@ func (w *watch[request]) passes(created event.CreateEvent) bool {
 	return true
 }
 
-// promotion is the queue for what a promotion enqueues. It takes requests of the promoted namespace only, at the low
-// priority of a controller's start.
+// promotion is the queue for what a promotion enqueues. It takes requests of the promoted namespace only, at a low
+// priority.
 type promotion[request comparable] struct {
 	workqueue.TypedRateLimitingInterface[request]
 	belongs func(request) bool
@@ -157,7 +161,7 @@ func (p *promotion[request]) Add(req request) {
 		p.TypedRateLimitingInterface.Add(req)
 		return
 	}
-	priority := handler.LowPriority - bits.Len64(p.added.Add(1)-1)
+	priority := promotionPriority - bits.Len64(p.added.Add(1)-1)
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
 }
 
