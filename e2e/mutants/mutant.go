@@ -12,7 +12,7 @@ import (
 // all returns the mutants of all tables.
 func all() []mutant {
 	return slices.Concat(expiry, handover, beside, move, registered, connections, author, clocks, failing, survivors, holes, hubs, hostile, gate,
-		starting, accounts, starving, fences)
+		starting, accounts, starving, fences, reviewed)
 }
 
 // mutant is one deliberate breakage.

@@ -183,18 +183,8 @@ var allFaults = []fault{
 	{name: "a Cluster is paused or unpaused", do: func(w *world) {
 		w.editCluster(func(c *simCluster) { c.paused = !c.paused })
 	}, edits: true},
-	{name: "the policy is deleted or made again", do: func(w *world) {
-		if len(w.hub.policies) > 0 {
-			w.hub.policies = nil
-		} else {
-			w.editPolicy()
-		}
-		w.hubChanged()
-	}, edits: true},
-	{name: "the policy is edited", do: func(w *world) {
-		w.editPolicy()
-		w.hubChanged()
-	}, edits: true},
+	{name: "the policy is deleted or made again", do: (*world).togglePolicy, edits: true},
+	{name: "the policy is edited", do: (*world).editPolicy, edits: true},
 	{name: "a Lease is deleted", do: func(w *world) {
 		m := pick(w.rng, w.members)
 		if keys := m.copyKeys(); len(keys) > 0 {
@@ -289,39 +279,23 @@ func (w *world) drainAll() {
 	w.hubChanged()
 }
 
-// setD changes the policy's D, if there is a policy.
+// setD changes the D of all policies.
 func (w *world) setD(seconds int32) {
 	w.setTimings(func(t *v1alpha1.Timings) { t.LeaseDurationSeconds = seconds })
 }
 
-// setSkew changes the policy's ε, if there is a policy.
+// setSkew changes the ε of all policies.
 func (w *world) setSkew(skew time.Duration) {
 	w.setTimings(func(t *v1alpha1.Timings) { t.MaxClockSkewMilliseconds = int32(skew / time.Millisecond) })
 }
 
 func (w *world) setTimings(set func(*v1alpha1.Timings)) {
-	if !w.faulty || len(w.hub.policies) == 0 {
+	if !w.faulty {
 		return
 	}
-	w.generation++
-	p := w.hub.policies[0].DeepCopy()
-	p.Generation = int64(1 + w.generation)
-	set(&p.Spec.Timings)
-	w.hub.policies = []*v1alpha1.LeadershipPolicy{p}
-	w.hubChanged()
-}
-
-// editPolicy gives it another D, and sometimes another name for the Leases.
-func (w *world) editPolicy() {
-	name := leaseNames[0]
-	if w.chance(0.3) {
-		name = leaseNames[1]
+	for _, p := range w.hub.policies {
+		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) { set(&p.Spec.Timings) })
 	}
-	w.generation++
-	p := w.newPolicy("p1", 1, w.spaces, pick(w.rng, w.durations), name)
-	p.Generation = int64(1 + w.generation)
-	w.hub.policies = []*v1alpha1.LeadershipPolicy{p}
-	w.say("FAULT", "D=%ds, lease %s", p.Spec.Timings.LeaseDurationSeconds, name)
 }
 
 // editLease changes a Lease in a way that lets nobody act who could not before: the guard
@@ -442,12 +416,13 @@ func (w *world) heal() {
 		clusters[name] = c
 	}
 	w.hub.clusters, w.hub.frozen, w.hub.down = clusters, 0, false
-	if len(w.hub.policies) == 0 {
-		w.editPolicy()
-	}
+	w.restorePolicies()
 	w.hubChanged()
 	for _, m := range w.members {
-		m.frozen, m.down = 0, false
+		m.frozen, m.down, m.unfenceable = 0, false, 0
+		for _, s := range m.servers {
+			s.until = 0
+		}
 		for _, ns := range w.spaces {
 			if s := m.spaces[ns]; s.terminating {
 				s.terminating = false

@@ -37,6 +37,7 @@ type hubServer struct {
 	policies []*v1alpha1.LeadershipPolicy // oldest first
 	clusters map[string]simCluster
 	edits    int // of policies and Clusters
+	writes   int // of records
 	secret   *corev1.Secret
 }
 
@@ -55,6 +56,7 @@ type simCluster struct {
 // putRecord stores a record, which is never changed from then on, or nil for none.
 func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha1.NamespaceLeader {
 	h.version++
+	h.writes++
 	h.noteHandover(h.records[name], o)
 	if o != nil {
 		stored := *o
@@ -220,6 +222,7 @@ func (h *hubServer) update(r *replica, o *v1alpha1.NamespaceLeader, change func(
 		stored := *old
 		change(&stored, sent)
 		h.w.oracle.wrote(h.w, sent.Name, old, &stored)
+		h.w.oracle.plans(r, sent.Name, old, &stored)
 		return h.putRecord(sent.Name, &stored), nil
 	})
 	if err == nil {
@@ -269,7 +272,8 @@ func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, str
 // newPolicy is a policy that claims the namespaces.
 func (w *world) newPolicy(name string, made int, namespaces []string, seconds int32, leaseName string) *v1alpha1.LeadershipPolicy {
 	p := &v1alpha1.LeadershipPolicy{}
-	p.Namespace, p.Name, p.Generation = simFleet, name, int64(made)
+	w.identities++
+	p.Namespace, p.Name, p.Generation, p.UID = simFleet, name, int64(made), types.UID("p"+strconv.Itoa(w.identities))
 	p.CreationTimestamp = metav1.NewTime(epoch0.Add(time.Duration(made) * time.Second))
 	p.Spec.Namespaces.Names = namespaces
 	p.Spec.LeaseName = leaseName
@@ -277,9 +281,7 @@ func (w *world) newPolicy(name string, made int, namespaces []string, seconds in
 	if w.acknowledged {
 		p.Spec.Handover = v1alpha1.HandoverAcknowledged
 	}
-	if w.stops > 0 {
-		p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
-	}
+	w.fence(p)
 	p.Spec.Timings = v1alpha1.Timings{
 		LeaseDurationSeconds:       seconds,
 		RenewIntervalMilliseconds:  int32(w.timings.Renew / time.Millisecond),

@@ -52,10 +52,17 @@ type backup struct {
 	version int64
 	leases  map[types.NamespacedName]*coordinationv1.Lease
 	spaces  map[string]space
+	fences  []*storedFence
 }
 
-func (s *leaseServer) snapshot() backup {
-	return backup{s.version, maps.Clone(s.leases), maps.Clone(s.spaces)}
+func (m *member) snapshot() backup {
+	return backup{m.version, maps.Clone(m.leases), maps.Clone(m.spaces), slices.Clone(m.fences)}
+}
+
+// restore puts an earlier state in place.
+func (m *member) restore(b backup) {
+	m.leaseServer.restore(b)
+	m.fences = slices.Clone(b.fences)
 }
 
 // restore puts an earlier state in place. Its versions go back with it.

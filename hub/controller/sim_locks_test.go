@@ -1,68 +1,214 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard/locks"
 )
 
-// simLock is the fenced lock of worlds that have one. Its stop time is 4 s.
+// stockLock is the lock of a stock controller that runs in every member and knows nothing of Leases.
+type stockLock struct {
+	types.NamespacedName
+	stockElector
+	shortened bool // its durations are shorter than they were at the beginning
+}
+
+// stockElector is how a stock controller elects itself.
+type stockElector struct {
+	lease, renew, retry time.Duration
+	// request is how long a request takes at most: the timeout of the elector's client, or of the API server where the
+	// client has none.
+	request time.Duration
+	// reads: each renewal reads the lock before it writes it, as client-go did before v0.29.
+	reads bool
+	// releases: the elector releases the lock that it has lost, and its work goes on until then. unbounded: that takes
+	// as long as the requests take, as in client-go before v0.31. Later it ends after another renew deadline.
+	releases, unbounded bool
+}
+
+// drawLock draws a lock, and the elector of an old or a new client-go with short durations.
+func (w *world) drawLock(name string) *stockLock {
+	l := &stockLock{NamespacedName: types.NamespacedName{Namespace: "stock", Name: name}}
+	l.stockElector = w.drawElector(time.Duration(2+w.rng.IntN(3)) * time.Second)
+	return l
+}
+
+// drawElector draws an elector with this renew deadline.
+func (w *world) drawElector(renew time.Duration) (e stockElector) {
+	e.renew, e.lease, e.retry, e.request = renew, renew+time.Second, time.Second, renew/2
+	if w.chance(0.5) { // a client without a timeout
+		e.request = e.renew + time.Duration(w.rng.IntN(2))*time.Second
+	}
+	e.reads, e.releases = w.chance(0.6), w.chance(0.5)
+	e.unbounded = e.reads && e.releases
+	return e
+}
+
+// release is how long the release of a lost lock takes at most.
+func (e *stockElector) release() time.Duration {
+	switch {
+	case e.unbounded:
+		return 2 * e.request
+	case e.releases:
+		return min(e.renew, 2*e.request)
+	}
+	return 0
+}
+
+// stated is what a policy says of the lock: the truth, or so many seconds more.
+func (l *stockLock) stated(more int32) v1alpha1.LockFence {
+	up := func(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+	return v1alpha1.LockFence{
+		Namespace: l.Namespace, Name: l.Name, LeaseDurationSeconds: up(l.lease), RenewDeadlineSeconds: up(l.renew),
+		RetryPeriodSeconds: up(l.retry), RequestTimeoutSeconds: up(l.request) + more, ReleaseTimeoutSeconds: ptr.To(up(l.release())),
+	}
+}
+
+func stopTimeOf(f v1alpha1.LockFence) time.Duration {
+	return locks.Of(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{f}})[0].StopTime()
+}
+
+// mostMore is by how many seconds policies exceed the truth at most.
+const mostMore = 2
+
+// locksWorld has stock controllers whose locks are fenced. Policies state their durations, and sometimes longer ones.
+var locksWorld = special{"locks are fenced", func(w *world) {
+	w.drawLocks()
+	w.kinds = append(w.kinds, restatedFault, shortenedFault, behindFault)
+}}
+
+// drawLocks has a policy for each namespace, and one or two locks. The first policy fences the first one.
+func (w *world) drawLocks() {
+	w.fenced = map[string][]v1alpha1.LockFence{}
+	for i, name := range []string{"a", "b"}[:1+w.rng.IntN(2)] {
+		l := w.drawLock(name)
+		w.locks = append(w.locks, l)
+		p := policyNames[i%len(w.spaces)]
+		w.fenced[p] = append(w.fenced[p], l.stated(int32(w.rng.IntN(mostMore+1))))
+		w.stops = max(w.stops, stopTimeOf(l.stated(mostMore)))
+	}
+	w.homes, w.hanging, w.quiet = w.fenced, pick(w.rng, []float64{0.9, w.rng.Float64()}), w.chance(0.8)
+	w.faults += w.timings.Duration + w.stops
+	if w.chance(0.7) { // so that something lasts for as long as a lock does
+		w.kinds = slices.DeleteFunc(w.kinds, func(fault) bool { return w.chance(0.7) })
+		w.calm *= 2
+		for _, p := range []*float64{&w.late, &w.veryLate, &w.loss, &w.busy, &w.broken, &w.lateHub, &w.stopAtReading} {
+			*p /= 4
+		}
+	}
+}
+
+// restatedFault has a policy state other durations of a lock, none shorter than the truth.
+var restatedFault = fault{name: "a policy states another stop time of a fenced lock", do: func(w *world) {
+	l, more := pick(w.rng, w.locks), int32(w.rng.IntN(mostMore+1))
+	for _, p := range w.hub.policies {
+		if w.fences(p.Name, l) {
+			w.refence(p.Name, w.restated(p.Name, l, more))
+		}
+	}
+}, edits: true}
+
+// shortenedFault has people start the controllers of a lock with shorter durations, and state them. Where the hub does
+// not come they do not come, either: there the controller goes on as it was started until the hub writes a Lease.
+var shortenedFault = fault{name: "controllers are started with shorter durations, which their policy states", do: func(w *world) {
+	l := pick(w.rng, w.locks)
+	if l.shortened {
+		return
+	}
+	if w.chance(0.7) {
+		w.cutLeader(l)
+	}
+	w.after(w.between(0, w.timings.Renew/2), func() {
+		if w.faulty {
+			w.shorten(l)
+		}
+	})
+	if w.chance(0.4) {
+		w.after(w.between(w.timings.Renew/2, w.timings.Renew), w.killElected)
+	}
+}, edits: true}
+
+// killElected kills the elected replica.
+func (w *world) killElected() {
+	for _, r := range w.replicas {
+		if r.working && w.faulty {
+			r.crash()
+		}
+	}
+}
+
+// cutLeader cuts the cluster that leads by a lock's policy off from all replicas, for longer than its term lasts.
+func (w *world) cutLeader(l *stockLock) {
+	for policy := range w.homes {
+		if r := w.leader(w.homeOf(policy)[0]); r != nil && w.fences(policy, l) {
+			for _, hub := range w.replicas {
+				w.cutAs(hub.proc, &r.m.machine, link{true, w.chance(0.5)}, 2*w.timings.Duration+w.stops)
+			}
+		}
+	}
+}
+
+// fences reports whether a policy fences a lock.
+func (w *world) fences(policy string, l *stockLock) bool {
+	return slices.ContainsFunc(w.fenced[policy], func(f v1alpha1.LockFence) bool { return f.Name == l.Name })
+}
+
+// shorten has the controllers of a lock started with the shortest durations.
+func (w *world) shorten(l *stockLock) {
+	if l.shortened {
+		return
+	}
+	l.shortened = true
+	l.stockElector = stockElector{lease: 3 * time.Second, renew: 2 * time.Second, retry: time.Second, request: time.Second}
+	w.say("FAULT", "%s has shorter durations", l.Name)
+	for _, p := range w.hub.policies {
+		if w.fences(p.Name, l) {
+			w.refence(p.Name, w.restated(p.Name, l, 0))
+		}
+	}
+}
+
+// restated are the locks of a policy, one of them with another statement.
+func (w *world) restated(policy string, l *stockLock, more int32) []v1alpha1.LockFence {
+	of := slices.Clone(w.fenced[policy])
+	for i := range of {
+		if of[i].Name == l.Name {
+			of[i] = l.stated(more)
+		}
+	}
+	return of
+}
+
+// refence has a policy fence these locks, and no others.
+func (w *world) refence(policy string, of []v1alpha1.LockFence) {
+	w.setFenced(policy, of)
+	w.editPolicyNamed(policy, func(p *v1alpha1.LeadershipPolicy) { w.fence(p) })
+}
+
+// setFenced notes what a policy fences from its next edit on.
+func (w *world) setFenced(policy string, of []v1alpha1.LockFence) {
+	all := map[string][]v1alpha1.LockFence{}
+	for name, before := range w.fenced {
+		all[name] = before
+	}
+	all[policy] = of
+	w.fenced = all
+}
+
+// fence writes into a policy what it fences.
+func (w *world) fence(p *v1alpha1.LeadershipPolicy) {
+	if p.Spec.Fencing = nil; len(w.fenced[p.Name]) > 0 {
+		p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: slices.Clone(w.fenced[p.Name])}
+	}
+}
+
+// simLock is a lock as tests fence it. Its stop time is 4 s.
 var simLock = v1alpha1.LockFence{
 	Namespace: "stock", Name: "stock", LeaseDurationSeconds: 3, RenewDeadlineSeconds: 2, RetryPeriodSeconds: 1,
 	RequestTimeoutSeconds: 1, ReleaseTimeoutSeconds: ptr.To[int32](0),
-}
-
-// locksWorld has a stock controller in each member, which knows nothing of Leases. Its API server lets it renew its lock
-// as long as a reader there may act. So it works until the stop time after that.
-var locksWorld = special{"locks are fenced", func(w *world) {
-	w.stops = locks.Of(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}})[0].StopTime()
-}}
-
-// outlived is a permit that another one has followed. An API server that is behind may go on by it.
-type outlived struct {
-	namespace string
-	permit    lease.Permit
-}
-
-// outlives keeps what an API server may go on by.
-func (r *reader) outlives(namespace string, before lease.Permit) {
-	if r.w.stops > 0 && before.Epoch != 0 {
-		r.outlived = append(r.outlived, outlived{namespace, before})
-	}
-}
-
-// holdsLock reports whether the lock of a namespace may still be held in the reader's member.
-func (r *reader) holdsLock(namespace string) (epoch int64, held bool) {
-	now := r.host.read(r.w.now)
-	admitted := lease.Reading{Wall: now.Wall.Add(-r.w.stops), Boot: now.Boot - r.w.stops}
-	for _, o := range r.outlived {
-		if o.namespace == namespace && o.permit.Holds(admitted) {
-			return o.permit.Epoch, true
-		}
-	}
-	for _, name := range leaseNames {
-		if p := r.permits[namespace+"/"+name]; p.Holds(admitted) {
-			return p.Epoch, true
-		}
-	}
-	return 0, false
-}
-
-// checkLocks judges a member that may take its lock for a namespace now.
-func (o *oracle) checkLocks(w *world, r *reader, namespace string, p lease.Permit) {
-	if w.stops == time.Duration(0) {
-		return
-	}
-	for _, other := range w.readers {
-		if other.m == r.m || !other.alive {
-			continue
-		}
-		if epoch, held := other.holdsLock(namespace); held {
-			o.fail(w, "%s may hold the lock of %s in epoch %d, and %s still does in epoch %d", r.m.name, namespace, p.Epoch, other.m.name, epoch)
-		}
-	}
 }

@@ -68,13 +68,13 @@ func TestNarrowWorlds(t *testing.T) {
 // TestSpecialWorlds runs seeds of each special kind of world, of which the simulation draws only some.
 func TestSpecialWorlds(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	for _, of := range []special{steadyWorld, extendsWorld, stepsWorld, twoWorld, awayWorld, locksWorld} {
+	for _, of := range specials {
 		t.Run(of.name, func(t *testing.T) {
 			t.Parallel()
 			var crew crew
 			defer crew.end()
 			for seed := uint64(1); seed <= worlds(100); seed++ {
-				w := newWorldOf(&of, seed, nil, &crew)
+				w := newWorldOf(&of.special, seed, nil, &crew)
 				w.play()
 				if w.oracle.violation != "" {
 					t.Fatalf("seed %d: %s", seed, w.oracle.violation)

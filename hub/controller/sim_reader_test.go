@@ -15,9 +15,12 @@ import (
 // member is one member cluster: an API server, and its name.
 type member struct {
 	leaseServer
-	index   int
-	uid     string
-	revoked time.Duration // when a leader's Lease gave way to nobody's last
+	index       int
+	uid         string
+	revoked     time.Duration // when a leader's Lease gave way to nobody's last
+	servers     []*apiServer
+	fences      []*storedFence
+	unfenceable time.Duration // until then it refuses to store a fence, and to remove one
 }
 
 func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
@@ -28,6 +31,9 @@ func (w *world) newMember(i int) *member {
 	m.machine = machine{w: w, id: i + 1, name: name}
 	m.leases = map[types.NamespacedName]*coordinationv1.Lease{}
 	m.spaces, m.noted = map[string]space{}, m.noteRevocation
+	if len(w.locks) > 0 {
+		m.servers = w.newServers()
+	}
 	return m
 }
 
@@ -41,8 +47,6 @@ type reader struct {
 	wt      *watcher
 	reg     *registration // nil: it does not register
 	lates   []*late
-
-	outlived []outlived
 }
 
 func (w *world) newReader(m *member, number int, host *hostClock) *reader {
@@ -90,7 +94,6 @@ func (r *reader) permitted(key types.NamespacedName, p lease.Permit) {
 	}
 	if before.Epoch != p.Epoch {
 		r.stop(place, key.Namespace, before)
-		r.outlives(key.Namespace, before)
 	}
 	r.permits[place] = p
 	if r.w.trace != nil && before != p {
@@ -131,7 +134,6 @@ func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
 		return
 	}
 	o.highest[namespace], o.last[namespace] = p.Epoch, r.m
-	o.checkLocks(w, r, namespace, p)
 	for _, other := range w.readers {
 		if other == r || !other.alive {
 			continue

@@ -60,6 +60,7 @@ type contact struct {
 	deprived  bool
 	again     func()    // probe, bound once
 	queue     *simQueue // of the publisher, while there is one
+	worker    *simWorker
 }
 
 // decision is the work item of one namespace.
@@ -68,6 +69,7 @@ type decision struct {
 	failures int
 	second   int // of true time
 	looks    int // within it
+	began    time.Duration
 }
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
@@ -288,6 +290,7 @@ func (r *replica) reconcile(name string) {
 }
 
 func (r *replica) decideOn(name string, d *decision) {
+	d.began = r.w.now
 	r.w.oracle.looks(r, name, d)
 	req := mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}}}
 	result, err := r.controller.reconcileNamespace(r.ctx, req)
@@ -356,7 +359,8 @@ func (ct *contact) attach() {
 	if w.acknowledged {
 		q.watches = append(q.watches, ct.m.watchReaders(r.proc, w.lateWatch, p.ObserveReader, p.ObserveReaderGone))
 	}
-	r.controller.members[ct.key()] = &memberState{worker: &laborer{publisher: p}}
+	ct.worker = newSimWorker(ct, p)
+	r.controller.members[ct.key()] = &memberState{worker: ct.worker}
 	for !p.ReadAll(untimed{ctx}) {
 		if ctx.Err() != nil || !r.sleep(time.Second) {
 			break
@@ -378,7 +382,7 @@ func (ct *contact) reattach() {
 		return
 	}
 	q.cancel()
-	q.ended = true
+	q.ended, ct.worker.ended = true, true
 	for _, wt := range q.watches {
 		wt.stop()
 	}

@@ -117,8 +117,7 @@ func TestStories(t *testing.T) {
 				}
 			}
 			w.run(w.now + 4*w.timings.Duration)
-			w.hub.policies = []*v1alpha1.LeadershipPolicy{w.newPolicy("p1", 2, w.spaces, w.durations[0], leaseNames[1])}
-			w.hubChanged()
+			w.putPolicy(w.newPolicy("p1", 2, w.spaces, w.durations[0], leaseNames[1]))
 		},
 		"the policy goes after a takeover, for longer than anything is remembered, and comes back": func(w *world) {
 			for _, r := range w.replicas {

@@ -23,6 +23,7 @@ var (
 	simSeeds = flag.Int("sim.seeds", 300, "how many `seeds` the simulation runs")
 	simFrom  = flag.Uint64("sim.from", 1, "the first of them")
 	simSeed  = flag.Uint64("sim.seed", 0, "replay this `seed` alone and print its whole trace")
+	simKind  = flag.String("sim.kind", "", "play worlds of this `kind` alone, by the name of a special")
 	simStop  = flag.Int("sim.stop", 20, "stop after so many `failures`")
 	simOut   = flag.String("sim.out", "", "write the figures to this `file`")
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // wider is what few worlds have, each for a hole that the others cannot show.
@@ -21,8 +22,19 @@ type wider struct {
 	extends bool
 	// steps worlds have wall clocks of the hub's hosts that are wrong by more than D for a while.
 	steps bool
-	// stops is how long the holder of the fenced lock goes on after its member does not lead any more; zero: there is none.
-	stops time.Duration
+	// locks are those of stock controllers, fenced what each policy states of them, and homes the same at the beginning.
+	locks         []*stockLock
+	fenced, homes map[string][]v1alpha1.LockFence
+	// quiet worlds begin their faults when every namespace has a leader.
+	quiet bool
+	// stops is the longest stop time that policies state, and hanging how many requests of stock controllers hang.
+	stops   time.Duration
+	hanging float64
+	made    int // policies
+	// staysInvalid worlds end with policies as invalid as they are.
+	staysInvalid bool
+	// other is another hub that leads at the beginning; nil: there is none.
+	other *otherHub
 	// outage is for how long the management cluster goes away once, and slow for how long each member answers nobody
 	// after it, at most.
 	outage, slow time.Duration
@@ -83,14 +95,19 @@ var (
 
 func hubsOwn(f fault) bool { return !f.member && !f.loses && !f.clock && !f.edits }
 
+// specials are the kinds of worlds, each with how many of a hundred are of it. All others are common.
+var specials = []struct {
+	percent int
+	special
+}{
+	{6, steadyWorld}, {3, extendsWorld}, {5, stepsWorld}, {4, twoWorld}, {3, awayWorld}, {8, locksWorld},
+}
+
 // drawSpecial says what a world is of.
 func (w *world) drawSpecial() special {
 	n := w.rng.IntN(100)
-	for _, s := range []struct {
-		below int
-		special
-	}{{6, steadyWorld}, {9, extendsWorld}, {14, stepsWorld}, {18, twoWorld}, {21, awayWorld}, {27, locksWorld}} {
-		if n < s.below {
+	for _, s := range specials {
+		if n -= s.percent; n < 0 {
 			return s.special
 		}
 	}

@@ -41,6 +41,7 @@ type world struct {
 	members  []*member
 	replicas []*replica
 	readers  []*reader
+	stocks   []*stock
 	oracle   oracle
 	faulty   bool // faults may still happen
 }
@@ -140,6 +141,9 @@ func (w *world) end() {
 	}
 	for _, r := range w.readers {
 		r.crash()
+	}
+	for _, s := range w.stocks {
+		s.crash()
 	}
 }
 

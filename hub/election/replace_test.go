@@ -44,6 +44,10 @@ func recorded(changes ...func(*election.Record)) func(*election.State) {
 	}
 }
 
+func ledBy(name string) func(*election.State) {
+	return recorded(func(r *election.Record) { r.Leader = name })
+}
+
 func failOver(p *election.Policy) { p.FailOverWhenMostUnreachable = true }
 
 const (
@@ -350,6 +354,18 @@ func TestWhatMovesAHealthyLeader(t *testing.T) {
 		},
 		"raised to the same moves nothing": {
 			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 100)}, want: kept + " persist",
+		},
+		"raised to the same by a cluster whose name comes first moves nothing": {
+			now: at(5), state: leading(ledBy("west"), recorded(counting(map[string]int32{"east": 10, "west": 50}))),
+			among: []election.Candidate{fit("west", 50), fit("east", 50)}, want: "Leading west 20 Elected next east persist",
+		},
+		"lowered to the same as a cluster whose name comes first moves nothing": {
+			now: at(5), state: leading(ledBy("west"), recorded(counting(map[string]int32{"east": 49, "west": 50}))),
+			among: []election.Candidate{fit("west", 49), fit("east", 49)}, want: "Leading west 20 Elected next east persist",
+		},
+		"a new cluster of the same priority whose name comes first moves nothing": {
+			now: at(5), state: leading(ledBy("west"), recorded(counting(map[string]int32{"west": 50}))),
+			among: []election.Candidate{fit("west", 50), fit("east", 50)}, want: "Leading west 20 Elected next east persist",
 		},
 		"raised, but not above, moves nothing": {
 			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 99)}, want: kept + " persist",

@@ -29,24 +29,27 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 	thresholds := health.Thresholds{UnreachableAfter: 10 * time.Second}
 	for name, tc := range map[string]struct {
 		look time.Duration // how often the process looks at its clock
+		kind health.Kind   // what nobody answers
 		want health.State
 	}{
-		"awake for a minute":  {pauseCheckEvery, health.Unhealthy},
-		"asleep for a minute": {time.Minute, health.Healthy},
+		"a read was not answered, and the hub was awake for a minute":   {pauseCheckEvery, health.Read, health.Unhealthy},
+		"a read was not answered, and the hub was asleep for a minute":  {time.Minute, health.Read, health.Healthy},
+		"a write was not answered, and the hub was awake for a minute":  {pauseCheckEvery, health.Write, health.Unhealthy},
+		"a write was not answered, and the hub was asleep for a minute": {time.Minute, health.Write, health.Healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
 			m.observe(health.Observation{Kind: health.Read, At: c.Now(), OK: true})
 			m.observe(health.Observation{Kind: health.Write, At: c.Now(), OK: true})
 			c.Advance(500 * time.Millisecond)
-			sent := c.Now() // Answered by nobody, because nobody is awake to hear it
+			sent := c.Now() // answered by nobody, because nobody is awake to hear it
 			for slept := time.Duration(0); slept < time.Minute; slept += tc.look {
 				c.Advance(tc.look)
 				if tc.look < pauseLeast {
 					m.p.noticePause()
 				}
 			}
-			m.observe(health.Observation{Kind: health.Read, At: sent, Reason: reason.Unreachable})
+			m.observe(health.Observation{Kind: tc.kind, At: sent, Reason: reason.Unreachable})
 			if got := m.verdict(thresholds); got.State != tc.want {
 				t.Errorf("%+v, want %v", got, tc.want)
 			}

@@ -267,6 +267,31 @@ func TestPublisherAsksReaders(t *testing.T) {
 			w.isReleased(false)
 			w.stop()
 		},
+		"a reader that registers during a list, before the revocation, is asked": func(w *world) {
+			w.register("r", released("a", 20))
+			w.ledFor(settled)
+			listed := make(chan struct{})
+			w.member.becomes(nil, func(_ context.Context, r request) error {
+				if r.verb != "list" {
+					return nil
+				}
+				w.member.becomes(nil, nil)
+				close(listed)
+				<-time.After(second) // less than readersTimeout
+				return nil
+			})
+			<-listed
+			w.register("late")
+			w.revoke()
+			if c, _ := w.member.has(keyOf("a")); c.Epoch != 21 {
+				w.t.Errorf("%+v", c)
+			}
+			after(2 * second)
+			w.isReleased(false)
+			w.ObserveReader(w.register("late", released("a", 20)))
+			w.isReleased(true)
+			w.stop()
+		},
 		"and forgets the answer with the question": func(w *world) {
 			w.register("r", released("a", 20))
 			w.ledFor(settled)

@@ -120,6 +120,13 @@ func (g *fakeGroup) limit(until instant) error {
 	return g.deaf
 }
 
+// told returns when the watchdog would kill the group.
+func (g *fakeGroup) told() instant {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.until
+}
+
 func (g *fakeGroup) signal(s syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
