@@ -6,6 +6,8 @@
 package metrics
 
 import (
+	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,10 +45,8 @@ func New() *Collector { return &Collector{} }
 func (c *Collector) Add(s Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, other := range c.sources {
-		if other == s {
-			return
-		}
+	if reflect.TypeOf(s).Comparable() && slices.Contains(c.sources, s) {
+		return
 	}
 	c.sources = append(c.sources, s)
 }
