@@ -24,10 +24,12 @@ type Source interface {
 
 var (
 	labels = []string{"namespace"}
-	leads  = prometheus.NewDesc("leasecast_reader_leads", "1 where this cluster leads the namespace, 0 elsewhere.", labels, nil)
-	left   = prometheus.NewDesc("leasecast_reader_term_remaining_seconds",
+	leads  = prometheus.NewDesc("leasecast_reader_leads",
+		"1 where this cluster leads the namespace, 0 elsewhere.", labels, nil)
+	left = prometheus.NewDesc("leasecast_reader_term_remaining_seconds",
 		"How long this cluster leads on if the term is not renewed.", labels, nil)
-	terms = prometheus.NewDesc("leasecast_reader_terms_total", "Terms of this cluster that have begun since the start.", labels, nil)
+	terms = prometheus.NewDesc("leasecast_reader_terms_total",
+		"Terms of this cluster that have begun since the start.", labels, nil)
 )
 
 // Collector collects from Members. Its series of a namespace end with the Leases of that.
