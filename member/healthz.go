@@ -30,8 +30,8 @@ const pingParts = 3
 //
 // The log says when it begins to fail, every minute while it does, and when it succeeds again.
 //
-// Put it on readiness. A Member connects again by itself, so a liveness probe would restart every Pod for nothing while an
-// API server is silent. ErrStopped alone needs another process, and a manager that has stopped ends its own.
+// Put it on readiness. A Member connects again by itself, so a liveness probe would restart every Pod for nothing
+// while an API server is silent. ErrStopped alone needs another process, and a manager that has stopped ends its own.
 func (m *Member) Healthz(*http.Request) error {
 	if m.terms == nil {
 		return errNotMade

@@ -186,8 +186,8 @@ func (m *Member) State(namespace string) State {
 	return m.terms.State(namespace)
 }
 
-// Namespaces returns the namespaces that have a Lease of a hub now, in order. It is empty before Start, and once the Member
-// has stopped.
+// Namespaces returns the namespaces that have a Lease of a hub now, in order. It is empty before Start, and once the
+// Member has stopped.
 func (m *Member) Namespaces() []string {
 	if m.terms == nil {
 		return nil

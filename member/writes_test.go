@@ -96,7 +96,8 @@ func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
 	}
 }
 
-// An act that was cut off in its middle has another error than one that nobody has begun, and than a program that stops.
+// An act that was cut off in its middle has another error than one that nobody has begun, and than a program that
+// stops.
 func TestAWriteThatTheEndOfItsTermCutsOffSaysSo(t *testing.T) {
 	late := func(req *http.Request) (*http.Response, error) {
 		<-req.Context().Done()

@@ -39,8 +39,8 @@ func resyncIn() (names []string) {
 	return names
 }
 
-// measureReaders measures what a controller's author sees of the library: the check, how soon a promoted cluster has looked
-// at everything, and how soon it begins where much is to be done in several namespaces at once.
+// measureReaders measures what a controller's author sees of the library: the check, how soon a promoted cluster has
+// looked at everything, and how soon it begins where much is to be done in several namespaces at once.
 func measureReaders(ctx context.Context, b *bench) (err error) {
 	o := harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: []harness.Member{
 		{Name: "east", Priority: 2, Namespaces: resyncIn()}, {Name: "west", Priority: 1, Namespaces: resyncIn()},
@@ -50,7 +50,9 @@ func measureReaders(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
-	if _, err := d.AwaitAct(ctx, failoverLimit, "east acts", func(a harness.Act) bool { return a.Cluster == "east" && a.Namespace == readerIn }); err != nil {
+	if _, err := d.AwaitAct(ctx, failoverLimit, "east acts", func(a harness.Act) bool {
+		return a.Cluster == "east" && a.Namespace == readerIn
+	}); err != nil {
 		return err
 	}
 	if err := measureReader(ctx, b, d, "east", readerIn); err != nil {
@@ -113,7 +115,8 @@ func (p *progress) after(namespace string, epoch int64, objects int) (term, bool
 }
 
 // measureResync takes the lead from east and gives it back, again and again. The time runs from the event that shows the
-// Lease until each of many objects was reconciled once, and until the first one of each namespace was, by one worker each.
+// Lease until each of many objects was reconciled once, and until the first one of each namespace was, by one worker
+// each.
 func measureResync(ctx context.Context, b *bench, d *harness.Drill) (err error) {
 	if err := makeObjects(ctx, d); err != nil {
 		return err
@@ -138,8 +141,8 @@ func measureResync(ctx context.Context, b *bench, d *harness.Drill) (err error) 
 		}
 		if run > 0 { // the first began before the controllers did
 			looked, began = append(looked, all), append(began, firsts...)
-			b.say(fmt.Sprintf("%d objects were looked at %.3f s after the Lease's event; the first acts in %d namespaces came %.3f s after theirs, at most",
-				resyncObjects, all.Seconds(), resyncNamespaces, quantile(firsts, 1).Seconds()))
+			b.say(fmt.Sprintf("%d objects were looked at %.3f s after the Lease's event; "+
+				"the first acts in %d namespaces came %.3f s after theirs, at most", resyncObjects, all.Seconds(), resyncNamespaces, quantile(firsts, 1).Seconds()))
 		}
 		for i, cluster := range []string{"west", "east"} { // takes over, and gives back
 			if err := d.SetPriority(ctx, cluster, 10+2*run+i); err != nil {
@@ -170,9 +173,9 @@ func makeObjects(ctx context.Context, d *harness.Drill) error {
 
 // awaitProgress waits for terms after those of the epochs, and replaces these. It returns how long it took to look at
 // everything in one namespace, and to begin in each.
-func awaitProgress(ctx context.Context, copies *harness.Watch[*coordinationv1.Lease], epochs map[string]int64, looks, acts *progress) (
-	all time.Duration, firsts []time.Duration, err error,
-) {
+func awaitProgress(
+	ctx context.Context, copies *harness.Watch[*coordinationv1.Lease], epochs map[string]int64, looks, acts *progress,
+) (all time.Duration, firsts []time.Duration, err error) {
 	var last term
 	terms := map[string]term{}
 	if err := harness.Await(ctx, failoverLimit, "everything is looked at, and begun everywhere", func(context.Context) (err error) {

@@ -141,8 +141,8 @@ func TestARevokedTermIsReleasedWhenTheProgramHasEnded(t *testing.T) {
 	}
 }
 
-// daemonizes starts stubborn as a daemon, in a session of its own and without a parent. Then it stays, until it is asked to
-// end.
+// daemonizes starts stubborn as a daemon, in a session of its own and without a parent. Then it stays, until it is
+// asked to end.
 const daemonizes = `(setsid sh -c "$1" "$0" </dev/null >/dev/null 2>&1 &); while :; do sleep 0.02; done`
 
 // Two clusters are played by two namespaces. The daemons of one never act beside those of the other.

@@ -77,8 +77,8 @@ func newProgram(t *testing.T, ns string) (ctrl.Manager, *member.Member) {
 // shop is a request that no object has the name of.
 type shop struct{ namespace, what string }
 
-// Of several controllers in one program each gets back on promotion what it has skipped: of its own kind, of cluster-scoped
-// ones, and what a handler has made of others. What predicates keep from it stays away.
+// Of several controllers in one program each gets back on promotion what it has skipped: of its own kind, of
+// cluster-scoped ones, and what a handler has made of others. What predicates keep from it stays away.
 func TestEveryControllerOfAProgramGetsBackWhatItHasSkipped(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -11,13 +11,13 @@
 // once when another cluster leads. A program that was stopped so is started again in the next term, or when the term
 // is renewed after all.
 //
-// A process that leaves the group, as a daemon does, becomes a child of the gate when its parent ends. The gate kills it
-// after the group, and waits until no child is left that was started since the program was. Only then is the term
+// A process that leaves the group, as a daemon does, becomes a child of the gate when its parent ends. The gate kills
+// it after the group, and waits until no child is left that was started since the program was. Only then is the term
 // released, and only then can another one begin.
 //
-// A program that exits by itself during the term ends the gate, with the same exit code. What it leaves behind is killed
-// then. So keep the program in the foreground: one that only starts a daemon ends with it. Signals to the gate are passed
-// on to the group. After SIGTERM, SIGINT or SIGQUIT the program is not started again.
+// A program that exits by itself during the term ends the gate, with the same exit code. What it leaves behind is
+// killed then. So keep the program in the foreground: one that only starts a daemon ends with it. Signals to the gate
+// are passed on to the group. After SIGTERM, SIGINT or SIGQUIT the program is not started again.
 //
 // # What is promised
 //

@@ -54,7 +54,8 @@ func newGroups(command []string) (start func(until instant, epoch int64) (group,
 			g.end()
 			return nil, fmt.Errorf("start the watchdog: %w", err)
 		}
-		if g.program, err = children.start(path, command, environment(epoch), []*os.File{os.Stdin, os.Stdout, os.Stderr}, g.watchdog.pid); err != nil {
+		files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
+		if g.program, err = children.start(path, command, environment(epoch), files, g.watchdog.pid); err != nil {
 			g.end()
 			return nil, fmt.Errorf("%w: %w", errCannotExec, err)
 		}
@@ -147,8 +148,8 @@ func (g *processes) end() {
 	}
 }
 
-// killChildrenOf kills what the program has left to a gate that is paused, for as long as that takes, but no longer than a
-// second. A gate that is dead has no children.
+// killChildrenOf kills what the program has left to a gate that is paused, for as long as that takes, but no longer
+// than a second. A gate that is dead has no children.
 func killChildrenOf(gate int) {
 	own, err := readStat(os.Getpid())
 	if err != nil {

@@ -374,8 +374,8 @@ func TestTheGateEndsAfterAllOfItsProgram(t *testing.T) {
 	}
 }
 
-// daemonizes starts stubborn as a daemon: in a session of its own, and adopted because its parent has ended. Then it stays.
-// The daemon has a child that is not stubborn's own.
+// daemonizes starts stubborn as a daemon: in a session of its own, and adopted because its parent has ended. Then it
+// stays. The daemon has a child that is not stubborn's own.
 const daemonizes = `(setsid sh -c '(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"' "$0" "$1" </dev/null >/dev/null 2>&1 &); ` +
 	`while :; do sleep 0.02; done`
 

@@ -62,19 +62,24 @@ func ControllerManagedBy(mgr manager.Manager, m member.Leader) *Builder {
 	return b
 }
 
-// TypedControllerManagedBy is ControllerManagedBy for requests of any type, and for cluster-scoped kinds: namespace says
-// which namespace's leader acts on a request.
+// TypedControllerManagedBy is ControllerManagedBy for requests of any type, and for cluster-scoped kinds: namespace
+// says which namespace's leader acts on a request.
 //
 //	gate.TypedControllerManagedBy(mgr, m, func(reconcile.Request) string { return "shop" }).For(&corev1.Node{}).Complete(r)
-func TypedControllerManagedBy[request comparable](mgr manager.Manager, m member.Leader, namespace func(request) string) *TypedBuilder[request] {
-	return &TypedBuilder[request]{inner: builder.TypedControllerManagedBy[request](mgr), manager: mgr, member: m, namespace: namespace}
+func TypedControllerManagedBy[request comparable](
+	mgr manager.Manager, m member.Leader, namespace func(request) string,
+) *TypedBuilder[request] {
+	return &TypedBuilder[request]{
+		inner: builder.TypedControllerManagedBy[request](mgr), manager: mgr, member: m, namespace: namespace,
+	}
 }
 
-// For says which kind is reconciled. A predicate is what controller-runtime's builder.WithPredicates takes. To be told of
-// metadata only, hand over a PartialObjectMetadata with its kind.
+// For says which kind is reconciled. A predicate is what controller-runtime's builder.WithPredicates takes. To be
+// told of metadata only, hand over a PartialObjectMetadata with its kind.
 func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
 	b.inner.For(object, builder.WithPredicates(predicates...))
-	if h, ok := any(&handler.EnqueueRequestForObject{}).(handler.TypedEventHandler[client.Object, request]); ok { // else Complete refuses it
+	var h any = &handler.EnqueueRequestForObject{}
+	if h, ok := h.(handler.TypedEventHandler[client.Object, request]); ok { // else Complete refuses it
 		b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
 	}
 	return b
@@ -96,8 +101,8 @@ func (b *TypedBuilder[request]) Watches(
 	return b
 }
 
-// WatchesRawSource adds any other source. What it enqueues in a follower is skipped, and nobody can list it again. So its
-// requests have to be such that For or Watches enqueues, too.
+// WatchesRawSource adds any other source. What it enqueues in a follower is skipped, and nobody can list it again. So
+// its requests have to be such that For or Watches enqueues, too.
 func (b *TypedBuilder[request]) WatchesRawSource(s source.TypedSource[request]) *TypedBuilder[request] {
 	b.inner.WatchesRawSource(s)
 	return b
@@ -150,10 +155,12 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 		return errors.New("must provide a non-nil Reconciler")
 	}
 	if b.manager == nil || b.member == nil || b.namespace == nil {
-		return fmt.Errorf("%w: a gated controller needs a manager, a Member, and to know the namespace of a request", member.ErrMisused)
+		return fmt.Errorf("%w: a gated controller needs a manager, a Member, and to know the namespace of a request",
+			member.ErrMisused)
 	}
 	if len(b.watches) == 0 {
-		return fmt.Errorf("%w: a promotion would bring back nothing that was skipped before: name the kind by For or Watches", member.ErrMisused)
+		return fmt.Errorf("%w: a promotion would bring back nothing that was skipped before: name the kind by For or Watches",
+			member.ErrMisused)
 	}
 	for _, w := range b.watches {
 		if err := b.complete(w); err != nil {
@@ -190,8 +197,8 @@ func (b *TypedBuilder[request]) complete(w *watch[request]) error {
 		return fmt.Errorf("the scope of %s: %w", w.kind, err)
 	}
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
-		return fmt.Errorf("%w: %s is cluster-scoped, so no cluster leads the namespace of its objects: make the controller by "+
-			"gate.TypedControllerManagedBy, and say which namespace's leader acts on them", member.ErrMisused, w.kind)
+		return fmt.Errorf("%w: %s is cluster-scoped, so no cluster leads the namespace of its objects: make the controller "+
+			"by gate.TypedControllerManagedBy, and say which namespace's leader acts on them", member.ErrMisused, w.kind)
 	}
 	w.local = true
 	return nil

@@ -17,9 +17,9 @@
 // # Cluster-scoped kinds, and requests of other types
 //
 // A cluster leads namespaces. So [ControllerManagedBy] refuses to build a controller for a cluster-scoped kind. By
-// [TypedControllerManagedBy] its author says which namespace's leader acts on a request. On promotion all objects of such a
-// kind are looked at, and the requests of the promoted namespace are enqueued. The same holds for handlers of Watches,
-// which may make a request of any namespace from an object of any other.
+// [TypedControllerManagedBy] its author says which namespace's leader acts on a request. On promotion all objects of
+// such a kind are looked at, and the requests of the promoted namespace are enqueued. The same holds for handlers of
+// Watches, which may make a request of any namespace from an object of any other.
 //
 // # Several namespaces at once
 //

@@ -34,8 +34,9 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	ns := g.namespace(req)
 	if ns == "" {
 		g.dropped.refused.Inc()
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("%w: request %v has no namespace, so no cluster leads it: make the "+
-			"controller by gate.TypedControllerManagedBy, and say which namespace's leader acts on it", member.ErrMisused, req))
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("%w: request %v has no namespace, so no cluster "+
+			"leads it: make the controller by gate.TypedControllerManagedBy, and say which namespace's leader acts on it",
+			member.ErrMisused, req))
 	}
 	term, done, err := g.member.Context(ctx, ns)
 	switch {

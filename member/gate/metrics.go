@@ -15,8 +15,8 @@ var (
 	members = metrics.New()
 	drops   = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "leasecast_reader_reconciles_dropped_total",
-		Help: "Requests that were not acted on to the end, by reason: this cluster does not lead (skipped), nobody would ever act on " +
-			"them (refused), or the term ended meanwhile (cut).",
+		Help: "Requests that were not acted on to the end, by reason: this cluster does not lead (skipped), nobody would " +
+			"ever act on them (refused), or the term ended before the reconciler (cut).",
 	}, []string{"controller", "reason"})
 	register sync.Once
 )

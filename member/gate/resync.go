@@ -33,9 +33,10 @@ const tellEvery = time.Minute
 // controller's start, in which all objects of one namespace come before those of the next.
 const promotionPriority = handler.LowPriority + 20
 
-// resync is a source that enqueues every request of a namespace when this cluster has begun to lead it: all that a start of
-// the controller would enqueue. A list that fails is repeated until it succeeds or the term is over, and told at once and
-// every minute. A namespace that the manager's cache leaves out is skipped: no request of it comes here.
+// resync is a source that enqueues every request of a namespace when this cluster has begun to lead it: all that a
+// start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is over, and
+// told at once and every minute. A namespace that the manager's cache leaves out is skipped: no request of it comes
+// here.
 //
 // It logs by the logger of the controller's context, if there is one, and by that of the Member otherwise.
 type resync[request comparable] struct {
@@ -67,7 +68,8 @@ func (s *resync[request]) enqueueAll(
 	}
 	defer done()
 	logger := log.FromContext(ctx).WithValues("controller", s.name, "namespace", namespace, "epoch", t.Epoch())
-	promoted := &promotion[request]{queue, func(req request) bool { return s.namespace(req) == namespace }, atomic.Uint64{}}
+	belongs := func(req request) bool { return s.namespace(req) == namespace }
+	promoted := &promotion[request]{TypedRateLimitingInterface: queue, belongs: belongs}
 	for _, w := range s.watches {
 		w.untilListed(ctx, logger.WithValues("type", w.kind), func(ctx context.Context) (int, error) {
 			return w.enqueue(ctx, s.reader, namespace, promoted)
@@ -76,7 +78,9 @@ func (s *resync[request]) enqueueAll(
 }
 
 // untilListed lists until that succeeds or the term is over.
-func (w *watch[request]) untilListed(ctx context.Context, logger logr.Logger, list func(ctx context.Context) (int, error)) {
+func (w *watch[request]) untilListed(
+	ctx context.Context, logger logr.Logger, list func(ctx context.Context) (int, error),
+) {
 	var told string // what failed, and when that was told
 	var at time.Time
 	_ = relist.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {

@@ -6,6 +6,8 @@
 package metrics
 
 import (
+	"reflect"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,10 +24,12 @@ type Source interface {
 
 var (
 	labels = []string{"namespace"}
-	leads  = prometheus.NewDesc("leasecast_reader_leads", "1 where this cluster leads the namespace, 0 elsewhere.", labels, nil)
-	left   = prometheus.NewDesc("leasecast_reader_term_remaining_seconds",
+	leads  = prometheus.NewDesc("leasecast_reader_leads",
+		"1 where this cluster leads the namespace, 0 elsewhere.", labels, nil)
+	left = prometheus.NewDesc("leasecast_reader_term_remaining_seconds",
 		"How long this cluster leads on if the term is not renewed.", labels, nil)
-	terms = prometheus.NewDesc("leasecast_reader_terms_total", "Terms of this cluster that have begun since the start.", labels, nil)
+	terms = prometheus.NewDesc("leasecast_reader_terms_total",
+		"Terms of this cluster that have begun since the start.", labels, nil)
 )
 
 // Collector collects from Members. Its series of a namespace end with the Leases of that.
@@ -43,10 +47,8 @@ func New() *Collector { return &Collector{} }
 func (c *Collector) Add(s Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, other := range c.sources {
-		if other == s {
-			return
-		}
+	if reflect.TypeOf(s).Comparable() && slices.Contains(c.sources, s) {
+		return
 	}
 	c.sources = append(c.sources, s)
 }

@@ -49,8 +49,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: r.Every}, nil
 }
 
-// SetupWithManager adds the controller to the manager. That the builder is package gate's is all that makes it act in the
-// leader cluster only, and there on everything that it skipped before.
+// SetupWithManager adds the controller to the manager. That the builder is package gate's is all that makes it act in
+// the leader cluster only, and there on everything that it skipped before.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, m member.Leader) error {
 	return gate.ControllerManagedBy(mgr, m).
 		For(&webappv1.Guestbook{}).
