@@ -24,7 +24,7 @@ type alarm struct {
 }
 
 // alarm returns what rings for the namespace, or for all.
-func (t *Terms) alarm(namespace string) *alarm {
+func (t *terms) alarm(namespace string) *alarm {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := &alarm{rings: make(chan struct{}, 1)}
@@ -32,8 +32,8 @@ func (t *Terms) alarm(namespace string) *alarm {
 	return a
 }
 
-// alert rings for a term that has less left than it should, once for each renewal that is missing. Called under Terms.mu.
-func (t *Terms) alert(n *nsState, tm *term, now lease.Reading, left time.Duration) {
+// alert rings for a term that has less left than it should, once for each renewal that is missing. Called under terms.mu.
+func (t *terms) alert(n *nsState, tm *term, now lease.Reading, left time.Duration) {
 	if tm.alerted || left >= n.duration(tm.epoch)/scarcity {
 		return
 	}
@@ -57,7 +57,7 @@ func (n *nsState) duration(epoch int64) (d time.Duration) {
 
 // scarce returns how much is left of the led term in a namespace, or in all, of which news are missing and the least
 // is left, and its duration. It returns false if there is none.
-func (t *Terms) scarce(namespace string) (left, duration time.Duration, found bool) {
+func (t *terms) scarce(namespace string) (left, duration time.Duration, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -103,8 +103,8 @@ func (a *alarm) unheard() bool {
 }
 
 // hears reports whether the API server was heard since news of the namespace were found to be missing. Called under
-// Terms.mu.
-func (t *Terms) hears(namespace string) bool {
+// terms.mu.
+func (t *terms) hears(namespace string) bool {
 	for _, scope := range []string{namespace, allNamespaces} {
 		if a := t.alarms[scope]; a != nil && a.unheard() {
 			return false

@@ -10,22 +10,8 @@ type termKey struct{}
 // openContext is one context that ends with a term.
 type openContext struct{ cancel context.CancelCauseFunc }
 
-// Context returns a context for work in the namespace's current term. It is
-// cancelled when ctx is, or at once when the term ends; then context.Cause says so
-// with an error that wraps ErrLost. It carries the epoch, see EpochFrom.
-//
-// The context lives as long as the term does, through renewals. So it has no
-// deadline of its own: context.WithTimeout makes none of its own either below a
-// parent that has an earlier one, and would then never end while the term is
-// renewed.
-//
-// Call the CancelFunc when the work has finished, not before: it is also the word
-// that nothing more will be done in this term.
-//
-// If this cluster does not lead the namespace, the error is a *[NotLeaderError], which wraps ErrNotLeader and says who
-// does and why not this one. If the namespace is not watched, it wraps ErrNotWatched instead, and if its name is
-// empty ErrMisused.
-func (t *Terms) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
+// Context is that of Member, but for the logger.
+func (t *terms) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var tm *term

@@ -1,6 +1,12 @@
 package member
 
-// Terms gives tests what a Member keeps to itself: the way to feed it by hand.
+// Terms are what a Member keeps to itself: tests feed them by hand.
+type Terms = terms
+
+// NewTerms makes some without a Member.
+var NewTerms = newTerms
+
+// Terms returns those of a Member.
 func (m *Member) Terms() *Terms { return m.terms }
 
 // Line tells the connections apart that new requests of a Member take.

@@ -6,12 +6,12 @@ import "sync"
 // listeners write follows the reason for it.
 type journal struct {
 	Listener            // who writes; without functions nobody does
-	writing  sync.Mutex // held by who writes, and locked before Terms.mu
-	unsaid   []func()   // guarded by Terms.mu
+	writing  sync.Mutex // held by who writes, and locked before terms.mu
+	unsaid   []func()   // guarded by terms.mu
 }
 
 // note has a change written down soon. Called under mu.
-func (t *Terms) note(change func()) {
+func (t *terms) note(change func()) {
 	t.journal.unsaid = append(t.journal.unsaid, change)
 	t.calls++
 	go func() {
@@ -23,7 +23,7 @@ func (t *Terms) note(change func()) {
 }
 
 // write writes all changes down that came before.
-func (t *Terms) write() {
+func (t *terms) write() {
 	t.journal.writing.Lock()
 	defer t.journal.writing.Unlock()
 	t.mu.Lock()
@@ -36,14 +36,14 @@ func (t *Terms) write() {
 }
 
 // began notes that a term has begun. Called under mu.
-func (t *Terms) began(namespace string, tm *term) {
+func (t *terms) began(namespace string, tm *term) {
 	if promoted := t.journal.Promoted; promoted != nil {
 		t.note(func() { promoted(namespace, Term{tm}) })
 	}
 }
 
 // ceased notes that a term is over. Called under mu.
-func (t *Terms) ceased(namespace string, reason error) {
+func (t *terms) ceased(namespace string, reason error) {
 	if demoted := t.journal.Demoted; demoted != nil {
 		t.note(func() { demoted(namespace, reason) })
 	}

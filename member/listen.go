@@ -14,25 +14,10 @@ type Listener struct {
 	Demoted func(namespace string, reason error)
 }
 
-// Listen has the listener told of the state of every namespace that has, or had, a
-// Lease: of the current state first, so that none is missed that came before, then
-// of every change, until remove is called. Namespaces are not known before the
-// first list of Leases, and then become known one by one.
-//
-// Calls for one namespace come one after the other and in order; after Promoted
-// comes Demoted for the same term before anything else. Calls for different
-// namespaces may come at the same time, each from a goroutine of its own, so a slow
-// listener holds up nobody but itself: neither checks, nor other namespaces, nor
-// other listeners. While it is busy with a namespace, terms that begin and end
-// meanwhile are not told; the last state always is.
-//
-// After remove returns no call begins, though one may still be under way; remove
-// may be called from within one. Listeners must return: when a Member stops it
-// waits for them. A term whose end Demoted is still being told of is not released, see
-// Registration.
-func (t *Terms) Listen(l Listener) (remove func()) { return t.listen("", l) }
+// Listen is that of Member.
+func (t *terms) Listen(l Listener) (remove func()) { return t.listen("", l) }
 
-// listening is one listener and what it has been told. Guarded by Terms.mu.
+// listening is one listener and what it has been told. Guarded by terms.mu.
 type listening struct {
 	Listener
 	only    string // the only namespace it hears of, if not empty
@@ -49,7 +34,7 @@ type told struct {
 }
 
 // heard notes that a listener has returned from Demoted, or will not be called.
-func (t *Terms) heard(s *told) {
+func (t *terms) heard(s *told) {
 	if tm := s.acts; tm != nil {
 		s.acts = nil
 		tm.told--
@@ -57,7 +42,7 @@ func (t *Terms) heard(s *told) {
 	}
 }
 
-func (t *Terms) listen(only string, l Listener) (remove func()) {
+func (t *terms) listen(only string, l Listener) (remove func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	ls := &listening{Listener: l, only: only, told: map[*nsState]*told{}}
@@ -80,7 +65,7 @@ func (t *Terms) listen(only string, l Listener) (remove func()) {
 }
 
 // announce has all listeners told whether the namespace is led here now.
-func (t *Terms) announce(n *nsState) {
+func (t *terms) announce(n *nsState) {
 	for _, ls := range t.listeners {
 		t.tell(ls, n)
 	}
@@ -88,7 +73,7 @@ func (t *Terms) announce(n *nsState) {
 
 // tell starts a goroutine that tells one listener, unless there is nothing to say
 // or one is at it already: that one looks again after every call.
-func (t *Terms) tell(ls *listening, n *nsState) {
+func (t *terms) tell(ls *listening, n *nsState) {
 	if ls.only != "" && ls.only != n.name {
 		return
 	}
@@ -106,7 +91,7 @@ func (t *Terms) tell(ls *listening, n *nsState) {
 }
 
 // call tells one listener all there is to say about one namespace.
-func (t *Terms) call(ls *listening, n *nsState, s *told) {
+func (t *terms) call(ls *listening, n *nsState, s *told) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for next := t.next(ls, n, s); next != nil; next = t.next(ls, n, s) {
@@ -126,14 +111,14 @@ func (t *Terms) call(ls *listening, n *nsState, s *told) {
 }
 
 // called takes note that a call has returned. Called under mu.
-func (t *Terms) called() {
+func (t *terms) called() {
 	if t.calls--; t.calls == 0 {
 		t.idle.Broadcast()
 	}
 }
 
 // next returns the next call to make, nil if there is none.
-func (t *Terms) next(ls *listening, n *nsState, s *told) func() {
+func (t *terms) next(ls *listening, n *nsState, s *told) func() {
 	if ls.removed {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 // cluster leads. Nothing is led before Start, nor after it. All methods are safe for
 // concurrent use.
 type Member struct {
-	terms   *Terms // nil: New has not made it
+	terms   *terms // nil: New has not made it
 	log     logr.Logger
 	host    string // the address of the API server
 	clock   lease.Clock
@@ -65,7 +65,7 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		return nil, fmt.Errorf("member: clients: %w", err)
 	}
 	m := &Member{
-		terms: NewTerms(o.Clock, o.MaxClockSkew),
+		terms: newTerms(o.Clock, o.MaxClockSkew),
 		log:   o.Logger,
 		host:  cfg.Host,
 		clock: o.Clock,
@@ -153,7 +153,8 @@ func (m *Member) follow(ctx context.Context) {
 }
 
 // Term returns the term in which this cluster leads the namespace now, and false if
-// it does not; see Terms.Term.
+// it does not. It takes no lock and does not allocate; reading both clocks is most
+// of its cost. The answer is as old as the watch, but never older than the deadline.
 func (m *Member) Term(namespace string) (Term, bool) {
 	if m.terms == nil {
 		return Term{}, false
@@ -161,8 +162,23 @@ func (m *Member) Term(namespace string) (Term, bool) {
 	return m.terms.Term(namespace)
 }
 
-// Context returns a context for work in the namespace's current term, or an error
-// that wraps ErrNotLeader or ErrNotWatched; see Terms.Context. The context carries the Member's logger, unless ctx has one.
+// Context returns a context for work in the namespace's current term. It is
+// cancelled when ctx is, or at once when the term ends; then context.Cause says so
+// with an error that wraps ErrLost. It carries the epoch, see EpochFrom.
+//
+// The context lives as long as the term does, through renewals. So it has no
+// deadline of its own: context.WithTimeout makes none of its own either below a
+// parent that has an earlier one, and would then never end while the term is
+// renewed.
+//
+// Call the CancelFunc when the work has finished, not before: it is also the word
+// that nothing more will be done in this term.
+//
+// If this cluster does not lead the namespace, the error is a *[NotLeaderError], which wraps ErrNotLeader and says who
+// does and why not this one. If the namespace is not watched, it wraps ErrNotWatched instead, and if its name is
+// empty ErrMisused.
+//
+// The context carries the Member's logger, unless ctx has one.
 func (m *Member) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
 	if m.terms == nil {
 		return nil, nil, errNotMade
@@ -178,7 +194,7 @@ func (m *Member) Context(ctx context.Context, namespace string) (context.Context
 	return work, done, nil
 }
 
-// State says who leads the namespace, in which epoch, and why not this cluster; see Terms.State.
+// State returns what is known of a namespace now. It is for people and their logs: it takes a lock, which Term does not.
 func (m *Member) State(namespace string) State {
 	if m.terms == nil {
 		return State{Namespace: namespace, Why: errNotMade.Error()}
@@ -195,7 +211,19 @@ func (m *Member) Namespaces() []string {
 	return m.terms.Namespaces()
 }
 
-// Lead runs f whenever this cluster leads the namespace; see Terms.Lead.
+// Lead runs f whenever this cluster leads the namespace: it waits for a term, runs
+// f with the context of that term (see Context), and when the term ends waits for f
+// to return and then for the next term. It is what leaderelection.RunOrDie is
+// between processes, except that nothing has to exit: f is simply run anew.
+//
+// For a namespace that is not watched it returns an error that wraps ErrNotWatched, at
+// once, and for an empty name one that wraps ErrMisused. Otherwise it returns
+//   - the error of f, when f returns while the term goes on;
+//   - context.Cause(ctx), when ctx ends;
+//   - an error that wraps ErrStopped, when the Member has stopped.
+//
+// In any case f is no longer running. What f returns after its context has ended is
+// dropped: it had to stop.
 func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
 	if m.terms == nil {
 		return errNotMade
@@ -204,8 +232,22 @@ func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.
 	return m.terms.Lead(ctx, namespace, f)
 }
 
-// Listen has the listener told of the current state and of every change; see
-// Terms.Listen.
+// Listen has the listener told of the state of every namespace that has, or had, a
+// Lease: of the current state first, so that none is missed that came before, then
+// of every change, until remove is called. Namespaces are not known before the
+// first list of Leases, and then become known one by one.
+//
+// Calls for one namespace come one after the other and in order; after Promoted
+// comes Demoted for the same term before anything else. Calls for different
+// namespaces may come at the same time, each from a goroutine of its own, so a slow
+// listener holds up nobody but itself: neither checks, nor other namespaces, nor
+// other listeners. While it is busy with a namespace, terms that begin and end
+// meanwhile are not told; the last state always is.
+//
+// After remove returns no call begins, though one may still be under way; remove
+// may be called from within one. Listeners must return: when a Member stops it
+// waits for them. A term whose end Demoted is still being told of is not released, see
+// Registration.
 func (m *Member) Listen(l Listener) (remove func()) {
 	if m.terms == nil {
 		return func() {}

@@ -29,7 +29,7 @@ func (l *limit) Remaining(now lease.Reading) time.Duration {
 const maxReleases = 1000
 
 // releases says which terms are over, nothing of them being under way any more. Guarded by
-// Terms.mu. A nil *releases is that of Terms that need no registration.
+// terms.mu. A nil *releases is that of terms that need no registration.
 type releases struct {
 	open    bool                  // there is a registration, so Leases may be believed
 	vacant  map[*nsState]struct{} // where nobody leads, by the last Lease that was believed
@@ -39,7 +39,7 @@ type releases struct {
 // register makes all terms depend on a registration from now on: no Lease is believed before
 // the first confirmation. It returns a channel that holds a word whenever there may be
 // something new to release.
-func (t *Terms) register() <-chan struct{} {
+func (t *terms) register() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.limit.Store(&limit{})
@@ -48,7 +48,7 @@ func (t *Terms) register() <-chan struct{} {
 }
 
 // waited reports whether somebody waits for releases.
-func (t *Terms) waited() bool { return !t.limit.Load().none }
+func (t *terms) waited() bool { return !t.limit.Load().none }
 
 // closed reports whether no Lease may be believed yet.
 func (r *releases) closed() bool { return r != nil && !r.open }
@@ -78,7 +78,7 @@ func (r *releases) wake() {
 
 // confirmed applies a confirmation of the registration. If the one before has run
 // out, it is too late, and nothing changes: the hub may have taken this reader for stopped.
-func (t *Terms) confirmed(p lease.Permit) {
+func (t *terms) confirmed(p lease.Permit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.releases.open && !t.limit.Load().Holds(t.clock.Now()) {
@@ -89,11 +89,11 @@ func (t *Terms) confirmed(p lease.Permit) {
 }
 
 // registered reports whether the last confirmation is still valid.
-func (t *Terms) registered() bool { return t.limit.Load().Holds(t.clock.Now()) }
+func (t *terms) registered() bool { return t.limit.Load().Holds(t.clock.Now()) }
 
 // distrust ends all terms and forgets all Leases, because the registration is lost. Nothing is
 // believed until another one is confirmed, and every Lease is then to be observed anew.
-func (t *Terms) distrust(why string) {
+func (t *terms) distrust(why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.releases.open = false
@@ -112,7 +112,7 @@ func (t *Terms) distrust(why string) {
 
 // releasable returns which epochs are released now, by namespace: where nobody leads, and
 // nothing is under way of any term up to there.
-func (t *Terms) releasable() map[string]int64 {
+func (t *terms) releasable() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -127,7 +127,7 @@ func (t *Terms) releasable() map[string]int64 {
 
 // left returns which epochs are released when nothing is led any more for good, by namespace, and
 // false while something is under way in any.
-func (t *Terms) left() (released map[string]int64, finished bool) {
+func (t *terms) left() (released map[string]int64, finished bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -177,8 +177,8 @@ func (t *term) doubtful(now lease.Reading) bool {
 	return len(t.doubts) > 0
 }
 
-// settle notes that a part of a term has finished. Called under Terms.mu.
-func (t *Terms) settle(tm *term) {
+// settle notes that a part of a term has finished. Called under terms.mu.
+func (t *terms) settle(tm *term) {
 	if tm.cause != nil && tm.finished(t.clock.Now()) {
 		delete(tm.ns.past, tm)
 		t.releases.wake()
@@ -186,7 +186,7 @@ func (t *Terms) settle(tm *term) {
 }
 
 // uncapped reports whether there was work in a term that is to be released, and CapWrites has never seen a write.
-func (t *Terms) uncapped() bool {
+func (t *terms) uncapped() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.releases != nil && t.worked && !t.wrote

@@ -66,15 +66,15 @@ var ErrNotWatched = errors.New("the namespace is not watched")
 // noLease is why nothing is led in a namespace without a Lease.
 const noLease = "who leads is not known here: there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"
 
-// State returns what is known of a namespace now. It is for people and their logs: it takes a lock, which Term does not.
-func (t *Terms) State(namespace string) State {
+// State is that of Member.
+func (t *terms) State(namespace string) State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state(namespace)
 }
 
 // Namespaces returns the namespaces that have a Lease of a hub now, in order.
-func (t *Terms) Namespaces() (names []string) {
+func (t *terms) Namespaces() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.namespaces.Range(func(name, v any) bool {
@@ -91,7 +91,7 @@ func (t *Terms) Namespaces() (names []string) {
 const noNews = "; its Leases cannot be followed: "
 
 // state is State under mu.
-func (t *Terms) state(namespace string) State {
+func (t *terms) state(namespace string) State {
 	s := State{Namespace: namespace}
 	n := t.lookup(namespace)
 	if n != nil {
@@ -135,7 +135,7 @@ func (t *Terms) state(namespace string) State {
 }
 
 // why says why a namespace is not led here, by what was seen of it and by what keeps news from coming.
-func (t *Terms) why(n *nsState, trouble string) string {
+func (t *terms) why(n *nsState, trouble string) string {
 	if trouble != "" {
 		trouble = noNews + trouble
 	}
@@ -155,7 +155,7 @@ func (t *Terms) why(n *nsState, trouble string) string {
 }
 
 // notLeader is why there is no context for work in a namespace. Called under mu.
-func (t *Terms) notLeader(namespace string) error {
+func (t *terms) notLeader(namespace string) error {
 	if namespace == "" {
 		return fmt.Errorf("%w: the name of the namespace is empty, and a cluster leads one namespace at a time", ErrMisused)
 	}
@@ -166,8 +166,8 @@ func (t *Terms) notLeader(namespace string) error {
 	return &NotLeaderError{t.state(namespace), t.stopped}
 }
 
-// watches reports whether Leases of the namespace are fed to the Terms.
-func (t *Terms) watches(namespace string) bool {
+// watches reports whether Leases of the namespace are fed to the terms.
+func (t *terms) watches(namespace string) bool {
 	if len(t.only) == 0 {
 		return true
 	}

@@ -220,7 +220,7 @@ func (l details) policy() string {
 	return l.allowed.String()
 }
 
-func (t *Terms) details(namespace string) (State, details) {
+func (t *terms) details(namespace string) (State, details) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s, l := t.state(namespace), details{}
@@ -405,7 +405,7 @@ func explained(err error, role string) string {
 }
 
 // leadsIn reports whether anything is led in the namespace, or in all.
-func (t *Terms) leadsIn(namespace string) bool {
+func (t *terms) leadsIn(namespace string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for n, tm := range t.led {

@@ -66,7 +66,7 @@ type term struct {
 	epoch   int64
 	cluster string
 	clock   lease.Clock
-	terms   *Terms
+	terms   *terms
 	ns      *nsState
 
 	// permit is what the last renewal permits, nil when the term is over. Whoever
@@ -75,7 +75,7 @@ type term struct {
 	// re-enqueues the work that this reader skipped.
 	permit atomic.Pointer[lease.Permit]
 
-	// Guarded by Terms.mu.
+	// Guarded by terms.mu.
 	arrived arrival                   // of the Lease that renewed it last
 	alerted bool                      // it was told that news of the next renewal are missing
 	cause   error                     // why the term is over, nil while it is not
@@ -110,7 +110,7 @@ func (t *term) remaining() time.Duration {
 }
 
 // renew replaces what is permitted, unless the term is over or has just run out. It
-// is called under Terms.mu, so only holds can come between.
+// is called under terms.mu, so only holds can come between.
 func (t *term) renew(p lease.Permit) bool {
 	old, limit := t.permit.Load(), t.terms.limit.Load()
 	now := t.clock.Now()

@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/member/internal/hook"
 )
 
 // recheck is how often the clocks are looked at while anything is led. Timers stand
@@ -26,22 +27,22 @@ type Leader interface {
 	// Term returns the term in which this cluster leads the namespace now, and false
 	// if it does not. It neither blocks nor allocates.
 	Term(namespace string) (Term, bool)
-	// Context returns a context for work in the current term, see Terms.Context.
+	// Context returns a context for work in the current term, see Member.Context.
 	Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error)
 	// Listen has the listener told of every change from now on, and of the current
-	// state first, see Terms.Listen.
+	// state first, see Member.Listen.
 	Listen(l Listener) (remove func())
 }
 
-var _ Leader = (*Terms)(nil)
+var _ Leader = (*terms)(nil)
 
-// Terms applies the reader's rule to the Leases of one cluster and keeps track of
+// terms applies the reader's rule to the Leases of one cluster and keeps track of
 // the terms that follow from it. It does no I/O: a [Member] feeds it from a watch,
 // which is what programs want; package membertest feeds it by hand.
 //
 // Nothing is ever forgotten about a namespace, so that its epochs cannot go back:
 // about 1 KiB for each that ever had a Lease.
-type Terms struct {
+type terms struct {
 	clock lease.Clock
 	skew  time.Duration
 
@@ -76,7 +77,7 @@ type Terms struct {
 }
 
 // nsState is what is known about one namespace. All but term is guarded by
-// Terms.mu.
+// terms.mu.
 type nsState struct {
 	name    string
 	term    atomic.Pointer[term] // nil when this cluster does not lead
@@ -94,19 +95,21 @@ type nsState struct {
 	past    map[*term]struct{}       // terms that are over while something of them goes on, or may
 }
 
-// NewTerms returns Terms that know of no Lease, so nothing is led. The clock is
+func init() {
+	hook.NewTerms = func(clock lease.Clock, skew time.Duration) any { return newTerms(clock, skew) }
+}
+
+// newTerms returns terms that know of no Lease, so nothing is led. The clock is
 // what terms are judged by; skew is ε, how far in the future a renewTime may lie.
-func NewTerms(clock lease.Clock, skew time.Duration) *Terms {
-	t := &Terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}, ended: make(chan struct{})}
+func newTerms(clock lease.Clock, skew time.Duration) *terms {
+	t := &terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}, ended: make(chan struct{})}
 	t.idle.L = &t.mu
 	t.limit.Store(&limit{none: true})
 	return t
 }
 
-// Term returns the term in which this cluster leads the namespace now, and false if
-// it does not. It takes no lock and does not allocate; reading both clocks is most
-// of its cost. The answer is as old as the watch, but never older than the deadline.
-func (t *Terms) Term(namespace string) (Term, bool) {
+// Term is that of Member.
+func (t *terms) Term(namespace string) (Term, bool) {
 	n := t.lookup(namespace)
 	if n == nil {
 		return Term{}, false
@@ -118,7 +121,7 @@ func (t *Terms) Term(namespace string) (Term, bool) {
 	return Term{tm}, true
 }
 
-func (t *Terms) lookup(name string) *nsState {
+func (t *terms) lookup(name string) *nsState {
 	v, ok := t.namespaces.Load(name)
 	if !ok {
 		return nil
@@ -132,7 +135,7 @@ func (t *Terms) lookup(name string) *nsState {
 //
 // If one namespace has several Leases, because the policy's leaseName was changed,
 // the highest epoch decides.
-func (t *Terms) Observe(l *coordinationv1.Lease) {
+func (t *terms) Observe(l *coordinationv1.Lease) {
 	if l.Labels[v1alpha1.ManagedLabel] != "true" {
 		t.Delete(l.Namespace, l.Name)
 		return
@@ -152,7 +155,7 @@ func (t *Terms) Observe(l *coordinationv1.Lease) {
 }
 
 // Delete notes that a Lease does not exist. A missing Lease means no.
-func (t *Terms) Delete(namespace, name string) {
+func (t *terms) Delete(namespace, name string) {
 	now := t.clock.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,7 +166,7 @@ func (t *Terms) Delete(namespace, name string) {
 
 // Replace applies a list of all the Leases in a namespace, or in the cluster if
 // the namespace is empty. Those that it leaves out count as deleted.
-func (t *Terms) Replace(namespace string, all []coordinationv1.Lease) {
+func (t *terms) Replace(namespace string, all []coordinationv1.Lease) {
 	listed := map[string]map[string]bool{}
 	for i := range all {
 		l := &all[i]
@@ -200,7 +203,7 @@ const (
 )
 
 // know returns what is known of a namespace, which may be nothing yet.
-func (t *Terms) know(name string) *nsState {
+func (t *terms) know(name string) *nsState {
 	if n := t.lookup(name); n != nil {
 		return n
 	}
@@ -212,7 +215,7 @@ func (t *Terms) know(name string) *nsState {
 // forget drops one Lease. The others of the namespace, if any, are observed again:
 // that permits what they permitted before and no more, because only a later
 // deadline is news to a lease.Reader.
-func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
+func (t *terms) forget(n *nsState, name string, now lease.Reading) {
 	if _, ok := n.leases[name]; !ok {
 		return
 	}
@@ -227,7 +230,7 @@ func (t *Terms) forget(n *nsState, name string, now lease.Reading) {
 
 // apply makes the namespace's term follow from what is permitted since now. why
 // says what was seen, for the one whose term it ends; empty: the last Lease says it.
-func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
+func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
 	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {
 		was := tm.permit.Load()
@@ -262,7 +265,7 @@ func (t *Terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 }
 
 // expired is called when the deadline of a term has passed. It returns the reason, for people.
-func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
+func (t *terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	if !t.limit.Load().Holds(now) {
 		return unconfirmed
 	}
@@ -271,7 +274,7 @@ func (t *Terms) expired(n *nsState, tm *term, now lease.Reading) string {
 }
 
 // ranOut says why a term ran out, and why it was not renewed if that is known.
-func (t *Terms) ranOut(n *nsState, last arrival) string {
+func (t *terms) ranOut(n *nsState, last arrival) string {
 	why := last.ranOut()
 	if n.doubted.text != "" {
 		why += "; since then " + n.doubted.text
@@ -289,7 +292,7 @@ func (t *Terms) ranOut(n *nsState, last arrival) string {
 }
 
 // unrenewed reports whether no renewal has come of a term although nothing keeps it from coming.
-func (t *Terms) unrenewed(n *nsState, last arrival) bool {
+func (t *terms) unrenewed(n *nsState, last arrival) bool {
 	if t.news == nil || n.doubted.text != "" || last.late() || !t.hears(n.name) {
 		return false
 	}
@@ -298,10 +301,10 @@ func (t *Terms) unrenewed(n *nsState, last arrival) bool {
 }
 
 // silent reports whether no renewal has come for so long that a change of the leader does not explain it.
-func (t *Terms) silent(last arrival) bool { return t.clock.Now().Boot-last.at > 2*last.lasts }
+func (t *terms) silent(last arrival) bool { return t.clock.Now().Boot-last.at > 2*last.lasts }
 
 // silence says for how long no renewal has come. The hub stops renewing a term, too, when it replaces the leader.
-func (t *Terms) silence(n *nsState, last arrival) string {
+func (t *terms) silence(n *nsState, last arrival) string {
 	text := "no renewal has come for " + seconds(t.clock.Now().Boot-last.at) + " although the API server answers: "
 	if t.silent(last) {
 		return text + "look at the NamespaceLeader " + n.name + ", and whether the hub runs"
@@ -320,7 +323,7 @@ func describe(c lease.Content) string {
 // end ends a term at once: checks say no, then its contexts are cancelled, then
 // listeners are told. Cancelling calls nothing that could come back here: what
 // others hang on a context runs in goroutines of its own.
-func (t *Terms) end(n *nsState, tm *term, why string) {
+func (t *terms) end(n *nsState, tm *term, why string) {
 	tm.permit.Store(nil)
 	n.term.Store(nil)
 	delete(t.led, n)
@@ -338,7 +341,7 @@ func (t *Terms) end(n *nsState, tm *term, why string) {
 
 // Check looks at the clock, ends every term that has run out, and has it known of which ones news are missing. A timer does so
 // by itself; only who controls the clock has to.
-func (t *Terms) Check() {
+func (t *terms) Check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
@@ -358,7 +361,7 @@ func (t *Terms) Check() {
 }
 
 // arm has the clock looked at when p runs out or the limit does, but not later than recheck.
-func (t *Terms) arm(now lease.Reading, p lease.Permit) {
+func (t *terms) arm(now lease.Reading, p lease.Permit) {
 	in := min(p.Remaining(now), t.limit.Load().Remaining(now), recheck)
 	if at := now.Boot + in; t.due == 0 || at < t.due {
 		t.due = at
@@ -371,7 +374,7 @@ func (t *Terms) arm(now lease.Reading, p lease.Permit) {
 }
 
 // stop ends all terms for good, and returns when every call to a listener has.
-func (t *Terms) stop() {
+func (t *terms) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
@@ -385,7 +388,7 @@ func (t *Terms) stop() {
 }
 
 // over reports whether all terms have ended for good.
-func (t *Terms) over() bool {
+func (t *terms) over() bool {
 	select {
 	case <-t.ended:
 		return true

@@ -13,7 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/fed"
 )
 
 const (
@@ -36,7 +36,7 @@ func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Durati
 type stage struct {
 	t     *testing.T
 	clock *clocktest.Bubble
-	*member.Terms
+	fed.Terms
 	*runner
 	ended   chan struct{} // the gate has
 	exit    int
@@ -48,7 +48,7 @@ type stage struct {
 
 func newStage(t *testing.T, o Options) *stage {
 	s := &stage{t: t, clock: clocktest.NewBubble(lease.Reading{Wall: time.Now(), Boot: time.Hour}), ended: make(chan struct{})}
-	s.Terms = member.NewTerms(s.clock, time.Second)
+	s.Terms = fed.New(s.clock, time.Second)
 	o.Namespace, o.Clock, o.Logger = ns, s.clock, logr.Discard()
 	s.runner = newRunner(s.Terms, o, func(until instant, _ int64) (group, error) {
 		if s.starts != nil {

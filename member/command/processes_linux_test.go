@@ -21,7 +21,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
-	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/fed"
 )
 
 // asGate is the first argument of a Lease of this program that is a gate.
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 // says on descriptor 4 that it is there.
 func beGate(program []string) int {
 	system := &clock.System{}
-	terms := member.NewTerms(system, time.Second)
+	terms := fed.New(system, time.Second)
 	go func() {
 		for lines := bufio.NewScanner(os.NewFile(3, "leases")); lines.Scan(); {
 			var holder string

@@ -22,14 +22,15 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
+	"github.com/leasecast/leasecast/member/internal/fed"
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
 // leading is Terms by which this cluster leads for d.
-func leading(t *testing.T, d time.Duration) (*member.Terms, *clocktest.Hand) {
+func leading(t *testing.T, d time.Duration) (fed.Terms, *clocktest.Hand) {
 	t.Helper()
 	clock := clocktest.NewHand(clocktest.Start)
-	terms, now, l := member.NewTerms(clock, time.Second), clock.Now().Wall, &coordinationv1.Lease{}
+	terms, now, l := fed.New(clock, time.Second), clock.Now().Wall, &coordinationv1.Lease{}
 	if err := wire.Write(lease.Content{
 		Term:      lease.Term{Holder: "east", Epoch: 7, AcquireTime: now, RenewTime: now, Duration: d},
 		Namespace: ns, Name: "leasecast", Cluster: "east",

@@ -5,6 +5,7 @@
 package membertest
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/fed"
 )
 
 // Duration is how long a term of a Fake lasts, from Promote or Renew on, by the
@@ -33,7 +35,8 @@ const (
 // of a term that ended are cancelled. Listeners are called in goroutines of their
 // own, as always.
 type Fake struct {
-	*member.Terms
+	member.Leader
+	terms fed.Terms // which are the Leader
 	clock *clocktest.Hand
 
 	mu     sync.Mutex
@@ -44,10 +47,21 @@ var _ member.Leader = (*Fake)(nil)
 
 // New returns a Fake that knows of no namespace.
 func New() *Fake {
-	f := &Fake{clock: clocktest.NewHand(clocktest.Start), epochs: map[string]int64{}}
-	f.Terms = member.NewTerms(f.clock, time.Second)
-	return f
+	clock := clocktest.NewHand(clocktest.Start)
+	terms := fed.New(clock, time.Second)
+	return &Fake{Leader: terms, terms: terms, clock: clock, epochs: map[string]int64{}}
 }
+
+// Lead runs f whenever this cluster leads the namespace, as [member.Member.Lead] does.
+func (f *Fake) Lead(ctx context.Context, namespace string, act func(ctx context.Context) error) error {
+	return f.terms.Lead(ctx, namespace, act)
+}
+
+// State says who leads the namespace, as [member.Member.State] does.
+func (f *Fake) State(namespace string) member.State { return f.terms.State(namespace) }
+
+// Namespaces returns the namespaces that have a Lease, as [member.Member.Namespaces] does.
+func (f *Fake) Namespaces() []string { return f.terms.Namespaces() }
 
 // Promote starts a new term of this cluster and returns its epoch. A term that it
 // has already ends.
@@ -62,7 +76,7 @@ func (f *Fake) Demote(namespace string) { f.write(namespace, other, 1) }
 
 // DeleteLease takes the namespace's Lease away: a missing Lease means no.
 func (f *Fake) DeleteLease(namespace string) {
-	f.Delete(namespace, v1alpha1.DefaultLeaseName)
+	f.terms.Delete(namespace, v1alpha1.DefaultLeaseName)
 }
 
 // Expire lets every term run out, as when the hub has fallen silent.
@@ -71,7 +85,7 @@ func (f *Fake) Expire() { f.Advance(Duration) }
 // Advance lets time pass.
 func (f *Fake) Advance(d time.Duration) {
 	f.clock.Advance(d)
-	f.Check()
+	f.terms.Check()
 }
 
 func (f *Fake) write(namespace, holder string, rise int64) int64 {
@@ -89,6 +103,6 @@ func (f *Fake) write(namespace, holder string, rise int64) int64 {
 	}, "", l); err != nil {
 		panic(fmt.Sprintf("membertest: %v", err)) // no epoch or duration that a Fake makes is refused
 	}
-	f.Observe(l)
+	f.terms.Observe(l)
 	return epoch
 }
