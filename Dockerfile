@@ -6,6 +6,8 @@ ARG GO_IMAGE=golang:1.26.8
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /src
 COPY go.mod go.sum ./
+COPY api/go.mod api/go.sum api/
+COPY member/go.mod member/go.sum member/
 RUN go mod download
 COPY api api
 COPY cmd cmd

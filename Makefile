@@ -20,10 +20,15 @@ stamp = -X $(1).gitVersion=$(2) -X $(1).gitMajor=$(patsubst v%,%,$(word 1,$(subs
 
 k8s-ldflags = -s -w $(call stamp,k8s.io/component-base/version,$(1)) $(call stamp,k8s.io/client-go/pkg/version,$(1))
 
+# What authors import are modules of their own. The root module takes them from their folders, with its own versions of
+# what they need. In their folders they are built with the oldest versions that they work with.
+MODULES := api member
+OURS := github.com/leasecast/leasecast
+
 # Regenerates in the checkout $(1) what is derived from the API types, the sample's included.
 SAMPLE_API := e2e/guestbook/api
-generate-in = (cd $(1) && $(CONTROLLER_GEN) object crd paths=./api/... output:crd:artifacts:config=config/crd/bases && \
-	$(CONTROLLER_GEN) object crd paths=./$(SAMPLE_API)/... output:crd:artifacts:config=$(SAMPLE_API))
+generate-in = (cd $(1)/api && $(CONTROLLER_GEN) object crd paths=./... output:crd:artifacts:config=../config/crd/bases) && \
+	(cd $(1) && $(CONTROLLER_GEN) object crd paths=./$(SAMPLE_API)/... output:crd:artifacts:config=$(SAMPLE_API))
 
 CONTROLLER_GEN_VERSION := v0.21.0
 GOLANGCI_LINT_VERSION := v2.12.2
@@ -191,10 +196,10 @@ fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
 ##@ Test it
 
 # The quick checks go first, so that most mistakes are known within a minute.
-TEST_STEPS := verify lint sim unit fuzz integration
+TEST_STEPS := verify lint sim unit oldest fuzz integration
 
 .PHONY: test
-test: ## Run verify, lint, sim, unit, fuzz and integration: the one command before a commit
+test: ## Run verify, lint, sim, unit, oldest, fuzz and integration: the one command before a commit
 	@all=$$(date +%s); for step in $(TEST_STEPS); do \
 		echo "==> $$step"; began=$$(date +%s); \
 		$(MAKE) $$step || { echo "==> $$step FAILED after $$(($$(date +%s) - began)) s" >&2; exit 1; }; \
@@ -204,22 +209,29 @@ test: ## Run verify, lint, sim, unit, fuzz and integration: the one command befo
 .PHONY: verify
 verify: $(CONTROLLER_GEN) ## Check that generated files and go.mod are up to date, and the licenses of what is linked
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; cp -R go.mod go.sum api "$$fresh" && \
-	mkdir -p "$$fresh/$(SAMPLE_API)" && cp -R $(SAMPLE_API)/. "$$fresh/$(SAMPLE_API)" && $(call generate-in,"$$fresh") && \
+	mkdir -p "$$fresh/member" "$$fresh/$(SAMPLE_API)" && cp member/go.mod "$$fresh/member" && cp -R $(SAMPLE_API)/. "$$fresh/$(SAMPLE_API)" && $(call generate-in,"$$fresh") && \
 	{ diff -ru api "$$fresh/api" && diff -ru $(SAMPLE_API) "$$fresh/$(SAMPLE_API)" && diff -ru config/crd/bases "$$fresh/config/crd/bases" || \
 		{ echo "generated files differ from the API types: run make generate and commit the result" >&2; exit 1; }; }
-	@go mod tidy -diff || { echo "go.mod or go.sum is not tidy: run go mod tidy and commit the result" >&2; exit 1; }
+	@for module in . $(MODULES); do go -C $$module mod tidy -diff || \
+		{ echo "go.mod or go.sum is not tidy: run go -C $$module mod tidy and commit the result" >&2; exit 1; }; done
 	@$(RUN) ./config/sbom ./cmd/...
 
 # The linter's cache remembers where a file stood when it was looked at, and rules go by folder: one cache a checkout.
 .PHONY: lint
 lint: $(GOLANGCI_LINT) $(KUBE_API_LINTER) ## Check style, import rules, the ban on wall clocks, and the API's conventions
-	GOLANGCI_LINT_CACHE=$(CACHE)/lint$(CURDIR) $(GOLANGCI_LINT) run
-	GOLANGCI_LINT_CACHE=$(CACHE)/lint-api$(CURDIR) $(KUBE_API_LINTER) run -c .golangci-api.yml ./api/v1alpha1
+	@for module in . $(MODULES); do echo "golangci-lint run in $$module"; \
+		(cd $$module && GOLANGCI_LINT_CACHE=$(CACHE)/lint$(CURDIR) $(GOLANGCI_LINT) run -c $(CURDIR)/.golangci.yml) || exit 1; done
+	cd api && GOLANGCI_LINT_CACHE=$(CACHE)/lint-api$(CURDIR) $(KUBE_API_LINTER) run -c $(CURDIR)/.golangci-api.yml ./v1alpha1
 
 # Step lint runs go vet.
 .PHONY: unit
 unit: k8s $(KUSTOMIZE) ## Run the tests beside the code, some on real API servers, with the race detector
-	packages=$$(go list ./...) && go test -race -vet=off $$(echo "$$packages" | grep -Ev '/e2e(/|$$)')
+	packages=$$(go list ./... $(MODULES:%=$(OURS)/%/...)) && go test -race -vet=off $$(echo "$$packages" | grep -Ev '/e2e(/|$$)')
+
+.PHONY: oldest
+oldest: ## Run the tests of api and member with the oldest Go, Kubernetes and controller-runtime that they work with
+	@for module in $(MODULES); do go=$$(awk '$$1 == "go" { print $$2 }' $$module/go.mod); \
+		echo "module $$module with Go $$go"; GOTOOLCHAIN=go$$go go -C $$module test -vet=off ./... || exit 1; done
 
 # Two packages at a time: each starts a fleet of its own. The one that takes longest starts first.
 # Compiling before that keeps it off their clocks.
@@ -277,7 +289,7 @@ FUZZ := 50000x
 .PHONY: fuzz
 fuzz: ## Fuzz what is read from members and Secrets, each target for FUZZ
 	@grep -ro '^func Fuzz[A-Za-z]*' --include=*_test.go api hub member | sed 's|/[^/]*_test.go:func | |' | sort | while read -r dir target; do \
-		echo "$$dir $$target"; go test ./$$dir -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) || exit 1; done
+		echo "$$dir $$target"; go -C $$dir test . -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZ) || exit 1; done
 
 N := 10
 
@@ -298,7 +310,7 @@ drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi) build $(KUSTOMIZE) ## Dri
 .PHONY: versions
 versions: k8s older-k8s capi build $(KUSTOMIZE) $(HELM) ## Run tests and drills on the Kubernetes minor before: everywhere, on the hub, in one member
 	KUBEBUILDER_ASSETS=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 \
-		./api/v1alpha1 ./config ./hub/account ./hub/fleet ./hub/guard ./e2e/cronjob ./e2e/unmodified
+		./config ./config/crd ./hub/account ./hub/fleet ./hub/guard ./e2e/cronjob ./e2e/unmodified
 	KUBEBUILDER_ASSETS_HUB=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 ./e2e/handover ./e2e/hubfailover ./e2e/install
 	KUBEBUILDER_ASSETS_LAST_MEMBER=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 ./e2e/handover ./e2e/gate ./e2e/guestbook ./e2e/stranded
 

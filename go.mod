@@ -9,6 +9,8 @@ require (
 	github.com/go-logr/zapr v1.3.0
 	github.com/google/go-cmp v0.7.0
 	github.com/google/licensecheck v0.3.1
+	github.com/leasecast/leasecast/api v0.1.0
+	github.com/leasecast/leasecast/member v0.1.0
 	github.com/prometheus/client_golang v1.23.2
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.67.5
@@ -97,4 +99,10 @@ require (
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
+)
+
+// Both are modules of their own, so that those who import them inherit nothing of this one.
+replace (
+	github.com/leasecast/leasecast/api => ./api
+	github.com/leasecast/leasecast/member => ./member
 )

@@ -30,13 +30,13 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
-	"github.com/leasecast/leasecast/api/pings"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/controller"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/metrics"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
+	"github.com/leasecast/leasecast/member/pings"
 )
 
 // ElectionName is the name of the Lease in the hub's own namespace by which its

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/leasecast/leasecast/api/pings"
+	"github.com/leasecast/leasecast/member/pings"
 )
 
 // longestPinged is the duration of terms up to which connections are pinged the more often the shorter it is.

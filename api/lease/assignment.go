@@ -33,4 +33,6 @@ type Assignment struct {
 	// MinRenewTime asks for a follower's Lease with this renewTime or a later one: the proof that a successor
 	// can be written.
 	MinRenewTime time.Time
+	// OpenLocks is what a leader's Lease says in Content.OpenLocks.
+	OpenLocks string
 }

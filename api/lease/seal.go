@@ -38,6 +38,10 @@ func Seal(key Key, c Content) string {
 	if c.Skew != 0 { // Leases of older hubs say nothing of it, and their seals stay good
 		text = binary.BigEndian.AppendUint64(text, uint64(c.Skew/time.Millisecond))
 	}
+	if c.OpenLocks != "" { // a MAC over a longer text is never that over a shorter one
+		text = binary.BigEndian.AppendUint64(text, uint64(len(c.OpenLocks)))
+		text = append(text, c.OpenLocks...)
+	}
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write(text)
 	sum := mac.Sum(text[:0])

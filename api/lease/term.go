@@ -60,6 +60,9 @@ type Content struct {
 	Hub string
 	// Skew is the ε of the policy, in whole milliseconds. Zero: the Lease does not say, as those of older hubs.
 	Skew time.Duration
+	// OpenLocks lists the fenced locks that may be held where the Lease leads, as
+	// v1alpha1.OpenLocksAnnotation has them.
+	OpenLocks string
 }
 
 // LeadsHere reports whether the Lease names the cluster that it is in.

@@ -94,6 +94,31 @@ type NamespaceLeaderSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
+	// maxClockSkewMilliseconds is the largest clock skew under which the Leases of this term
+	// may have been sent. The next term begins that much later.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	MaxClockSkewMilliseconds int32 `json:"maxClockSkewMilliseconds,omitempty"`
+	// stopTimeSeconds is the longest stop time of a fenced lock that the Leases of this term
+	// may have opened. The next term begins that much later.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	StopTimeSeconds int32 `json:"stopTimeSeconds,omitempty"`
+	// openLocks are the fenced locks that may be held where the leader is, as namespace/name.
+	// A lock that the policy fences and that is not listed is refused in every cluster: it
+	// opens when every earlier holder must have stopped.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	OpenLocks []string `json:"openLocks,omitempty"`
+	// unfencedLeader is a Cluster that led before while a fence of locks or schedules was
+	// missing there. Programs there may still act. It is absent once the fence is in force there.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	UnfencedLeader string `json:"unfencedLeader,omitempty"`
 	// leaseName is the name of this term's Leases.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

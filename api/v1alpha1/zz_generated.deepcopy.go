@@ -343,6 +343,11 @@ func (in *NamespaceLeaderSpec) DeepCopyInto(out *NamespaceLeaderSpec) {
 		in, out := &in.AcquireTime, &out.AcquireTime
 		*out = (*in).DeepCopy()
 	}
+	if in.OpenLocks != nil {
+		in, out := &in.OpenLocks, &out.OpenLocks
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.NotBefore != nil {
 		in, out := &in.NotBefore, &out.NotBefore
 		*out = (*in).DeepCopy()

@@ -22,6 +22,9 @@ import (
 // (https://www.apache.org/legal/resolved.html, category A).
 var compatible = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 
+// ours is what the paths of this repository's own modules begin with.
+const ours = "github.com/leasecast/leasecast/"
+
 // enough is how much of a file, in percent, must be the text of licenses. The rest is the notice of who has the rights.
 const enough = 75
 
@@ -86,7 +89,7 @@ func linked(arch string, packages []string) (modules []module, err error) {
 	}
 	lines := slices.Compact(slices.Sorted(strings.Lines(string(raw))))
 	for _, l := range lines {
-		if f := strings.Split(strings.TrimSpace(l), "\t"); len(f) == 3 {
+		if f := strings.Split(strings.TrimSpace(l), "\t"); len(f) == 3 && !strings.HasPrefix(f[0], ours) {
 			modules = append(modules, module{f[0], f[1], f[2]})
 		}
 	}

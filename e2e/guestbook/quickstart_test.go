@@ -141,7 +141,7 @@ func ownLines(code string) (n int) {
 func buildAlone(t *testing.T, root, code string) (program string) {
 	t.Helper()
 	dir := t.TempDir()
-	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	sums, err := os.ReadFile(filepath.Join(root, "member/go.sum"))
 	harness.Must(t, err)
 	for name, text := range map[string]string{
 		"main.go": code,
@@ -153,13 +153,15 @@ func buildAlone(t *testing.T, root, code string) (program string) {
 	}
 	for _, args := range [][]string{
 		{"mod", "init", "example.com/shops"},
-		{"mod", "edit", "-require=github.com/leasecast/leasecast@v0.0.0", "-replace=github.com/leasecast/leasecast=" + root},
+		{"mod", "edit", "-require=github.com/leasecast/leasecast/member@v0.1.0",
+			"-replace=github.com/leasecast/leasecast/member=" + filepath.Join(root, "member"),
+			"-replace=github.com/leasecast/leasecast/api=" + filepath.Join(root, "api")},
 		{"build", "-o", "shops", "."},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		cmd := exec.CommandContext(ctx, "go", args...)
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
 		out, err := cmd.CombinedOutput()
 		cancel()
 		if err != nil {

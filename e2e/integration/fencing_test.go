@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // fencing fences what the account "checkout" of a namespace writes, and the Jobs with a label.
@@ -226,6 +229,93 @@ func TestFencesGoWithWhatAskedForThem(t *testing.T) {
 			w.Eventually("the fences are gone", soon, func() error { return w.fences("south") })
 		})
 	}
+}
+
+// What is fenced before an edit and after it is fenced at every moment in between. Programs in followers try all the time.
+func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
+	t.Parallel()
+	w, a, acts := fenced(t, steady)
+	b := w.namespace("b", all...)
+	for _, m := range all[1:] {
+		w.Servers.Member(m).Proxy().Delay(50 * time.Millisecond) // so that two writes there are some time apart
+	}
+	for _, m := range all {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"team":"`+a+`"}}}`))
+		w.Must(w.Members[m].Patch(t.Context(), ns, patch))
+	}
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": a}}
+	both := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpIn, Values: []string{a, b}}}}
+	type spec = v1alpha1.LeadershipPolicySpec
+	for _, edit := range []struct {
+		what string
+		of   func(s *spec)
+	}{
+		{"a namespace is selected instead of named", func(s *spec) { s.Namespaces = v1alpha1.NamespaceSelection{Selector: team} }},
+		{"it is selected by other labels", func(s *spec) { s.Namespaces.Selector = both }},
+		{"it is named instead of selected", func(s *spec) { s.Namespaces = v1alpha1.NamespaceSelection{Names: []string{a}} }},
+		{"it is selected as well", func(s *spec) { s.Namespaces.Selector = team }},
+		{"it is selected only", func(s *spec) { s.Namespaces.Names = []string{b} }},
+		{"it is named as well", func(s *spec) { s.Namespaces.Names = []string{a, b} }},
+		{"it is named only", func(s *spec) { s.Namespaces.Selector = nil }},
+		{"another account is fenced, too", func(s *spec) {
+			s.Fencing.Writes[0].ServiceAccounts = append(s.Fencing.Writes[0].ServiceAccounts, v1alpha1.FencedServiceAccount{Name: "till"})
+		}},
+		{"no Jobs are fenced any more", func(s *spec) { s.Fencing.Schedules = nil }},
+	} {
+		before, begin := len(acts()), time.Now()
+		p := &v1alpha1.LeadershipPolicy{}
+		w.Must(w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p))
+		old := p.DeepCopy()
+		edit.of(&p.Spec)
+		w.Must(w.Hub.Patch(t.Context(), p, client.MergeFrom(old)))
+		w.Eventually("the edit is in force, and the earlier fences are gone", time.Minute, func() error {
+			w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), old))
+			cond := meta.FindStatusCondition(old.Status.Conditions, v1alpha1.ConditionFenced)
+			if cond == nil || cond.ObservedGeneration != p.Generation || cond.Reason != "InForce" {
+				return fmt.Errorf("the condition is %+v", cond)
+			}
+			return w.storesOnly(guard.Fences("", p, nil))
+		})
+		w.Eventually("the leader has acted for some seconds", time.Minute, func() error {
+			if n := len(acts()) - before; n < 100 {
+				return fmt.Errorf("%d acts", n)
+			}
+			return nil
+		})
+		inFollowers, last, longest := 0, begin, time.Duration(0)
+		for _, x := range acts()[before:] {
+			if x.by != "east" {
+				inFollowers++
+			} else {
+				last, longest = x.at, max(longest, x.at.Sub(last))
+			}
+		}
+		t.Logf("%s: in force after %v; the leader could not act for %v", edit.what, time.Since(begin).Round(time.Millisecond), longest)
+		if inFollowers > 0 {
+			t.Errorf("%s: %d acts in followers", edit.what, inFollowers)
+		}
+	}
+}
+
+// storesOnly says which members store other fences.
+func (w *world) storesOnly(wanted []guard.Fence) error {
+	var names []string
+	for _, f := range wanted {
+		names = append(names, f.Names()...)
+	}
+	for _, m := range all {
+		var list admissionv1.ValidatingAdmissionPolicyList
+		if err := w.Members[m].List(w.T.Context(), &list, client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if !slices.Contains(names, list.Items[i].Name) {
+				return fmt.Errorf("%s stores %s", m, list.Items[i].Name)
+			}
+		}
+	}
+	return nil
 }
 
 // fences reports that there are some.

@@ -89,7 +89,7 @@ func (g generation) drawn(all []mutate.Mutant, only *regexp.Regexp) []mutate.Mut
 func (g generation) make(ctx context.Context) (*mutate.Mutants, error) {
 	var patterns []string
 	for _, p := range generatedIn {
-		patterns = append(patterns, "./"+p.dir)
+		patterns = append(patterns, importPath(p.dir))
 	}
 	made, err := mutate.Make(ctx, ".", patterns...)
 	if err != nil {

@@ -5,13 +5,13 @@ const (
 	hurryGo = "member/hurry.go"
 	linkGo  = "member/link.go"
 	termsGo = "member/terms.go"
-	pingsGo = "api/pings/pings.go"
+	pingsGo = "member/pings/pings.go"
 )
 
 // What has to notice the mutants of a reader's watches and lines, and of connections that prove that they live.
 var (
 	watching = tests{"./member", "^Test(A(Silent|Fresh|List|Line|Dead|Server|nother|Reader)|Renewals|Nothing|Healthz|Connections)"}
-	pinging  = tests{"./api/pings", "^Test"}
+	pinging  = tests{"./e2e/proxy", "^Test"}
 )
 
 // connections are the mutants of what a reader does about a connection that died without a word.

@@ -20,7 +20,7 @@ func TestEveryWrittenMutantFits(t *testing.T) {
 	table, folders := all(), map[string]bool{}
 	for _, m := range table {
 		for _, e := range m.edits {
-			folders["./"+path.Dir(e.file)] = true
+			folders[importPath(path.Dir(e.file))] = true
 		}
 	}
 	packages, err := mutate.Load(t.Context(), ".", slices.Collect(maps.Keys(folders))...)

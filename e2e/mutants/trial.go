@@ -92,11 +92,16 @@ func (t *trial) try(ctx context.Context, number int, m mutant) (result, error) {
 // build compiles tests, without what only debuggers read.
 func build(ctx context.Context, of tests, binary string, flags ...string) error {
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
-	text, err := exec.CommandContext(ctx, "go", append(args, of.pkg)...).CombinedOutput()
+	text, err := exec.CommandContext(ctx, "go", append(args, importPath(of.pkg))...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s does not build: %w\n%s", of.pkg, err, text)
 	}
 	return nil
+}
+
+// importPath returns that of a folder. Package patterns such as ./member do not find the modules api and member.
+func importPath(dir string) string {
+	return "github.com/leasecast/leasecast/" + strings.TrimPrefix(dir, "./")
 }
 
 var errSlow = fmt.Errorf("not done in %v", limit)

@@ -314,7 +314,7 @@ func TestNothingIsGrantedUnderWhatTheSealDoesNotKnow(t *testing.T) {
 	if err := c.persist(t.Context(), v, election.Decision{Record: r}); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := c.Seals.Find(t.Context(), "fleet"); err != nil || s.LargestDuration != 2*time.Minute || s.LargestSkew != 20*time.Second {
+	if s, err := c.Seals.Find(t.Context(), "fleet"); err != nil || s.Largest().Duration != 2*time.Minute || s.Largest().Skew != 20*time.Second {
 		t.Errorf("the seal says %+v, %v", s, err)
 	}
 	if c.namespace(shop).granted != 21 {

@@ -221,7 +221,7 @@ func TestASealThatCannotBeRaisedIsShown(t *testing.T) {
 				if again, err := decide(); err != nil || again.RequeueAfter <= 0 {
 					t.Fatalf("%+v, %v", again, err)
 				}
-				if known, err := c.Seals.Find(ctx, shop.Namespace); err != nil || known.LargestDuration != 5*time.Second {
+				if known, err := c.Seals.Find(ctx, shop.Namespace); err != nil || known.Largest().Duration != 5*time.Second {
 					t.Fatalf("%+v, %v", known, err)
 				}
 			}

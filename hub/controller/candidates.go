@@ -17,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/skew"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // candidate is a member as a candidate, with words for people.
@@ -51,7 +52,7 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 		if m.PriorityReason == reason.InvalidPriority {
 			c.illegible(m.Labels[v1alpha1.PriorityLabel], v.state.Record.Observed)
 		}
-		c.Answering = m.verdict.Answering
+		c.Answering, c.Unfenced = m.verdict.Answering, fenceOf(m.byLease)
 		c.Refused = m.facts.Refused && m.facts.MinRenewTime.Equal(v.state.Record.Since)
 		c.Prepared = m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)
 		cs = append(cs, c)
@@ -60,6 +61,18 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 		}
 	}
 	return cs, after
+}
+
+// fenceOf is what an error says of the fences of locks and schedules.
+func fenceOf(err error) election.Fence {
+	switch {
+	case err == nil:
+		return election.FenceInForce
+	case errors.Is(err, worker.ErrUnchecked):
+		return election.FenceUnchecked
+	default:
+		return election.FenceMissing
+	}
 }
 
 // takesNoPart says why a member is none of the policy's.
@@ -269,7 +282,11 @@ func describe(d election.Decision) string {
 	}
 	switch r.State {
 	case election.Leading:
-		return fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
+		words := fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
+		if r.UnfencedLeader != "" {
+			words += fmt.Sprintf("; a fence was missing in %s, which led before: programs there may still act", r.UnfencedLeader)
+		}
+		return words
 	case election.Draining:
 		if waiting == reason.MostUnreachable {
 			return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)

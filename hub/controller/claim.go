@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -30,22 +31,30 @@ func (c *Controller) claim(v *view, policies []*policy) {
 	}
 }
 
-// own gives the namespace to the oldest valid policy that claims it. recorded is the
-// one that owned it last: it is not taken away from one that has become invalid.
+// own gives the namespace to the policy that owned it last, as long as that claims it, and else to the oldest one that
+// claims it. An owner of which nothing is known but that it is invalid keeps it by the record.
 func (v *view) own(policies []*policy, recorded string) {
 	for _, p := range policies {
+		owned := p.object.Name == recorded
 		switch {
-		case p.invalid != nil && p.object.Name == recorded && (p.unreadable || v.claimedBy(p, recorded)):
-			if v.invalid = "nothing is decided while the policy is invalid: " + p.invalid.Error(); v.stop == "" {
-				v.stop = v.invalid
-			}
-		case p.invalid != nil, !v.claimedBy(p, recorded):
+		case p.unknown && !owned, !p.unreadable && !v.claimedBy(p, recorded):
+			continue
 		case v.policy == nil:
+			v.policy = p
+		case owned:
+			v.losers = append(v.losers, v.policy)
 			v.policy = p
 		default:
 			v.losers = append(v.losers, p)
 		}
 	}
+	if v.policy == nil || !v.policy.unknown {
+		return
+	}
+	if r := v.state.Record; r.Lost() || r.Leader == "" {
+		v.stop = cmp.Or(v.stop, "the policy is invalid, and nobody leads by the record: "+v.policy.invalid.Error())
+	}
+	v.policy = v.policy.byRecord(v.key.Name, v.state.Record)
 }
 
 // claimedBy reports whether a policy claims the namespace: it matches in a member
@@ -79,5 +88,8 @@ func (v *view) unread(policies []*policy) bool {
 
 // speaksOf reports whether a member takes part under the policy.
 func (p *policy) speaksOf(m *memberView) bool {
+	if p.onlyFor != "" && p.onlyFor != m.Name {
+		return false
+	}
 	return !m.Gone && m.PriorityReason != reason.NoPriority && p.selects(m.Member)
 }

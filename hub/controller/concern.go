@@ -31,7 +31,7 @@ func (c *Controller) isKnown(ctx context.Context, key types.NamespacedName) bool
 
 // isClaimed reports whether a policy of the fleet matches a namespace with these labels.
 func (c *Controller) isClaimed(ctx context.Context, key types.NamespacedName, labels map[string]string) bool {
-	policies, err := listPolicies(ctx, c.client, key.Namespace)
+	policies, err := c.policiesOf(ctx, key.Namespace)
 	return err != nil || slices.ContainsFunc(policies, func(p *policy) bool { return p.matches(key.Name, labels) })
 }
 

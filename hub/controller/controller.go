@@ -74,14 +74,16 @@ type Controller struct {
 	running         context.Context
 	wg              sync.WaitGroup
 	namespaces      map[types.NamespacedName]*namespaceState
+	valid           map[types.NamespacedName]*policy // the last valid version of each policy
 	members         map[fleet.Key]*memberState
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
+	lowerings       map[string]lowering                    // of each fleet's seal
 	sealRead        map[string]lease.Reading               // of each fleet, from before its seal was read last for decisions
 	brokenSeals     map[useOfSeal]string                   // why a seal cannot be used
 }
 
-// claim says which policies speak of a namespace: the first one owns it.
+// claim says which policies select a namespace, and which of them owns it.
 type claim struct {
 	owner  string
 	losers string // comma-separated
@@ -95,8 +97,10 @@ func New(o Options) *Controller {
 		source:          fleetSource{o.Fleet},
 		writer:          fleet.Member.Writer,
 		namespaces:      map[types.NamespacedName]*namespaceState{},
+		valid:           map[types.NamespacedName]*policy{},
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
+		lowerings:       map[string]lowering{},
 		sealRead:        map[string]lease.Reading{},
 		brokenSeals:     map[useOfSeal]string{},
 	}

@@ -264,8 +264,8 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 		if (err == nil) != test.persists || apierrors.IsNotFound(getErr) == test.persists {
 			t.Errorf("%s: %v, stored: %v", name, err, getErr)
 		}
-		if s, err := good.Find(t.Context(), "fleet"); err != nil || (s.LargestDuration == 2*time.Minute) != test.raised {
-			t.Errorf("%s: the seal says %v, %v", name, s.LargestDuration, err)
+		if s, err := good.Find(t.Context(), "fleet"); err != nil || (s.Largest().Duration == 2*time.Minute) != test.raised {
+			t.Errorf("%s: the seal says %v, %v", name, s.Largest().Duration, err)
 		}
 	}
 }

@@ -171,7 +171,7 @@ func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types
 			names[name] = true
 		}
 	}
-	policies, err := listPolicies(ctx, c.client, fleetName)
+	policies, err := c.policiesOf(ctx, fleetName)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)
 	}

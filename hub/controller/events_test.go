@@ -226,7 +226,7 @@ func TestAStandbyKnowsTheSealBeforeItIsElected(t *testing.T) {
 				t.Fatal(err)
 			}
 			found, err := m.Seals.Find(t.Context(), "fleet")
-			if knows := err == nil && found.LargestDuration > 0; knows != standby {
+			if knows := err == nil && found.Largest().Duration > 0; knows != standby {
 				t.Errorf("%s: the seal is known: %v (%v)", name, knows, err)
 			}
 		}

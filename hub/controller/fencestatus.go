@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -20,10 +22,10 @@ import (
 )
 
 // noteFences says in the status of a policy in which members a fence is missing. It gets all policies of the fleet, the
-// oldest first.
-func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipPolicy, members []memberView) {
+// oldest first, and the namespaces that the policy names and does not own.
+func (c *Controller) noteFences(ctx context.Context, policies []*policy, p *policy, object *v1alpha1.LeadershipPolicy, members []memberView, lost []string) {
 	conditions := &object.Status.Conditions
-	fences := guard.Fences(c.HubID, object)
+	fences := guard.Fences(c.HubID, p.object, lost)
 	if len(fences) == 0 {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFenced)
 		return
@@ -39,9 +41,12 @@ func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipP
 	}
 	cond := metav1.Condition{
 		Type: v1alpha1.ConditionFenced, Status: metav1.ConditionTrue, Reason: "InForce",
-		Message: "every cluster refuses what it must", ObservedGeneration: object.Generation,
+		Message: fmt.Sprintf("in force in all %d clusters", len(members)), ObservedGeneration: object.Generation,
 	}
-	if l := slowestLock(object.Spec.Fencing); l != nil {
+	if closed := c.closedLocks(ctx, p); len(closed) > 0 {
+		cond.Message += "; refused in every cluster until each earlier holder must have stopped: " + strings.Join(closed, ", ")
+	}
+	if l := p.slowestLock(); l != nil {
 		cond.Message += fmt.Sprintf("; a change of leader takes %v more, for the lock %s: shorten its elector's durations to shorten that",
 			l.StopTime(), l.NamespacedName)
 	}
@@ -51,14 +56,33 @@ func (c *Controller) noteFences(policies []*policy, object *v1alpha1.LeadershipP
 	if why := lockRefused(policies, object, members); why != "" {
 		open = append(open, why)
 	}
-	if slices.ContainsFunc(policies, func(p *policy) bool { return p.object.Name == object.Name && p.invalid != nil }) {
+	if p.unknown {
 		open = []string{"the policy is invalid: the fences that it had stay as they were"}
 	}
 	if len(open) > 0 {
 		cond.Status, cond.Reason = metav1.ConditionFalse, string(reason.Unfenced)
 		cond.Message = cut(strings.Join(open, "; "), 1024)
 	}
+	cond.Message = cut(cond.Message, 1024)
 	meta.SetStatusCondition(conditions, cond)
+}
+
+// closedLocks returns the locks of a policy that no cluster may hold yet, by the record as this tenure knows it.
+func (c *Controller) closedLocks(ctx context.Context, p *policy) (closed []string) {
+	if len(p.election.Locks) == 0 {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: p.object.Namespace, Name: p.object.Spec.Namespaces.Names[0]}
+	o := &v1alpha1.NamespaceLeader{}
+	if err := c.client.Get(ctx, key, o, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return nil
+	}
+	for _, lock := range p.election.Locks {
+		if !slices.Contains(o.Spec.OpenLocks, lock) {
+			closed = append(closed, lock)
+		}
+	}
+	return closed
 }
 
 // answerIn is what a member has answered, after a colon, if there is an answer.
@@ -84,18 +108,23 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 
 // fencesIn are the fences that policies, the oldest first, ask for in a member. A lock has one fence, that of the oldest, and
 // none if an older policy has Leases of its name.
-// What an invalid policy asks for nobody knows, so the fences that it has stay.
-func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence, invalid []string) {
+// What an invalid policy asks for that was never valid is not known, so the fences that it has stay. lost returns the
+// namespaces of the member that a policy selects and does not own.
+func fencesIn(hub string, policies []*policy, m fleet.Member, lost func(*policy) ([]string, error)) (fs []guard.Fence, invalid []string, err error) {
 	taken := map[types.NamespacedName]bool{}
 	for i, p := range policies {
-		if p.invalid != nil {
+		if p.unknown {
 			invalid = append(invalid, p.object.Name)
 			continue
 		}
-		if !p.selects(m) {
+		if !p.selects(m) || p.object.Spec.Fencing == nil {
 			continue
 		}
-		for _, f := range guard.Fences(hub, p.object) {
+		elsewhere, err := lost(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, f := range guard.Fences(hub, p.object, elsewhere) {
 			lock, is := f.Lock()
 			if is && (taken[lock.NamespacedName] || writer(policies[:i], lock.Name) != "") {
 				continue
@@ -106,7 +135,7 @@ func fencesIn(hub string, policies []*policy, m fleet.Member) (fs []guard.Fence,
 			fs = append(fs, f)
 		}
 	}
-	return fs, invalid
+	return fs, invalid, nil
 }
 
 // writer is a policy for which the hub writes Leases of this name, or nothing. As locks they would be refused to the hub.
@@ -134,13 +163,13 @@ func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members 
 		}
 	}
 	for _, p := range older {
-		if p.invalid == nil && !slices.ContainsFunc(members, func(m memberView) bool { return p.selects(m.Member) }) {
+		if !p.unknown && !slices.ContainsFunc(members, func(m memberView) bool { return p.selects(m.Member) }) {
 			continue
 		}
 		for _, l := range locks.Of(p.object.Spec.Fencing) {
 			switch {
 			case !slices.ContainsFunc(mine, func(m locks.Lock) bool { return m.NamespacedName == l.NamespacedName }):
-			case p.invalid != nil:
+			case p.unknown:
 				return fmt.Sprintf("the policy %s is invalid, and a fence that it had may refuse the lock %s everywhere: mend it, or delete it", p.object.Name, l)
 			default:
 				return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", p.object.Name, l)

@@ -114,7 +114,7 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 			v := shopView(election.Record{}, memberView{Member: fleet.Member{Key: eastKey}})
 			o := fencing(test.fencing)
 			o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
-			v.policy = parsePolicy(o)
+			v.policy = asParsed(o)
 			c.buildState(v)
 			if missed := v.members[0].unfenced; (missed != nil) != test.missed {
 				t.Errorf("it misses %v", missed)
@@ -122,6 +122,15 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 		})
 	}
 }
+
+// asParsed is a policy that acts, whatever its timings.
+func asParsed(o *v1alpha1.LeadershipPolicy) *policy {
+	p := parsePolicy(o)
+	p.unknown = false
+	return p
+}
+
+func nothingLost(*policy) ([]string, error) { return nil, nil }
 
 func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 	err := func(err error) func(guard.Fence, string) error {
@@ -137,9 +146,9 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 		"none is asked for": {nil, nil, "nothing"},
 		"one is in force":   {&v1alpha1.Fencing{Schedules: schedules}, nil, "True InForce"},
 		"a lock is fenced": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, nil,
-			"True InForce every cluster refuses what it must; a change of leader takes 4s more, for the lock stock/stock"},
+			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have stopped: stock/stock"},
 		"of locks that take as long the first is named": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}}, nil,
-			"True InForce every cluster refuses what it must; a change of leader takes 4s more, for the lock stock/stock"},
+			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock stock/stock"},
 		"one only warns":   {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, nil, "True Warns"},
 		"one is missing":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced), "False Unfenced east (a fence that the policy asks for does not refuse yet what it must)"},
 		"one is forbidden": {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden), "False Unfenced east (the cluster does not let the hub install the fences"},
@@ -151,10 +160,11 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{HubID: "this"})
+			c.client = hubOf(t, c)
 			c.members[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
 			o := fencing(test.fencing)
 			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionUnknown}}
-			c.noteFences(nil, o, []memberView{{Member: fleet.Member{Key: eastKey}}})
+			c.noteFences(t.Context(), nil, asParsed(o), o, []memberView{{Member: fleet.Member{Key: eastKey}}}, nil)
 			got := "nothing"
 			if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenced); cond != nil {
 				got = fmt.Sprintf("%s %s %s", cond.Status, cond.Reason, cond.Message)
@@ -168,7 +178,7 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 
 func TestAPolicySaysThatAFenceIsMissingWhereNobodyWorksYet(t *testing.T) {
 	o := fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}})
-	New(Options{HubID: "this"}).noteFences(nil, o, []memberView{{Member: fleet.Member{Key: eastKey}}})
+	New(Options{HubID: "this"}).noteFences(t.Context(), nil, asParsed(o), o, []memberView{{Member: fleet.Member{Key: eastKey}}}, nil)
 	if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenced); cond == nil || cond.Status != metav1.ConditionFalse {
 		t.Errorf("it says %+v", cond)
 	}
@@ -212,7 +222,7 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 	}
 	locks := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
 	invalid := named("old", nil, locks)
-	invalid.invalid = errors.New("its timings")
+	invalid.invalid, invalid.unknown = errors.New("its timings"), true
 	other := simLock
 	other.Name = "other"
 	m := memberView{Member: fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}}
@@ -232,8 +242,8 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := []*policy{test.older, test.younger}
-			if fs, _ := fencesIn("this", all, m.Member); len(fs) != test.fences {
-				t.Errorf("there are %d fences, want %d", len(fs), test.fences)
+			if fs, _, err := fencesIn("this", all, m.Member, nothingLost); len(fs) != test.fences || err != nil {
+				t.Errorf("there are %d fences, want %d (%v)", len(fs), test.fences, err)
 			}
 			why := lockRefused(all, test.younger.object, []memberView{m})
 			if (why == "") != (test.by == "") || !strings.HasPrefix(why, test.by) {
@@ -247,7 +257,8 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 			}
 			c, o := New(Options{HubID: "this"}), test.younger.object
 			c.members[eastKey] = &memberState{worker: &laborer{}}
-			c.noteFences(all, o, []memberView{m})
+			c.client = hubOf(t, c)
+			c.noteFences(t.Context(), all, test.younger, o, []memberView{m}, nil)
 			if got := told(o.Status.Conditions, v1alpha1.ConditionFenced); test.by != "" && !strings.HasPrefix(got, "False Unfenced "+test.by) ||
 				test.by == "" && !strings.HasPrefix(got, "True InForce ") {
 				t.Errorf("its condition is %q", got)
@@ -320,13 +331,15 @@ func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 			o.Spec.Fencing = locks(simLock)
 			test.change(o)
 			all := []*policy{parsePolicy(o)}
-			New(Options{HubID: "this"}).noteFences(all, o, []memberView{{Member: fleet.Member{Key: eastKey}}})
+			c := New(Options{HubID: "this"})
+			c.client = hubOf(t, c)
+			c.noteFences(t.Context(), all, all[0], o, []memberView{{Member: fleet.Member{Key: eastKey}}}, nil)
 			says := told(o.Status.Conditions, v1alpha1.ConditionFenced)
 			if stay := says == "False Unfenced the policy is invalid: the fences that it had stay as they were"; stay != (test.invalid != nil) {
 				t.Errorf("its condition is %q", says)
 			}
-			fs, invalid := fencesIn("this", all, fleet.Member{Key: eastKey})
-			if len(fs) != test.fences || !slices.Equal(invalid, test.invalid) {
+			fs, invalid, err := fencesIn("this", all, fleet.Member{Key: eastKey}, nothingLost)
+			if err != nil || len(fs) != test.fences || !slices.Equal(invalid, test.invalid) {
 				t.Errorf("%d fences, invalid are %q; want %d, %q", len(fs), invalid, test.fences, test.invalid)
 			}
 		})

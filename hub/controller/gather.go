@@ -1,9 +1,11 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +31,7 @@ type view struct {
 	found   *v1alpha1.NamespaceLeaderSpec // the record as it is stored; nil: it does not exist
 	policy  *policy                       // the one that owns the namespace; nil if none
 	losers  []*policy
-	skew    time.Duration // the largest ε that any policy of the fleet has, or had
+	skew    time.Duration // the largest ε that any policy of the fleet has, or had: hubs have clocks of that kind
 	members []memberView
 	state   election.State
 	// moved says that the record is another hub's; edited, that somebody who is no hub has
@@ -39,8 +41,6 @@ type view struct {
 	// stop says why nothing is to be decided; renews, that the present term is renewed all the same.
 	stop   string
 	renews bool
-	// invalid is the stop of a namespace whose policy is invalid.
-	invalid string
 }
 
 // memberView is what is known of one member, for one namespace.
@@ -49,6 +49,8 @@ type memberView struct {
 	publisher *publish.Publisher
 	unguarded error
 	unfenced  error // that a fence is missing which the policy asks for
+	byLease   error // that one of locks or schedules is missing: API servers admit them by the Lease
+	refuses   []refusal
 	takesPart bool
 	namespace *corev1.Namespace // nil: it does not exist there
 	isRead    bool              // false: nothing is known of the member's namespaces
@@ -71,20 +73,17 @@ func (v *view) leaseKey() types.NamespacedName {
 // gather collects everything that a decision rests on. Caches can only be late.
 func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*view, error) {
 	v := &view{key: key}
-	policies, err := listPolicies(ctx, c.client, key.Namespace)
+	policies, err := c.policiesOf(ctx, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("policies of %s: %w", key.Namespace, err)
 	}
-	for _, p := range policies {
-		if p.invalid == nil {
-			v.skew = max(v.skew, p.election.Timings.Skew)
-		}
-	}
-	seal, err := c.seal(ctx, key.Namespace, v.skew)
+	fleetBounds := boundsOf(policies)
+	seal, err := c.seal(ctx, key.Namespace, fleetBounds.Skew)
 	if err != nil {
 		return nil, err
 	}
-	v.skew = max(v.skew, seal.LargestSkew)
+	fleetBounds = fleetBounds.Max(seal.Largest())
+	v.skew, v.state.FleetDuration, v.state.FleetSkew = fleetBounds.Skew, fleetBounds.Duration, fleetBounds.Skew
 	if err := c.look(ctx, v); err != nil {
 		return nil, err
 	}
@@ -104,9 +103,10 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.stop != "" {
 		return v, nil
 	}
-	v.state.LargestDuration, v.state.LargestSkew, v.state.LargestStop = seal.LargestDuration, seal.LargestSkew, seal.LargestStop
+	b := seal.Of(v.mayHaveOwned(seal, policies)...)
+	v.state.LargestDuration, v.state.LargestSkew, v.state.LargestStop = b.Duration, b.Skew, b.Stop
 	if v.policy != nil {
-		v.state.LargestDuration = max(seal.LargestDuration, v.policy.election.Timings.Duration)
+		v.state.LargestDuration = max(b.Duration, v.policy.election.Timings.Duration)
 	}
 	c.buildState(v)
 	return v, nil
@@ -157,6 +157,7 @@ func (c *Controller) buildState(v *view) {
 			v.addStatus(m)
 		}
 	}
+	v.addRefused()
 	c.addMove(v)
 	if s.Found != nil && s.Found.Term.Epoch <= adopted {
 		s.Found = nil // what became of it since is in the record
@@ -227,15 +228,60 @@ func (c *Controller) addHealth(v *view, m *memberView) {
 // addFences adds whether the fences that the policy asks for are in force in the namespace. One that only warns is not
 // waited for.
 func (c *Controller) addFences(v *view, m *memberView) {
-	w := c.worker(m.Key)
-	if v.policy == nil || w == nil {
+	if v.policy == nil || v.policy.unknown {
 		return
 	}
-	for _, f := range guard.Fences(c.HubID, v.policy.object) {
-		if m.unfenced == nil && f.Covers(v.key.Name) && !f.Warns() {
-			m.unfenced = w.Unfenced(f, v.key.Name)
+	w := c.worker(m.Key)
+	for _, f := range guard.Fences(c.HubID, v.policy.object, nil) {
+		if !f.Covers(v.key.Name) || f.Warns() {
+			continue
+		}
+		since, err := time.Duration(0), worker.ErrUnchecked
+		if w != nil {
+			since, err = w.FencedSince(f, v.key.Name)
+		}
+		m.unfenced = cmp.Or(m.unfenced, err)
+		if f.IsOfLock() || f.Schedules() != nil {
+			m.byLease = cmp.Or(m.byLease, err)
+		}
+		if lock, is := f.Lock(); is {
+			m.refuses = append(m.refuses, refusal{lock.String(), since, err})
 		}
 	}
+}
+
+// refusal is what a member says of a lock that is fenced.
+type refusal struct {
+	lock  string
+	since time.Duration // boot reading
+	err   error         // nil: it refuses the lock where the Lease does not open it
+}
+
+// addRefused adds since when every member that can be reached refuses a lock. One that is known to have no fence is left
+// out: it is no reason to keep a lock closed everywhere else, and a condition names it.
+func (v *view) addRefused() {
+	v.state.RefusedSince = map[string]time.Duration{}
+	admitted := map[string]bool{}
+	for i := range v.members {
+		m := &v.members[i]
+		if !m.takesPart || !m.Connected || m.verdict.State != health.Healthy || m.namespace == nil {
+			continue
+		}
+		for _, r := range m.refuses {
+			switch {
+			case r.err == nil:
+				v.state.RefusedSince[r.lock] = max(v.state.RefusedSince[r.lock], r.since)
+			case !tellsOfFence(r.err):
+				admitted[r.lock] = true
+			}
+		}
+	}
+	maps.DeleteFunc(v.state.RefusedSince, func(lock string, _ time.Duration) bool { return admitted[lock] })
+}
+
+// tellsOfFence reports whether an error is an answer: the member does not have the fence, and will not.
+func tellsOfFence(err error) bool {
+	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
 }
 
 // addFound adds a sealed Lease that may be the present term, read at a boot reading.

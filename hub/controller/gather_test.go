@@ -259,7 +259,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t
 				if err != nil {
 					t.Fatal(err)
 				}
-				got = s.LargestDuration
+				got = s.Largest().Duration
 			}
 			if got != test.want {
 				t.Errorf("the largest D is %v, want %v", got, test.want)

@@ -75,6 +75,9 @@ func (l *laborer) Unfenced(f guard.Fence, ns string) error {
 	}
 	return l.unfenced(f, ns)
 }
+func (l *laborer) FencedSince(f guard.Fence, ns string) (time.Duration, error) {
+	return 0, l.Unfenced(f, ns)
+}
 func (l *laborer) LockOf(guard.Fence) worker.LockState { return l.lock }
 
 func (l *laborer) AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState {
@@ -171,7 +174,7 @@ func TestTheLargestSkewAndDurationOfPoliciesAndSealCount(t *testing.T) {
 		}, 20 * time.Second, 2 * time.Minute},
 		"the policy's are, but it is invalid": {func(p *v1alpha1.LeadershipPolicy) {
 			p.Spec.Timings.LeaseDurationSeconds, p.Spec.Timings.MaxClockSkewMilliseconds = 30, 20_000
-		}, 5 * time.Second, 0},
+		}, 5 * time.Second, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)

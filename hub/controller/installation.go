@@ -73,7 +73,7 @@ func (c *Controller) seal(ctx context.Context, fleetName string, skew time.Durat
 	c.mu.Lock()
 	last, read := c.sealRead[fleetName]
 	c.mu.Unlock()
-	skew = max(skew, known.LargestSkew)
+	skew = max(skew, known.Largest().Skew)
 	ended := func(in func(lease.Reading, time.Duration) time.Duration) bool {
 		return in(last, skew) > 0 && in(asked, skew) <= 0
 	}

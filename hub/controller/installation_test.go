@@ -169,8 +169,8 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfTheSeal(t *te
 	} {
 		clock.Advance(clocktest.Start.Boot + step.at - clock.Now().Boot)
 		raiseSeal(t, api, step.raised, "5s")
-		if s, err := c.seal(t.Context(), shop.Namespace, 250*time.Millisecond); err != nil || s.LargestDuration != step.want {
-			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, s.LargestDuration, step.want, err)
+		if s, err := c.seal(t.Context(), shop.Namespace, 250*time.Millisecond); err != nil || s.Largest().Duration != step.want {
+			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, s.Largest().Duration, step.want, err)
 		}
 	}
 }
@@ -198,8 +198,8 @@ func TestTheFirstDecisionReadsTheSealWhoeverHasReadItBefore(t *testing.T) {
 			api := hubOf(t, c)
 			server := &unsteady{Reader: api}
 			c.Seals = seal.NewStore(server, api)
-			if s, err := c.Seals.Load(t.Context(), shop.Namespace); err != nil || s.LargestDuration != time.Minute {
-				t.Fatalf("%v, %v", s.LargestDuration, err)
+			if s, err := c.Seals.Load(t.Context(), shop.Namespace); err != nil || s.Largest().Duration != time.Minute {
+				t.Fatalf("%v, %v", s.Largest().Duration, err)
 			}
 			raiseSeal(t, api, "70", "5s")
 			server.fails = errRefused
@@ -207,8 +207,8 @@ func TestTheFirstDecisionReadsTheSealWhoeverHasReadItBefore(t *testing.T) {
 				t.Errorf("one that cannot be read: %v", err)
 			}
 			server.fails = nil
-			if s, err := c.seal(t.Context(), shop.Namespace, time.Second); err != nil || s.LargestDuration != 70*time.Second {
-				t.Errorf("the largest D is %v, want 70s (%v)", s.LargestDuration, err)
+			if s, err := c.seal(t.Context(), shop.Namespace, time.Second); err != nil || s.Largest().Duration != 70*time.Second {
+				t.Errorf("the largest D is %v, want 70s (%v)", s.Largest().Duration, err)
 			}
 		})
 	}

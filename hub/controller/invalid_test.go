@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
 )
 
 // Else it would be written again and again.
@@ -35,67 +36,60 @@ func TestAPolicyWithManyFaultsNamesTheSameEachTime(t *testing.T) {
 	}
 }
 
-// Nobody renews the term, so its record must not go on to say that all is well.
-func TestARecordWhosePolicyIsInvalidIsNotReady(t *testing.T) {
-	c, _, api := onScene(t)
-	sets := func(duration int32) {
+func TestInvalidPolicyChangesNothing(t *testing.T) {
+	bad := func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationSeconds = 3 }
+	edit := func(t *testing.T, api client.Client, change func(*v1alpha1.LeadershipPolicy)) {
 		t.Helper()
 		o := &v1alpha1.LeadershipPolicy{}
 		if err := api.Get(t.Context(), types.NamespacedName{Namespace: shop.Namespace, Name: "shops"}, o); err != nil {
 			t.Fatal(err)
 		}
-		o.Spec.Timings.LeaseDurationSeconds = duration
+		o.Generation++
+		change(o)
 		if err := api.Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	says := func() string {
+	of := func(t *testing.T, c *Controller) *view {
 		t.Helper()
-		if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
+		v, err := c.gather(t.Context(), shop)
+		if err != nil {
 			t.Fatal(err)
 		}
-		o := &v1alpha1.NamespaceLeader{}
-		if err := api.Get(t.Context(), shop, o); err != nil {
-			t.Fatal(err)
+		return v
+	}
+	t.Run("the last valid version goes on", func(t *testing.T) {
+		c, _, api := onScene(t)
+		before := of(t, c).policy.election
+		edit(t, api, bad)
+		v := of(t, c)
+		if diff := cmp.Diff(before, v.policy.election); diff != "" || v.policy.invalid == nil || v.stop != "" {
+			t.Errorf("%s\ninvalid %v, stops %q", diff, v.policy.invalid, v.stop)
 		}
-		return told(o.Status.Conditions, v1alpha1.ConditionReady) + " / " + o.Status.Message
-	}
-	sets(3)
-	c.namespace(shop).changes = []v1alpha1.Change{{Epoch: 20, State: v1alpha1.StateLeading, Leader: "east"}}
-	const want = "nothing is decided while the policy is invalid: "
-	if got := says(); !strings.HasPrefix(got, "False InvalidPolicy "+want) || !strings.Contains(got, " / "+want) {
-		t.Errorf("it says %q", got)
-	}
-	o := &v1alpha1.NamespaceLeader{}
-	if err := api.Get(t.Context(), shop, o); err != nil || len(o.Status.History) != 1 || o.Status.History[0].Epoch != 20 {
-		t.Errorf("%v, its history is %+v", err, o.Status.History)
-	}
-	w := &writes{Client: c.client}
-	c.client = w
-	if says(); w.n > 0 {
-		t.Errorf("%d writes, and nothing is new", w.n)
-	}
-	v := shopView(election.Record{})
-	v.object, v.stop = &v1alpha1.NamespaceLeader{}, "the Clusters are not known yet"
-	if err := c.explainInvalid(t.Context(), v); err != nil || w.n > 0 {
-		t.Errorf("what stops for another reason: %v, %d writes", err, w.n)
-	}
-	v.stop, v.invalid, v.edited = want, want, true
-	if err := c.explainInvalid(t.Context(), v); err != nil || w.n > 0 {
-		t.Errorf("what somebody has edited: %v, %d writes", err, w.n)
-	}
-	sets(4) // which is invalid in other words
-	c.client = &writes{Client: api, answer: errRefused}
-	if _, err := c.reconcileNamespace(t.Context(), aboutShop); err == nil {
-		t.Error("a status that cannot be written is no error")
-	}
-	c.client = api
-	sets(15)
-	says() // what is decided then comes before what is said of it
-	later := musterStart
-	later.Boot += time.Minute
-	c.Clock = fixedClock(later)
-	if got := says(); strings.Contains(got, "invalid") {
-		t.Errorf("when it is valid again it says %q", got)
-	}
+	})
+	t.Run("a valid version after it counts", func(t *testing.T) {
+		c, _, api := onScene(t)
+		of(t, c)
+		edit(t, api, bad)
+		of(t, c)
+		edit(t, api, func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationSeconds = 30 })
+		if v := of(t, c); v.policy.invalid != nil || v.policy.election.Timings.Duration != 30*time.Second {
+			t.Errorf("%+v", v.policy)
+		}
+	})
+	t.Run("a hub that never saw a valid version keeps the recorded leader, and chooses nobody else", func(t *testing.T) {
+		c, s, api := onScene(t)
+		s.shown = append(s.shown, fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "west"}, Connected: true})
+		edit(t, api, bad)
+		v := of(t, c)
+		if v.policy == nil || v.policy.onlyFor != "east" || v.stop != "" {
+			t.Fatalf("%+v, stops %q", v.policy, v.stop)
+		}
+		if cs, _ := v.candidates(); len(cs) != 1 || cs[0].Name != "east" {
+			t.Errorf("candidates are %+v", cs)
+		}
+		if err := v.policy.election.Timings.Validate(); err != nil {
+			t.Error(err)
+		}
+	})
 }

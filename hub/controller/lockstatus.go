@@ -16,7 +16,7 @@ import (
 // noteLocks says in the status of a policy whether somebody holds the locks that it fences, in the cluster that leads.
 func (c *Controller) noteLocks(object *v1alpha1.LeadershipPolicy, members []memberView) {
 	var found []lockFinding
-	for _, f := range guard.Fences(c.HubID, object) {
+	for _, f := range guard.Fences(c.HubID, object, nil) {
 		if lock, is := f.Lock(); is {
 			found = append(found, c.findLock(f, lock.String(), members))
 		}

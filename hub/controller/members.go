@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,7 @@ type memberWorker interface {
 	Publisher() *publish.Publisher
 	Unguarded() error
 	Unfenced(f guard.Fence, namespace string) error
+	FencedSince(f guard.Fence, namespace string) (since time.Duration, err error)
 	LockOf(f guard.Fence) worker.LockState
 	AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState
 	Readers(namespace string) int
@@ -201,9 +203,11 @@ func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence
 	if !ok {
 		return nil, nil, nil
 	}
-	policies, err := listPolicies(ctx, h.c.client, key.Fleet)
-	fs, invalid = fencesIn(h.c.HubID, policies, m)
-	return fs, invalid, err
+	policies, err := h.c.policiesOf(ctx, key.Fleet)
+	if err != nil {
+		return nil, nil, err
+	}
+	return fencesIn(h.c.HubID, policies, m, func(p *policy) ([]string, error) { return h.c.lostIn(ctx, p, policies, m) })
 }
 
 // RelinquishRecords leaves alone the records that are another hub's.

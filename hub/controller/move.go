@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // fromElsewhere reports whether the record was made by another hub: it came by a move, or
@@ -65,18 +66,12 @@ func (c *Controller) managed(v *view) bool {
 // one that leads it now, by Leases of any name.
 //
 // The former may have renewed until now, as long as it has not let go of the Leases and this hub has not seen all
-// of them.
+// of them. So may the latter. What it promised counts for D and ε after that, also when its Leases are gone.
 func (c *Controller) addMove(v *view) {
 	at := c.now()
-	now := at.Wall
-	if v.moved {
-		c.namespace(v.key).moved = now
-	}
-	until := c.recall(v.key).moved
-	s := &v.state
-	if s.Moved = v.moved; until.After(s.Tenure.Inherited) {
-		s.Tenure.Inherited = until
-	}
+	now, s := at.Wall, &v.state
+	s.Moved = v.moved
+	other, seen := seal.Bounds{}, false
 	for i := range v.members {
 		m := &v.members[i]
 		if m.publisher == nil {
@@ -87,13 +82,26 @@ func (c *Controller) addMove(v *view) {
 			case !ok:
 			case cp.Hub != "" && cp.Hub != c.HubID:
 				// Two hubs whose policies name their Leases differently do not get in each other's way there.
-				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))
+				live := cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))
+				s.OtherHub = s.OtherHub || v.moved || live
+				if live && cp.Duration <= lease.MaxDuration && cp.Skew <= lease.MaxSkew {
+					other, seen = other.Max(seal.Bounds{Duration: cp.Duration, Skew: cp.Skew}), true
+				}
 			case sealed && v.moved && lease.PlausibleEpoch(now, cp.Epoch):
 				s.Highest = max(s.Highest, cp.Epoch)
 				v.addFound(m, cp, at.Boot)
 			}
 		}
 	}
+	if v.moved || seen && (v.policy != nil || v.found != nil) {
+		n := c.namespace(v.key)
+		n.otherHub, n.otherBounds = now, n.otherBounds.Max(other)
+	}
+	known := c.recall(v.key)
+	if known.otherHub.After(s.Tenure.Inherited) {
+		s.Tenure.Inherited = known.otherHub
+	}
+	s.LargestDuration, s.LargestSkew = max(s.LargestDuration, known.otherBounds.Duration), max(s.LargestSkew, known.otherBounds.Skew)
 }
 
 // takeOver makes the record this hub's once the Leases are. From then on it is one like any other.

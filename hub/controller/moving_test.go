@@ -97,8 +97,8 @@ func TestAMovedRecordIsInheritedFromNow(t *testing.T) {
 	now := c.now().Wall
 	v := &view{key: shop, moved: true}
 	c.addMove(v)
-	if !v.state.Moved || !v.state.Tenure.Inherited.Equal(now) || !c.namespace(shop).moved.Equal(now) {
-		t.Errorf("moved %v, inherited %v, noted %v", v.state.Moved, v.state.Tenure.Inherited, c.recall(shop).moved)
+	if !v.state.Moved || !v.state.Tenure.Inherited.Equal(now) || !c.namespace(shop).otherHub.Equal(now) {
+		t.Errorf("moved %v, inherited %v, noted %v", v.state.Moved, v.state.Tenure.Inherited, c.recall(shop).otherHub)
 	}
 	v = &view{key: shop}
 	c.addMove(v)

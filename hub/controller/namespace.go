@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // namespaceState is what this tenure remembers of one namespace that has a record. Decisions on a namespace follow one
@@ -33,8 +34,10 @@ type namespaceState struct {
 	untold  []pendingEvent // what happened since then
 
 	claim claim
-	// moved is when the record was last seen to be another hub's.
-	moved time.Time
+	// otherHub is when another hub was last seen to own the record, or to lead by its Leases, and otherBounds are the
+	// largest D and ε of those.
+	otherHub    time.Time
+	otherBounds seal.Bounds
 }
 
 // pendingEvent is an event about a record that is not recorded yet.

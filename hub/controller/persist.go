@@ -3,13 +3,11 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -27,8 +25,8 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 		return nil
 	}
 	if d.Record.State == election.Leading && v.policy != nil {
-		// Before a Lease can depend on them. An ε may rise where the record says nothing new.
-		err := c.Seals.Raise(ctx, v.key.Namespace, d.Record.Duration, v.policy.election.Timings.Skew, v.policy.election.StopTime)
+		b := seal.Bounds{Duration: d.Record.Duration, Skew: d.Record.Skew, Stop: d.Record.Stop}
+		err := c.Seals.Raise(ctx, v.key.Namespace, v.policy.object.Name, b.Max(v.policy.bounds())) // before a Lease can depend on them
 		if c.noteSeal(ctx, useOfSeal{v.key.Namespace, true}, err) {
 			return fmt.Errorf("%w: %w", errSeal, err)
 		}
@@ -153,24 +151,6 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	v.object, s.changes = object, nil
 	c.remember(v, object, sent)
 	return 0, nil
-}
-
-// explainInvalid writes into the status of a record that its policy is invalid, so that nobody renews its term. A record
-// that somebody has edited is left alone: a write of its status would hide the edit from the next decision.
-func (c *Controller) explainInvalid(ctx context.Context, v *view) error {
-	if v.stop != v.invalid || v.edited {
-		return nil
-	}
-	status := *v.object.Status.DeepCopy()
-	for _, is := range slices.Backward(c.recall(v.key).changes) {
-		status.History = newest(is, status.History)
-	}
-	status.Message = cut(v.invalid, 1024)
-	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(reason.InvalidPolicy), Message: status.Message,
-	})
-	_, err := c.explain(ctx, v, status)
-	return err
 }
 
 // explainAt is when to write the status of a record that this tenure has written, by the boot clock.

@@ -27,8 +27,16 @@ type policy struct {
 	namespaces labels.Selector
 	election   election.Policy
 	thresholds health.Thresholds
-	invalid    error
-	unreadable bool // it is invalid, and what it selects is not known
+	locks      []locks.Lock // that it fences, enforced, and that no older policy fences beside it
+	// invalid is what is wrong with the stored version. Unless unknown is set, the rest of this struct is that of the last
+	// valid one, which goes on (valid.go).
+	invalid error
+	unknown bool
+	// unreadable says that it is invalid, and that what it selects is not known.
+	unreadable bool
+	// onlyFor is the cluster that leads by the record, where nothing but the record is known of the policy. It is renewed,
+	// and no other cluster is chosen.
+	onlyFor string
 }
 
 // parsePolicy reads a policy. One that the CRD would refuse today, but that was stored
@@ -48,7 +56,6 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 			LeaseName:                   o.LeaseName(),
 			FailOverWhenMostUnreachable: o.Spec.Health.WhenMostUnreachable != v1alpha1.HoldWhenMostUnreachable,
 			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverAcknowledged && !admitsByLease(o.Spec.Fencing),
-			StopTime:                    stopTime(o.Spec.Fencing),
 			InitialDelay:                v1alpha1.DefaultInitialDelay,
 		},
 	}
@@ -92,7 +99,40 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 	if err := p.election.Timings.Validate(); err != nil {
 		p.invalid = err
 	}
+	p.unknown = p.invalid != nil
+	p.setLocks(enforcedLocks(o.Spec.Fencing))
 	return p
+}
+
+// setLocks sets the locks that the policy fences.
+func (p *policy) setLocks(ls []locks.Lock) {
+	p.locks, p.election.Locks, p.election.StopTime = ls, nil, 0
+	for _, l := range ls {
+		p.election.Locks = append(p.election.Locks, l.String())
+		p.election.StopTime = max(p.election.StopTime, l.StopTime())
+	}
+	p.election.StopTime = (p.election.StopTime + time.Second - 1).Truncate(time.Second) // records hold whole seconds
+	slices.Sort(p.election.Locks)
+}
+
+// shareLocks takes from policies, the oldest first, the locks that they cannot fence in all of their members: an older
+// policy fences them there, or has Leases of that name. Such a lock stays closed.
+func shareLocks(policies []*policy, members []fleet.Member) {
+	for i, p := range policies {
+		kept := slices.DeleteFunc(slices.Clone(p.locks), func(l locks.Lock) bool {
+			return writer(policies[:i], l.Name) != "" || slices.ContainsFunc(policies[:i], func(older *policy) bool {
+				return older.fences(l) && slices.ContainsFunc(members, func(m fleet.Member) bool { return older.selects(m) && p.selects(m) })
+			})
+		})
+		if len(kept) < len(p.locks) {
+			p.setLocks(kept)
+		}
+	}
+}
+
+// fences reports whether the policy asks for a fence of the lock.
+func (p *policy) fences(l locks.Lock) bool {
+	return slices.ContainsFunc(locks.Of(p.object.Spec.Fencing), func(o locks.Lock) bool { return o.NamespacedName == l.NamespacedName })
 }
 
 // selectorOf reads a selector. Of several faults it always names the same one: another one would be written into the status.
@@ -122,20 +162,17 @@ func fencedLabels(f *v1alpha1.Fencing) (all []*metav1.LabelSelector) {
 	return append(all, f.Schedules)
 }
 
-// stopTime is that of the slowest lock which is fenced.
-func stopTime(f *v1alpha1.Fencing) (longest time.Duration) {
-	if l := slowestLock(f); l != nil {
-		return l.StopTime()
-	}
-	return 0
-}
-
-// slowestLock is the fenced lock whose holder takes longest to stop. It is nil where none is fenced.
-func slowestLock(f *v1alpha1.Fencing) (slowest *locks.Lock) {
+// enforcedLocks are those that API servers refuse, and do not only warn of.
+func enforcedLocks(f *v1alpha1.Fencing) []locks.Lock {
 	if f == nil || f.Mode == v1alpha1.FencingWarn {
 		return nil
 	}
-	for _, l := range locks.Of(f) {
+	return locks.Of(f)
+}
+
+// slowestLock is the lock of the policy whose holder takes longest to stop. It is nil where none is fenced.
+func (p *policy) slowestLock() (slowest *locks.Lock) {
+	for _, l := range p.locks {
 		if slowest == nil || l.StopTime() > slowest.StopTime() {
 			slowest = &l
 		}
@@ -156,8 +193,7 @@ func (p *policy) matches(namespace string, set map[string]string) bool {
 		(p.names[namespace] || p.namespaces.Matches(labels.Set(set)))
 }
 
-// listPolicies returns the policies of a fleet, oldest first: where two claim one
-// namespace, the older wins.
+// listPolicies returns the policies of a fleet as they are stored, oldest first.
 func listPolicies(ctx context.Context, reader client.Reader, fleet string) ([]*policy, error) {
 	var list v1alpha1.LeadershipPolicyList
 	if err := reader.List(ctx, &list, client.InNamespace(fleet)); err != nil {

@@ -142,7 +142,7 @@ func TestAStandbyLooksAtTheSealWhenAMemberChanges(t *testing.T) {
 		if err := api.Delete(t.Context(), sealOf("fleet")); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := m.Seals.Find(t.Context(), "fleet"); err != nil || s.LargestDuration == 0 {
+		if s, err := m.Seals.Find(t.Context(), "fleet"); err != nil || s.Largest().Duration == 0 {
 			t.Errorf("it is not known: %+v, %v", s, err)
 		}
 	})

@@ -55,8 +55,7 @@ func (c *Controller) noteClaim(v *view) {
 	}
 }
 
-// claimsOf returns the namespaces that a policy owns, and those that it must leave to
-// an older one.
+// claimsOf returns the namespaces that a policy owns, and those that it selects and another one owns.
 func (c *Controller) claimsOf(key types.NamespacedName) (owned int, lost []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,12 +99,17 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 		c.recordStandsBack(ctx, object)
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	}
-	policies, err := listPolicies(ctx, c.client, object.Namespace)
+	policies, err := c.policiesOf(ctx, object.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	before := object.DeepCopy()
-	after := c.fillPolicyStatus(policies, object)
+	after := c.fillPolicyStatus(ctx, policies, object)
+	lowers, err := c.lowerSeal(ctx, object.Namespace, policies)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	after.RequeueAfter = soonest(after.RequeueAfter, lowers)
 	if equality.Semantic.DeepEqual(before.Status, object.Status) {
 		return after, nil
 	}
@@ -117,8 +121,11 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 }
 
 // fillPolicyStatus makes the status of a policy say what became of it.
-func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.LeadershipPolicy) reconcile.Result {
+func (c *Controller) fillPolicyStatus(ctx context.Context, policies []*policy, object *v1alpha1.LeadershipPolicy) reconcile.Result {
 	p := parsePolicy(object)
+	if i := slices.IndexFunc(policies, func(p *policy) bool { return p.object.Name == object.Name }); i >= 0 {
+		p = policies[i]
+	}
 	s := &object.Status
 	s.ObservedGeneration = object.Generation
 	owned, lost := c.claimsOf(client.ObjectKeyFromObject(object))
@@ -152,7 +159,7 @@ func (c *Controller) fillPolicyStatus(policies []*policy, object *v1alpha1.Leade
 		result.RequeueAfter = notYet
 		return result
 	}
-	c.noteFences(policies, object, members)
+	c.noteFences(ctx, policies, p, object, members, c.lostNames(ctx, p, policies))
 	c.noteLocks(object, members)
 	c.noteAccounts(object, members)
 	return result
@@ -165,7 +172,7 @@ func accepted(p *policy, lost []string, refused string) metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidPolicy), cut(p.invalid.Error(), 1024)
 	case len(lost) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, string(reason.Conflict)
-		c.Message = cut("an older policy claims: "+strings.Join(lost, ", "), 1024)
+		c.Message = cut("other policies own these namespaces, so this one has no effect there: "+strings.Join(lost, ", "), 1024)
 	case refused != "":
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.Conflict), cut(refused, 1024)
 	}
@@ -242,13 +249,13 @@ func secretsGranted(missing, brokenSeal string) metav1.Condition {
 
 // setProbing has the members of a fleet probed, and their clocks judged, for each policy there that selects them.
 func (c *Controller) setProbing(ctx context.Context, fleetName string) error {
-	policies, err := listPolicies(ctx, c.client, fleetName)
+	policies, err := c.policiesOf(ctx, fleetName)
 	if err != nil {
 		return err
 	}
 	var by []fleet.Probing
 	for _, p := range policies {
-		if t := p.election.Timings; p.invalid == nil {
+		if t := p.election.Timings; !p.unknown {
 			by = append(by, fleet.Probing{Clusters: p.clusters, Interval: t.Renew, Timeout: t.Timeout, Skew: t.Skew})
 		}
 	}

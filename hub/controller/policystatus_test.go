@@ -358,7 +358,7 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 		words   string
 	}{
 		"it is":                            {valid, nil, "", metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on"},
-		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, "a lock", metav1.ConditionFalse, reason.Conflict, "an older policy claims: a (to x), b (to y)"},
+		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, "a lock", metav1.ConditionFalse, reason.Conflict, "other policies own these namespaces, so this one has no effect there: a (to x), b (to y)"},
 		"an older one fences its Lease":    {valid, nil, "a lock", metav1.ConditionFalse, reason.Conflict, "a lock"},
 		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, "a lock", metav1.ConditionFalse, reason.InvalidPolicy, "renewIntervalMilliseconds is too long"},
 	} {

@@ -58,7 +58,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		if !v.renews {
 			c.stopRenewing(v.key)
 		}
-		return reconcile.Result{RequeueAfter: notYet}, c.explainInvalid(ctx, v)
+		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	cs, after := v.candidates()
 	d := c.decide(v, cs)
@@ -149,6 +149,9 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 			s.granted = is.Epoch
 		}
 	}
+	if v.policy != nil && !slices.Equal(was.OpenLocks, is.OpenLocks) {
+		c.policies.addIn(time.Second, client.ObjectKeyFromObject(v.policy.object)) // the cache shows the record by then
+	}
 	if was.State == is.State && was.Leader == is.Leader && was.Epoch == is.Epoch {
 		return
 	}
@@ -183,7 +186,8 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	if v.policy != nil {
 		t := v.policy.election.Timings
 		duration = t.Duration
-		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime, LongestPromise: max(duration, d.Record.Duration) + t.Skew}
+		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime, LongestPromise: max(duration, d.Record.Duration) + t.Skew,
+			Patience: v.policy.thresholds.UnreachableAfter}
 	}
 	v.state.Record = d.Record
 	name := v.leaseKey()
@@ -193,7 +197,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	})
 	for i := range v.members {
 		m := &v.members[i]
-		if m.publisher == nil {
+		if m.publisher == nil || v.policy != nil && v.policy.onlyFor != "" && v.policy.onlyFor != m.Name {
 			continue
 		}
 		for _, other := range m.publisher.LeasesIn(v.key.Name) {

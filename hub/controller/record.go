@@ -20,10 +20,15 @@ func recordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 		Since:       timeOf(s.Since),
 		AcquireTime: timeOf(s.AcquireTime),
 		Duration:    time.Duration(s.LeaseDurationSeconds) * time.Second,
+		Skew:        milliseconds(s.MaxClockSkewMilliseconds),
+		Stop:        time.Duration(s.StopTimeSeconds) * time.Second,
+		OpenLocks:   s.OpenLocks,
 		LeaseName:   s.LeaseName,
 		NotBefore:   timeOf(s.NotBefore),
 		Next:        s.Next,
 		Observed:    map[string]int32{},
+
+		UnfencedLeader: s.UnfencedLeader,
 	}
 	for _, p := range s.ObservedPriorities {
 		r.Observed[p.Name] = p.Priority
@@ -41,6 +46,9 @@ func store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.Since = microTime(r.Since)
 	s.AcquireTime = microTime(r.AcquireTime)
 	s.LeaseDurationSeconds = int32(r.Duration / time.Second)
+	s.MaxClockSkewMilliseconds = int32(r.Skew.Milliseconds())
+	s.StopTimeSeconds = int32((r.Stop + time.Second - 1) / time.Second)
+	s.OpenLocks, s.UnfencedLeader = r.OpenLocks, r.UnfencedLeader
 	s.LeaseName = r.LeaseName
 	s.NotBefore = microTime(r.NotBefore)
 	s.Next = r.Next

@@ -2,6 +2,7 @@ package election
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -25,7 +26,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	switch r.State {
 	case Leading:
 		if cluster == r.Leader {
-			a.Role, a.First = lease.Lead, first
+			a.Role, a.First, a.OpenLocks = lease.Lead, first, lease.LockIDs(r.OpenLocks)
 		}
 	case Draining:
 		switch cluster {
@@ -39,7 +40,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 			a.MinRenewTime = r.Since
 		}
 	case Vacant:
-		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry {
+		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry || r.Reason == reason.OtherHub {
 			// Either it never had a leader, and a Lease has nothing to say yet. Or a Lease may still be live,
 			// and raises the record once it is read.
 			a.Role = lease.Hold
@@ -56,6 +57,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 func same(a, b Record) bool {
 	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked && a.State == b.State && a.Reason == b.Reason &&
 		a.Since.Equal(b.Since) && a.AcquireTime.Equal(b.AcquireTime) && a.Duration == b.Duration &&
+		a.Skew == b.Skew && a.Stop == b.Stop && slices.Equal(a.OpenLocks, b.OpenLocks) && a.UnfencedLeader == b.UnfencedLeader &&
 		a.LeaseName == b.LeaseName && a.NotBefore.Equal(b.NotBefore) && a.Next == b.Next &&
 		maps.Equal(a.Observed, b.Observed)
 }

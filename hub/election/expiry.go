@@ -28,10 +28,11 @@ func (b expiry) wait(now lease.Reading) time.Duration {
 	return max(0, min(b.extra, max(boot, min(b.wall.Sub(now.Wall), boot+b.extra))))
 }
 
-// bounds are the durations of a policy that a promise counts with: D, ε and the time that fenced locks take to stop.
-type bounds struct{ d, skew, stop time.Duration }
+// bounds are the durations of a policy that a promise counts with: D and ε. A stop time counts only once something was
+// sent under it.
+type bounds struct{ d, skew time.Duration }
 
-func (p Policy) bounds() bounds { return bounds{p.Timings.Duration, p.Timings.Skew, p.StopTime} }
+func (p Policy) bounds() bounds { return bounds{p.Timings.Duration, p.Timings.Skew} }
 
 // promiseExpiry computes the expiry of all that can have been promised for the namespace, under a policy with
 // these bounds. It covers what is inherited, and what this tenure has sent: the latest renewTime + the
@@ -46,26 +47,24 @@ func (p Policy) bounds() bounds { return bounds{p.Timings.Duration, p.Timings.Sk
 func promiseExpiry(s State, p bounds) expiry {
 	p.skew = max(p.skew, min(s.Behind, max(p.d, longest(s))))
 	p.skew = max(p.skew, s.Sent.Skew)
-	p.stop = max(p.stop, s.Sent.Stop)
 	b := inheritedExpiry(s, p)
 	if !s.Sent.Until.IsZero() {
-		if own := s.Sent.Until.Add(p.skew + p.stop); own.After(b.wall) {
+		if own := s.Sent.Until.Add(p.skew + s.Sent.Stop); own.After(b.wall) {
 			b.wall = own
 		}
-		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+p.stop)
+		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+s.Sent.Stop)
 	}
 	return b
 }
 
 // inheritedExpiry computes the expiry of what earlier tenures can have promised. They can have written until
 // the deadline that this tenure inherited. Nothing that a member shows shortens this, because its etcd may
-// have been restored. Nor does a D in the record that is shorter than the largest ever sent: somebody may
-// have edited it before this tenure, or so early in it that the edit looks like a write of the earlier
-// tenure. Nor does an ε or a stop time that is smaller than the largest one.
+// have been restored. Nor do a smaller D, ε or stop time in the record than the seal has for its policy: the record may
+// have been edited before this tenure, or so early in it that the edit looks like a write of the earlier tenure.
 func inheritedExpiry(s State, p bounds) expiry {
 	d := max(p.d, longest(s), s.LargestDuration)
-	skew := max(p.skew, s.LargestSkew)
-	stop := max(p.stop, s.LargestStop)
+	skew := max(p.skew, s.Record.Skew, s.LargestSkew)
+	stop := max(s.Record.Stop, s.LargestStop)
 	b := expiry{wall: s.Tenure.Inherited.Add(d + skew + stop)}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	b.extra = max(d+skew, time.Second)

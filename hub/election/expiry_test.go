@@ -119,9 +119,9 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			now: at(32.999), state: state(stopping(17*second, sent(0)), notBefore(33)), among: []election.Candidate{lost, next},
 			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
 		},
-		"so is one that it names since": {
-			now: at(32.999), state: state(sent(0), notBefore(33)), policy: policy(locks(17 * second)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		"a lock that the policy names since the last Lease was sent is not waited for: that Lease has not opened it": {
+			now: at(16), state: state(sent(0), notBefore(16)), policy: policy(locks(17 * second)), among: []election.Candidate{lost, next},
+			want: granted,
 		},
 		"a policy that is gone shortens no stop time": {
 			now: at(40), noPolicy: true, want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 7s",
@@ -348,10 +348,10 @@ func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 			now: at(61), policy: 15 * second, state: state(young(), sent(45), 60*second),
 			want: "Leading east 20 Elected next west persist", d: 15 * second,
 		},
-		"a clock that is put right is noticed within the recorded D": {
+		"a clock that is put right is noticed within the recorded D and ε": {
 			now: lease.Reading{Wall: wall(-5000), Boot: boot(1)}, policy: 15 * second,
 			state: state(settled(), open(long(sent(0))), 60*second),
-			want:  "Leading east 20 Elected next west after 1m0s", d: 60 * second,
+			want:  "Leading east 20 Elected next west after 1m1s", d: 60 * second,
 		},
 	}
 	for name, test := range tests {

@@ -7,6 +7,7 @@ import (
 
 // grant is the record of a new term that starts now, led by c.
 func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Record {
+	open, _ := openLocks(now, p, s)
 	return Record{
 		Leader:      c.Name,
 		Epoch:       lease.NextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
@@ -15,9 +16,14 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 		Since:       now.Wall,
 		AcquireTime: now.Wall,
 		Duration:    p.Timings.Duration,
+		Skew:        p.Timings.Skew,
+		Stop:        p.StopTime,
+		OpenLocks:   open,
 		LeaseName:   p.LeaseName,
-		Next:        next(cs, c.Name),
-		Observed:    observedPriorities(s.Record, cs, true),
+
+		UnfencedLeader: stillUnfenced(s.Record, c.Name, cs),
+		Next:           next(cs, c.Name),
+		Observed:       observedPriorities(s.Record, cs, true),
 	}
 }
 

@@ -209,7 +209,7 @@ func TestAGrantSaysAllOfTheTerm(t *testing.T) {
 		[]election.Candidate{unfit("east", 7, reason.Unreachable), prepared(fit("west", 8)), unknown("south", 9)})
 	want := election.Record{
 		Leader: "west", Epoch: 21, State: election.Leading, Reason: reason.FailedOver, Since: wall(20), AcquireTime: wall(20),
-		Duration: 30 * second, LeaseName: "other", Observed: map[string]int32{"east": 7, "west": 8, "south": 9},
+		Duration: 30 * second, Skew: second, LeaseName: "other", Observed: map[string]int32{"east": 7, "west": 8, "south": 9},
 	}
 	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
 		t.Errorf("\n got %+v\nwant %+v", d.Record, want)
@@ -221,7 +221,7 @@ func TestAVacancyKeepsWhatOutlastsATerm(t *testing.T) {
 	d := election.Next(at(16), policy(duration(3*second)), s, []election.Candidate{unfit("east", 7, reason.Deleting), unknown("west", 8)})
 	want := election.Record{
 		Epoch: epoch, State: election.Vacant, Reason: reason.NoCandidate, Since: wall(16),
-		Duration: 15 * second, LeaseName: "leasecast", Observed: map[string]int32{"east": 7, "west": 50},
+		Duration: 15 * second, Skew: second, LeaseName: "leasecast", Observed: map[string]int32{"east": 7, "west": 50},
 	}
 	if !reflect.DeepEqual(d.Record, want) || !d.Persist {
 		t.Errorf("\n got %+v\nwant %+v", d.Record, want)

@@ -65,7 +65,7 @@ func afterOutage() election.Tenure {
 
 // sent is what this tenure promised by a renewTime of that second under a D of 15 s.
 func sent(seconds float64) election.Sent {
-	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Final: true}
+	return election.Sent{Until: wall(seconds + 15), BootUntil: boot(seconds + 15), Skew: second, Final: true}
 }
 
 // under is what was sent under a policy of that ε.
@@ -95,7 +95,7 @@ func open(s election.Sent) election.Sent {
 func record(phase election.RecordState, leader string, changes ...func(*election.Record)) election.Record {
 	r := election.Record{
 		Leader: leader, Epoch: epoch, State: phase, Reason: reason.Elected, Since: wall(-400), AcquireTime: wall(-400),
-		Duration: 15 * second, LeaseName: "leasecast", Observed: map[string]int32{"east": 100, "west": 50},
+		Duration: 15 * second, Skew: second, LeaseName: "leasecast", Observed: map[string]int32{"east": 100, "west": 50},
 	}
 	switch phase {
 	case election.Draining:

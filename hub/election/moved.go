@@ -7,6 +7,21 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
+// otherHub decides nothing where another hub leads: it deposes nobody. A record that is lost, or that never was, says so: a
+// tenure that finds no Lease of the other hub any more counts what that has promised.
+func otherHub(now lease.Reading, p *Policy, s State) Decision {
+	d := Decision{Record: s.Record, Waiting: reason.OtherHub, After: otherHubAgain}
+	if p == nil || !s.Record.Lost() {
+		return d
+	}
+	r := &d.Record
+	r.State, r.Reason, r.Since, r.LeaseName = Vacant, reason.OtherHub, now.Wall, p.LeaseName
+	r.Duration = max(r.Duration, s.LargestDuration, p.Timings.Duration)
+	r.Skew, r.Stop, r.OpenLocks = max(r.Skew, s.LargestSkew), max(r.Stop, s.LargestStop), nil
+	d.Persist = true
+	return d
+}
+
 // moved decides on a record that came from another hub, as by clusterctl move. Until the Leases are this
 // hub's, nobody is deposed and nobody is granted anything. The other hub may still be at work, and only its
 // mark on the Leases tells.
@@ -30,7 +45,8 @@ func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	r := Record{
 		Epoch: max(s.Record.Epoch, s.Highest), State: Vacant, Reason: reason.Moved, Since: now.Wall,
-		Duration: max(longest(s), p.Timings.Duration), LeaseName: p.LeaseName, Observed: observedPriorities(s.Record, cs, false),
+		Duration: max(longest(s), p.Timings.Duration), Skew: s.Record.Skew, Stop: s.Record.Stop,
+		LeaseName: p.LeaseName, Observed: observedPriorities(s.Record, cs, false),
 	}
 	if s.Record.State == r.State && s.Record.Reason == r.Reason {
 		r.Since = s.Record.Since

@@ -20,8 +20,7 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 		return moved(now, *p, s, cs)
 	}
 	if s.OtherHub {
-		// Another hub leads here: whatever this one thinks, it deposes nobody.
-		return Decision{Record: s.Record, Waiting: reason.OtherHub, After: otherHubAgain}
+		return otherHub(now, p, s)
 	}
 	if p == nil {
 		return retire(now, s)
@@ -55,6 +54,9 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	b := promiseExpiry(s, p.bounds())
 	r := s.Record
 	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
+	if holder, _ := named(cs, r.Leader); holder.Unfenced == FenceMissing {
+		r.UnfencedLeader = r.Leader
+	}
 	r.Next = successor(now, p, s, cs)
 	return Decision{Record: r, Persist: true, After: b.wait(now)}
 }
@@ -62,37 +64,56 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 // keep updates the record of a leader that stays.
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
-	r.Observed = observedPriorities(r, cs, false)
-	r.Next = next(cs, r.Leader)
-	want, wait := p.Timings.Duration, time.Duration(0)
-	if want > r.Duration {
-		r.Duration = want // recorded before any Lease carries it
+	holder, ok := named(cs, r.Leader)
+	if holder.Unfenced == FenceInForce || !overtaken(r, holder, cs) { // a planned change that waits for a fence has not counted them yet
+		r.Observed = observedPriorities(r, cs, false)
 	}
-	if want < r.Duration {
+	r.Next = next(cs, r.Leader)
+	r.raise(p) // recorded before any Lease is sent under it
+	wait := time.Duration(0)
+	if p.Timings.Duration < r.Duration || p.Timings.Skew < r.Skew || p.StopTime < r.Stop {
 		wait = outlasting(now, p, s)
 		switch {
 		case wait > 0:
 		case !s.Sent.Final:
 			return Decision{Record: s.Record, StopRenewing: true}
 		default:
-			r.Duration = want
+			r.Duration, r.Skew, r.Stop = p.Timings.Duration, p.Timings.Skew, p.StopTime
 		}
 	}
-	if holder, ok := named(cs, r.Leader); ok && holder.Fitness == Unknown {
-		until := max(timeToAnswer(now, p, s), promiseExpiry(s, p.bounds()).wait(now))
-		if wait == 0 || until < wait {
-			wait = until
-		}
+	if ok && holder.Fitness == Unknown {
+		wait = soonest(wait, max(timeToAnswer(now, p, s), promiseExpiry(s, p.bounds()).wait(now)))
 	}
-	return Decision{Record: r, Persist: !same(r, s.Record), After: wait}
+	opens := time.Duration(0)
+	r.OpenLocks, opens = openLocks(now, p, s)
+	r.UnfencedLeader = stillUnfenced(r, r.Leader, cs)
+	return Decision{Record: r, Persist: !same(r, s.Record), After: soonest(wait, opens)}
 }
 
-// outlasting is how long to wait until nothing that was promised under the record's D outlasts a promise of
-// this instant under the policy's D. Only then may the record name the shorter D. A tenure that takes over
-// counts with it, from the last instant at which this one can have written.
+// raise has the record bound what is sent under a policy.
+func (r *Record) raise(p Policy) {
+	r.Duration = max(r.Duration, p.Timings.Duration)
+	r.Skew, r.Stop = max(r.Skew, p.Timings.Skew), max(r.Stop, p.StopTime)
+}
+
+// outlasting is how long to wait until nothing that was promised under the record's D, ε and stop time outlasts a
+// promise of this instant under those of the policy. Only then may the record name these. A tenure that takes over
+// counts with them, from the last instant at which this one can have written.
 func outlasting(now lease.Reading, p Policy, s State) time.Duration {
-	own := max(0, s.Sent.Until.Sub(now.Wall)-p.Timings.Duration, s.Sent.BootUntil-now.Boot-p.Timings.Duration)
-	return max(min(own, s.Record.Duration), inheritedExpiry(s, p.bounds()).wait(now))
+	r, longest := s.Record, p.Timings.Duration+p.Timings.Skew+p.StopTime
+	rest := max(s.Sent.Skew, p.Timings.Skew) + s.Sent.Stop - longest
+	own := max(0, s.Sent.Until.Sub(now.Wall)+rest, s.Sent.BootUntil-now.Boot+rest)
+	return max(min(own, r.Duration+r.Skew+r.Stop), inheritedExpiry(s, p.bounds()).wait(now))
+}
+
+// soonest is the shortest of some waits, of which zero never ends.
+func soonest(waits ...time.Duration) (first time.Duration) {
+	for _, wait := range waits {
+		if wait > 0 && (first == 0 || wait < first) {
+			first = wait
+		}
+	}
+	return first
 }
 
 // drain waits for the expiry, lets the leader resume if the cause is gone before it, and grants the next term
@@ -173,7 +194,8 @@ func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 	return Record{
 		Epoch: r.Epoch, State: Vacant, Reason: reason.NoCandidate, Since: now.Wall,
-		Duration: r.Duration, LeaseName: r.LeaseName, Observed: observedPriorities(r, cs, false),
+		Duration: r.Duration, Skew: r.Skew, Stop: r.Stop, OpenLocks: r.OpenLocks, UnfencedLeader: r.UnfencedLeader,
+		LeaseName: r.LeaseName, Observed: observedPriorities(r, cs, false),
 	}
 }
 
@@ -190,6 +212,7 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if r.Lost() {
 		r.State, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
 		r.Duration = max(s.LargestDuration, p.Timings.Duration) // still bounds what was lost
+		r.Skew, r.Stop, r.OpenLocks = max(r.Skew, s.LargestSkew), max(r.Stop, s.LargestStop), nil
 	}
 	b := promiseExpiry(s, p.bounds())
 	if b.passed(now) {

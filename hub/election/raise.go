@@ -24,6 +24,8 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		Since:       now.Wall,
 		AcquireTime: st.Term.AcquireTime,
 		Duration:    max(st.Term.Duration, longest(s)), // a Lease shows the duration of its last renewal only
+		Skew:        max(s.Record.Skew, s.LargestSkew),
+		Stop:        max(s.Record.Stop, s.LargestStop),
 		LeaseName:   p.LeaseName,
 		Next:        next(cs, st.Cluster),
 		Observed:    observedPriorities(s.Record, cs, true),

@@ -52,8 +52,8 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 		return holder.Reason
 	case RetainOnly, Fit:
 	}
-	if overtaken(s.Record, holder, ranked) {
-		return reason.PriorityChanged
+	if overtaken(s.Record, holder, ranked) && holder.Unfenced == FenceInForce {
+		return reason.PriorityChanged // elsewhere programs of the leader's cluster would go on
 	}
 	return ""
 }

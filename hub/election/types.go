@@ -31,6 +31,8 @@ type Policy struct {
 	// StopTime is how long those go on whom API servers admit by the Lease, counted from its deadline: holders of fenced
 	// locks. It is zero where no locks are fenced.
 	StopTime time.Duration
+	// Locks are the fenced locks, as namespace/name, in ascending order.
+	Locks []string
 	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready
 	// yet, counted from when the namespace was first seen in any cluster.
 	InitialDelay time.Duration
@@ -47,9 +49,13 @@ type Record struct {
 	Reason  reason.Reason
 	// Since is when leader or state last changed. AcquireTime is when the term began.
 	Since, AcquireTime time.Time
-	// Duration is the longest D that Leases of this term may carry.
-	Duration  time.Duration
-	LeaseName string
+	// Duration, Skew and Stop are the largest D, ε and stop time under which Leases of this term may be sent.
+	Duration, Skew, Stop time.Duration
+	// OpenLocks are the fenced locks that the leader's Lease lists: they may be held where it leads.
+	OpenLocks []string
+	// UnfencedLeader is a cluster that led before while its fence was missing: programs there may still act.
+	UnfencedLeader string
+	LeaseName      string
 	// NotBefore is for people to read. Decisions compute the expiry themselves, and do not trust one that
 	// another tenure wrote.
 	NotBefore time.Time
@@ -92,7 +98,22 @@ type Candidate struct {
 	Prepared bool
 	// Refused says that such a write was tried, and failed.
 	Refused bool
+	// Unfenced says that a fence of locks or schedules was not seen in force there. A leader that is replaced may then
+	// go on acting.
+	Unfenced Fence
 }
+
+// Fence is what the hub knows of the fences of locks and schedules in a cluster.
+type Fence int
+
+const (
+	// FenceInForce: all that the policy asks for are, or it asks for none.
+	FenceInForce Fence = iota
+	// FenceUnchecked: nothing is known yet.
+	FenceUnchecked
+	// FenceMissing: one is known to be missing.
+	FenceMissing
+)
 
 // Sent is what this tenure has promised for the current record.
 type Sent struct {
@@ -137,12 +158,14 @@ type State struct {
 	// Found is the live term with the highest epoch among the sealed Leases, read at the start of the tenure,
 	// that name the cluster they are in.
 	Found *FoundTerm
-	// LargestDuration is the largest D that any hub ever sent with this seal.
-	LargestDuration time.Duration
-	// LargestSkew is the largest ε of any policy under which a hub ever sent anything with this seal.
-	LargestSkew time.Duration
-	// LargestStop is the largest StopTime of any policy under which a hub ever sent anything with this seal.
-	LargestStop time.Duration
+	// LargestDuration, LargestSkew and LargestStop are the largest D, ε and stop time under which a hub can have sent
+	// Leases of the namespace, by the seal. They bound a record that was lost or edited.
+	LargestDuration, LargestSkew, LargestStop time.Duration
+	// FleetDuration and FleetSkew are the largest D and ε of the fleet. Locks come from any of its namespaces.
+	FleetDuration, FleetSkew time.Duration
+	// RefusedSince says since when, on the boot clock, every cluster that can be reached refuses a lock which is not
+	// open. A lock that one of them may still admit is not in it.
+	RefusedSince map[string]time.Duration
 	// Behind is how far the leader's clocks may be behind the hub's, if they were measured to be behind by
 	// more than ε. Its readers may go on for so long after their deadline.
 	Behind time.Duration

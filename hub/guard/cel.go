@@ -24,9 +24,10 @@ const (
 	// createdInTime asks the API server's own clock: a client cannot choose the creationTimestamp. It has whole seconds,
 	// so it counts as the end of its second.
 	createdInTime = "timestamp(object.metadata.creationTimestamp) + duration('1s') <= variables." + end
-	// changedInTime asks the same clock: whatever sets a field is noted there with its time. A client can take all
-	// notes off an object, which nobody may write then.
-	changedInTime = "object.metadata.managedFields.all(m, timestamp(m.time) + duration('1s') <= variables." + end + ")"
+	// changedInTime asks the same clock: whatever sets a field is noted there with its time. A scale is noted without one,
+	// so somebody else's note has to have one. A client can take all notes off an object, which nobody may write then.
+	changedInTime = "object.metadata.managedFields.exists(m, has(m.time)) && " +
+		"object.metadata.managedFields.all(m, !has(m.time) || timestamp(m.time) + duration('1s') <= variables." + end + ")"
 	// noted: the object carries such notes.
 	noted = "has(object.metadata.managedFields) && object.metadata.managedFields.size() > 0"
 
@@ -48,10 +49,10 @@ const (
 	beginOfNow = "timestamp(params.spec.renewTime) - duration(params.metadata.annotations['" + v1alpha1.MaxClockSkewAnnotation + "'] + 'ms')"
 	// createdSince and notedSince ask for that, of an object that is created and of one that is changed.
 	createdSince = "timestamp(object.metadata.creationTimestamp) + duration('1s') > variables." + begin
-	notedSince   = "object.metadata.managedFields.exists(m, timestamp(m.time) + duration('1s') > variables." + begin + ")"
+	notedSince   = "object.metadata.managedFields.exists(m, has(m.time) && timestamp(m.time) + duration('1s') > variables." + begin + ")"
 	// unnoted: the request has set nothing, so no note of the object is newer than those before.
-	unnoted = "has(oldObject.metadata.managedFields) && object.metadata.managedFields.all(m, " +
-		"oldObject.metadata.managedFields.exists(o, timestamp(o.time) >= timestamp(m.time)))"
+	unnoted = "has(oldObject.metadata.managedFields) && object.metadata.managedFields.all(m, !has(m.time) || " +
+		"oldObject.metadata.managedFields.exists(o, has(o.time) && timestamp(o.time) >= timestamp(m.time)))"
 	// writtenSince leaves out what carries no time, as writtenInTime does.
 	writtenSince = timeless + " || has(request.subResource) && !(request.subResource in [" + wholeObjects + "]) || " +
 		"(request.operation == 'CREATE' ? " + createdSince + " : " + unnoted + " || " + notedSince + ")"
@@ -91,6 +92,12 @@ func probes(name string) string {
 // fencedLock is an expression: the request is about this Lease.
 func fencedLock(l locks.Lock) string {
 	return fmt.Sprintf("request.namespace == %s && has(request.name) && request.name == %s", strconv.Quote(l.Namespace), strconv.Quote(l.Name))
+}
+
+// opened is an expression: the Lease of the leader lists this lock.
+func opened(l locks.Lock) string {
+	const open = "'" + v1alpha1.OpenLocksAnnotation + "'"
+	return open + " in params.metadata.annotations && " + strconv.Quote(l.ID()) + " in params.metadata.annotations[" + open + "].split(',')"
 }
 
 // fencedWrite is an expression: the write is of one of these accounts or of such an object, and of one of these resources.

@@ -18,20 +18,24 @@ import (
 	"github.com/leasecast/leasecast/hub/guard/locks"
 )
 
-// Fence has a member refuse what is done outside the term of the leader. It is two admission policies. The gate asks
-// the Lease of the namespace. Where there is no Lease, an API server refuses a policy's requests to everybody, whatever
-// they are about. So the gate is for namespaces that were seen to have one, and the wall is for all others. It refuses
-// what the fence is about. Their names end in a fingerprint of all that they say. So an answer that names one tells
-// which version is in force.
+// Fence has a member refuse what is done outside the term of the leader. The gate asks the Lease of the namespace. Where
+// there is no Lease, an API server refuses a policy's requests to everybody, whatever they are about. So the gate is for
+// namespaces that were seen to have one. For all others there are walls, which refuse what the fence is about: one for the
+// namespaces that are named, and one for those that are selected. Each of these admission policies has a name that ends in
+// a fingerprint of all that it says. So an answer that names one tells which version is in force.
+//
+// A change of which namespaces are named or selected is another wall, and the same gate.
 type Fence struct {
-	gate, wall Policy
-	lease      string                // its name in every namespace
-	names      []string              // the namespaces that it covers
-	selector   *metav1.LabelSelector // or those that match, and are not among names
-	warns      bool
-	schedules  *metav1.LabelSelector           // of Jobs; nil: it is about something else
-	lock       *locks.Lock                     // that it is about, if it is about one: then there is no wall
-	accounts   []v1alpha1.FencedServiceAccount // whose writes it is about
+	gate      Policy
+	walls     []Policy              // none for a lock
+	lease     string                // its name in every namespace
+	names     []string              // the namespaces that it covers
+	selector  *metav1.LabelSelector // and those that match
+	lost      []string              // but not these, because another policy owns them
+	warns     bool
+	schedules *metav1.LabelSelector           // of Jobs; nil: it is about something else
+	lock      *locks.Lock                     // that it is about, if it is about one
+	accounts  []v1alpha1.FencedServiceAccount // whose writes it is about
 }
 
 // The answers of the API server, where no expression tells more.
@@ -40,36 +44,28 @@ const (
 	termIsOver    = "the term of this cluster is over"
 	earlierTick   = "the Job is scheduled for a time before this cluster led the namespace"
 	fromTheFuture = "the clock of the hub that has written the Lease of this namespace is ahead, so nobody knows when the term ends"
+	lockNotOpen   = "this lock is not open yet: the hub opens it when every earlier holder must have stopped"
 	noLeader      = "the hub has not written the Lease of this namespace yet, so no cluster leads it"
 	labelTaken    = "the label by which this object is fenced can be given another value, but not be taken off: the API server notes no time for that"
 	isProbe       = "nobody may create this Lease: it is asked for to see whether the fence is in force"
 )
 
-// Fences returns what a policy asks for: for each of its lists one fence for the namespaces that it names, and one for
-// those that it selects.
-func Fences(hub string, o *v1alpha1.LeadershipPolicy) (fs []Fence) {
+// Fences returns what a policy asks for: one fence for each of its lists, and for each lock. They leave out the lost
+// namespaces: those that another policy owns.
+func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence) {
 	fencing := o.Spec.Fencing
 	if fencing == nil {
 		return nil
 	}
-	kinds := map[string]admissionv1.ValidatingAdmissionPolicySpec{}
 	if len(fencing.Writes) > 0 {
-		kinds["writes"] = writesSpec(fencing.Writes)
+		fs = append(fs, newFence(hub, o, "writes", writesSpec(fencing.Writes), lost, nil))
 	}
 	if fencing.Schedules != nil {
-		kinds["schedules"] = schedulesSpec(fencing.Schedules)
+		fs = append(fs, newFence(hub, o, "schedules", schedulesSpec(fencing.Schedules), lost, nil))
 	}
 	for _, l := range locks.Of(fencing) {
-		if names := o.Spec.Namespaces.Names; len(names) == 1 {
-			fs = append(fs, newLockFence(hub, o, l))
-		}
-	}
-	for kind, spec := range kinds {
-		if names := o.Spec.Namespaces.Names; len(names) > 0 {
-			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: names}))
-		}
-		if s := o.Spec.Namespaces.Selector; s != nil {
-			fs = append(fs, newFence(hub, o, kind, spec, Fence{names: o.Spec.Namespaces.Names, selector: s}))
+		if names := o.Spec.Namespaces.Names; len(names) == 1 && !slices.Contains(lost, names[0]) {
+			fs = append(fs, newFence(hub, o, "lock", lockSpec(l, fencing.Mode), nil, &l))
 		}
 	}
 	slices.SortFunc(fs, func(a, b Fence) int { return cmp.Compare(a.Name(), b.Name()) })
@@ -82,12 +78,13 @@ func (f Fence) Name() string { return f.gate.Policy.Name }
 // PolicyName is that of the LeadershipPolicy that asks for the fence.
 func (f Fence) PolicyName() string { return f.gate.Policy.Annotations[v1alpha1.PolicyAnnotation] }
 
-// Names are those of all that the fence keeps in a member.
+// Names are those of all that the fence keeps in a member. The first one is that of the gate.
 func (f Fence) Names() []string {
-	if f.lock != nil {
-		return []string{f.gate.Policy.Name}
+	names := []string{f.Name()}
+	for _, w := range f.walls {
+		names = append(names, w.Policy.Name)
 	}
-	return []string{f.gate.Policy.Name, f.wall.Policy.Name}
+	return names
 }
 
 // Warns says that nothing is refused.
@@ -96,19 +93,16 @@ func (f Fence) Warns() bool { return f.warns }
 // Schedules selects the Jobs that the fence is about, by their labels. It is nil if it is about something else.
 func (f Fence) Schedules() *metav1.LabelSelector { return f.schedules }
 
-// Covers reports whether the fence is about a namespace that the policy manages. Of the fences of one kind exactly one
-// is.
-func (f Fence) Covers(namespace string) bool {
-	return slices.Contains(f.names, namespace) == (f.selector == nil)
-}
+// Covers reports whether the fence is about a namespace that the policy matches.
+func (f Fence) Covers(namespace string) bool { return !slices.Contains(f.lost, namespace) }
 
 // Selects reports whether the fence is about a namespace with these labels, as the API server does.
 func (f Fence) Selects(namespace string, set map[string]string) bool {
-	if f.selector == nil {
-		return slices.Contains(f.names, namespace)
+	if !f.Covers(namespace) || f.selector == nil || slices.Contains(f.names, namespace) {
+		return f.Covers(namespace) && slices.Contains(f.names, namespace)
 	}
 	s, err := metav1.LabelSelectorAsSelector(f.selector)
-	return err == nil && s.Matches(labels.Set(set)) && !slices.Contains(f.names, namespace) && !v1alpha1.NeverManaged(namespace)
+	return err == nil && s.Matches(labels.Set(set)) && !v1alpha1.NeverManaged(namespace)
 }
 
 // Lock is the one that the fence is about, if it is about one.
@@ -128,18 +122,14 @@ func (f Fence) IsOfLock() bool { return f.lock != nil }
 // LeaseName is that of the Lease that the fence asks, in every namespace.
 func (f Fence) LeaseName() string { return f.lease }
 
-// newLockFence fences a lock by the leader of the one namespace that the policy manages.
-func newLockFence(hub string, o *v1alpha1.LeadershipPolicy, lock locks.Lock) Fence {
-	f := newFence(hub, o, "lock", lockSpec(lock), Fence{names: o.Spec.Namespaces.Names, lock: &lock})
-	f.gate.Binding.Spec.ParamRef.Namespace = f.names[0]
-	f.gate.Binding.Spec.MatchResources.NamespaceSelector = in(lock.Namespace, f.names[0])
-	return f
-}
-
-// newFence completes a fence that says which namespaces it covers.
-func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, f Fence) Fence {
-	f.lease = o.LeaseName()
-	f.warns = o.Spec.Fencing.Mode == v1alpha1.FencingWarn
+// newFence makes a fence. That of a lock asks the leader of the one namespace that the policy manages.
+func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, lost []string,
+	lock *locks.Lock) Fence {
+	f := Fence{
+		lease: o.LeaseName(), names: o.Spec.Namespaces.Names, selector: o.Spec.Namespaces.Selector,
+		lost:  slices.Sorted(slices.Values(lost)),
+		warns: o.Spec.Fencing.Mode == v1alpha1.FencingWarn, lock: lock,
+	}
 	switch kind {
 	case "schedules":
 		f.schedules = o.Spec.Fencing.Schedules
@@ -148,51 +138,73 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 			f.accounts = append(f.accounts, w.ServiceAccounts...)
 		}
 	}
-	version := fingerprint([]any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, f.selector, f.lockIn()})
-	actions := []admissionv1.ValidationAction{admissionv1.Deny}
+	version := []any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, f.lockIn()}
+	f.gate = f.part(hub, o, kind, "gate", fingerprint(version), spec)
 	param := &admissionv1.ParamRef{Name: f.lease, ParameterNotFoundAction: ptr.To(admissionv1.DenyAction)}
 	if f.warns {
-		actions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
 		param.ParameterNotFoundAction = ptr.To(admissionv1.AllowAction) // DenyAction would refuse
 	}
-	part := func(name string, spec admissionv1.ValidatingAdmissionPolicySpec, param *admissionv1.ParamRef) Policy {
-		spec = *spec.DeepCopy()
-		meta := metav1.ObjectMeta{
-			Name:        fenceName(o, kind, name+"-"+version),
-			Labels:      map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.FenceLabel: o.Namespace},
-			Annotations: map[string]string{v1alpha1.HubAnnotation: hub, v1alpha1.PolicyAnnotation: o.Name},
-		}
-		probe := "leasecast-" + name + "-probe-" + version
-		// Without the parameter all that the rules match is refused. No other Lease may be among it: the hub has to write
-		// the managed one again, and programs elect themselves.
-		names := []string{probe}
-		if f.lock != nil {
-			names = append(names, f.lock.Name)
-		}
-		spec.MatchConstraints.ResourceRules[0].ResourceNames = names
-		spec.MatchConditions = []admissionv1.MatchCondition{{
-			Name: "fenced", Expression: anyOf([]string{probes(probe), spec.MatchConditions[0].Expression}),
-		}}
-		spec.Validations = slices.Insert(spec.Validations, 0, admissionv1.Validation{
-			Expression: "!(" + probes(probe) + ")", Message: isProbe, Reason: ptr.To(metav1.StatusReasonForbidden),
-		})
-		return Policy{
-			Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
-			Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
-				ObjectMeta: *meta.DeepCopy(),
-				Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-					PolicyName: meta.Name, ParamRef: param, ValidationActions: actions,
-					MatchResources: &admissionv1.MatchResources{MatchPolicy: ptr.To(admissionv1.Equivalent), ObjectSelector: &metav1.LabelSelector{}},
-				},
-			},
-			probe:    &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probe}},
-			provoked: fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", meta.Name, meta.Name, isProbe),
-		}
-	}
-	f.gate, f.wall = part("gate", spec, param), part("wall", walled(spec), nil)
+	f.gate.Binding.Spec.ParamRef = param
 	f.gate.provokedToo = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: failed to configure binding: no params found",
 		f.Name(), f.Name())
+	if lock != nil {
+		param.Namespace = f.names[0]
+		f.gate.Binding.Spec.MatchResources.NamespaceSelector = in(lock.Namespace, f.names[0])
+		return f
+	}
+	var covered []*metav1.LabelSelector
+	if len(f.names) > 0 {
+		covered = append(covered, in(f.names...))
+	}
+	if f.selector != nil {
+		covered = append(covered, f.selector)
+	}
+	for _, s := range covered {
+		wall := f.part(hub, o, kind, "wall", fingerprint(append(version, s)), walled(spec))
+		wall.Binding.Spec.MatchResources.NamespaceSelector = s
+		f.walls = append(f.walls, wall)
+	}
 	return f
+}
+
+// part is the gate or a wall, before it is known in which namespaces.
+func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, version string, spec admissionv1.ValidatingAdmissionPolicySpec) Policy {
+	spec = *spec.DeepCopy()
+	meta := metav1.ObjectMeta{
+		Name:        fenceName(o, kind, name+"-"+version),
+		Labels:      map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.FenceLabel: o.Namespace},
+		Annotations: map[string]string{v1alpha1.HubAnnotation: hub, v1alpha1.PolicyAnnotation: o.Name},
+	}
+	probe := "leasecast-" + name + "-probe-" + version
+	// Without the parameter all that the rules match is refused. No other Lease may be among it: the hub has to write
+	// the managed one again, and programs elect themselves.
+	names := []string{probe}
+	if f.lock != nil {
+		names = append(names, f.lock.Name)
+	}
+	spec.MatchConstraints.ResourceRules[0].ResourceNames = names
+	spec.MatchConditions = []admissionv1.MatchCondition{{
+		Name: "fenced", Expression: anyOf([]string{probes(probe), spec.MatchConditions[0].Expression}),
+	}}
+	spec.Validations = slices.Insert(spec.Validations, 0, admissionv1.Validation{
+		Expression: "!(" + probes(probe) + ")", Message: isProbe, Reason: ptr.To(metav1.StatusReasonForbidden),
+	})
+	actions := []admissionv1.ValidationAction{admissionv1.Deny}
+	if f.warns {
+		actions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
+	}
+	return Policy{
+		Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
+		Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: *meta.DeepCopy(),
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: meta.Name, ValidationActions: actions,
+				MatchResources: &admissionv1.MatchResources{MatchPolicy: ptr.To(admissionv1.Equivalent), ObjectSelector: &metav1.LabelSelector{}},
+			},
+		},
+		probe:    &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probe}},
+		provoked: fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", meta.Name, meta.Name, isProbe),
+	}
 }
 
 // lockIn are the namespaces that the fence of a lock depends on.
@@ -204,10 +216,13 @@ func (f Fence) lockIn() []string {
 }
 
 func in(namespaces ...string) *metav1.LabelSelector {
-	slices.Sort(namespaces)
 	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(namespaces)},
+		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(namespaces)))},
 	}}
+}
+
+func notIn(namespaces []string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: namespaces}
 }
 
 // walled is about the same, and refuses all of it.
@@ -232,25 +247,15 @@ func (f Fence) gateIn(namespaces []string) Policy {
 	return p
 }
 
-// wallBut is the wall in all namespaces but these.
-func (f Fence) wallBut(namespaces []string) Policy {
-	selector := &metav1.LabelSelector{}
-	out := slices.Concat(neverManaged, namespaces)
-	if f.selector == nil {
-		selector.MatchExpressions = []metav1.LabelSelectorRequirement{
-			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: f.names},
-		}
-	} else {
-		selector = f.selector.DeepCopy()
-		out = slices.Concat(out, f.names)
+// wallBut is a wall without these namespaces. Those that have the gate come last, as [lastOut] and [Kept.narrow] expect it.
+func wallBut(wall Policy, lost, gated []string) Policy {
+	wall.Binding = wall.Binding.DeepCopy()
+	s := wall.Binding.Spec.MatchResources.NamespaceSelector
+	if len(lost) > 0 {
+		s.MatchExpressions = append(s.MatchExpressions, notIn(lost))
 	}
-	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
-		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: out,
-	})
-	p := f.wall
-	p.Binding = p.Binding.DeepCopy()
-	p.Binding.Spec.MatchResources.NamespaceSelector = selector
-	return p
+	s.MatchExpressions = append(s.MatchExpressions, notIn(slices.Concat(neverManaged, gated)))
+	return wall
 }
 
 // writesSpec refuses what accounts write, or what is written to objects. Its first match condition says what it is about.
@@ -311,12 +316,12 @@ func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissi
 		})
 }
 
-// lockSpec refuses that a controller takes or renews its lock.
-func lockSpec(lock locks.Lock) admissionv1.ValidatingAdmissionPolicySpec {
+// lockSpec refuses that a controller takes or renews its lock. A warning waits for nobody, so the hub opens no lock then.
+func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.ValidatingAdmissionPolicySpec {
 	rules := []admissionv1.NamedRuleWithOperations{
 		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
 	}
-	return fenceSpec(rules, fencedLock(lock), term, []admissionv1.Validation{
+	spec := fenceSpec(rules, fencedLock(lock), term, []admissionv1.Validation{
 		{
 			Expression: released + " || " + thisClusterLeads, Message: notLeading, Reason: ptr.To(metav1.StatusReasonForbidden),
 			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
@@ -327,6 +332,12 @@ func lockSpec(lock locks.Lock) admissionv1.ValidatingAdmissionPolicySpec {
 		},
 		{Expression: lockedSince, Message: fromTheFuture, Reason: ptr.To(metav1.StatusReasonForbidden)},
 	})
+	if mode != v1alpha1.FencingWarn {
+		spec.Validations = append(spec.Validations, admissionv1.Validation{
+			Expression: released + " || " + opened(lock), Message: lockNotOpen, Reason: ptr.To(metav1.StatusReasonForbidden),
+		})
+	}
+	return spec
 }
 
 // term are the variables that say when the term ends, and from when on its Lease can be believed.

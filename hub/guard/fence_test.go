@@ -56,8 +56,11 @@ var checkoutWrites = v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
 func keeps(t *testing.T, f guard.Fence, active map[string]bool) {
 	t.Helper()
 	client := administrator(t)
+	if _, err := guard.Anchor(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, "the fence is in force", func(ctx context.Context) error {
-		state, err := f.Keep(ctx, client, active, false)
+		state, err := f.Keep(ctx, client, active, nil, false)
 		if err == nil && !state.Settled {
 			err = fmt.Errorf("the state is %v", state)
 		}
@@ -68,7 +71,7 @@ func keeps(t *testing.T, f guard.Fence, active map[string]bool) {
 // fenceOf is the one fence that a policy asks for. It goes after the test.
 func fenceOf(t *testing.T, o *v1alpha1.LeadershipPolicy) guard.Fence {
 	t.Helper()
-	fences := guard.Fences("hub", o)
+	fences := guard.Fences("hub", o, nil)
 	if len(fences) != 1 {
 		t.Fatalf("there are %d fences", len(fences))
 	}
@@ -84,11 +87,11 @@ func fenceOf(t *testing.T, o *v1alpha1.LeadershipPolicy) guard.Fence {
 // says writes the managed Lease of a namespace, with an ε of a minute.
 func says(t *testing.T, namespace, holder string, acquired, renewed time.Time, lasts time.Duration) {
 	t.Helper()
-	writeLease(t, namespace, lease.Term{Holder: holder, Epoch: 1000, AcquireTime: acquired, RenewTime: renewed, Duration: lasts}, time.Minute)
+	writeLease(t, namespace, lease.Term{Holder: holder, Epoch: 1000, AcquireTime: acquired, RenewTime: renewed, Duration: lasts}, time.Minute, "")
 }
 
-// writeLease writes the managed Lease of a namespace.
-func writeLease(t *testing.T, namespace string, term lease.Term, skew time.Duration) {
+// writeLease writes the managed Lease of a namespace. It lists these locks, if any.
+func writeLease(t *testing.T, namespace string, term lease.Term, skew time.Duration, open string) {
 	t.Helper()
 	l := &coordinationv1.Lease{}
 	err := wire.Write(lease.Key("key"), lease.Content{
@@ -98,6 +101,9 @@ func writeLease(t *testing.T, namespace string, term lease.Term, skew time.Durat
 		t.Fatal(err)
 	}
 	l.Namespace, l.Name = namespace, v1alpha1.DefaultLeaseName
+	if open != "" {
+		l.Annotations[v1alpha1.OpenLocksAnnotation] = open
+	}
 	if _, err := administrator(t).CoordinationV1().Leases(namespace).Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

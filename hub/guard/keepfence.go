@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,8 +28,9 @@ type FenceState struct {
 	Mended bool
 }
 
-// Keep puts a fence in place, and returns its state. It gets the active namespaces that the fence covers. The
-// value tells whether a namespace has its Lease.
+// Keep puts a fence in place, and returns its state. It gets the active namespaces that the fence covers, and those that
+// it does not cover, but goes on with where it is: another fence is not in force there yet. The values tell whether a
+// namespace has its Lease.
 //
 // What is stored says where the gate was seen in force: there is no wall. Every step keeps one of the two in force. A
 // namespace gets the gate when it has a Lease, and loses the wall when the gate was seen to refuse there. It loses the
@@ -37,48 +39,49 @@ type FenceState struct {
 // Only if that is due, or the gate was not as it has to be, it asks again where it was in force before.
 //
 // A fence that warns refuses nothing, so it is in force nowhere. With an error only Mended is known. The error wraps
-// ErrForbidden or ErrUnsupported where they apply.
-func (f Fence) Keep(ctx context.Context, member kubernetes.Interface, active map[string]bool, due bool) (s FenceState, err error) {
-	anchored, err := anchor().Ensure(ctx, member)
-	if err != nil {
-		return s, err
-	}
+// ErrForbidden or ErrUnsupported where they apply. Before the first fence there must be the anchor: see [Anchor].
+func (f Fence) Keep(ctx context.Context, member kubernetes.Interface, active, open map[string]bool, due bool) (s FenceState, err error) {
 	if f.lock != nil {
-		return f.keepLock(ctx, member, active, anchored)
+		return f.keepLock(ctx, member, active)
 	}
-	gated, unwalled, err := f.stored(ctx, member)
+	is, err := f.stored(ctx, member)
 	if err != nil {
 		return s, err
 	}
-	gates := withGate(active, gated)
+	gates := is.withGate(active, open)
 	changed, err := f.keepGate(ctx, member, gates)
 	if err != nil {
 		return s, err
 	}
+	known := is.unwalled
 	if due || changed {
-		unwalled = nil
+		known = nil
 	}
-	seen, err := f.seenAtGate(ctx, member, gates, unwalled)
+	seen, err := f.seenAtGate(ctx, member, gates, known)
 	if err != nil {
 		return s, err
 	}
-	rewalled, err := f.wallBut(seen).Ensure(ctx, member)
-	if err != nil {
-		return s, err
+	rewalled := false
+	for i, w := range f.walls {
+		wrote, err := wallBut(w, is.leftOut(i, f.lost, open), seen).Ensure(ctx, member)
+		if err != nil {
+			return s, err
+		}
+		rewalled = rewalled || wrote
 	}
 	s = FenceState{InForce: map[string]bool{}, Settled: len(seen) == len(gates)}
-	s.Mended = anchored || changed || rewalled && s.Settled
-	err = f.seeWall(ctx, member, active, seen, &s)
+	s.Mended = changed || rewalled && s.Settled
+	err = f.seeWalls(ctx, member, active, seen, &s)
 	return s, err
 }
 
 // keepLock is Keep for the fence of a lock. It has no wall: where there is no Lease, it refuses the lock, and no more.
-func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active map[string]bool, anchored bool) (s FenceState, err error) {
+func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active map[string]bool) (s FenceState, err error) {
 	changed, err := f.gate.Ensure(ctx, member)
 	if err != nil {
 		return s, err
 	}
-	s = FenceState{InForce: map[string]bool{}, Settled: true, Mended: anchored || changed}
+	s = FenceState{InForce: map[string]bool{}, Settled: true, Mended: changed}
 	if f.warns {
 		return s, nil
 	}
@@ -89,16 +92,6 @@ func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active
 		s.Settled = s.InForce[ns]
 	}
 	return s, nil
-}
-
-// withGate are the active namespaces that get the gate: those that have a Lease, or have had one.
-func withGate(active map[string]bool, gated []string) (gates []string) {
-	for _, ns := range slices.Sorted(maps.Keys(active)) {
-		if active[ns] || slices.Contains(gated, ns) {
-			gates = append(gates, ns)
-		}
-	}
-	return gates
 }
 
 // seenAtGate returns where the gate is in force, or is in place if it warns. It does not ask in those that are known.
@@ -134,19 +127,26 @@ func (p Policy) seenIn(ctx context.Context, member kubernetes.Interface, namespa
 	return seen, nil
 }
 
-// seeWall completes the state of a fence that was seen at the gate of some namespaces. It asks in the others.
-func (f Fence) seeWall(ctx context.Context, member kubernetes.Interface, active map[string]bool, seen []string, s *FenceState) error {
+// seeWalls completes the state of a fence that was seen at the gate of some namespaces. It asks in the others.
+func (f Fence) seeWalls(ctx context.Context, member kubernetes.Interface, active map[string]bool, seen []string, s *FenceState) error {
 	if f.warns {
 		return nil
 	}
-	namespaces := slices.Sorted(maps.Keys(active))
-	seen, err := f.wall.seenIn(ctx, member, namespaces, seen)
-	if err != nil {
-		return err
-	}
-	for _, ns := range namespaces {
-		s.InForce[ns] = slices.Contains(seen, ns)
-		s.Settled = s.Settled && s.InForce[ns]
+	for i, w := range f.walls {
+		var behind []string // this wall, or its gate
+		for _, ns := range slices.Sorted(maps.Keys(active)) {
+			if named := slices.Contains(f.names, ns); named && i == 0 || !named && i == len(f.walls)-1 {
+				behind = append(behind, ns)
+			}
+		}
+		inForce, err := w.seenIn(ctx, member, behind, seen)
+		if err != nil {
+			return err
+		}
+		for _, ns := range behind {
+			s.InForce[ns] = slices.Contains(inForce, ns)
+			s.Settled = s.Settled && s.InForce[ns]
+		}
 	}
 	return nil
 }
@@ -168,30 +168,71 @@ func (f Fence) keepGate(ctx context.Context, member kubernetes.Interface, namesp
 	return f.gateIn(namespaces).Ensure(ctx, member)
 }
 
-// stored returns the namespaces that have the gate, and those that have no wall.
-func (f Fence) stored(ctx context.Context, member kubernetes.Interface) (gated, unwalled []string, err error) {
+// storedFence is what a member stores of a fence.
+type storedFence struct {
+	gated    []string // the namespaces that have the gate
+	unwalled []string // those that have no wall, because the gate was seen in force
+	walls    []*admissionv1.ValidatingAdmissionPolicyBinding
+}
+
+func (f Fence) stored(ctx context.Context, member kubernetes.Interface) (is storedFence, err error) {
 	bindings := member.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	for name, of := range map[string]struct {
-		operator metav1.LabelSelectorOperator
-		to       *[]string
-	}{
-		f.gate.Binding.Name: {metav1.LabelSelectorOpIn, &gated}, f.wall.Binding.Name: {metav1.LabelSelectorOpNotIn, &unwalled},
-	} {
+	for i, name := range f.Names() {
 		b, err := bindings.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
+		if err != nil && !apierrors.IsNotFound(err) {
+			return is, fmt.Errorf("read ValidatingAdmissionPolicyBinding %s: %w", name, orForbidden(err))
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read ValidatingAdmissionPolicyBinding %s: %w", name, orForbidden(err))
+			b = nil
 		}
-		if b.Spec.MatchResources == nil || b.Spec.MatchResources.NamespaceSelector == nil {
+		if i == 0 {
+			is.gated = fromLast(b, 0, metav1.LabelSelectorOpIn)
 			continue
 		}
-		for _, e := range b.Spec.MatchResources.NamespaceSelector.MatchExpressions {
-			if e.Key == corev1.LabelMetadataName && e.Operator == of.operator {
-				*of.to = append(*of.to, e.Values...)
-			}
+		is.walls = append(is.walls, b)
+		is.unwalled = append(is.unwalled, fromLast(b, 0, metav1.LabelSelectorOpNotIn)...)
+	}
+	return is, nil
+}
+
+// fromLast are the namespaces that the last expression of a binding names, or one before it, if it has this operator.
+func fromLast(b *admissionv1.ValidatingAdmissionPolicyBinding, before int, o metav1.LabelSelectorOperator) []string {
+	if b == nil || b.Spec.MatchResources == nil || b.Spec.MatchResources.NamespaceSelector == nil {
+		return nil
+	}
+	expressions := b.Spec.MatchResources.NamespaceSelector.MatchExpressions
+	i := len(expressions) - 1 - before
+	if i < 0 || expressions[i].Key != corev1.LabelMetadataName || expressions[i].Operator != o {
+		return nil
+	}
+	return expressions[i].Values
+}
+
+// withGate are the namespaces that get the gate: the active ones that have a Lease, or have had one. In an open one it
+// stays.
+func (is storedFence) withGate(active, open map[string]bool) (gates []string) {
+	for ns, leased := range active {
+		if leased || slices.Contains(is.gated, ns) {
+			gates = append(gates, ns)
 		}
 	}
-	return gated, unwalled, nil
+	for ns, leased := range open {
+		if leased && slices.Contains(is.gated, ns) {
+			gates = append(gates, ns)
+		}
+	}
+	slices.Sort(gates)
+	return gates
+}
+
+// leftOut are the lost namespaces that a wall leaves out. In an open one it stays.
+func (is storedFence) leftOut(wall int, lost []string, open map[string]bool) (out []string) {
+	b := is.walls[wall]
+	before := fromLast(b, 1, metav1.LabelSelectorOpNotIn)
+	for _, ns := range lost {
+		if _, isOpen := open[ns]; !isOpen || b == nil || slices.Contains(before, ns) {
+			out = append(out, ns)
+		}
+	}
+	return out
 }

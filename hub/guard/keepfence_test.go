@@ -96,12 +96,12 @@ func TestWhatIsEditedInAFenceIsRepairedAndSeenAgain(t *testing.T) {
 			if maps.Equal(before, versionsOfAll(t, client)) {
 				t.Error("the versions are the same")
 			}
-			if s, err := f.Keep(t.Context(), client, active, false); err != nil || !s.Mended {
+			if s, err := f.Keep(t.Context(), client, active, nil, false); err != nil || !s.Mended {
 				t.Errorf("it was not mended: %+v, %v", s, err)
 			}
 			keeps(t, f, active)
 			eventually(t, "it refuses again", func(ctx context.Context) error {
-				s, err := f.Keep(ctx, client, active, true)
+				s, err := f.Keep(ctx, client, active, nil, true)
 				if err == nil && !s.InForce[ns] {
 					err = errors.New("it is not in force")
 				}
@@ -129,10 +129,10 @@ func TestOnlyFencesThatNobodyAsksForAreRemoved(t *testing.T) {
 	client := administrator(t)
 	ours, wanted := fenceOf(t, asks("ours", checkoutWrites, "a")), fenceOf(t, asks("wanted", checkoutWrites, "a"))
 	earlier := fenceOf(t, asks("refused", checkoutWrites, "a"))
-	theirs := guard.Fences("another", asks("theirs", checkoutWrites, "a"))[0]
+	theirs := guard.Fences("another", asks("theirs", checkoutWrites, "a"), nil)[0]
 	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), client, "another", "fleet", guard.Kept{}) })
 	for _, f := range []guard.Fence{ours, wanted, earlier, theirs} {
-		if _, err := f.Keep(t.Context(), client, nil, false); err != nil {
+		if _, err := f.Keep(t.Context(), client, nil, nil, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestOnlyTheFenceOfALockIsAboutOne(t *testing.T) {
 	o := asks("shops", checkoutWrites, "shop")
 	o.Spec.Fencing.LeaderElectionLocks = lockIn("till").LeaderElectionLocks
 	names := map[bool]string{}
-	for _, f := range guard.Fences("hub", o) {
+	for _, f := range guard.Fences("hub", o, nil) {
 		lock, is := f.Lock()
 		if is != f.IsOfLock() {
 			t.Errorf("%s: is it about a lock?", f.Name())
@@ -210,40 +210,77 @@ func TestOnlyTheFenceOfALockIsAboutOne(t *testing.T) {
 	}
 }
 
-// Where a policy names namespaces and selects others, each is covered by one fence of a kind.
-func TestWhichFenceCoversANamespace(t *testing.T) {
-	o := asks("both", checkoutWrites, "named")
+// Where a policy names namespaces and selects others, one fence is about both.
+func TestWhichNamespacesAFenceSelects(t *testing.T) {
+	o := asks("both", checkoutWrites, "named", "lost")
 	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-	team := map[string]string{"team": "a"}
+	f, team := guard.Fences("hub", o, []string{"lost"})[0], map[string]string{"team": "a"}
 	for name, test := range map[string]struct {
 		namespace string
 		labels    map[string]string
-		covered   int
+		selected  bool
 	}{
-		"a named one":                  {"named", nil, 1},
-		"a named one that matches too": {"named", team, 1},
-		"one that matches":             {"other", team, 1},
-		"one that does not match":      {"other", nil, 0},
-		"one that is never managed":    {"kube-system", team, 0},
+		"a named one":                     {"named", nil, true},
+		"a named one that matches too":    {"named", team, true},
+		"one that matches":                {"other", team, true},
+		"one that does not match":         {"other", nil, false},
+		"one that is never managed":       {"kube-system", team, false},
+		"a lost one":                      {"lost", nil, false},
+		"a lost one that matches as well": {"lost", team, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, wrong := 0, 0
-			for _, f := range guard.Fences("hub", o) {
-				if f.Selects(test.namespace, test.labels) {
-					n++
-					if !f.Covers(test.namespace) {
-						wrong++
-					}
-				}
+			if selected := f.Selects(test.namespace, test.labels); selected != test.selected {
+				t.Errorf("it selects it: %v, want %v", selected, test.selected)
 			}
-			if n != test.covered || wrong > 0 {
-				t.Errorf("%d fences cover it, want %d; the hub looks at %d others", n, test.covered, wrong)
+			if covers := f.Covers(test.namespace); covers != (test.namespace != "lost") {
+				t.Errorf("it covers it: %v", covers)
 			}
 		})
 	}
 }
 
-// Labels are matched as by any other selector.
+// Of two policies that match a namespace one owns it. The other one has no effect there.
+func TestAFenceLeavesOutWhatAnotherPolicyOwns(t *testing.T) {
+	standing(t)
+	admin := administrator(t)
+	named, selected, ours := newNamespace(t), newNamespace(t), newNamespace(t)
+	team := map[string]string{corev1.LabelMetadataName: selected}
+	o := asks("lost", labelledWrites, named, ours)
+	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: team}
+	lost := []string{named, selected}
+	t.Cleanup(func() { _ = guard.RemoveFences(context.Background(), admin, "hub", "fleet", guard.Kept{}) })
+	before := guard.Fences("hub", o, nil)
+	keepsWhere := func(f guard.Fence) {
+		active := map[string]bool{named: false, selected: false, ours: false}
+		maps.DeleteFunc(active, func(ns string, _ bool) bool { return !f.Selects(ns, map[string]string{corev1.LabelMetadataName: ns}) })
+		keeps(t, f, active)
+	}
+	for _, f := range before {
+		keepsWhere(f)
+	}
+	for i, f := range guard.Fences("hub", o, lost) {
+		if f.Name() != before[i].Name() {
+			t.Errorf("%s is another fence", f.Name())
+		}
+		for _, ns := range lost {
+			if f.Covers(ns) || f.Selects(ns, team) {
+				t.Errorf("%s covers %s", f.Name(), ns)
+			}
+		}
+		keepsWhere(f)
+	}
+	for _, ns := range lost {
+		eventually(t, "the namespace is let out", func(ctx context.Context) error {
+			return aLabelledConfigMap("shop")(ctx, admin, ns, fmt.Sprintf("first-%d", time.Now().UnixNano()))
+		})
+	}
+	mustBeAnswered(t, aLabelledConfigMap("shop")(t.Context(), admin, ours, "a"), noLeader)
+	lock := asks("lost", lockIn("locks"), named)
+	if len(guard.Fences("hub", lock, nil)) != 1 || len(guard.Fences("hub", lock, lost)) != 0 {
+		t.Error("a lock is fenced by a namespace that another policy owns")
+	}
+}
+
 // A hub whose clock was ahead has written a Lease that nobody believes.
 func TestAJobIsCreatedByNoLeaseOfTheFuture(t *testing.T) {
 	standing(t)

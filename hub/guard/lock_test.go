@@ -19,6 +19,7 @@ import (
 
 const (
 	noParameter = "no params found"
+	lockNotOpen = "this lock is not open yet: the hub opens it when every earlier holder must have stopped"
 	hubIsAhead  = "the clock of the hub that has written the Lease of this namespace is ahead"
 )
 
@@ -61,26 +62,32 @@ func TestWhatALockFenceCatches(t *testing.T) {
 		renewed   time.Time
 		lasts     time.Duration
 		bare      bool // there is no Lease
+		open      string
 		want      string
 		release   string // the answer to a release
 		elsewhere string // the answer to the same lock in the namespace of the policy
 	}{
-		"its cluster leads":        {holder: "east.fleet", renewed: now, lasts: time.Hour},
-		"another cluster leads":    {holder: "west.fleet", renewed: now, lasts: time.Hour, want: notLeading},
-		"nobody leads":             {holder: "", renewed: now, lasts: time.Hour, want: notLeading},
-		"its term is over":         {holder: "east.fleet", renewed: now.Add(-time.Minute), lasts: time.Second, want: termIsOver},
-		"the hub's clock is ahead": {holder: "east.fleet", renewed: now.Add(time.Hour), lasts: time.Minute, want: hubIsAhead},
-		"there is no Lease":        {bare: true, want: noParameter, release: noParameter, elsewhere: noParameter},
+		"its cluster leads, and the lock is open":           {holder: "east.fleet", open: "NAME", renewed: now, lasts: time.Hour},
+		"its cluster leads, and the lock is one of several": {holder: "east.fleet", open: "aaaaaaaaaaaa,NAME,ffffffffffff", renewed: now, lasts: time.Hour},
+		"its cluster leads, and no lock is listed":          {holder: "east.fleet", renewed: now, lasts: time.Hour, want: lockNotOpen},
+		"its cluster leads, and others are open":            {holder: "east.fleet", open: "aaaaaaaaaaaa,ffffffffffff", renewed: now, lasts: time.Hour, want: lockNotOpen},
+		"its cluster leads, and a part of its name is open": {holder: "east.fleet", open: "NAMEff", renewed: now, lasts: time.Hour, want: lockNotOpen},
+		"another cluster leads":                             {holder: "west.fleet", open: "NAME", renewed: now, lasts: time.Hour, want: notLeading},
+		"nobody leads":                                      {holder: "", open: "NAME", renewed: now, lasts: time.Hour, want: notLeading},
+		"its term is over":                                  {holder: "east.fleet", open: "NAME", renewed: now.Add(-time.Minute), lasts: time.Second, want: termIsOver},
+		"the hub's clock is ahead":                          {holder: "east.fleet", open: "NAME", renewed: now.Add(time.Hour), lasts: time.Minute, want: hubIsAhead},
+		"there is no Lease":                                 {bare: true, want: noParameter, release: noParameter, elsewhere: noParameter},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns, locks := newNamespace(t), newNamespace(t)
 			if err := takes(t.Context(), admin, locks, "stock", "before"); err != nil {
 				t.Fatal(err)
 			}
+			f := fenceOf(t, asks("locks", lockIn(locks), ns))
 			if !test.bare {
-				leads(t, ns, test.holder, test.renewed, test.lasts)
+				leads(t, ns, test.holder, test.renewed, test.lasts, strings.ReplaceAll(test.open, "NAME", idOf(f)))
 			}
-			keeps(t, fenceOf(t, asks("locks", lockIn(locks), ns)), map[string]bool{ns: !test.bare})
+			keeps(t, f, map[string]bool{ns: !test.bare})
 			eventually(t, "the Lease is known", func(ctx context.Context) error { return answered(takes(ctx, admin, locks, "stock", "me"), test.want) })
 			mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", "me"), test.want)
 			mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", ""), test.release)
@@ -99,8 +106,9 @@ func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
 	standing(t)
 	admin := administrator(t)
 	ns, locks := newNamespace(t), newNamespace(t)
-	leads(t, ns, "east.fleet", time.Now(), time.Hour)
-	keeps(t, fenceOf(t, asks("locks", lockIn(locks), ns)), map[string]bool{ns: true})
+	f := fenceOf(t, asks("locks", lockIn(locks), ns))
+	leads(t, ns, "east.fleet", time.Now(), time.Hour, idOf(f))
+	keeps(t, f, map[string]bool{ns: true})
 	eventually(t, "the Lease is known", func(ctx context.Context) error { return takes(ctx, admin, locks, "stock", "me") })
 	have, err := admin.CoordinationV1().Leases(locks).Get(t.Context(), "stock", metav1.GetOptions{})
 	if err != nil {
@@ -111,10 +119,36 @@ func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
 	mustBeAnswered(t, err, termIsOver)
 }
 
-// leads writes the managed Lease of a namespace, with an ε of a second.
-func leads(t *testing.T, namespace, holder string, renewed time.Time, lasts time.Duration) {
+// leads writes the managed Lease of a namespace, with an ε of a second, where these locks are open.
+func leads(t *testing.T, namespace, holder string, renewed time.Time, lasts time.Duration, open string) {
 	t.Helper()
-	writeLease(t, namespace, lease.Term{Holder: holder, Epoch: 1000, AcquireTime: renewed, RenewTime: renewed, Duration: lasts}, time.Second)
+	writeLease(t, namespace, lease.Term{Holder: holder, Epoch: 1000, AcquireTime: renewed, RenewTime: renewed, Duration: lasts}, time.Second, open)
+}
+
+// idOf is how the lock of a fence is listed.
+func idOf(f guard.Fence) string {
+	lock, _ := f.Lock()
+	return lock.ID()
+}
+
+// A warning refuses nothing. So the hub waits for no earlier holder and opens no lock, and says nothing about that.
+func TestAFenceThatWarnsDoesNotAskWhetherALockIsOpen(t *testing.T) {
+	warning := lockIn("locks")
+	warning.Mode = v1alpha1.FencingWarn
+	client := administrator(t)
+	for mode, fencing := range map[string]v1alpha1.Fencing{lockNotOpen: lockIn("locks"), "": warning} {
+		f := fenceOf(t, asks("locks", fencing, "shop"))
+		if _, err := f.Keep(t.Context(), client, nil, nil, false); err != nil {
+			t.Fatal(err)
+		}
+		p, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), f.Name(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last := p.Spec.Validations[len(p.Spec.Validations)-1].Message; (last == lockNotOpen) != (mode == lockNotOpen) {
+			t.Errorf("the last validation says %q", last)
+		}
+	}
 }
 
 // answered is an error unless that is the answer.
@@ -129,7 +163,7 @@ func answered(err error, want string) error {
 func TestEachLockHasAFenceOfItsOwn(t *testing.T) {
 	two := lockIn("a")
 	two.LeaderElectionLocks = append(two.LeaderElectionLocks, lockIn("b").LeaderElectionLocks...)
-	fences := guard.Fences("hub", asks("locks", two, "shop"))
+	fences := guard.Fences("hub", asks("locks", two, "shop"), nil)
 	if len(fences) != 2 || fences[0].Name() == fences[1].Name() || len(fences[0].Names()) != 1 {
 		t.Errorf("the fences are %v", fences)
 	}

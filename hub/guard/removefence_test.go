@@ -73,7 +73,7 @@ func TestWhereAnEarlierFenceStays(t *testing.T) {
 		"no lock of a policy that is gone":        {policy: lock, leases: leasesIn("shop"), gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, f := simulate(), guard.Fences("hub", test.policy)[0]
+			s, f := simulate(), guard.Fences("hub", test.policy, nil)[0]
 			if s.settles(t, f, map[string]bool{"shop": true}); !f.IsOfLock() {
 				s.settles(t, f, map[string]bool{"shop": true, "till": true})
 			}
@@ -108,7 +108,7 @@ func TestWhereAnEarlierFenceStays(t *testing.T) {
 
 // Between the two a fence would let all through.
 func TestANamespaceGetsTheWallBeforeItLosesTheGate(t *testing.T) {
-	s, f := simulate(), guard.Fences("hub", asks("shops", checkoutWrites, "shop"))[0]
+	s, f := simulate(), guard.Fences("hub", asks("shops", checkoutWrites, "shop"), nil)[0]
 	s.settles(t, f, map[string]bool{"shop": true})
 	s.fails = func(verb, resource, name string) error {
 		if verb == "update" && name == f.Names()[1] {
@@ -130,7 +130,7 @@ func TestAGateThatSomebodyHasBoundToEverythingDoesNotStay(t *testing.T) {
 		"it is for all namespaces": func(b *admissionv1.ValidatingAdmissionPolicyBinding) { b.Spec.MatchResources.NamespaceSelector = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, f := simulate(), guard.Fences("hub", asks("shops", checkoutWrites, "shop"))[0]
+			s, f := simulate(), guard.Fences("hub", asks("shops", checkoutWrites, "shop"), nil)[0]
 			s.settles(t, f, map[string]bool{"shop": true})
 			s.edits(t, f.Name(), edit)
 			kept := guard.Kept{Policies: []string{"shops"}, Leases: leasesIn("shop")}
@@ -145,7 +145,7 @@ func TestAGateThatSomebodyHasBoundToEverythingDoesNotStay(t *testing.T) {
 }
 
 func TestAGateThatCannotBeNarrowedIsTold(t *testing.T) {
-	s, f := simulate(), guard.Fences("hub", asks("shops", checkoutWrites, "shop", "till"))[0]
+	s, f := simulate(), guard.Fences("hub", asks("shops", checkoutWrites, "shop", "till"), nil)[0]
 	s.settles(t, f, map[string]bool{"shop": true, "till": true})
 	s.fails = func(verb, resource, _ string) error {
 		if verb == "update" {

@@ -86,7 +86,7 @@ func (s *simulated) tries(namespace, probe string) error {
 func (s *simulated) settles(t *testing.T, f guard.Fence, active map[string]bool) {
 	t.Helper()
 	for range 2 {
-		if state, err := f.Keep(t.Context(), s, active, false); err != nil || !state.Settled {
+		if state, err := f.Keep(t.Context(), s, active, nil, false); err != nil || !state.Settled {
 			t.Fatalf("the state is %+v, %v", state, err)
 		}
 	}

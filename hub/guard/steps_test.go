@@ -22,7 +22,7 @@ var shopAndBank = map[string]bool{"shop": true, "bank": false}
 // What Keep finds of a fence that was settled, and where it asks.
 func TestWhatKeepFindsOfAFence(t *testing.T) {
 	type binding = admissionv1.ValidatingAdmissionPolicyBinding
-	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank", "cafe"))[0]
+	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank", "cafe"), nil)[0]
 	gate, wall := f.Names()[0], f.Names()[1]
 	requires := func(key string, o metav1.LabelSelectorOperator) func(*binding) {
 		return func(b *binding) {
@@ -40,10 +40,6 @@ func TestWhatKeepFindsOfAFence(t *testing.T) {
 	}{
 		"nothing has happened": {want: guard.FenceState{InForce: both, Settled: true}, asked: []string{"wall bank"}},
 		"it is due":            {due: true, want: guard.FenceState{InForce: both, Settled: true}, asked: []string{"gate shop", "wall bank"}},
-		"the anchor is gone": {
-			happens: func(t *testing.T, s *simulated) { s.loses(t, policies, guard.AnchorName) },
-			want:    guard.FenceState{InForce: both, Settled: true, Mended: true}, asked: []string{"wall bank"},
-		},
 		"the gate is gone": {
 			happens: func(t *testing.T, s *simulated) { s.loses(t, policies, gate) },
 			want:    guard.FenceState{InForce: both, Settled: true, Mended: true}, asked: []string{"gate shop", "wall bank"},
@@ -101,7 +97,7 @@ func TestWhatKeepFindsOfAFence(t *testing.T) {
 		"a namespace gets its Lease, and the gate is slow there": {
 			happens: func(t *testing.T, s *simulated) {
 				s.open = []string{"gate bank"}
-				if state, err := f.Keep(t.Context(), s, both, false); err != nil || state.Settled {
+				if state, err := f.Keep(t.Context(), s, both, nil, false); err != nil || state.Settled {
 					t.Errorf("at first the state is %+v, %v", state, err)
 				}
 				s.asked = nil
@@ -125,7 +121,7 @@ func TestWhatKeepFindsOfAFence(t *testing.T) {
 			if active == nil {
 				active = shopAndBank
 			}
-			state, err := f.Keep(t.Context(), s, active, test.due)
+			state, err := f.Keep(t.Context(), s, active, nil, test.due)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,10 +154,10 @@ func inOrder(asked []string) (all []string) {
 
 // Nobody has taken anything away: where there is no Lease, there is no gate.
 func TestAFenceWithoutAGateIsNotMended(t *testing.T) {
-	f, s := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"))[0], simulate()
+	f, s := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"), nil)[0], simulate()
 	bank := map[string]bool{"bank": false}
 	s.settles(t, f, bank)
-	state, err := f.Keep(t.Context(), s, bank, true)
+	state, err := f.Keep(t.Context(), s, bank, nil, true)
 	if err != nil || state.Mended || !state.Settled || !state.InForce["bank"] || !slices.Equal(s.asked, []string{"wall bank"}) {
 		t.Errorf("the state is %+v, %v; asked %q", state, err, s.asked)
 	}
@@ -171,9 +167,9 @@ func TestAFenceWithoutAGateIsNotMended(t *testing.T) {
 func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
 	warning := checkoutWrites
 	warning.Mode = v1alpha1.FencingWarn
-	f, s := guard.Fences("hub", asks("shops", warning, "shop", "bank"))[0], simulate()
+	f, s := guard.Fences("hub", asks("shops", warning, "shop", "bank"), nil)[0], simulate()
 	for range 2 {
-		state, err := f.Keep(t.Context(), s, shopAndBank, true)
+		state, err := f.Keep(t.Context(), s, shopAndBank, nil, true)
 		if err != nil || !state.Settled || len(state.InForce) > 0 || len(s.asked) > 0 {
 			t.Errorf("the state is %+v, %v; asked %q", state, err, s.asked)
 		}
@@ -183,7 +179,7 @@ func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
 func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 	lock, warning := lockIn("locks"), lockIn("locks")
 	warning.Mode = v1alpha1.FencingWarn
-	f := guard.Fences("hub", asks("locks", lock, "shop"))[0]
+	f := guard.Fences("hub", asks("locks", lock, "shop"), nil)[0]
 	in := map[string]bool{"shop": true}
 	for name, test := range map[string]struct {
 		fence   guard.Fence
@@ -192,17 +188,16 @@ func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 		asked   []string
 	}{
 		"nothing has happened":     {f, func(*testing.T, *simulated) {}, guard.FenceState{InForce: in, Settled: true}, []string{"gate shop"}},
-		"the anchor is gone":       {f, func(t *testing.T, s *simulated) { s.loses(t, policies, guard.AnchorName) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate shop"}},
 		"its policy is gone":       {f, func(t *testing.T, s *simulated) { s.loses(t, policies, f.Name()) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate shop"}},
 		"its binding was edited":   {f, func(t *testing.T, s *simulated) { s.edits(t, f.Name(), toAudit) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate shop"}},
 		"it refuses nothing":       {f, func(_ *testing.T, s *simulated) { s.open = []string{"gate shop"} }, guard.FenceState{}, []string{"gate shop"}},
-		"one that warns is placed": {guard.Fences("hub", asks("locks", warning, "shop"))[0], func(*testing.T, *simulated) {}, guard.FenceState{Settled: true}, nil},
+		"one that warns is placed": {guard.Fences("hub", asks("locks", warning, "shop"), nil)[0], func(*testing.T, *simulated) {}, guard.FenceState{Settled: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate()
 			s.settles(t, test.fence, in)
 			test.happens(t, s)
-			state, err := test.fence.Keep(t.Context(), s, in, false)
+			state, err := test.fence.Keep(t.Context(), s, in, nil, false)
 			maps.DeleteFunc(state.InForce, func(_ string, is bool) bool { return !is })
 			if err != nil || !maps.Equal(state.InForce, test.want.InForce) || state.Settled != test.want.Settled || state.Mended != test.want.Mended {
 				t.Errorf("the state is %+v, %v, want %+v", state, err, test.want)
@@ -216,14 +211,13 @@ func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 
 // A step rests on the one before it: without the gate, the wall must not go.
 func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
-	f, lock := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"))[0], guard.Fences("hub", asks("locks", lockIn("locks"), "shop"))[0]
+	f, lock := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"), nil)[0], guard.Fences("hub", asks("locks", lockIn("locks"), "shop"), nil)[0]
 	gate, wall := f.Names()[0], f.Names()[1]
 	for name, test := range map[string]struct {
 		fence  guard.Fence
 		active map[string]bool
 		fails  string
 	}{
-		"the anchor":                      {f, shopAndBank, "get " + policies + " " + guard.AnchorName},
 		"where the gate is":               {f, shopAndBank, "get " + bindings + " " + gate},
 		"where the wall is":               {f, shopAndBank, "get " + bindings + " " + wall},
 		"the gate":                        {f, shopAndBank, "get " + policies + " " + gate},
@@ -231,7 +225,6 @@ func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
 		"whether the gate refuses":        {f, shopAndBank, "create leases leasecast-gate-"},
 		"the wall":                        {f, shopAndBank, "get " + policies + " " + wall},
 		"whether the wall refuses":        {f, shopAndBank, "create leases leasecast-wall-"},
-		"the anchor of a lock":            {lock, map[string]bool{"shop": true}, "get " + policies + " " + guard.AnchorName},
 		"the gate of a lock":              {lock, map[string]bool{"shop": true}, "get " + policies + " " + lock.Name()},
 		"whether a lock's policy refuses": {lock, map[string]bool{"shop": true}, "create leases leasecast-gate-"},
 	} {
@@ -249,7 +242,7 @@ func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
 				}
 				return forbids(resource)
 			}
-			_, err := test.fence.Keep(t.Context(), s, test.active, true)
+			_, err := test.fence.Keep(t.Context(), s, test.active, nil, true)
 			if err == nil || errors.Is(err, guard.ErrForbidden) == strings.Contains(test.fails, " leases ") {
 				t.Errorf("the error is %v", err)
 			}
@@ -261,7 +254,7 @@ func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
 }
 
 func TestRemoveFencesDoesNothingAfterAStepThatFails(t *testing.T) {
-	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop"))[0]
+	f := guard.Fences("hub", asks("shops", checkoutWrites, "shop"), nil)[0]
 	for _, fails := range []string{"list " + bindings + " ", "delete " + bindings + " " + f.Names()[0], "list " + policies + " ", "delete " + policies + " " + f.Names()[1]} {
 		t.Run(fails, func(t *testing.T) {
 			s := simulate()

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -52,10 +53,6 @@ const (
 	pauseSilent  = 100 * time.Millisecond
 )
 
-// refusalLasts is for how long the renewals of a term must have been refused before that is held against the leader. An
-// API server that has just started refuses everybody until it has read its roles.
-const refusalLasts = 2 * time.Second
-
 // handleAnswer notes the answer to a step and returns how long to wait before the next one: zero for not at
 // all.
 func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error) time.Duration {
@@ -69,7 +66,7 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	switch v {
 	case answered:
 		if s.writes() {
-			l.refusedSince = 0
+			l.refusedSince, l.writtenAt = 0, s.decided
 		}
 		l.applyAnswer(s, obj)
 		return l.checkStored(s)
@@ -106,12 +103,13 @@ func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err 
 	return pause
 }
 
-// refusedForLong notes at a boot reading that a renewal was refused, and reports whether all have been since refusalLasts.
+// refusedForLong notes at a boot reading that a renewal was refused, and reports whether none was written for as long as
+// silence would be borne. Like that, it counts from the last one that was written in the term.
 func (l *leaseSyncer) refusedForLong(at time.Duration) bool {
 	if l.refusedSince == 0 {
-		l.refusedSince = at
+		l.refusedSince = cmp.Or(l.writtenAt, at)
 	}
-	return at >= l.refusedSince+refusalLasts
+	return at >= l.refusedSince+l.timings.Patience
 }
 
 // applyAnswer notes the object that a request found or stored, or nil for none. If the watch has shown

@@ -207,12 +207,27 @@ func TestAnswers(t *testing.T) {
 				r.t.Errorf("after one that was answered the problem is %s", r.syncer.status.Problem)
 			}
 		},
-		"renewals that are refused for longer are": func(r *rig) {
+		"renewals that are refused for as long as silence is borne are held against the leader": func(r *rig) {
 			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(errForbidden, pauseRefused)
-			r.at(7).next("update east 20 renewTime 7s for 15s promise 22s").failed(errForbidden, pauseRefused)
-			if r.syncer.status.Problem != reason.Forbidden {
-				r.t.Errorf("the problem is %s", r.syncer.status.Problem)
+			r.at(9.9).next("update east 20 renewTime 9.9s for 15s promise 24.9s").failed(errForbidden, pauseRefused)
+			if r.syncer.status.Problem != reason.Unreachable {
+				r.t.Errorf("9.9 s after the last write the problem is %s", r.syncer.status.Problem)
 			}
+			r.at(10).next("update east 20 renewTime 10s for 15s promise 25s").failed(errForbidden, pauseRefused)
+			if r.syncer.status.Problem != reason.Forbidden {
+				r.t.Errorf("10 s after the last write the problem is %s", r.syncer.status.Problem)
+			}
+		},
+		"a term that drains because its Lease could not be written tries that by writes that change nothing": func(r *rig) {
+			r.leads().at(10).next("update east 20 renewTime 10s for 15s promise 25s").failed(errForbidden, pauseRefused)
+			r.assign(lease.Hold, term("east", 20))
+			r.next("update east 20 renewTime 0s for 15s").failed(errForbidden, pauseRefused)
+			r.at(11).next("update east 20 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{})
+		},
+		"it does not try when the term has run out": func(r *rig) {
+			r.leads().at(10).next("update east 20 renewTime 10s for 15s promise 25s").failed(errForbidden, pauseRefused)
+			r.assign(lease.Hold, term("east", 20))
+			r.at(25).next("wait")
 		},
 		"a refused renewal keeps its renewTime to itself": func(r *rig) {
 			r.leads().at(5).next("update east 20 renewTime 5s for 15s promise 20s").failed(errForbidden, pauseRefused)

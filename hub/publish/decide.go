@@ -115,13 +115,21 @@ func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 }
 
 // hold changes nothing, unless someone edited the Lease to promise more than was sent. It also reads a Lease
-// of somebody else again, to find out when it goes.
+// of somebody else again, to find out when it goes. Where the Lease of a term that still lasts could not be written, it tries
+// that again, by a write that changes nothing: the term may go on if its leader can be written again.
 func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
+	tries := may && l.status.Failing != "" && l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall)
 	switch {
 	case l.known.read:
-		if !l.blocked() && may && l.want.Term.Epoch != 0 && l.promisesMore(now) {
+		switch {
+		case l.blocked() || !may || l.want.Term.Epoch == 0:
+		case l.promisesMore(now):
 			return l.undoExtension(now)
+		case tries && l.known.ours:
+			return step{action: update, lease: l.known.lease.DeepCopy()}
 		}
+	case tries:
+		return step{action: read}
 	case l.known.lease == nil || l.known.ours:
 	case may:
 		return step{action: read}
@@ -187,7 +195,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	valid := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
 	switch {
 	case valid:
-		l.status.InPlace = l.known.labelled && l.marked()
+		l.status.InPlace = l.known.labelled && l.marked() && c.OpenLocks == l.want.OpenLocks
 		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.status.InPlace && !l.inFuture(c, now) {
 			l.noteSuccess() // also if the answer was lost
 			// No longer than r: the wall clock may be corrected before that.
@@ -219,9 +227,10 @@ func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Content{
 		Term: term, Namespace: l.namespace, Name: l.name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub, Skew: l.timings.Skew,
+		OpenLocks: l.want.OpenLocks,
 	}
 	if l.relinquished {
-		c.Hub = ""
+		c.Hub, c.OpenLocks = "", l.known.content.OpenLocks
 	}
 	s := step{action: create, lease: &coordinationv1.Lease{}}
 	if old := l.known.lease; old != nil {

@@ -47,7 +47,8 @@ type leaseSyncer struct {
 	conflicts          int           // in a row
 	failedWrites       int           // writes in a row that failed
 	retryAt            time.Duration // boot reading until which nothing is written; zero: it may be
-	refusedSince       time.Duration // boot reading of the first renewal that was refused; zero: the last one was not
+	refusedSince       time.Duration // boot reading from which refused renewals count; zero: the last one was not refused
+	writtenAt          time.Duration // boot reading of the last write in this role and term; zero: there was none
 	writeTried         bool          // since the term was lost: whether a write was tried
 	futureRenewTime    time.Time     // a renewTime in the future that was read
 	futureSince        time.Duration // boot reading when it was first found to be in the future
@@ -86,7 +87,7 @@ func (l *leaseSyncer) assign(a lease.Assignment, t Timings) {
 	}
 	if !same || !a.MinRenewTime.Equal(l.want.MinRenewTime) {
 		l.status.InPlace, l.status.Refused, l.status.Lost, l.status.MinRenewTime = false, false, false, a.MinRenewTime
-		l.status.Released, l.writeTried, l.following, l.refusedSince = 0, false, 0, 0
+		l.status.Released, l.writeTried, l.following, l.refusedSince, l.writtenAt = 0, false, 0, 0, 0
 		marked, unmarked := l.reported.Marked, l.reported.Unmarked
 		l.reported = l.status.withoutMessages()
 		l.reported.Marked, l.reported.Unmarked = marked, unmarked

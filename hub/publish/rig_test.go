@@ -115,7 +115,7 @@ func (r *rig) assign(role lease.Role, t lease.Term, changes ...func(*lease.Assig
 	for _, change := range changes {
 		change(&a)
 	}
-	r.syncer.assign(a, Timings{Renew: 5 * second, Timeout: 3 * second})
+	r.syncer.assign(a, Timings{Renew: 5 * second, Timeout: 3 * second, Patience: 10 * second})
 }
 
 func first(a *lease.Assignment) { a.First = true }

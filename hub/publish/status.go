@@ -14,6 +14,9 @@ type Timings struct {
 	Stop time.Duration
 	// LongestPromise is the longest D of any Lease here + ε. What happened in the member counts for so long.
 	LongestPromise time.Duration
+	// Patience is for how long renewals may be refused before that is held against the leader. It is that of silence: an
+	// API server that has just started, or whose etcd was restored, refuses everybody for a while.
+	Patience time.Duration
 }
 
 // SyncStatus is what a syncer knows of its Lease, for the controller.

@@ -73,7 +73,9 @@ func TestAnEmptySecretIsFilledWithTheSealInUse(t *testing.T) {
 					_, err := store.Serve(t.Context(), fleet, theMark, false)
 					return err
 				},
-				"Raise": func(_ *server, store *seal.Store) error { return store.Raise(t.Context(), fleet, 60*second, second, 0) },
+				"Raise": func(_ *server, store *seal.Store) error {
+					return store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second})
+				},
 			} {
 				s := newServer(t, theSecret())
 				store := s.store()
@@ -82,8 +84,8 @@ func TestAnEmptySecretIsFilledWithTheSealInUse(t *testing.T) {
 				if err := again(s, store); err != nil || !bytes.Equal(s.secret().Data["key"], key) {
 					t.Errorf("%s: %v, or another key", how, err)
 				}
-				if got := s.loads(s.store()); got.LargestDuration < 15*second || got.LargestSkew != second {
-					t.Errorf("%s: the next replica finds D %v, ε %v", how, got.LargestDuration, got.LargestSkew)
+				if got := s.loads(s.store()); got.Largest().Duration < 15*second || got.Largest().Skew != second {
+					t.Errorf("%s: the next replica finds D %v, ε %v", how, got.Largest().Duration, got.Largest().Skew)
 				}
 			}
 		},
@@ -108,11 +110,11 @@ func TestAnEmptySecretIsFilledWithTheSealInUse(t *testing.T) {
 				}
 				return nil
 			})
-			if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) {
+			if err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second}); !errors.Is(err, errSay) {
 				t.Errorf("error: %v", err)
 			}
-			if got := s.loads(store); got.LargestDuration != 15*second {
-				t.Errorf("D %v was not written, but is remembered", got.LargestDuration)
+			if got := s.loads(store); got.Largest().Duration != 15*second {
+				t.Errorf("D %v was not written, but is remembered", got.Largest().Duration)
 			}
 		},
 		"but not for another installation": func(t *testing.T, empty func(*corev1.Secret)) {

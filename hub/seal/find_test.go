@@ -33,8 +33,8 @@ func TestFind(t *testing.T) {
 			store := s.store()
 			s.loads(store)
 			s.hears(func(string) error { return errSay })
-			if got, err := store.Find(t.Context(), fleet); err != nil || got.LargestDuration != 15*second {
-				t.Errorf("D %v, %v", got.LargestDuration, err)
+			if got, err := store.Find(t.Context(), fleet); err != nil || got.Largest().Duration != 15*second {
+				t.Errorf("D %v, %v", got.Largest().Duration, err)
 			}
 		},
 		"Serve says that it could not ask": func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestFind(t *testing.T) {
 			s.loads(store)
 			s.hears(func(string) error { return errSay })
 			if got, err := store.Serve(t.Context(), fleet, seal.Mark("uid", "leasecast-system"), false); !errors.Is(err, errSay) {
-				t.Errorf("D %v, %v", got.LargestDuration, err)
+				t.Errorf("D %v, %v", got.Largest().Duration, err)
 			}
 		},
 	} {
@@ -62,11 +62,11 @@ func TestASecretThatCannotBeMadeAgainRemembersNothing(t *testing.T) {
 		}
 		return nil
 	})
-	if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) {
+	if err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second}); !errors.Is(err, errSay) {
 		t.Errorf("error: %v", err)
 	}
-	if got := s.loads(store); got.LargestDuration != 15*second {
-		t.Errorf("D %v", got.LargestDuration)
+	if got := s.loads(store); got.Largest().Duration != 15*second {
+		t.Errorf("D %v", got.Largest().Duration)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestTheLargestDAndEpsilonOfAnyPolicyAreRead(t *testing.T) {
 			s := newServer(t, theSecret(put("largest-lease-duration-seconds", tc.seconds), put("largest-max-clock-skew", tc.skew)))
 			got, err := s.store().Load(t.Context(), fleet)
 			if errors.Is(err, seal.ErrBroken) != tc.broken {
-				t.Errorf("D %v, ε %v, %v", got.LargestDuration, got.LargestSkew, err)
+				t.Errorf("D %v, ε %v, %v", got.Largest().Duration, got.Largest().Skew, err)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func TestALargerSkewThatWasDoneInTheMeantimeIsNotForgotten(t *testing.T) {
 	s := newServer(t, theSecret())
 	store := s.store()
 	raise := func(skew time.Duration) {
-		if err := store.Raise(t.Context(), fleet, second, skew, 0); err != nil {
+		if err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: second, Skew: skew}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestALargerSkewThatWasDoneInTheMeantimeIsNotForgotten(t *testing.T) {
 		raise(3 * second) // before the other hears that it is done
 	}
 	raise(2 * second)
-	if got := s.loads(store); got.LargestSkew != 3*second {
-		t.Errorf("ε %v", got.LargestSkew)
+	if got := s.loads(store); got.Largest().Skew != 3*second {
+		t.Errorf("ε %v", got.Largest().Skew)
 	}
 }

@@ -36,16 +36,16 @@ func TestRefresh(t *testing.T) {
 			s.loads(store)
 			test.change(s)
 			got, err := store.Refresh(t.Context(), fleet)
-			if !errors.Is(err, test.err) || got.LargestDuration != test.d || got.LargestSkew != test.skew || got.LargestStop != test.stop {
+			if !errors.Is(err, test.err) || got.Largest().Duration != test.d || got.Largest().Skew != test.skew || got.Largest().Stop != test.stop {
 				t.Errorf("D %v, ε %v, stop time %v, %v; want %v, %v, %v, %v",
-					got.LargestDuration, got.LargestSkew, got.LargestStop, err, test.d, test.skew, test.stop, test.err)
+					got.Largest().Duration, got.Largest().Skew, got.Largest().Stop, err, test.d, test.skew, test.stop, test.err)
 			}
 		})
 	}
 	t.Run("what was not read before is read", func(t *testing.T) {
 		s := newServer(t, theSecret())
-		if got, err := s.store().Refresh(t.Context(), fleet); err != nil || len(got.Key) != 32 || got.LargestDuration != 15*second {
-			t.Errorf("a key of %d bytes, D %v, %v", len(got.Key), got.LargestDuration, err)
+		if got, err := s.store().Refresh(t.Context(), fleet); err != nil || len(got.Key) != 32 || got.Largest().Duration != 15*second {
+			t.Errorf("a key of %d bytes, D %v, %v", len(got.Key), got.Largest().Duration, err)
 		}
 	})
 	t.Run("none is made where there is none", func(t *testing.T) {

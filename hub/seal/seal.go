@@ -1,6 +1,6 @@
 // Package seal keeps the key that a fleet's Leases are sealed with: in a Secret in the fleet's namespace that
-// `clusterctl move` takes along. The Secret also holds the largest D that was ever sent, in case the records
-// are lost, and the largest ε and stop time under which anything was sent.
+// `clusterctl move` takes along. The Secret also holds, for each policy, the largest D, ε and stop time under which
+// anything may have been sent, in case a record is lost or edited (bounds.go).
 //
 // The mark on the Secret says which installation of the hub serves the fleet: of two on one management
 // cluster, the one that put its mark there first.
@@ -32,9 +32,10 @@ const SecretName = "leasecast-seal"
 
 const (
 	dataKey             = "key"
-	dataLargestDuration = "largest-lease-duration-seconds"
+	dataLargestDuration = "largest-lease-duration-seconds" // the largest of all policies
 	dataLargestSkew     = "largest-max-clock-skew"
 	dataLargestStop     = "largest-stop-time"
+	dataPolicies        = "policies"
 	keySize             = 32
 	callTimeout         = 10 * time.Second
 	serveTries          = 3
@@ -52,26 +53,9 @@ var ErrBroken = errors.New("the Secret holds no usable seal")
 // Seal is the content of the Secret.
 type Seal struct {
 	Key lease.Key
-	// LargestDuration is the largest D that any Lease of the fleet can have carried.
-	LargestDuration time.Duration
-	// LargestSkew is the largest ε of any policy under which a Lease of the fleet can have been sent. A
-	// takeover counts with it, because nothing else tells it.
-	LargestSkew time.Duration
-	// LargestStop is the largest stop time of fenced locks under which one can have been sent. It is zero in a Secret that
-	// no hub has written that fences locks.
-	LargestStop time.Duration
-}
-
-// covers reports whether the seal holds as much as another one.
-func (s Seal) covers(o Seal) bool {
-	return s.LargestDuration >= o.LargestDuration && s.LargestSkew >= o.LargestSkew && s.LargestStop >= o.LargestStop
-}
-
-// raised is the seal with what is larger in another one.
-func (s Seal) raised(o Seal) Seal {
-	s.LargestDuration, s.LargestSkew = max(s.LargestDuration, o.LargestDuration), max(s.LargestSkew, o.LargestSkew)
-	s.LargestStop = max(s.LargestStop, o.LargestStop)
-	return s
+	// Policies are the bounds of each policy by its name. Those of the empty name are for any policy: a hub has written
+	// them that knew no names.
+	Policies map[string]Bounds
 }
 
 // Store reads and writes the seals of all fleets. It is safe for concurrent use.
@@ -248,48 +232,79 @@ func (s *Store) begin(ctx context.Context, fleet string, secret *corev1.Secret, 
 	return err
 }
 
-// Raise makes the Secret hold a D, an ε and a stop time at least this large. Call it before any record or Lease depends on
-// them. It costs nothing as long as there is nothing to raise. A Secret that was deleted is made again with
+// Raise makes the Secret hold bounds of a policy that are at least this large. Call it before any record or Lease depends
+// on them. It costs nothing as long as there is nothing to raise. A Secret that was deleted is made again with
 // the key in use. One with another key is ErrBroken.
-func (s *Store) Raise(ctx context.Context, fleet string, d, skew, stop time.Duration) error {
+func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error {
 	seal, err := s.Load(ctx, fleet)
-	want := Seal{LargestDuration: d, LargestSkew: skew, LargestStop: stop}
+	want := Seal{Policies: map[string]Bounds{policy: b}}
 	if err != nil || seal.covers(want) {
 		return err
 	}
+	return s.change(ctx, fleet, seal.raised(want), func(found Seal) (Seal, bool) {
+		return seal.raised(want).raised(found), !found.covers(seal.raised(want))
+	})
+}
+
+// Lower replaces the bounds of policies by smaller ones, and drops those of the others, if the Secret still holds what
+// was there before. Call it when all that was promised under the larger ones has passed.
+func (s *Store) Lower(ctx context.Context, fleet string, before, after map[string]Bounds) error {
+	seal, known := s.cached(fleet)
+	if !known {
+		return nil
+	}
+	lowered := Seal{Key: seal.Key, Policies: after}
+	err := s.change(ctx, fleet, lowered, func(found Seal) (Seal, bool) {
+		return lowered, maps.Equal(found.Policies, before)
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if maps.Equal(s.seals[fleet].Policies, before) {
+		s.seals[fleet] = lowered
+	}
+	return nil
+}
+
+// change writes what a function makes of the seal in the Secret, if it asks for that. Without a Secret it makes one.
+func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if seal, err = s.raise(ctx, fleet, seal.raised(want)); err != nil {
+	seal, err := s.rewrite(ctx, fleet, missing, of)
+	if err != nil {
 		return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
 	s.cache(fleet, seal)
 	return nil
 }
 
-// raise writes a seal, unless the Secret holds at least as much, and returns what the Secret holds then.
-func (s *Store) raise(ctx context.Context, fleet string, want Seal) (Seal, error) {
+// rewrite returns what the Secret holds then.
+func (s *Store) rewrite(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) (Seal, error) {
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
 	if apierrors.IsNotFound(err) {
-		return want, s.writer.Create(ctx, secretOf(fleet, want))
+		return missing, s.writer.Create(ctx, secretOf(fleet, missing))
 	}
 	if err != nil {
 		return Seal{}, err
 	}
 	if isEmpty(&secret) {
-		fill(&secret, want)
-		return want, s.writer.Update(ctx, &secret)
+		fill(&secret, missing)
+		return missing, s.writer.Update(ctx, &secret)
 	}
 	found, err := parse(&secret)
 	switch {
 	case err != nil:
 		return Seal{}, err
-	case !bytes.Equal(found.Key, want.Key):
+	case !bytes.Equal(found.Key, missing.Key):
 		return Seal{}, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
-	case found.covers(want):
-		return found, nil // somebody else raised it
 	}
-	want = want.raised(found)
+	want, writes := of(found)
+	if !writes {
+		return found, nil
+	}
 	maps.Copy(secret.Data, secretOf(fleet, want).Data)
 	return want, s.writer.Update(ctx, &secret)
 }
@@ -320,12 +335,7 @@ func secretOf(fleet string, seal Seal) *corev1.Secret {
 				v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
 			},
 		},
-		Data: map[string][]byte{
-			dataKey:             seal.Key,
-			dataLargestDuration: []byte(strconv.FormatInt(int64(seal.LargestDuration/time.Second), 10)),
-			dataLargestSkew:     []byte(seal.LargestSkew.String()),
-			dataLargestStop:     []byte(seal.LargestStop.String()),
-		},
+		Data: seal.data(),
 	}
 }
 
@@ -350,7 +360,7 @@ func parse(secret *corev1.Secret) (Seal, error) {
 	if err != nil {
 		return Seal{}, err
 	}
-	return Seal{Key: key, LargestDuration: time.Duration(seconds) * time.Second, LargestSkew: skew, LargestStop: stop}, nil
+	return withPolicies(key, Bounds{time.Duration(seconds) * time.Second, skew, stop}, secret.Data[dataPolicies])
 }
 
 // parseStop reads the largest stop time. It is missing where no hub has fenced locks.

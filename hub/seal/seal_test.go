@@ -32,8 +32,8 @@ func TestLoad(t *testing.T) {
 		"makes a Secret that clusterctl move takes along": func(t *testing.T) {
 			s := newServer(t)
 			got, made := s.loads(s.store()), s.secret()
-			if len(got.Key) != 32 || !bytes.Equal(made.Data["key"], got.Key) || got.LargestDuration != 0 {
-				t.Errorf("a key of %d bytes, D %v", len(got.Key), got.LargestDuration)
+			if len(got.Key) != 32 || !bytes.Equal(made.Data["key"], got.Key) || got.Largest().Duration != 0 {
+				t.Errorf("a key of %d bytes, D %v", len(got.Key), got.Largest().Duration)
 			}
 			if _, ok := made.Labels["clusterctl.cluster.x-k8s.io/move"]; !ok {
 				t.Errorf("labels: %v", made.Labels)
@@ -49,8 +49,8 @@ func TestLoad(t *testing.T) {
 		"finds what is there": func(t *testing.T) {
 			s := newServer(t, theSecret())
 			got := s.loads(s.store())
-			if string(got.Key) != "only for tests, of exactly 32 B." || got.LargestDuration != 15*second || s.writes > 0 {
-				t.Errorf("D %v, %d writes", got.LargestDuration, s.writes)
+			if string(got.Key) != "only for tests, of exactly 32 B." || got.Largest().Duration != 15*second || s.writes > 0 {
+				t.Errorf("D %v, %d writes", got.Largest().Duration, s.writes)
 			}
 		},
 		"asks once": func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 			store := s.store()
 			_, err := store.Load(t.Context(), fleet)
 			quiet(t, err)
-			quiet(t, store.Raise(t.Context(), fleet, 60*second, second, 0))
+			quiet(t, store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second}))
 			if s.writes > 0 {
 				t.Errorf("%d writes", s.writes)
 			}
@@ -181,8 +181,8 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 			if err := s.Update(s.context(), mended); err != nil {
 				t.Fatal(err)
 			}
-			if got := s.loads(store); got.LargestDuration != 15*second {
-				t.Errorf("after it was mended: D %v", got.LargestDuration)
+			if got := s.loads(store); got.Largest().Duration != 15*second {
+				t.Errorf("after it was mended: D %v", got.Largest().Duration)
 			}
 		})
 		t.Run("later: "+name, func(t *testing.T) {
@@ -195,12 +195,12 @@ func TestABrokenSecretFailsClosed(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.secret()
-			quiet(t, store.Raise(t.Context(), fleet, 60*second, second, 0))
+			quiet(t, store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second}))
 			if after := s.secret(); after.ResourceVersion != before.ResourceVersion {
 				t.Error("it was written")
 			}
-			if got := s.loads(store); got.LargestDuration != 15*second {
-				t.Errorf("D %v was not written, but is remembered", got.LargestDuration)
+			if got := s.loads(store); got.Largest().Duration != 15*second {
+				t.Errorf("D %v was not written, but is remembered", got.Largest().Duration)
 			}
 		})
 	}
@@ -213,11 +213,11 @@ func TestRaise(t *testing.T) {
 			store := s.store()
 			s.raises(store, 15*second)
 			s.remembers("15")
-			if got := s.loads(store); got.LargestDuration != 15*second {
-				t.Errorf("D %v", got.LargestDuration)
+			if got := s.loads(store); got.Largest().Duration != 15*second {
+				t.Errorf("D %v", got.Largest().Duration)
 			}
-			if got := s.loads(s.store()); got.LargestDuration != 15*second {
-				t.Errorf("to the next replica: D %v", got.LargestDuration)
+			if got := s.loads(s.store()); got.Largest().Duration != 15*second {
+				t.Errorf("to the next replica: D %v", got.Largest().Duration)
 			}
 		},
 		"is not done if it cannot be persisted": func(t *testing.T) {
@@ -229,11 +229,11 @@ func TestRaise(t *testing.T) {
 				}
 				return nil
 			})
-			if err := store.Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
+			if err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second}); !errors.Is(err, errSay) || !strings.Contains(err.Error(), "secret fleet/leasecast-seal") {
 				t.Errorf("error: %v", err)
 			}
-			if got := s.loads(store); got.LargestDuration != 15*second {
-				t.Errorf("D %v", got.LargestDuration)
+			if got := s.loads(store); got.Largest().Duration != 15*second {
+				t.Errorf("D %v", got.Largest().Duration)
 			}
 			s.hears(nil)
 			s.raises(store, 60*second)
@@ -251,12 +251,12 @@ func TestRaise(t *testing.T) {
 				{other, 60 * second, 250 * time.Millisecond, 60 * second, 1500 * time.Millisecond}, // and the other way round, by one that has not seen it
 				{store, 3 * second, 1800 * time.Millisecond, 60 * second, 1800 * time.Millisecond}, // and this one has not seen that
 			} {
-				if err := r.store.Raise(t.Context(), fleet, r.d, r.skew, 0); err != nil {
+				if err := r.store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: r.d, Skew: r.skew}); err != nil {
 					t.Fatal(err)
 				}
 				for _, got := range []seal.Seal{s.loads(r.store), s.loads(s.store())} {
-					if got.LargestDuration != r.wantD || got.LargestSkew != r.wantSkew {
-						t.Errorf("D %v, ε %v, want %v and %v", got.LargestDuration, got.LargestSkew, r.wantD, r.wantSkew)
+					if got.Largest().Duration != r.wantD || got.Largest().Skew != r.wantSkew {
+						t.Errorf("D %v, ε %v, want %v and %v", got.Largest().Duration, got.Largest().Skew, r.wantD, r.wantSkew)
 					}
 				}
 			}
@@ -289,8 +289,8 @@ func TestRaise(t *testing.T) {
 			}
 			s.raises(store, 30*second)
 			s.remembers("60")
-			if got := s.loads(store); got.LargestDuration != 60*second {
-				t.Errorf("D %v", got.LargestDuration)
+			if got := s.loads(store); got.Largest().Duration != 60*second {
+				t.Errorf("D %v", got.Largest().Duration)
 			}
 		},
 		"writes nothing for what another replica has raised": func(t *testing.T) {
@@ -316,7 +316,7 @@ func TestRaise(t *testing.T) {
 				}
 				return nil
 			})
-			err := store.Raise(t.Context(), fleet, 60*second, second, 0)
+			err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second})
 			if !errors.Is(err, errSay) || errors.Is(err, seal.ErrBroken) || s.writes > 0 {
 				t.Errorf("%v, %d writes", err, s.writes)
 			}
@@ -328,8 +328,8 @@ func TestRaise(t *testing.T) {
 			s.raises(other, 60*second)
 			s.raises(late, 30*second)
 			s.remembers("60")
-			if got := s.loads(late); got.LargestDuration != 60*second {
-				t.Errorf("D %v", got.LargestDuration)
+			if got := s.loads(late); got.Largest().Duration != 60*second {
+				t.Errorf("D %v", got.Largest().Duration)
 			}
 		},
 		"fails on a conflict, and is right the next time": func(t *testing.T) {
@@ -342,7 +342,7 @@ func TestRaise(t *testing.T) {
 				}
 				return nil
 			})
-			if err := store.Raise(t.Context(), fleet, 30*second, second, 0); !apierrors.IsConflict(err) {
+			if err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 30 * second, Skew: second}); !apierrors.IsConflict(err) {
 				t.Errorf("error: %v", err)
 			}
 			s.remembers("60")
@@ -375,11 +375,11 @@ func TestRaise(t *testing.T) {
 				store := s.store()
 				s.loads(store)
 				s.remove()
-				if err := store.Raise(t.Context(), fleet, r.d, r.skew, 0); err != nil {
+				if err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: r.d, Skew: r.skew}); err != nil {
 					t.Fatal(err)
 				}
-				if got := s.loads(s.store()); got.LargestDuration != r.wantD || got.LargestSkew != r.wantSkew {
-					t.Errorf("D %v, ε %v, want %v and %v", got.LargestDuration, got.LargestSkew, r.wantD, r.wantSkew)
+				if got := s.loads(s.store()); got.Largest().Duration != r.wantD || got.Largest().Skew != r.wantSkew {
+					t.Errorf("D %v, ε %v, want %v and %v", got.Largest().Duration, got.Largest().Skew, r.wantD, r.wantSkew)
 				}
 			}
 		},
@@ -392,7 +392,7 @@ func TestRaise(t *testing.T) {
 				s.hears(nil) // the next one would be made
 				return errSay
 			})
-			if err := s.store().Raise(t.Context(), fleet, 60*second, second, 0); !errors.Is(err, errSay) {
+			if err := s.store().Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second}); !errors.Is(err, errSay) {
 				t.Errorf("error: %v", err)
 			}
 			if got := s.loads(s.store()); len(got.Key) != 32 {
@@ -408,7 +408,7 @@ func TestRaise(t *testing.T) {
 			if err := s.Update(s.context(), other); err != nil {
 				t.Fatal(err)
 			}
-			err := store.Raise(t.Context(), fleet, 60*second, second, 0)
+			err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: 60 * second, Skew: second})
 			if !errors.Is(err, seal.ErrBroken) || strings.Contains(err.Error(), "for tests") || !strings.Contains(err.Error(), "restart the hub") {
 				t.Errorf("error: %v", err)
 			}
@@ -434,20 +434,20 @@ func TestRaise(t *testing.T) {
 			for i := range 30 {
 				wg.Go(func() {
 					d := time.Duration(i+1) * second
-					for store.Raise(t.Context(), fleet, d, second, 0) != nil { // a conflict is the caller's to try again
+					for store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: d, Skew: second}) != nil { // a conflict is the caller's to try again
 						if t.Context().Err() != nil {
 							return
 						}
 					}
-					if got, _ := store.Load(t.Context(), fleet); got.LargestDuration < d {
-						t.Errorf("after %v was raised: D %v", d, got.LargestDuration)
+					if got, _ := store.Load(t.Context(), fleet); got.Largest().Duration < d {
+						t.Errorf("after %v was raised: D %v", d, got.Largest().Duration)
 					}
 				})
 			}
 			wg.Wait()
 			s.remembers("30")
-			if got := s.loads(store); got.LargestDuration != 30*second {
-				t.Errorf("D %v", got.LargestDuration)
+			if got := s.loads(store); got.Largest().Duration != 30*second {
+				t.Errorf("D %v", got.Largest().Duration)
 			}
 		},
 	} {

@@ -136,7 +136,7 @@ func (s *server) loads(store *seal.Store) seal.Seal {
 
 func (s *server) raises(store *seal.Store, d time.Duration) {
 	s.t.Helper()
-	if err := store.Raise(s.t.Context(), fleet, d, second, 0); err != nil {
+	if err := store.Raise(s.t.Context(), fleet, "shops", seal.Bounds{Duration: d, Skew: second}); err != nil {
 		s.t.Fatal(err)
 	}
 }

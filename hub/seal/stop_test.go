@@ -11,20 +11,20 @@ import (
 func TestTheLargestStopTime(t *testing.T) {
 	stops := func(s *server, store *seal.Store, stop, want time.Duration) {
 		s.t.Helper()
-		if err := store.Raise(s.t.Context(), fleet, second, second, stop); err != nil {
+		if err := store.Raise(s.t.Context(), fleet, "shops", seal.Bounds{Duration: second, Skew: second, Stop: stop}); err != nil {
 			s.t.Fatal(err)
 		}
 		for who, got := range map[string]seal.Seal{"this replica": s.loads(store), "the next replica": s.loads(s.store())} {
-			if got.LargestStop != want || got.LargestDuration != 15*second || got.LargestSkew != second {
-				s.t.Errorf("%s knows a stop time of %v, D %v, ε %v; want %v", who, got.LargestStop, got.LargestDuration, got.LargestSkew, want)
+			if got.Largest().Stop != want || got.Largest().Duration != 15*second || got.Largest().Skew != second {
+				s.t.Errorf("%s knows a stop time of %v, D %v, ε %v; want %v", who, got.Largest().Stop, got.Largest().Duration, got.Largest().Skew, want)
 			}
 		}
 	}
 	for name, test := range map[string]func(*testing.T){
 		"the largest that a policy can ask for is read": func(t *testing.T) {
 			s := newServer(t, theSecret(put("largest-stop-time", seal.MaxStop.String())))
-			if got := s.loads(s.store()); got.LargestStop != seal.MaxStop {
-				t.Errorf("a stop time of %v", got.LargestStop)
+			if got := s.loads(s.store()); got.Largest().Stop != seal.MaxStop {
+				t.Errorf("a stop time of %v", got.Largest().Stop)
 			}
 		},
 		"it is raised where D and ε are remembered": func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestTheLargestStopTime(t *testing.T) {
 			store := s.store()
 			s.loads(store)
 			s.hears(func(string) error { return errSay })
-			if err := store.Raise(t.Context(), fleet, second, second, 17*second); err != nil {
+			if err := store.Raise(t.Context(), fleet, "shops", seal.Bounds{Duration: second, Skew: second, Stop: 17 * second}); err != nil {
 				t.Error(err)
 			}
 		},

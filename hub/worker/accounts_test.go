@@ -26,7 +26,8 @@ func writesBy(accounts ...v1alpha1.FencedServiceAccount) []guard.Fence {
 				ServiceAccounts: accounts, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
 			}}},
 		},
-	})
+	}, nil)
+
 }
 
 // storeAccount keeps a service account of the member.

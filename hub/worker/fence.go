@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,31 +27,49 @@ const (
 	fenceLook = 500 * time.Millisecond
 	// editedEvery is how often it is looked whether somebody has edited a fence, and editedTimeout bounds one look.
 	editedEvery, editedTimeout = time.Second, 2 * time.Second
+	// fencesAtOnce is how many fences of a member are checked at a time.
+	fencesAtOnce = 8
 	// namespaceTimeout is how much longer than guardTimeout one check may take, for each namespace of each fence.
 	namespaceTimeout = 25 * time.Millisecond
 )
 
-// fences are those of a member, as far as they are known.
-type fences struct {
-	states map[string]guard.FenceState // by the name of the fence
-	why    map[string]error            // that a fence could not be put in place
+// ErrStored wraps ErrUnchecked. It is about a fence that the member stores.
+var ErrStored = fmt.Errorf("%w, but the cluster stores it", ErrUnchecked)
+
+// knownFence is the result of the last check of a fence in a member that has answered.
+type knownFence struct {
+	guard.FenceState
+	why error // it could not be put in place
+	// since are the boot readings from which on it was seen in force, by the namespace.
+	since map[string]time.Duration
 }
 
 // Unfenced says why a fence is not in force in a namespace, or in any of the member if that is empty. It is nil where
-// it is, and for a fence that only warns where that is in place.
+// it is, and for a fence that only warns where that is in place. Nobody knows it of one that was not checked yet. The
+// error wraps ErrStored if the member stores that one.
 func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
+	_, err := w.FencedSince(f, namespace)
+	return err
+}
+
+// FencedSince is Unfenced, and says since when the fence is in force in the namespace: the boot reading of the worker's
+// clock after the first probe that it has refused. It begins again when a probe was let through, or when the fence had to
+// be written. It is zero for a fence that warns.
+func (w *Worker) FencedSince(f guard.Fence, namespace string) (since time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s, known := w.fences.states[f.Name()]
-	switch err := w.fences.why[f.Name()]; {
-	case err != nil:
-		return err
+	is, known := w.fences[f.Name()]
+	switch {
+	case is.why != nil:
+		return 0, is.why
+	case !known && w.stored[f.Name()]:
+		return 0, ErrStored
 	case !known:
-		return ErrUnchecked
-	case f.Warns(), s.InForce[namespace], namespace == "" && s.Settled:
-		return nil
+		return 0, ErrUnchecked
+	case f.Warns(), is.InForce[namespace], namespace == "" && is.Settled:
+		return is.since[namespace], nil
 	default:
-		return guard.ErrNotEnforced
+		return 0, guard.ErrNotEnforced
 	}
 }
 
@@ -58,6 +78,8 @@ type wantedFences struct {
 	fences []guard.Fence
 	// spaces are the active namespaces that each of them covers. The value says whether a namespace has the Lease.
 	spaces []map[string]bool
+	// open are the active namespaces in which one of them is not in force yet.
+	open map[string]bool
 	// invalid are the policies of which nobody knows what they ask for.
 	invalid []string
 	// leases are those of the hub in namespaces of the member that are not going away.
@@ -65,8 +87,20 @@ type wantedFences struct {
 }
 
 func (a wantedFences) equal(b wantedFences) bool {
-	return slices.Equal(names(a.fences), names(b.fences)) && reflect.DeepEqual(a.spaces, b.spaces) && slices.Equal(a.invalid, b.invalid) &&
+	return slices.Equal(names(a.fences), names(b.fences)) && reflect.DeepEqual(a.spaces, b.spaces) && maps.Equal(a.open, b.open) &&
+		slices.Equal(a.invalid, b.invalid) &&
 		(len(a.invalid) == 0 || maps.Equal(a.leases, b.leases))
+}
+
+// openTo are the open namespaces that one of the fences does not cover. The value says whether a namespace has the Lease.
+func (a wantedFences) openTo(i int) map[string]bool {
+	open := map[string]bool{}
+	for ns := range a.open {
+		if !has(a.spaces[i], ns) {
+			open[ns] = a.leases[types.NamespacedName{Namespace: ns, Name: a.fences[i].LeaseName()}]
+		}
+	}
+	return open
 }
 
 // timeout bounds one check of them.
@@ -134,7 +168,7 @@ func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted wanted
 	is := last
 	is.wanted, is.again = wanted, 0
 	if len(wanted.fences) > 0 && now >= last.lookAt {
-		is.versions, is.lookAt = w.versions(ctx, last.versions), now+editedEvery
+		is.versions, is.lookAt = w.versions(ctx, wanted.fences, last.versions), now+editedEvery
 	}
 	asked := wanted.equal(last.wanted)
 	if asked && now < last.again && maps.Equal(is.versions, last.versions) {
@@ -156,13 +190,17 @@ func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted wanted
 	return is
 }
 
-// versions returns those of what is stored in the member. Where there is no answer, they are the last ones.
-func (w *Worker) versions(ctx context.Context, last map[string]string) map[string]string {
+// versions returns those of what is stored in the member, and notes which of these fences are. Where there is no answer,
+// they are the last ones.
+func (w *Worker) versions(ctx context.Context, wanted []guard.Fence, last map[string]string) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, editedTimeout)
 	defer cancel()
 	versions, err := guard.Versions(ctx, w.Client)
 	if err != nil {
 		return last
+	}
+	if w.noteStored(wanted, versions) {
+		w.Hub.Changed(w.Member.Key, "")
 	}
 	return versions
 }
@@ -173,33 +211,31 @@ func (w *Worker) versions(ctx context.Context, last map[string]string) map[strin
 func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasSettled bool) (refused, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, wanted.timeout())
 	defer cancel()
-	var silent error
+	news := w.forgetFences(wanted.fences)
+	if news {
+		w.Hub.Changed(w.Member.Key, "")
+	}
 	stays := guard.Kept{Names: names(wanted.fences), Policies: slices.Clone(wanted.invalid), Leases: wanted.leases}
-	found, underWay := fences{states: map[string]guard.FenceState{}, why: map[string]error{}}, false
-	for i, f := range wanted.fences {
-		before, why := w.lastOf(f)
-		s, err := f.Keep(ctx, w.Client, wanted.spaces[i], due)
-		if s.Mended && wasSettled && why == nil {
+	underWay, silent := false, error(nil)
+	for i, is := range w.keepAll(ctx, wanted, due) {
+		f := wanted.fences[i]
+		news = news || is.news
+		if is.mended && wasSettled {
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
 		}
 		switch {
-		case err == nil:
-			underWay = underWay || !s.Settled
-		case tells(err):
+		case is.err == nil:
+			underWay = underWay || !is.settled
+		case tells(is.err):
 			refused = true
 			stays.Policies = append(stays.Policies, f.PolicyName())
 		default:
-			underWay, silent = true, errors.Join(silent, err)
-			if s, err = before, why; errors.Is(err, ErrUnchecked) {
-				continue
-			}
+			underWay, silent = true, errors.Join(silent, is.err)
 		}
-		found.states[f.Name()], found.why[f.Name()] = s, err
 	}
 	w.noteSilence(silent)
-	if w.noteFences(found) {
+	if news {
 		w.Log.Info("The fences of the cluster were checked", "fences", len(wanted.fences), "underWay", underWay, "refused", refused)
-		w.Hub.Changed(w.Member.Key, "")
 	}
 	if underWay {
 		return refused, false
@@ -208,21 +244,43 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 	return refused, err == nil || errors.Is(err, guard.ErrForbidden) // which has time until the next check
 }
 
+// keptFence is what has become of a fence in a check.
+type keptFence struct {
+	err                   error
+	settled, mended, news bool
+}
+
+// keepAll puts the fences in place, some at a time, and notes each one as soon as it is known.
+func (w *Worker) keepAll(ctx context.Context, wanted wantedFences, due bool) []keptFence {
+	results := make([]keptFence, len(wanted.fences))
+	if len(results) == 0 {
+		return nil
+	}
+	anchored, failed := guard.Anchor(ctx, w.Client)
+	var group errgroup.Group // none of which fails
+	group.SetLimit(fencesAtOnce)
+	for i, f := range wanted.fences {
+		group.Go(func() error {
+			s, err := guard.FenceState{}, failed
+			if err == nil {
+				s, err = f.Keep(ctx, w.Client, wanted.spaces[i], wanted.openTo(i), due)
+			}
+			s.Mended = s.Mended || anchored && i == 0
+			results[i] = keptFence{err: err, settled: s.Settled}
+			if results[i].mended, results[i].news = w.noteFence(f, s, err); results[i].news {
+				w.Hub.Changed(w.Member.Key, "")
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return results
+}
+
 // tells reports whether an error is an answer about a fence: the member does not have it, and will not. All else is
 // silence, which says nothing. One fence that a member does not take must not keep it from the others.
 func tells(err error) bool {
 	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
-}
-
-// lastOf returns what the last check has found of a fence, or ErrUnchecked.
-func (w *Worker) lastOf(f guard.Fence) (guard.FenceState, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s, known := w.fences.states[f.Name()]
-	if !known {
-		return s, ErrUnchecked
-	}
-	return s, w.fences.why[f.Name()]
 }
 
 // noteSilence logs that fences could not be checked, once until they are again.
@@ -236,19 +294,63 @@ func (w *Worker) noteSilence(err error) {
 	}
 }
 
-// noteFences notes the states of fences, and reports whether they are news.
-func (w *Worker) noteFences(found fences) (news bool) {
+// noteFence notes what a check has found of a fence. It reports whether somebody's edit may have been mended, and whether
+// there is news. Silence says nothing: what was known stays.
+func (w *Worker) noteFence(f guard.Fence, s guard.FenceState, why error) (mended, news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.fences
-	w.fences = found
-	return !maps.EqualFunc(before.states, found.states, func(a, b guard.FenceState) bool {
-		return a.Settled == b.Settled && maps.Equal(a.InForce, b.InForce)
-	}) ||
-		!maps.EqualFunc(before.why, found.why, func(a, b error) bool {
-			return (a == nil) == (b == nil) && errors.Is(a, guard.ErrForbidden) == errors.Is(b, guard.ErrForbidden) &&
-				errors.Is(a, guard.ErrUnsupported) == errors.Is(b, guard.ErrUnsupported)
-		})
+	before, known := w.fences[f.Name()]
+	mended = s.Mended && known && before.why == nil
+	if why != nil && !tells(why) {
+		return mended, false
+	}
+	is := knownFence{FenceState: s, why: why, since: map[string]time.Duration{}}
+	for ns, inForce := range s.InForce {
+		if !inForce {
+			continue
+		}
+		if is.since[ns] = w.Clock.Now().Boot; has(before.since, ns) && !s.Mended {
+			is.since[ns] = before.since[ns]
+		}
+	}
+	w.fences[f.Name()] = is
+	return mended, !known || before.Settled != s.Settled || !maps.Equal(before.InForce, s.InForce) || (before.why == nil) != (why == nil) ||
+		errors.Is(before.why, guard.ErrForbidden) != errors.Is(why, guard.ErrForbidden) ||
+		errors.Is(before.why, guard.ErrUnsupported) != errors.Is(why, guard.ErrUnsupported)
+}
+
+// forgetFences forgets all but these, and reports whether there were others.
+func (w *Worker) forgetFences(but []guard.Fence) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, fences, stored := len(w.fences), map[string]knownFence{}, map[string]bool{}
+	for _, f := range but {
+		if is, known := w.fences[f.Name()]; known {
+			fences[f.Name()] = is
+		}
+		stored[f.Name()] = w.stored[f.Name()]
+	}
+	w.fences, w.stored = fences, stored
+	return len(fences) < before
+}
+
+// noteStored notes which of the fences the member stores, and reports whether there is news of one that was not checked
+// yet: a leader goes on with that.
+func (w *Worker) noteStored(wanted []guard.Fence, versions map[string]string) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.stored
+	w.stored = map[string]bool{}
+	for _, f := range wanted {
+		if slices.ContainsFunc(f.Names(), func(name string) bool {
+			return !has(versions, "validatingadmissionpolicies/"+name) || !has(versions, "validatingadmissionpolicybindings/"+name)
+		}) {
+			continue
+		}
+		w.stored[f.Name()] = true
+		news = news || !before[f.Name()] && !has(w.fences, f.Name())
+	}
+	return news
 }
 
 // addNamespaces adds the namespaces of the member, by its cache.
@@ -265,6 +367,14 @@ func (w *Worker) addNamespaces(ctx context.Context, wanted *wantedFences) error 
 		return err
 	}
 	wanted.add(list.Items, leases.Items)
+	wanted.open = map[string]bool{}
+	for i, f := range wanted.fences {
+		for ns := range wanted.spaces[i] {
+			if w.Unfenced(f, ns) != nil {
+				wanted.open[ns] = true
+			}
+		}
+	}
 	return nil
 }
 

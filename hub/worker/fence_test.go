@@ -29,7 +29,7 @@ func jobsOf(mode v1alpha1.FencingMode) guard.Fence {
 			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
 			Fencing:    &v1alpha1.Fencing{Mode: mode, Schedules: &metav1.LabelSelector{}},
 		},
-	})[0]
+	}, nil)[0]
 }
 
 func TestWhatIsMissingOfAFence(t *testing.T) {
@@ -56,11 +56,9 @@ func TestWhatIsMissingOfAFence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, f := New(Options{}), jobsOf(test.mode)
-			found := fences{states: map[string]guard.FenceState{}, why: map[string]error{f.Name(): test.why}}
 			if test.state != nil {
-				found.states[f.Name()] = *test.state
+				w.fences[f.Name()] = knownFence{FenceState: *test.state, why: test.why}
 			}
-			w.noteFences(found)
 			if err := w.Unfenced(f, test.namespace); !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
 				t.Errorf("missing is %v, want %v", err, test.want)
 			}

@@ -51,7 +51,7 @@ func ofJobs(policy, label string) guard.Fence {
 			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
 			Fencing:    &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: map[string]string{"run": label}}},
 		},
-	})[0]
+	}, nil)[0]
 }
 
 // answers is what a member answers that enforces what it stores.
@@ -158,5 +158,5 @@ func ofTeams() guard.Fence {
 	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"none"}},
 	}}
-	return guard.Fences(us, o)[0]
+	return guard.Fences(us, o, nil)[0]
 }

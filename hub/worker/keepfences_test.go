@@ -195,7 +195,7 @@ func TestAFenceGoesWhenTheOneThatFollowsItIsInForce(t *testing.T) {
 				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "till"}}, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
 			}}},
 		},
-	})[0]
+	}, nil)[0]
 	for name, test := range map[string]struct {
 		wanted []guard.Fence
 		open   []string // what is not in force
@@ -437,36 +437,49 @@ func TestDecisionsAreAskedForWhenAFenceBeginsOrCeasesToBeInForce(t *testing.T) {
 
 func TestWhatIsNewsOfFences(t *testing.T) {
 	type is = guard.FenceState
+	type found struct {
+		is
+		why error
+	}
 	shop := map[string]bool{"shop": true}
 	settled, unsettled, mended := is{InForce: shop, Settled: true}, is{InForce: shop}, is{InForce: shop, Settled: true, Mended: true}
 	refusesNowhere := is{InForce: map[string]bool{"shop": false}, Settled: true}
-	of := func(s is, why error) fences { return fences{map[string]is{"one": s}, map[string]error{"one": why}} }
 	for name, test := range map[string]struct {
-		before, after fences
+		before, after *found
 		news          bool
 	}{
-		"nothing is known, and nothing found":     {fences{}, fences{}, false},
-		"the first one":                           {fences{}, of(is{}, nil), true},
-		"the same again":                          {of(settled, nil), of(settled, nil), false},
-		"it was mended":                           {of(settled, nil), of(mended, nil), false},
-		"it is settled":                           {of(unsettled, nil), of(settled, nil), true},
-		"it is in force in a namespace":           {of(refusesNowhere, nil), of(settled, nil), true},
-		"it cannot be put in place":               {of(settled, nil), of(settled, guard.ErrForbidden), true},
-		"it can be put in place again":            {of(settled, guard.ErrForbidden), of(settled, nil), true},
-		"it cannot be for another reason":         {of(settled, guard.ErrForbidden), of(settled, guard.ErrUnsupported), true},
-		"the last one is gone":                    {of(settled, nil), fences{}, true},
-		"it is gone that could not be put there":  {fences{nil, map[string]error{"one": guard.ErrForbidden}}, fences{}, true},
-		"nothing is in place, and nothing wanted": {fences{map[string]is{}, map[string]error{}}, fences{}, false},
+		"nothing is known, and nothing found":    {nil, nil, false},
+		"the first one":                          {nil, &found{}, true},
+		"the same again":                         {&found{settled, nil}, &found{settled, nil}, false},
+		"it was mended":                          {&found{settled, nil}, &found{mended, nil}, false},
+		"it is settled":                          {&found{unsettled, nil}, &found{settled, nil}, true},
+		"it is in force in a namespace":          {&found{refusesNowhere, nil}, &found{settled, nil}, true},
+		"it cannot be put in place":              {&found{settled, nil}, &found{settled, guard.ErrForbidden}, true},
+		"it can be put in place again":           {&found{settled, guard.ErrForbidden}, &found{settled, nil}, true},
+		"it cannot be for another reason":        {&found{settled, guard.ErrForbidden}, &found{settled, guard.ErrUnsupported}, true},
+		"the last one is gone":                   {&found{settled, nil}, nil, true},
+		"it is gone that could not be put there": {&found{why: guard.ErrForbidden}, nil, true},
+		"the member is silent":                   {&found{settled, nil}, &found{is{}, errRefused}, false},
+		"the member is silent at first":          {nil, &found{is{}, errRefused}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := New(Options{})
-			w.noteFences(test.before)
-			if news := w.noteFences(test.after); news != test.news {
-				t.Errorf("it is news: %v", news)
-			}
-			if news := w.noteFences(test.after); news {
-				t.Error("it is news once more")
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r, f := newRig(t), jobsOf("")
+				notes := func(of *found) (news bool) {
+					if of == nil {
+						return r.forgetFences(nil)
+					}
+					_, news = r.noteFence(f, of.is, of.why)
+					return news
+				}
+				notes(test.before)
+				if news := notes(test.after); news != test.news {
+					t.Errorf("it is news: %v", news)
+				}
+				if news := notes(test.after); news {
+					t.Error("it is news once more")
+				}
+			})
 		})
 	}
 }
@@ -481,9 +494,9 @@ func TestAMemberThatLeavesLosesTheFencesOfItsHubAndFleet(t *testing.T) {
 				Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}}, Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}},
 			}}
 		}
-		others := []guard.Fence{guard.Fences(them, policy("fleet"))[0], guard.Fences(us, policy("branch"))[0]}
+		others := []guard.Fence{guard.Fences(them, policy("fleet"), nil)[0], guard.Fences(us, policy("branch"), nil)[0]}
 		for _, other := range others {
-			if _, err := other.Keep(t.Context(), f.Client, map[string]bool{"shop": true}, false); err != nil {
+			if _, err := other.Keep(t.Context(), f.Client, map[string]bool{"shop": true}, nil, false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -46,7 +46,7 @@ func (w *Worker) leave(ctx context.Context) {
 		return
 	}
 	w.noteGuard(ErrUnchecked)
-	w.noteFences(fences{})
+	w.forgetFences(nil)
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
 	if w.unfence(ctx) == nil && guard.Remove(ctx, w.Client) == nil {

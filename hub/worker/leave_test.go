@@ -65,7 +65,7 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 				r.guarded()
 				r.unguarded = nil
 				f := jobsOf("")
-				r.noteFences(fences{states: map[string]guard.FenceState{f.Name(): {Settled: true}}})
+				r.noteFence(f, guard.FenceState{Settled: true}, nil)
 				r.has(test.leases...)
 				r.reads()
 				r.is("east", goes)

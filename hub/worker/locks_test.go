@@ -25,7 +25,7 @@ func lockOf(l v1alpha1.LockFence) guard.Fence {
 			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
 			Fencing:    &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{l}},
 		},
-	})[0]
+	}, nil)[0]
 }
 
 // heldBy is the Lease of the lock, which somebody renewed last some seconds after the start by a clock of his own.

@@ -43,6 +43,8 @@ type memberAPI struct {
 	refuse func(*http.Request) *metav1.Status
 	// latency is how long each answer takes.
 	latency time.Duration
+	// slow is how much longer some take, if it is not nil.
+	slow func(*http.Request) time.Duration
 }
 
 func newMemberAPI() *memberAPI {
@@ -145,8 +147,12 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
+	takes := a.latency
+	if a.slow != nil {
+		takes += a.slow(req)
+	}
 	select {
-	case <-time.After(a.latency):
+	case <-time.After(takes):
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}

@@ -110,7 +110,7 @@ func TestTheFenceOfManyNamespacesIsInForceInTime(t *testing.T) {
 			name := fmt.Sprintf("many-%d", i)
 			namespaces[name], o.Spec.Namespaces.Names = nil, append(o.Spec.Namespaces.Names, name)
 		}
-		many, one := guard.Fences(us, o)[0], ofJobs("tills", "once")
+		many, one := guard.Fences(us, o, nil)[0], ofJobs("tills", "once")
 		f := newFenced(t, many, one)
 		f.east.namespaces, f.east.latency = namespaces, 200*time.Millisecond
 		defer f.runs(f.keepFences)()

@@ -33,7 +33,7 @@ func writesOf() guard.Fence {
 				Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
 			}}},
 		},
-	})[0]
+	}, nil)[0]
 }
 
 func TestWhoseCronJobsAreWoken(t *testing.T) {

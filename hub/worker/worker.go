@@ -96,10 +96,11 @@ type Worker struct {
 	wake    chan struct{} // holds one: look whether the member is leaving
 
 	mu        sync.Mutex
-	publisher *publish.Publisher // nil until the seal is known
-	unguarded error              // nil: the guard is in force
-	fences    fences
-	fencing   bool // a turn of keepFences is under way
+	publisher *publish.Publisher    // nil until the seal is known
+	unguarded error                 // nil: the guard is in force
+	fences    map[string]knownFence // by their names
+	stored    map[string]bool       // of them, those that the member was seen to store
+	fencing   bool                  // a turn of keepFences is under way
 	// fencesSilent: the last check got no answer about some of them.
 	fencesSilent bool
 	locks        map[string]LockState // by the name of the fence; none: nothing was seen
@@ -108,7 +109,7 @@ type Worker struct {
 
 // New returns a Worker that has not begun.
 func New(o Options) *Worker {
-	return &Worker{Options: o, unguarded: ErrUnchecked, news: newReaderNews(), wake: make(chan struct{}, 1)}
+	return &Worker{Options: o, unguarded: ErrUnchecked, news: newReaderNews(), wake: make(chan struct{}, 1), fences: map[string]knownFence{}}
 }
 
 // Publisher is that of the member, or nil while nothing is written there.

@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
@@ -112,7 +113,7 @@ func TestWhereEachFactOfARegistrationIsStored(t *testing.T) {
 			Finalizers: []string{"reader.leasecast.dev/registration"},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("pod-1_6f1c"), LeaseDurationSeconds: new(int32(15)),
+			HolderIdentity: ptr.To("pod-1_6f1c"), LeaseDurationSeconds: ptr.To(int32(15)),
 			AcquireTime: &metav1.MicroTime{Time: noon.Add(123456 * time.Microsecond)}, // of the first confirmation
 			RenewTime:   &metav1.MicroTime{Time: noon.Add(time.Minute)},
 		},
@@ -188,11 +189,11 @@ func TestARegistrationThatSaysAnythingOddIsRefused(t *testing.T) {
 		"no annotations":             func(l *coordinationv1.Lease) { l.Annotations = nil },
 		"no spec":                    func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} },
 		"no holder":                  func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
-		"an empty holder":            func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") },
+		"an empty holder":            func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") },
 		"no renewTime":               func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
 		"a zero renewTime":           func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} },
 		"no duration":                func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },
-		"a duration of 68 years":     func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(math.MaxInt32)) },
+		"a duration of 68 years":     func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To(int32(math.MaxInt32)) },
 		"no account":                 remove("account"),
 		"no namespaces":              remove("namespaces"),
 		"empty namespaces":           annotate("namespaces", ""),

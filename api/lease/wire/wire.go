@@ -59,6 +59,11 @@ func Write(key lease.Key, c lease.Content, l *coordinationv1.Lease) error {
 	} else {
 		delete(l.Annotations, v1alpha1.MaxClockSkewAnnotation)
 	}
+	if c.OpenLocks != "" {
+		l.Annotations[v1alpha1.OpenLocksAnnotation] = c.OpenLocks
+	} else {
+		delete(l.Annotations, v1alpha1.OpenLocksAnnotation)
+	}
 	l.Annotations[v1alpha1.SealAnnotation] = lease.Seal(key, c)
 	l.Spec = coordinationv1.LeaseSpec{
 		HolderIdentity:       &c.Holder,
@@ -79,6 +84,7 @@ func Read(l *coordinationv1.Lease) (c lease.Content, seal string) {
 		Cluster:    l.Annotations[v1alpha1.ClusterAnnotation],
 		ClusterUID: l.Annotations[v1alpha1.ClusterUIDAnnotation],
 		Hub:        l.Annotations[v1alpha1.HubAnnotation],
+		OpenLocks:  l.Annotations[v1alpha1.OpenLocksAnnotation],
 	}
 	if ms, err := strconv.ParseInt(l.Annotations[v1alpha1.MaxClockSkewAnnotation], 10, 32); err == nil {
 		c.Skew = max(0, time.Duration(ms)*time.Millisecond)

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
@@ -108,10 +109,10 @@ func TestWhereEachFactIsStored(t *testing.T) {
 			},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("east.default"), LeaseDurationSeconds: new(int32(15)),
+			HolderIdentity: ptr.To("east.default"), LeaseDurationSeconds: ptr.To(int32(15)),
 			AcquireTime:      &metav1.MicroTime{Time: noon.Add(-time.Hour)},
 			RenewTime:        &metav1.MicroTime{Time: noon.Add(123456 * time.Microsecond)},
-			LeaseTransitions: new(int32(600_000)),
+			LeaseTransitions: ptr.To(int32(600_000)),
 		},
 	}
 	if !equality.Semantic.DeepEqual(l, want) {
@@ -173,8 +174,8 @@ func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
 			Annotations: map[string]string{"example.com/note": "b", "leasecast.dev/seal": "broken"},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			Strategy: new(coordinationv1.OldestEmulationVersion), PreferredHolder: new("somebody"),
-			HolderIdentity: new("somebody"),
+			Strategy: ptr.To(coordinationv1.OldestEmulationVersion), PreferredHolder: ptr.To("somebody"),
+			HolderIdentity: ptr.To("somebody"),
 		},
 	}
 	if err := wire.Write(key, someLease(), l); err != nil {
@@ -255,7 +256,7 @@ func TestALeaseIsOursByAnyOfTheMarksThatOnlyAHubWrites(t *testing.T) {
 		"the label that anybody may write": {label("app.kubernetes.io/managed-by", "leasecast"), false},
 		"the mark in the wrong place":      {annotation("leasecast.dev/managed", "true"), false},
 		"somebody's election": {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("pod-1"), LeaseTransitions: new(int32(3))}}, false},
+			HolderIdentity: ptr.To("pod-1"), LeaseTransitions: ptr.To(int32(3))}}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -51,7 +51,6 @@ type loader struct {
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
-	Module                  *struct{ Dir string }
 }
 
 // load reads packages, given as arguments of `go list`, and what they import.
@@ -74,9 +73,13 @@ func load(ctx context.Context, dir string, patterns []string) ([]*source, error)
 	if err != nil {
 		return nil, err
 	}
+	root, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
 	var sources []*source
 	for _, p := range asked {
-		s, err := l.read(p)
+		s, err := l.read(root, p)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +90,7 @@ func load(ctx context.Context, dir string, patterns []string) ([]*source, error)
 
 // list asks the go command.
 func list(ctx context.Context, dir string, args []string) ([]listed, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,Module"}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles"}, args...)...)
 	cmd.Dir = dir
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
@@ -107,13 +110,11 @@ func list(ctx context.Context, dir string, args []string) ([]listed, error) {
 	}
 }
 
-func (l *loader) read(p listed) (*source, error) {
+// read reads a package. Its files are named from the root on, also where it is of another module.
+func (l *loader) read(root string, p listed) (*source, error) {
 	s := &source{path: p.ImportPath, load: l}
-	if p.Module == nil {
-		return nil, fmt.Errorf("package %s is of no module", p.ImportPath)
-	}
 	var err error
-	if s.dir, err = filepath.Rel(p.Module.Dir, p.Dir); err != nil {
+	if s.dir, err = filepath.Rel(root, p.Dir); err != nil {
 		return nil, err
 	}
 	slices.Sort(p.GoFiles)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasecast/leasecast/api/pings"
+	"github.com/leasecast/leasecast/member/pings"
 )
 
 // How long a member may take for the parts of a request. No promise depends on them: the contexts of renewals

@@ -2,14 +2,13 @@
 package locks
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -20,10 +19,7 @@ type Lock struct {
 }
 
 // ID identifies the Lease of the lock in the annotation v1alpha1.OpenLocksAnnotation: 12 hexadecimal digits.
-func (l Lock) ID() string {
-	sum := sha256.Sum256([]byte(l.String()))
-	return hex.EncodeToString(sum[:6])
-}
+func (l Lock) ID() string { return lease.LockID(l.String()) }
 
 // Elector are the durations of whoever takes a lock.
 type Elector struct {

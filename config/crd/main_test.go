@@ -1,4 +1,5 @@
-package v1alpha1_test
+// Package crd_test asks a real API server what the CRDs admit and what they refuse, and in which words.
+package crd_test
 
 import (
 	"context"

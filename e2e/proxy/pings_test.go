@@ -1,4 +1,4 @@
-package pings_test
+package proxy_test
 
 import (
 	"encoding/pem"
@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/leasecast/leasecast/api/pings"
 	"github.com/leasecast/leasecast/e2e/proxy"
+	"github.com/leasecast/leasecast/member/pings"
 )
 
 // timing has connections pinged often. A machine that pauses answers in time all the same.

@@ -1,0 +1,47 @@
+package election
+
+import (
+	"slices"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// openLocks returns the fenced locks that may be held where the leader is, and how long until another one opens, or zero.
+//
+// A lock stays open while the policy fences it. One that is new to the record may still be held by whoever held it before:
+// under the Lease of another namespace, or without a fence. So it opens when every cluster has refused it for as long as
+// such a holder goes on. Where the hub reaches nobody, the Lease that admits the holder ends D + ε later.
+func openLocks(now lease.Reading, p Policy, s State) (open []string, wait time.Duration) {
+	for _, lock := range p.Locks {
+		if !s.Record.Lost() && slices.Contains(s.Record.OpenLocks, lock) {
+			open = append(open, lock)
+			continue
+		}
+		since, refused := s.RefusedSince[lock]
+		if !refused {
+			continue
+		}
+		if rest := since + p.lockOpensAfter(s) - now.Boot; rest > 0 {
+			wait = soonest(wait, rest)
+			continue
+		}
+		open = append(open, lock)
+	}
+	return open, wait
+}
+
+// lockOpensAfter is for how long every cluster has to refuse a lock before it opens.
+func (p Policy) lockOpensAfter(s State) time.Duration {
+	return max(p.Timings.Duration, s.FleetDuration) + max(p.Timings.Skew, s.FleetSkew) + p.StopTime
+}
+
+// stillUnfenced returns the former leader whose fence was missing when it was replaced, as long as that may be so, and
+// unless it leads again.
+func stillUnfenced(r Record, leader string, cs []Candidate) string {
+	former, known := named(cs, r.UnfencedLeader)
+	if !known || former.Name == leader || former.Unfenced == FenceInForce {
+		return ""
+	}
+	return r.UnfencedLeader
+}

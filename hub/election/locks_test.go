@@ -1,0 +1,142 @@
+package election_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// fencing is a policy that fences these locks, with a stop time of 17 s.
+func fencing(names ...string) func(*election.Policy) {
+	return func(p *election.Policy) { p.Locks, p.StopTime = names, 17*second }
+}
+
+// opened is a record whose Leases list these locks.
+func opened(names ...string) func(*election.Record) {
+	return func(r *election.Record) { r.OpenLocks, r.Stop = names, 17*second }
+}
+
+// refusedEverywhere says that every cluster refuses the lock shop/stock since zero.
+func refusedEverywhere(s *election.State) {
+	s.RefusedSince = map[string]time.Duration{"shop/stock": boot(0)}
+}
+
+// Rule 16: D + ε + the stop time are 33 s here.
+func TestLockOpensWhenEveryEarlierHolderMustHaveStopped(t *testing.T) {
+	east, west := fit("east", 100), prepared(fit("west", 50))
+	tests := map[string]struct {
+		seconds float64
+		state   election.State
+		policy  *election.Policy
+		among   []election.Candidate
+		open    []string
+		after   time.Duration
+	}{
+		"a lock that clusters may still admit stays closed, whatever time passes": {
+			seconds: 1000, state: leading(), policy: policy(fencing("shop/stock")),
+		},
+		"a lock that every cluster refuses stays closed for D + ε + the stop time": {
+			seconds: 32.999, state: leading(refusedEverywhere), policy: policy(fencing("shop/stock")), after: time.Millisecond,
+		},
+		"then it opens in the same term": {
+			seconds: 33, state: leading(refusedEverywhere), policy: policy(fencing("shop/stock")), open: []string{"shop/stock"},
+		},
+		"a larger D and ε of another policy count, because its Lease may admit the holder": {
+			seconds: 64.75, policy: policy(fencing("shop/stock")), after: 250 * time.Millisecond,
+			state: leading(refusedEverywhere, func(s *election.State) { s.FleetDuration, s.FleetSkew = 45*second, 3*second }),
+		},
+		"an open lock stays open": {
+			seconds: 5, state: leading(recorded(opened("shop/stock"))), policy: policy(fencing("shop/stock")), open: []string{"shop/stock"},
+		},
+		"a second lock closes no first one": {
+			seconds: 5, state: leading(recorded(opened("shop/stock"))), policy: policy(fencing("shop/stock", "shop/till")),
+			open: []string{"shop/stock"},
+		},
+		"a lock that the policy does not fence any more is not listed": {
+			seconds: 5, state: leading(recorded(opened("shop/stock", "shop/till"))), policy: policy(fencing("shop/stock")),
+			open: []string{"shop/stock"},
+		},
+		"a new term keeps open locks open": {
+			seconds: 33, policy: policy(fencing("shop/stock")), open: []string{"shop/stock"},
+			state: draining(reason.Unreachable, recorded(opened("shop/stock")), having(stopping(17*second, sent(0)))),
+			among: []election.Candidate{unfit("east", 100, reason.Unreachable), west},
+		},
+		"a new term opens no lock that clusters may still admit": {
+			seconds: 33, policy: policy(fencing("shop/stock")),
+			state: draining(reason.Unreachable, having(stopping(17*second, sent(0)))),
+			among: []election.Candidate{unfit("east", 100, reason.Unreachable), west},
+		},
+		"a lost record has no open locks": {
+			seconds: 100, policy: policy(fencing("shop/stock")), among: []election.Candidate{east},
+			state: election.State{Record: election.Record{OpenLocks: []string{"shop/stock"}}, Tenure: settled(), Sent: closed()},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if test.among == nil {
+				test.among = []election.Candidate{east, west}
+			}
+			d := election.Next(at(test.seconds), test.policy, test.state, test.among)
+			if d.Record.State != election.Leading || !slices.Equal(d.Record.OpenLocks, test.open) || d.After != test.after {
+				t.Errorf("%s, open %v, again after %v; want open %v, after %v", say(d), d.Record.OpenLocks, d.After, test.open, test.after)
+			}
+		})
+	}
+}
+
+// Rule 15: programs in a cluster whose fence is missing go on after the term.
+func TestPlannedChangeWaitsWhileTheFenceOfTheLeaderIsMissing(t *testing.T) {
+	overtaken := leading(recorded(counting(map[string]int32{"east": 100, "west": 50})))
+	without := func(f election.Fence) []election.Candidate {
+		east := fit("east", 100)
+		east.Unfenced = f
+		return []election.Candidate{east, fit("west", 200)}
+	}
+	decide(t, map[string]decision{
+		"a raised priority moves the lead away from a fenced leader": {
+			now: at(5), state: overtaken, among: without(election.FenceInForce),
+			want: "Draining east 20 PriorityChanged next west after 11s persist",
+		},
+		"it waits while the fence is known to be missing": {
+			now: at(5), state: overtaken, among: without(election.FenceMissing), want: kept,
+		},
+		"it waits until the fence was checked": {
+			now: at(5), state: overtaken, among: without(election.FenceUnchecked), want: kept,
+		},
+	})
+}
+
+func TestRecordNamesFormerLeaderWhoseFenceIsMissing(t *testing.T) {
+	east, west := unfit("east", 100, reason.Unreachable), prepared(fit("west", 50))
+	state := leading()
+	steps := []struct {
+		name    string
+		seconds float64
+		fence   election.Fence
+		reached bool
+		want    string
+	}{
+		{"the leader is lost, and its fence was missing", 0, election.FenceMissing, false, "east"},
+		{"another cluster leads", 20, election.FenceMissing, false, "east"},
+		{"nothing is known of the former leader", 21, election.FenceUnchecked, false, "east"},
+		{"its fence is in force", 22, election.FenceInForce, true, ""},
+	}
+	for _, step := range steps {
+		former := east
+		if step.reached {
+			former = fit("east", 100)
+		}
+		former.Unfenced = step.fence
+		d := election.Next(at(step.seconds), policy(), state, []election.Candidate{former, west})
+		if d.Record.UnfencedLeader != step.want {
+			t.Errorf("%s: the record names %q, want %q (%s)", step.name, d.Record.UnfencedLeader, step.want, say(d))
+		}
+		state.Record = d.Record
+	}
+	if state.Record.Leader != "west" {
+		t.Errorf("%s leads at the end, want west", state.Record.Leader)
+	}
+}

@@ -1,0 +1,132 @@
+package seal
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// Bounds are the largest D, ε and stop time under which Leases may have been sent.
+type Bounds struct{ Duration, Skew, Stop time.Duration }
+
+// Max returns what is larger in either.
+func (b Bounds) Max(o Bounds) Bounds {
+	return Bounds{max(b.Duration, o.Duration), max(b.Skew, o.Skew), max(b.Stop, o.Stop)}
+}
+
+// Total is how long after it was sent a Lease counts.
+func (b Bounds) Total() time.Duration { return b.Duration + b.Skew + b.Stop }
+
+// Of returns the bounds of Leases that were sent under one of these policies.
+func (s Seal) Of(policies ...string) Bounds {
+	b := s.Policies[""]
+	for _, name := range policies {
+		b = b.Max(s.Policies[name])
+	}
+	return b
+}
+
+// Largest returns the bounds of Leases that were sent under any policy.
+func (s Seal) Largest() Bounds { return s.Of(slices.Collect(maps.Keys(s.Policies))...) }
+
+// covers reports whether the seal holds as much as another one, for each of its policies.
+func (s Seal) covers(o Seal) bool {
+	for name, b := range o.Policies {
+		if s.Of(name) != s.Of(name).Max(b) {
+			return false
+		}
+	}
+	return true
+}
+
+// Needed returns what the seal holds of policies that need no more than these bounds.
+func (s Seal) Needed(by map[string]Bounds) map[string]Bounds {
+	needed := map[string]Bounds{}
+	for name, b := range by {
+		has := s.Of(name)
+		if b = (Bounds{min(has.Duration, b.Duration), min(has.Skew, b.Skew), min(has.Stop, b.Stop)}); b != (Bounds{}) {
+			needed[name] = b
+		}
+	}
+	return needed
+}
+
+// raised is the seal with what is larger in another one.
+func (s Seal) raised(o Seal) Seal {
+	s.Policies = maps.Clone(s.Policies)
+	if s.Policies == nil {
+		s.Policies = map[string]Bounds{}
+	}
+	for name, b := range o.Policies {
+		s.Policies[name] = s.Policies[name].Max(b)
+	}
+	return s
+}
+
+// stored is how the Secret holds the bounds of a policy.
+type stored struct {
+	LeaseDuration string `json:"leaseDuration"`
+	MaxClockSkew  string `json:"maxClockSkew"`
+	StopTime      string `json:"stopTime,omitempty"`
+}
+
+// data is what the Secret of a seal holds. Hubs that know no policies read the largest bounds.
+func (s Seal) data() map[string][]byte {
+	largest, all := s.Largest(), map[string]stored{}
+	for name, b := range s.Policies {
+		all[name] = stored{b.Duration.String(), b.Skew.String(), b.Stop.String()}
+	}
+	policies, _ := json.Marshal(all) // strings only
+	return map[string][]byte{
+		dataKey:             s.Key,
+		dataLargestDuration: []byte(strconv.FormatInt(int64(largest.Duration/time.Second), 10)),
+		dataLargestSkew:     []byte(largest.Skew.String()),
+		dataLargestStop:     []byte(largest.Stop.String()),
+		dataPolicies:        policies,
+	}
+}
+
+// withPolicies reads the bounds of policies. A hub that knows none may have raised the largest since they were written.
+func withPolicies(key lease.Key, largest Bounds, text []byte) (Seal, error) {
+	s := Seal{Key: key, Policies: map[string]Bounds{}}
+	var all map[string]stored
+	if text != nil {
+		if err := json.Unmarshal(text, &all); err != nil {
+			return Seal{}, fmt.Errorf("%w: %s must be a JSON object of policies and their bounds", ErrBroken, dataPolicies)
+		}
+	}
+	for name, texts := range all {
+		b, err := texts.bounds()
+		if err != nil {
+			return Seal{}, fmt.Errorf("%w: %s must hold durations such as 15s", ErrBroken, dataPolicies)
+		}
+		s.Policies[name] = b
+	}
+	if s.Largest() != s.Largest().Max(largest) {
+		s.Policies[""] = s.Policies[""].Max(largest)
+	}
+	return s, nil
+}
+
+func (t stored) bounds() (b Bounds, err error) {
+	for _, d := range []struct {
+		text string
+		to   *time.Duration
+		most time.Duration
+	}{
+		{t.LeaseDuration, &b.Duration, lease.MaxDuration}, {t.MaxClockSkew, &b.Skew, lease.MaxSkew}, {t.StopTime, &b.Stop, MaxStop},
+	} {
+		if d.text == "" {
+			continue
+		}
+		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < 0 || *d.to > d.most {
+			return b, fmt.Errorf("%w: a bound is no duration up to %v", ErrBroken, d.most)
+		}
+	}
+	return b, nil
+}
