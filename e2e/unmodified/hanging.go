@@ -38,6 +38,20 @@ type hanging struct {
 	hang    *hang      // nil: it does not hang
 	waiting int        // requests that take the lock, and are held back
 	held    int        // answers that are held back
+	late    late       // answers that came late
+}
+
+// late counts the answers that came as late as they may, by what was admitted.
+type late struct {
+	Acquisitions int `json:"acquisitions"`
+	Renewals     int `json:"renewals"`
+	Releases     int `json:"releases"`
+}
+
+func (l *late) add(o late) {
+	l.Acquisitions += o.Acquisitions
+	l.Renewals += o.Renewals
+	l.Releases += o.Releases
 }
 
 // limits are when an elector gives up a request.
@@ -134,7 +148,11 @@ func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if answer.code < http.StatusBadRequest {
 		latest := time.NewTimer(time.Until(h.limits.latest(what, received, sent)))
 		defer latest.Stop()
-		h.count(&h.held, func() { until(r.Context(), hangs.end, nil, latest.C) })
+		h.count(&h.held, func() {
+			if until(r.Context(), hangs.end, nil, latest.C) {
+				h.note(what)
+			}
+		})
 	}
 	for name, values := range answer.header {
 		w.Header()[name] = values
@@ -155,14 +173,37 @@ func (h *hanging) count(n *int, do func()) {
 	do()
 }
 
-// until waits for the first of these.
-func until(ctx context.Context, end, admit <-chan struct{}, latest <-chan time.Time) {
+// until waits for the first of these, and reports whether it was the last one.
+func until(ctx context.Context, end, admit <-chan struct{}, latest <-chan time.Time) bool {
 	select {
 	case <-ctx.Done():
 	case <-end:
 	case <-admit:
 	case <-latest:
+		return true
 	}
+	return false
+}
+
+// note counts an answer that comes late.
+func (h *hanging) note(what lockWrite) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch what {
+	case acquisition:
+		h.late.Acquisitions++
+	case renewal:
+		h.late.Renewals++
+	case giveUp:
+		h.late.Releases++
+	}
+}
+
+// answeredLate returns how many answers came late.
+func (h *hanging) answeredLate() late {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.late
 }
 
 // latest is the last instant at which the elector still gets the answer to a request.

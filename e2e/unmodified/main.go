@@ -43,6 +43,8 @@ type result struct {
 	Rounds   int                `json:"rounds"`
 	// Failovers counts those of each program.
 	Failovers int `json:"failovers"`
+	// AnsweredLate are the requests of electors whose answers the hanging API servers held back, for up to a minute.
+	AnsweredLate late `json:"answeredLate"`
 }
 
 func drill(ctx context.Context, n int, misstated bool) (err error) {
@@ -74,6 +76,7 @@ func drill(ctx context.Context, n int, misstated bool) (err error) {
 	if err := harness.WriteReport(file, r); err != nil {
 		return err
 	}
+	fmt.Printf("\nanswered late: %+v", r.AnsweredLate)
 	fmt.Printf("\n%d failovers of %d programs in %d rounds: %d overlaps, of %.1f s at worst, and %d late writes among %d; at worst nobody wrote for %.1f s, the closest two holders were %.1f s apart\n",
 		r.Failovers, len(r.Programs), r.Rounds, r.Overlaps, r.WorstOverlapSeconds, r.Late, r.Writes, r.WorstGapSeconds, r.ClosestSeconds)
 	return r.failed()
@@ -83,6 +86,9 @@ func drill(ctx context.Context, n int, misstated bool) (err error) {
 func (r result) failed() error {
 	if len(r.Breaches) > 0 {
 		return fmt.Errorf("%d breaches; the first: %s", len(r.Breaches), r.Breaches[0])
+	}
+	if l := r.AnsweredLate; r.Rounds >= len(rounds) && (l.Acquisitions == 0 || l.Renewals == 0 || l.Releases == 0) {
+		return fmt.Errorf("the answers that came late are %+v: no API server hung", l)
 	}
 	for name, v := range r.Programs {
 		if v.Writes == 0 || v.Changes == 0 || v.Holds == 0 {

@@ -8,15 +8,18 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
 	// away is how long the hub is lost: programs that release no lock have stopped by themselves by then.
 	away = 14 * time.Second
-	// lateAdmission is when electors that take their lock are admitted, after the hub has lost the leader: shortly before
-	// the term ends, which is 2 to 3 s after that.
-	lateAdmission = 1600 * time.Millisecond
+	// lateAdmission is when electors that take their lock are admitted, after the hub has lost the leader. The term ends 2
+	// to 3 s after that, and a fence may refuse them a second earlier.
+	lateAdmission = 800 * time.Millisecond
+	// stopped is how long an elector that has stopped has done nothing.
+	stopped = time.Second
 	// etcdLimit is how long etcd hangs. An API server leaves a connection to etcd that is silent for 40 s.
 	etcdLimit = 35 * time.Second
 )
@@ -35,7 +38,7 @@ const (
 )
 
 // rounds are the faults, in order.
-var rounds = []fault{whileRenewing, whileTaking, withoutEtcd, whileTaking, whileRenewing}
+var rounds = []fault{whileTaking, whileRenewing, withoutEtcd, whileTaking, whileRenewing}
 
 // play changes the leader some times, and judges what the programs did.
 func (s *stage) play(ctx context.Context, n int) (r result, err error) {
@@ -56,6 +59,11 @@ func (s *stage) play(ctx context.Context, n int) (r result, err error) {
 	}
 	r.Programs, err = s.judge()
 	r.verdict = together(r.Programs)
+	for _, i := range s.instances {
+		if e, is := i.(*elector); is {
+			r.AnsweredLate.add(e.way.answeredLate())
+		}
+	}
 	return r, err
 }
 
@@ -143,12 +151,16 @@ func (s *stage) lose(ctx context.Context, f fault, from string, led []*program, 
 	return group.Wait()
 }
 
-// recover returns when no answer is held back any more, and the cluster that was lost may lead again.
+// recover returns when no answer is held back any more, the electors of the cluster that was lost have stopped, and it may
+// lead again.
 func (s *stage) recover(ctx context.Context, from string, led []*program, ways []*elector) error {
-	err := s.Await(ctx, patience, "all answers have come", func(context.Context) error {
+	err := s.Await(ctx, patience, "all electors of "+from+" have stopped", func(context.Context) error {
 		for _, e := range ways {
 			if _, held := e.way.counts(); held > 0 {
 				return fmt.Errorf("%s waits for an answer", e.name)
+			}
+			if e.wrote(harness.Now().Boot - stopped) {
+				return fmt.Errorf("%s still works", e.name)
 			}
 		}
 		return nil
