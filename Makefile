@@ -39,6 +39,7 @@ KUBE_API_LINTER_VERSION := v0.0.0-20260716143926-092fe0c72997
 export KUBEBUILDER_ASSETS := $(CACHE)/k8s/$(K8S_VERSION)
 OLDER_ASSETS := $(CACHE)/k8s/$(OLDER_K8S_VERSION)
 export CAPI_ASSETS := $(CACHE)/capi/$(CAPI_VERSION)
+export ELECTOR_ASSETS := $(CACHE)/electors
 TOOLS := $(CACHE)/tools
 export CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
@@ -298,12 +299,12 @@ chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, se
 	@rm -f out/chaos.json
 	$(RUN) ./e2e/chaos -n $(N) -seed $(or $(SEED),1) $(if $(TIMELINES),-timelines)
 
-# One of: cronjob, unmodified. What is handed to it: DRILL=-unwoken, say, or DRILL="-failovers 10".
+# One of: cronjob, unmodified. What is handed to it: DRILL=-unwoken, say, or DRILL="-rounds 2".
 SCENARIO :=
 DRILL :=
 
 .PHONY: drill
-drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi) build $(KUSTOMIZE) ## Drill fences with programs that we did not write, by SCENARIO=cronjob or unmodified; writes out/drill-SCENARIO.json
+drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi electors) build $(KUSTOMIZE) ## Drill fences with programs that we did not write, by SCENARIO=cronjob or unmodified; writes out/drill-SCENARIO.json
 	@case "$(SCENARIO)" in cronjob|unmodified) ;; *) echo "SCENARIO is one of: cronjob, unmodified" >&2; exit 1;; esac
 	$(RUN) ./e2e/$(SCENARIO) $(DRILL)
 
@@ -341,6 +342,15 @@ capi: ## Build the real Cluster API manager and clusterctl into the cache
 	$(BUILD_ONCE) $(CAPI_ASSETS) e2e/capi \
 		capi-manager=sigs.k8s.io/cluster-api/core \
 		clusterctl=sigs.k8s.io/cluster-api/cmd/clusterctl
+
+ELECTORS := github.com/leasecast/leasecast/e2e/unmodified
+
+.PHONY: electors
+electors: ## Build electors of client-go and controller-runtime, old and new, into the cache
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/unmodified/old/client-go-v0.26 client-go-v0.26=$(ELECTORS)/old/client-go-v0.26
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/unmodified/old/controller-runtime-v0.15 \
+		controller-runtime-v0.15=$(ELECTORS)/old/controller-runtime-v0.15
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) . client-go=$(ELECTORS)/clientgo controller-runtime=$(ELECTORS)/controllerruntime
 
 TOOL_PROGRAMS := \
 	$(notdir $(CONTROLLER_GEN))=sigs.k8s.io/controller-tools/cmd/controller-gen@$(CONTROLLER_GEN_VERSION) \

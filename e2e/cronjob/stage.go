@@ -65,7 +65,7 @@ func begin(ctx context.Context, d *harness.Drill, o options, say func(string)) (
 	if s.view, err = d.Look(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := s.AwaitFenced(ctx); err != nil { // before that Jobs are anybody's
+	if _, err := s.AwaitFenced(ctx, harness.PolicyName); err != nil { // before that Jobs are anybody's
 		return nil, err
 	}
 	for _, m := range clusters {

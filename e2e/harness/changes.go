@@ -120,11 +120,11 @@ func (d *Drill) awaitLive(ctx context.Context, namespace string) (leader string,
 	return leader, err
 }
 
-// AwaitFenced returns what the policy says of its fences, when they are in force in all members.
-func (d *Drill) AwaitFenced(ctx context.Context) (message string, err error) {
+// AwaitFenced returns what a policy says of its fences, when they are in force in all members.
+func (d *Drill) AwaitFenced(ctx context.Context, policy string) (message string, err error) {
 	err = d.Await(ctx, changePatience, "the fences are in force", func(ctx context.Context) error {
 		p := &v1alpha1.LeadershipPolicy{}
-		if err := d.Hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: PolicyName}, p); err != nil {
+		if err := d.Hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: policy}, p); err != nil {
 			return err
 		}
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionFenced)

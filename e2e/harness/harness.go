@@ -53,6 +53,9 @@ type Options struct {
 	Register bool
 	// Fencing, if set, is what the policy fences. The members have config/fencing then.
 	Fencing *v1alpha1.Fencing
+	// Fences, if set, is for drills with several policies: there is one for each of these namespaces, with its name, in
+	// place of the one policy.
+	Fences map[string]*v1alpha1.Fencing
 	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start makes it.
 	Dir string
 	// Audit has the API servers log every write: see [fleet.Server.Writes].
@@ -163,10 +166,12 @@ func (d *Drill) populate(ctx context.Context, o Options) error {
 		return err
 	}
 	if len(o.Members) > 0 {
-		if err := d.Hub.Create(ctx, policy(o)); err != nil {
-			return fmt.Errorf("policy: %w", err)
+		for _, p := range policies(o) {
+			if err := d.Hub.Create(ctx, p); err != nil {
+				return fmt.Errorf("policy %s: %w", p.Name, err)
+			}
 		}
-		o.Progress("members, namespaces and policy are in place")
+		o.Progress("members, namespaces and policies are in place")
 	}
 	if _, err := d.StartHub(); err != nil {
 		return err
@@ -186,7 +191,7 @@ func (d *Drill) populateMember(ctx context.Context, m Member, o Options) (*Guest
 			return nil, fmt.Errorf("namespace %s of %s: %w", namespace, m.Name, err)
 		}
 	}
-	if o.Fencing != nil {
+	if o.Fencing != nil || o.Fences != nil {
 		if err := d.AllowFencing(ctx, m.Name); err != nil {
 			return nil, err
 		}
@@ -202,6 +207,19 @@ func (d *Drill) populateMember(ctx context.Context, m Member, o Options) (*Guest
 		return nil, fmt.Errorf("install the guestbook: %w", err)
 	}
 	return startGuestbook(d.programs, m.Name, kubeconfig, m.Namespaces, o)
+}
+
+// policies claim the namespaces of all members.
+func policies(o Options) (all []*v1alpha1.LeadershipPolicy) {
+	if o.Fences == nil {
+		return []*v1alpha1.LeadershipPolicy{policy(o)}
+	}
+	for namespace, fencing := range o.Fences {
+		p := policy(o)
+		p.Name, p.Spec.Namespaces.Names, p.Spec.Fencing = namespace, []string{namespace}, fencing
+		all = append(all, p)
+	}
+	return all
 }
 
 // policy claims the namespaces of all members.

@@ -226,7 +226,7 @@ var fences = []mutant{
 	{"fence: an API server lets through what it cannot judge", odd, []edit{{fenceGo, "FailurePolicy: ptr.To(admissionv1.Fail),", "FailurePolicy: ptr.To(admissionv1.Ignore),"}}},
 	{"fence: an API server that is behind goes on with a term", behind, []edit{{celGo, "+ 's')\"", "+ 'h')\""}}},
 
-	{"fence: the drill of locks knows no stop time", judged, []edit{{"e2e/unmodified/stage.go", "const stopTime = 7 * time.Second", "const stopTime = 0 * time.Second"}}},
+	{"fence: the drill of locks knows no stop time", judged, []edit{{"e2e/unmodified/judge.go", "w.Begin <= p.until+stop", "w.Begin <= p.until"}}},
 	{"fence: the drill of locks lets the old holder go on", judged, []edit{{"e2e/unmodified/judge.go", "harness.Judge(slices.Concat(writes, holds))", "harness.Judge(writes)"}}},
 	{"fence: the drill of locks lets the old holder write", judged, []edit{{"e2e/unmodified/judge.go", "w.Begin <= p.until+stop", "w.Begin <= p.until+9*stop"}}},
 

@@ -50,13 +50,13 @@ type controller struct {
 }
 
 // startController starts a program in a member, and undoes what it does, until close is called.
-func startController(ctx context.Context, d *harness.Drill, p *program, member string) (*controller, error) {
+func startController(ctx context.Context, d *harness.Drill, p *program, member string) (instance, error) {
 	c := &controller{program: p, member: member, client: d.Members[member], done: make(chan struct{})}
 	start, err := p.install(ctx, d, member)
 	if err != nil {
 		return nil, err
 	}
-	c.seen, err = harness.Observe(ctx, d.Members[member], p.list, p.object, client.InNamespace(namespace), client.MatchingFields{"metadata.name": p.named})
+	c.seen, err = harness.Observe(ctx, d.Members[member], p.list, p.object, client.InNamespace(p.namespace), client.MatchingFields{"metadata.name": p.named})
 	if err != nil {
 		return nil, fmt.Errorf("what %s writes in %s: %w", p.name, member, err)
 	}
@@ -89,6 +89,10 @@ func (c *controller) close() error {
 	return c.keeper.Current().Stop()
 }
 
+func (c *controller) in() string { return c.member }
+
+func (c *controller) of() *program { return c.program }
+
 func (c *controller) ended() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +108,7 @@ func (c *controller) take() {
 		kept := !s.Gone && c.did(s.Object)
 		if kept && (!c.kept || s.Object.GetUID() != c.last.GetUID()) {
 			c.writes = append(c.writes, harness.Act{
-				Cluster: c.member, Namespace: namespace, Object: c.named, What: "write " + c.named,
+				Cluster: c.member, Namespace: c.namespace, Object: c.named, What: "write " + c.named,
 				Begin: max(c.undone, harness.BootOf(written(s.Object), s.At)), End: s.At.Boot,
 			})
 			c.undone = 0
@@ -164,7 +168,7 @@ func (c *controller) acts() (writes, holds []harness.Act, err error) {
 		return nil
 	})
 	for _, at := range c.taken {
-		hold := harness.Act{Cluster: c.member, Namespace: namespace, Object: c.lock.Name, What: "hold its lock", Begin: at, End: now.Boot}
+		hold := harness.Act{Cluster: c.member, Namespace: c.namespace, Object: c.lock.Name, What: "hold its lock", Begin: at, End: now.Boot}
 		for _, end := range c.ends {
 			if end >= at {
 				hold.End = end

@@ -7,7 +7,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// A failover and a handover, with the real kube-controller-manager in each cluster.
+// A failover, a handover and a loss of the hub, with the real kube-controller-manager in each cluster.
 func TestAnUnmodifiedControllerWorksInOneClusterOnly(t *testing.T) {
 	harness.Quiet()
 	say := func(line string) { t.Log(line) }
@@ -20,11 +20,13 @@ func TestAnUnmodifiedControllerWorksInOneClusterOnly(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if want := "takes 7s more, for the lock " + p.lock.Namespace + "/" + p.lock.Name; !strings.Contains(s.fenced, want) {
-		t.Errorf("the policy's condition Fenced is %q, want that it %s", s.fenced, want)
+	if want := "takes 7s more, for the lock " + p.lock.Namespace + "/" + p.lock.Name; !strings.Contains(s.fenced[p.namespace], want) {
+		t.Errorf("the policy's condition Fenced is %q, want that it %s", s.fenced[p.namespace], want)
 	}
-	harness.Must(t, s.failOver(t.Context()))
+	_, err = s.failOver(t.Context(), whileRenewing)
+	harness.Must(t, err)
 	harness.Must(t, s.handOver(t.Context()))
+	harness.Must(t, s.pauseHub(t.Context()))
 
 	programs, err := s.judge()
 	harness.Must(t, err)

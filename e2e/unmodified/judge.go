@@ -31,6 +31,8 @@ type verdict struct {
 	// Late are the writes in a cluster that came before the first of its Leases, or later than the stop time after the
 	// deadline of the last one.
 	Late int `json:"late"`
+	// WorstOverlapSeconds is the longest time for which processes in two clusters held the lock.
+	WorstOverlapSeconds float64 `json:"worstOverlapSeconds"`
 	// WorstGapSeconds is the longest time from the last write of a cluster to the first of the next one.
 	WorstGapSeconds float64 `json:"worstGapSeconds"`
 	// ClosestSeconds is the shortest time from the end of a process that held its lock until another cluster's is taken.
@@ -50,6 +52,7 @@ func together(programs map[string]verdict) (all verdict) {
 		first = false
 		all.Writes, all.Holds, all.Changes = all.Writes+v.Writes, all.Holds+v.Holds, all.Changes+v.Changes
 		all.Overlaps, all.Late = all.Overlaps+v.Overlaps, all.Late+v.Late
+		all.WorstOverlapSeconds = max(all.WorstOverlapSeconds, v.WorstOverlapSeconds)
 		all.WorstGapSeconds = max(all.WorstGapSeconds, v.WorstGapSeconds)
 		for _, b := range v.Breaches {
 			all.Breaches = append(all.Breaches, name+": "+b)
@@ -78,6 +81,7 @@ func judge(writes, holds []harness.Act, promises []promise, stop time.Duration) 
 		v.Overlaps++
 		v.Breaches = append(v.Breaches, b.String())
 	}
+	v.WorstOverlapSeconds = worstOverlap(holds).Seconds()
 	slices.SortFunc(writes, func(a, b harness.Act) int { return cmp.Compare(a.End, b.End) })
 	for i := 1; i < len(writes); i++ {
 		if before, after := writes[i-1], writes[i]; before.Cluster != after.Cluster {
@@ -95,6 +99,18 @@ func judge(writes, holds []harness.Act, promises []promise, stop time.Duration) 
 		v.ClosestSeconds = slices.Min(apart)
 	}
 	return v
+}
+
+// worstOverlap is the longest time for which two clusters held the lock.
+func worstOverlap(holds []harness.Act) (worst time.Duration) {
+	for i, a := range holds {
+		for _, b := range holds[:i] {
+			if a.Cluster != b.Cluster {
+				worst = max(worst, min(a.End, b.End)-max(a.Begin, b.Begin))
+			}
+		}
+	}
+	return worst
 }
 
 // allows reports whether a write may have come while the promise held, or in the stop time after it.

@@ -8,6 +8,9 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
+// stopTime is that of a lock.
+const stopTime = 7 * time.Second
+
 func act(cluster string, begin, end int) harness.Act {
 	return harness.Act{Cluster: cluster, Begin: time.Duration(begin) * time.Second, End: time.Duration(end) * time.Second}
 }

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -14,13 +15,25 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
+	"github.com/leasecast/leasecast/hub/guard/locks"
 )
 
-// program is one that elects itself with a lock of its cluster and knows nothing of our Leases, as its project makes it.
-// It keeps something as it has to be, and the drill undoes that all the time.
+// program is one that elects itself with a lock of its cluster and knows nothing of our Leases. It runs in each member.
 type program struct {
 	name string
-	lock v1alpha1.LockFence
+	// namespace is what its clusters lead, by a policy of its own.
+	namespace string
+	lock      v1alpha1.LockFence
+	dir       string // for the files of electors
+	start     func(ctx context.Context, d *harness.Drill, p *program, member string) (instance, error)
+
+	*stock
+	build
+}
+
+// stock is what only a program has that its project makes. It keeps something as it has to be, and the drill undoes that
+// all the time.
+type stock struct {
 	// list and object are of the kind that it writes, and named is the one object.
 	list   client.ObjectList
 	object client.Object
@@ -32,13 +45,46 @@ type program struct {
 	install func(ctx context.Context, d *harness.Drill, member string) (start func() (*process.Process, error), err error)
 }
 
-// fence is the lock of an elector with these durations.
-func fence(namespace, name string) v1alpha1.LockFence {
+// build is what only an elector has: the library that it is made with, and how.
+type build struct {
+	binary        string
+	clientTimeout time.Duration
+	releases      bool
+	limits        limits
+}
+
+// instance is a program in one member.
+type instance interface {
+	of() *program
+	in() string // the member
+	// check returns an error if the program does not start, or cannot be watched.
+	check() error
+	// wrote reports whether it has written something since an instant.
+	wrote(since time.Duration) bool
+	// acts returns what it wrote, and when its processes held their lock.
+	acts() (writes, holds []harness.Act, err error)
+	close() error
+}
+
+// stopTime is how long the holder of the lock may go on after the term.
+func (p *program) stopTime() time.Duration {
+	return locks.Of(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{p.lock}})[0].StopTime()
+}
+
+// unstated is a fence of a lock of which nothing is stated but the durations.
+func unstated(namespace, name string) v1alpha1.LockFence {
 	return v1alpha1.LockFence{Namespace: namespace, Name: name, LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1}
 }
 
-// elector are the flags for that, and for a log that can be read.
-func (p *program) elector() []string {
+// fence is that of an elector whose client has half of the renew deadline, and which releases no lock.
+func fence(namespace, name string) v1alpha1.LockFence {
+	f := unstated(namespace, name)
+	f.RequestTimeoutSeconds, f.ReleaseTimeoutSeconds = f.RenewDeadlineSeconds/2, ptr.To[int32](0)
+	return f
+}
+
+// flags are those of a Kubernetes program's elector, and for a log that can be read.
+func (p *program) flags() []string {
 	return []string{
 		"--logging-format=json",
 		fmt.Sprintf("--leader-elect-lease-duration=%ds", p.lock.LeaseDurationSeconds),
@@ -50,8 +96,8 @@ func (p *program) elector() []string {
 // controllerManager is the kube-controller-manager. One of its controllers makes a ConfigMap in each namespace, and makes
 // it again when it is deleted.
 func controllerManager() *program {
-	p := &program{
-		name: "kube-controller-manager", lock: fence("upkeep", "upkeep"),
+	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), start: startController}
+	p.stock = &stock{
 		list: &corev1.ConfigMapList{}, object: &corev1.ConfigMap{}, named: "kube-root-ca.crt",
 		did: func(client.Object) bool { return true },
 		undo: func(ctx context.Context, c client.Client, o client.Object) error {
@@ -60,7 +106,7 @@ func controllerManager() *program {
 		},
 	}
 	p.install = func(_ context.Context, d *harness.Drill, member string) (func() (*process.Process, error), error) {
-		args := append(p.elector(), "--leader-elect=true",
+		args := append(p.flags(), "--leader-elect=true",
 			"--leader-elect-resource-namespace="+p.lock.Namespace, "--leader-elect-resource-name="+p.lock.Name)
 		return func() (*process.Process, error) {
 			return d.StartControllers(member, "root-ca-certificate-publisher-controller", args...)
@@ -72,8 +118,8 @@ func controllerManager() *program {
 // clusterAPI is the core manager of Cluster API. It puts its finalizer on a Cluster, and puts it back when it is removed.
 // Nothing else comes of a Cluster that has no infrastructure.
 func clusterAPI() *program {
-	p := &program{
-		name: "Cluster API", lock: fence("capi-system", "controller-leader-election-capi"),
+	p := &program{name: "Cluster API", namespace: "clusters", lock: fence("capi-system", "controller-leader-election-capi"), start: startController}
+	p.stock = &stock{
 		list: &clusterv1.ClusterList{}, object: &clusterv1.Cluster{}, named: "kept",
 		did: func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, clusterv1.ClusterFinalizer) },
 		undo: func(ctx context.Context, c client.Client, o client.Object) error {
@@ -89,13 +135,13 @@ func clusterAPI() *program {
 		if err := d.Fleet.Member(member).InstallCAPI(ctx); err != nil {
 			return nil, fmt.Errorf("the CRDs of Cluster API in %s: %w", member, err)
 		}
-		kept := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.named}}
+		kept := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.named}}
 		kept.Spec.ClusterNetwork.APIServerPort = 6443 // a Cluster has to say something
 		if err := d.Members[member].Create(ctx, kept); err != nil {
 			return nil, fmt.Errorf("a Cluster in %s: %w", member, err)
 		}
 		manager, err := d.CAPI(member)
-		return func() (*process.Process, error) { return manager.StartElected(p.lock.Namespace, p.elector()...) }, err
+		return func() (*process.Process, error) { return manager.StartElected(p.lock.Namespace, p.flags()...) }, err
 	}
 	return p
 }
@@ -108,4 +154,49 @@ func written(o client.Object) (at time.Time) {
 		}
 	}
 	return at
+}
+
+// The programs that electors are, by their libraries.
+const (
+	oldClientGo = "client-go-v0.26"
+	oldRuntime  = "controller-runtime-v0.15"
+	newClientGo = "client-go"
+	newRuntime  = "controller-runtime"
+)
+
+// electors are programs that differ in what bounds their requests. Each states in its fence what is true for it, and
+// nothing else.
+func electors(dir string) []*program {
+	second := time.Second
+	return []*program{
+		elects(dir, "runtime15", oldRuntime, 0, false, 0, ptr.To[int32](0)),
+		elects(dir, "runtime15-releases", oldRuntime, 0, true, 0, ptr.To[int32](60)), // one write
+		elects(dir, "runtime15-timeout", oldRuntime, 2*second, false, 2, ptr.To[int32](0)),
+		elects(dir, "client26-releases", oldClientGo, 0, true, 0, ptr.To[int32](60)), // one write
+		elects(dir, "client26-releases-timeout", oldClientGo, 2*second, true, 2, nil),
+		elects(dir, "client36", newClientGo, 0, false, 0, ptr.To[int32](0)),
+		elects(dir, "client36-releases", newClientGo, 0, true, 0, ptr.To[int32](4)),
+		elects(dir, "runtime24-releases", newRuntime, 0, true, 2, ptr.To[int32](4)),
+	}
+}
+
+// elects is an elector with a client that has this timeout. Its fence states how long a request and a release take.
+func elects(dir, name, binary string, timeout time.Duration, releases bool, request int32, release *int32) *program {
+	p := &program{name: name, namespace: name, lock: unstated("upkeep", name), dir: dir, start: startElector}
+	p.lock.RequestTimeoutSeconds, p.lock.ReleaseTimeoutSeconds = request, release
+	renew := time.Duration(p.lock.RenewDeadlineSeconds) * time.Second
+	p.build = build{binary: binary, clientTimeout: timeout, releases: releases}
+	p.limits = limits{renew: renew, timeout: timeout, unbounded: binary == oldClientGo || binary == oldRuntime}
+	if binary == newRuntime { // since v0.22 it makes its client so
+		p.limits.timeout = renew / 2
+	}
+	return p
+}
+
+// misstate states what nobody may state of programs that are not known: half of the renew deadline for each request, and
+// no release.
+func misstate(programs []*program) {
+	for _, p := range programs {
+		p.lock = fence(p.lock.Namespace, p.lock.Name)
+	}
 }
