@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // fencing fences what the account "checkout" of a namespace writes, and the Jobs with a label.
@@ -275,7 +273,7 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 			if cond == nil || cond.ObservedGeneration != p.Generation || cond.Reason != "InForce" {
 				return fmt.Errorf("the condition is %+v", cond)
 			}
-			return w.storesOnly(guard.Fences("", p, nil))
+			return w.storesFor(p.Spec)
 		})
 		w.Eventually("the leader has acted for some seconds", time.Minute, func() error {
 			if n := len(acts()) - before; n < 100 {
@@ -298,21 +296,27 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 	}
 }
 
-// storesOnly says which members store other fences.
-func (w *world) storesOnly(wanted []guard.Fence) error {
-	var names []string
-	for _, f := range wanted {
-		names = append(names, f.Names()...)
+// storesFor says which members store more or less than the fences of one policy: a gate for each list, and a wall for each
+// way to choose namespaces.
+func (w *world) storesFor(p v1alpha1.LeadershipPolicySpec) error {
+	lists, parts := 0, 1
+	for _, is := range []bool{len(p.Fencing.Writes) > 0, p.Fencing.Schedules != nil} {
+		if is {
+			lists++
+		}
+	}
+	for _, is := range []bool{len(p.Namespaces.Names) > 0, p.Namespaces.Selector != nil} {
+		if is {
+			parts++
+		}
 	}
 	for _, m := range all {
 		var list admissionv1.ValidatingAdmissionPolicyList
 		if err := w.Members[m].List(w.T.Context(), &list, client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}); err != nil {
 			return err
 		}
-		for i := range list.Items {
-			if !slices.Contains(names, list.Items[i].Name) {
-				return fmt.Errorf("%s stores %s", m, list.Items[i].Name)
-			}
+		if len(list.Items) != lists*parts {
+			return fmt.Errorf("%s stores %d policies", m, len(list.Items))
 		}
 	}
 	return nil

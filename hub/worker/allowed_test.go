@@ -15,27 +15,35 @@ import (
 // Another replica is elected in the middle of a turn. From then on nothing is written to the member, whatever is left to do.
 func TestAWorkerWritesNothingOnceItsHubMayNotWrite(t *testing.T) {
 	for name, test := range map[string]struct {
+		wanted  []guard.Fence
+		kept    bool // before, and so is the guard
 		happens func(*fenced)
-		first   string // the write in the middle of which it happens
+		first   string // the write in the middle of which the right is lost
 	}{
-		"the guard is put in place":    {func(*fenced) {}, "POST /validatingadmissionpolicies"},
-		"its binding is put in place":  {func(*fenced) {}, "POST /validatingadmissionpolicybindings"},
-		"an edit of a fence is mended": {func(f *fenced) { f.east.loses("policies/shops.fleet") }, "POST /validatingadmissionpolicies"},
-		"a fence is another now":       {func(f *fenced) { f.wanted = []guard.Fence{ofJobs("shops", "twice")} }, "DELETE /validatingadmissionpolicybindings"},
-		"a fence is narrowed": {func(f *fenced) {
+		"the guard is put in place":   {nil, false, func(*fenced) {}, "POST /validatingadmissionpolicies"},
+		"its binding is put in place": {nil, false, func(*fenced) {}, "POST /validatingadmissionpolicybindings"},
+		"an edit of a fence is mended": {
+			[]guard.Fence{ofJobs("shops", "once")}, true, func(f *fenced) { f.east.loses("policies/shops.fleet") }, "POST /validatingadmissionpolicies",
+		},
+		"a fence is another now": {[]guard.Fence{ofJobs("shops", "once")}, true, func(f *fenced) {
+			f.wanted = []guard.Fence{ofJobs("shops", "twice")}
+		}, "DELETE /validatingadmissionpolicybindings"},
+		"a fence is narrowed": {[]guard.Fence{ofJobs("shops", "once")}, true, func(f *fenced) {
 			f.wanted, f.invalid = nil, []string{"shops"}
 			f.east.loses("leases")
 		}, "PUT /validatingadmissionpolicybindings"},
-		"CronJobs are woken": {func(f *fenced) {
-			f.wanted = []guard.Fence{jobsOf("")}
+		"CronJobs are woken": {[]guard.Fence{jobsOf("")}, true, func(f *fenced) {
 			f.cronJobs(rigStart.Wall.Add(-time.Hour), "bill", "till")
 		}, "PATCH /cronjobs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFenced(t, ofJobs("shops", "once"))
-				if !strings.Contains(name, "put in place") {
+				f := newFenced(t, test.wanted...)
+				if test.kept {
 					f.kept()
+					if _, err := guard.Ensure(t.Context(), f.Client); err != nil {
+						t.Fatal(err)
+					}
 				}
 				f.will(func(*rig) { test.happens(f) })
 				lost, after := false, []string{}

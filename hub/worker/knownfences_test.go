@@ -167,3 +167,52 @@ func TestANamespaceGoesFromOneFenceToTheNext(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatIsNewsOfFences(t *testing.T) {
+	type is = guard.FenceState
+	type found struct {
+		is
+		why error
+	}
+	shop := map[string]bool{"shop": true}
+	settled, unsettled, mended := is{InForce: shop, Settled: true}, is{InForce: shop}, is{InForce: shop, Settled: true, Mended: true}
+	refusesNowhere := is{InForce: map[string]bool{"shop": false}, Settled: true}
+	for name, test := range map[string]struct {
+		before, after *found
+		news          bool
+	}{
+		"nothing is known, and nothing found":    {nil, nil, false},
+		"the first one":                          {nil, &found{}, true},
+		"the same again":                         {&found{settled, nil}, &found{settled, nil}, false},
+		"it was mended":                          {&found{settled, nil}, &found{mended, nil}, false},
+		"it is settled":                          {&found{unsettled, nil}, &found{settled, nil}, true},
+		"it is in force in a namespace":          {&found{refusesNowhere, nil}, &found{settled, nil}, true},
+		"it cannot be put in place":              {&found{settled, nil}, &found{settled, guard.ErrForbidden}, true},
+		"it can be put in place again":           {&found{settled, guard.ErrForbidden}, &found{settled, nil}, true},
+		"it cannot be for another reason":        {&found{settled, guard.ErrForbidden}, &found{settled, guard.ErrUnsupported}, true},
+		"the last one is gone":                   {&found{settled, nil}, nil, true},
+		"it is gone that could not be put there": {&found{why: guard.ErrForbidden}, nil, true},
+		"the member is silent":                   {&found{settled, nil}, &found{is{}, errRefused}, false},
+		"the member is silent at first":          {nil, &found{is{}, errRefused}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, f := newRig(t), jobsOf("")
+				notes := func(of *found) (news bool) {
+					if of == nil {
+						return r.forgetFences(nil)
+					}
+					_, news = r.noteFence(f, of.is, of.why)
+					return news
+				}
+				notes(test.before)
+				if news := notes(test.after); news != test.news {
+					t.Errorf("it is news: %v", news)
+				}
+				if news := notes(test.after); news {
+					t.Error("it is news once more")
+				}
+			})
+		})
+	}
+}
