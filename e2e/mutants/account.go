@@ -53,8 +53,8 @@ var accounts = []mutant{
 	{"account: a new token repairs nothing", tests{"./hub/fleet", "^TestWhatNoAnswerShowsOfTheAccountIsPutRightWithTheNextToken$"}, []edit{{fleetAccountGo, "	if has {\n		a.installed = false", "	if err == nil && !has && has {\n		a.installed = false"}}},
 	{"account: a step that does not look after it hastens the next one", pausing, []edit{{fleetAccountGo, "!a.administrator || !c.tends {", "!a.administrator {"}}},
 	{"account: a step that may not install it hastens the next one", pausing, []edit{{fleetAccountGo, "!a.installed && c.installs &&", "!a.installed &&"}}},
-	{"account: an API server that starts deposes the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "const refusalLasts = 2 * time.Second", "const refusalLasts = 0 * time.Second"}}},
-	{"account: refusals of long ago depose the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "			l.refusedSince = 0\n", ""}}},
-	{"account: a leader that is refused for long stays", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "return at >= l.refusedSince+refusalLasts", "return at < 0"}}},
+	{"account: an API server that starts deposes the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "l.refusedSince+l.timings.Patience", "l.refusedSince"}}},
+	{"account: refusals of long ago depose the leader", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "			l.refusedSince, l.writtenAt = 0, s.decided\n", "			l.writtenAt = s.decided\n"}}},
+	{"account: a leader that is refused for long stays", tests{"./hub/publish", "^TestAnswers$"}, []edit{{answerGo, "return at >= l.refusedSince+l.timings.Patience", "return at < 0"}}},
 	{"account: a token that does not count any more deposes the leader", tests{"./hub/publish", "^Test(Answers|WhatLeavesOpen.*)$"}, []edit{{answerGo, "== refused && !apierrors.IsUnauthorized(err) {", "== refused {"}}},
 }

@@ -43,7 +43,7 @@ var hubs = []mutant{
 	{"hubs: a seal that is lost is replaced", emptied, []edit{{sealGo, "if known.Key == nil && isLost(secret) {", "if false {"}}},
 	{"hubs: a seal that is lost is replaced by who reads it", emptied, []edit{{sealGo, "isEmpty(&secret) && !isLost(&secret)", "isEmpty(&secret)"}}},
 	{"hubs: an empty seal is filled by a mere look", emptied, []edit{{sealGo, "		if !create {\n			return Seal{}, nil\n		}\n", ""}}},
-	{"hubs: an empty seal is not written again when it is raised", emptied, []edit{{sealGo, "	if isEmpty(&secret) {\n		fill(&secret, want)", "	if false {\n		fill(&secret, want)"}}},
+	{"hubs: an empty seal is not written again when it is raised", emptied, []edit{{sealGo, "	if isEmpty(&secret) {\n		fill(&secret, missing)", "	if false {\n		fill(&secret, missing)"}}},
 	{"hubs: policies do not show that the seal is lost", lostSeal, []edit{{brokenSealGo, "		return err.Error()", "		return \"\""}}},
 	{"hubs: policies do not show that the seal is immutable", heldSeal, []edit{{brokenSealGo, "apierrors.IsInvalid(err), apierrors.IsForbidden(err):", "apierrors.IsForbidden(err):"}}},
 	{"hubs: policies do not show that writes of the seal are refused", heldSeal, []edit{{brokenSealGo, "apierrors.IsInvalid(err), apierrors.IsForbidden(err):", "apierrors.IsInvalid(err):"}}},

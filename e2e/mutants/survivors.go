@@ -58,8 +58,8 @@ var survivors = []mutant{
 		"				if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {\n					o = t.Obj\n				}\n				if l, ok := o.(*coordinationv1.Lease); ok {\n					p.ObserveReaderGone"}}},
 
 	// What a decision rests on.
-	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= seal.LargestDuration, seal.LargestSkew", "= seal.LargestDuration, 0"}}},
-	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(seal.LargestDuration, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
+	{"survivor: the largest ε of the seal is never used", sealing, []edit{{gatherGo, "= b.Duration, b.Skew, b.Stop", "= b.Duration, 0, b.Stop"}}},
+	{"survivor: the largest D of the seal is never used", sealing, []edit{{gatherGo, "max(b.Duration, v.policy.election.Timings.Duration)", "v.policy.election.Timings.Duration"}}},
 	{"survivor: an overlap is judged by a reading from after the record was read", overlapping, []edit{{reconcileGo, "	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {", "	asked = c.Clock.Now()\n	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {"}}},
 	{"survivor: half counts as most", counting, []edit{{gatherGo, "2*lost > reached", "2*lost >= reached"}}},
 	{"survivor: a successor is prepared by a Lease of an earlier draining", preparing, []edit{{candidatesGo, "m.facts.InPlace && m.facts.MinRenewTime.Equal(v.state.Record.Since)", "m.facts.InPlace"}}},

@@ -76,7 +76,7 @@ var expiry = []mutant{
 	{"2: a longer D is promised before the seal remembers it", stories, []edit{{persistGo, "	if d.Record.State == election.Leading && v.policy != nil {", "	if false {"}}},
 	{"2: a longer D is sent before it is recorded", stories, []edit{
 		{assignGo, "Duration: min(duration, r.Duration),", "Duration: duration,"},
-		{nextGo, "		r.Duration = want // recorded before any Lease carries it\n", ""}}},
+		{nextGo, "	r.raise(p) // recorded before any Lease is sent under it\n", ""}}},
 
 	// Rule 3.
 	{"3: an expired Lease is renewed", stories, []edit{{decideGo, "c.SameTerm(l.want.Term) && c.Live(now.Wall)", "c.SameTerm(l.want.Term)"}}},
@@ -101,7 +101,7 @@ var expiry = []mutant{
 
 	// Rule 5.
 	{"5: no ε after this tenure's renewTimes", simulation, []edit{
-		{expiryGo, "s.Sent.Until.Add(p.skew + p.stop)", "s.Sent.Until.Add(p.stop)"}, {expiryGo, "s.Sent.BootUntil+p.skew", "s.Sent.BootUntil"}}},
+		{expiryGo, "s.Sent.Until.Add(p.skew + s.Sent.Stop)", "s.Sent.Until.Add(s.Sent.Stop)"}, {expiryGo, "s.Sent.BootUntil+p.skew", "s.Sent.BootUntil"}}},
 	{"5: no ε after what is inherited", simulation, []edit{{expiryGo, "s.Tenure.Inherited.Add(d + skew + stop)", "s.Tenure.Inherited.Add(d + stop)"}}},
 	{"5: the monotonic half is dropped", stories, []edit{{expiryGo, "now.Boot >= b.boot && (!now", "(!now"}}},
 	{"5: this tenure's renewTimes are not counted", simulation, []edit{{expiryGo, "	if !s.Sent.Until.IsZero() {", "	if false {"}}},
@@ -125,8 +125,8 @@ var expiry = []mutant{
 		{expiryGo, "return max(s.Record.Duration, s.LargestDuration)", "return s.Record.Duration"},
 		{nextGo, "max(s.LargestDuration, p.Timings.Duration) // still", "p.Timings.Duration // stays"}}},
 	{"6: an edit of the record shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "d := max(p.d, longest(s), s.LargestDuration)", "d := max(p.d, longest(s))"}}},
-	{"6: a smaller ε shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "	skew := max(p.skew, s.LargestSkew)\n", "	skew := p.skew\n"}}},
-	{"6: the largest ε is not remembered", simulation, []edit{{persistGo, "d.Record.Duration, v.policy.election.Timings.Skew, ", "d.Record.Duration, 0, "}}},
+	{"6: a smaller ε shortens what was inherited", tests{"./hub/election", "^TestGrantAfterWhatEarlierTenuresSent$"}, []edit{{expiryGo, "	skew := max(p.skew, s.Record.Skew, s.LargestSkew)\n", "	skew := p.skew\n"}}},
+	{"6: the largest ε is not remembered", tests{"./hub/controller", "^TestNothingIsGrantedUnderWhat"}, []edit{{persistGo, "b.Max(v.policy.bounds()))", "seal.Bounds{Duration: b.Duration, Stop: b.Stop})"}}},
 	{"6: stale record at takeover", simulation, []edit{{editsGo, "switch err := c.live.Get(ctx, v.key, object); {", "switch err := c.client.Get(ctx, v.key, object); {"}}},
 	{"6: exact bound read from a member that may be restored", simulation, []edit{{expiryGo,
 		"	b := inheritedExpiry(s, p)\n	if !s.Sent", "	b := inheritedExpiry(s, p)\n	if s.Found != nil {\n		b = expiry{wall: s.Found.Term.Deadline().Add(p.skew)}\n	}\n	if !s.Sent"}}},
