@@ -43,7 +43,7 @@ var gate = []mutant{
 	{"gate: the program gets the epoch of another gate", processTests, []edit{{gateGroup, "strings.HasPrefix(v, variablePrefix)", "strings.HasPrefix(v, variablePrefix+variablePrefix)"}}},
 	{"gate: signals reach the program alone", processTests, []edit{{gateGroup, "syscall.Kill(-g.watchdog.pid, s)", "syscall.Kill(g.program.pid, s)"}}},
 	{"gate: the program leads a group of its own", processTests, []edit{{gateGroup,
-		"os.Stderr}, g.watchdog.pid)", "os.Stderr}, 0)"}}},
+		"files, g.watchdog.pid)", "files, 0)"}}},
 	{"gate: an end that was asked for is forgotten", gateTests, []edit{{gateRun, "	if r.asked {\n		r.cancel(", "	if false {\n		r.cancel("}}},
 
 	// The watchdog.
