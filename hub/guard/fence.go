@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,7 +67,6 @@ func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence
 			fs = append(fs, newFence(hub, o, "lock", lockSpec(l, fencing.Mode), nil, &l))
 		}
 	}
-	slices.SortFunc(fs, func(a, b Fence) int { return cmp.Compare(a.Name(), b.Name()) })
 	return fs
 }
 

@@ -198,7 +198,7 @@ func withUntimedNotes(ctx context.Context, c kubernetes.Interface, ns, name stri
 		return err
 	}
 	return patched(types.MergePatchType, `{"metadata":{"managedFields":[{"manager":"other","operation":"Update","apiVersion":"v1",`+
-		`"fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:b":{}}}}]}}`)(ctx, c, ns, name)
+		`"fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]}}`)(ctx, c, ns, name)
 }
 
 // applied makes a ConfigMap by server-side apply.

@@ -53,8 +53,8 @@ func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
 }
 
 // FencedSince is Unfenced, and says since when the fence is in force in the namespace: the boot reading of the worker's
-// clock after the first probe that it has refused. It begins again when a probe was let through, or when the fence had to
-// be written. It is zero for a fence that warns.
+// clock after the first probe that it has refused. It begins again when a probe was let through, or when anybody has
+// written the fence. It is zero for a fence that warns.
 func (w *Worker) FencedSince(f guard.Fence, namespace string) (since time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,6 +82,8 @@ type wantedFences struct {
 	open map[string]bool
 	// invalid are the policies of which nobody knows what they ask for.
 	invalid []string
+	// written are those of which something was written since the last look at what is stored, by whomever.
+	written map[string]bool
 	// leases are those of the hub in namespaces of the member that are not going away.
 	leases map[types.NamespacedName]bool
 }
@@ -175,6 +177,7 @@ func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted wanted
 		last.lookAt = is.lookAt
 		return last
 	}
+	wanted.written = writtenSince(wanted.fences, last.versions, is.versions)
 	due := now >= last.verifyAt
 	refused, settled := w.checkFences(ctx, wanted, due, asked && last.settled)
 	is.settled, is.retry = settled, 0
@@ -188,6 +191,24 @@ func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted wanted
 		}
 	}
 	return is
+}
+
+// writtenSince are the fences of which something was written between two looks at what is stored.
+func writtenSince(fences []guard.Fence, last, now map[string]string) map[string]bool {
+	written := map[string]bool{}
+	for _, f := range fences {
+		for _, name := range f.Names() {
+			for _, key := range versionsOf(name) {
+				written[f.Name()] = written[f.Name()] || last[key] != now[key]
+			}
+		}
+	}
+	return written
+}
+
+// versionsOf are the keys of a policy and its binding, as [guard.Versions] has them.
+func versionsOf(name string) [2]string {
+	return [2]string{"validatingadmissionpolicies/" + name, "validatingadmissionpolicybindings/" + name}
 }
 
 // versions returns those of what is stored in the member, and notes which of these fences are. Where there is no answer,
@@ -267,7 +288,7 @@ func (w *Worker) keepAll(ctx context.Context, wanted wantedFences, due bool) []k
 			}
 			s.Mended = s.Mended || anchored && i == 0
 			results[i] = keptFence{err: err, settled: s.Settled}
-			if results[i].mended, results[i].news = w.noteFence(f, s, err); results[i].news {
+			if results[i].mended, results[i].news = w.noteFence(f, s, err, wanted.written[f.Name()]); results[i].news {
 				w.Hub.Changed(w.Member.Key, "")
 			}
 			return nil
@@ -296,7 +317,7 @@ func (w *Worker) noteSilence(err error) {
 
 // noteFence notes what a check has found of a fence. It reports whether somebody's edit may have been mended, and whether
 // there is news. Silence says nothing: what was known stays.
-func (w *Worker) noteFence(f guard.Fence, s guard.FenceState, why error) (mended, news bool) {
+func (w *Worker) noteFence(f guard.Fence, s guard.FenceState, why error, written bool) (mended, news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before, known := w.fences[f.Name()]
@@ -309,7 +330,7 @@ func (w *Worker) noteFence(f guard.Fence, s guard.FenceState, why error) (mended
 		if !inForce {
 			continue
 		}
-		if is.since[ns] = w.Clock.Now().Boot; has(before.since, ns) && !s.Mended {
+		if is.since[ns] = w.Clock.Now().Boot; has(before.since, ns) && !s.Mended && !written {
 			is.since[ns] = before.since[ns]
 		}
 	}
@@ -343,7 +364,8 @@ func (w *Worker) noteStored(wanted []guard.Fence, versions map[string]string) (n
 	w.stored = map[string]bool{}
 	for _, f := range wanted {
 		if slices.ContainsFunc(f.Names(), func(name string) bool {
-			return !has(versions, "validatingadmissionpolicies/"+name) || !has(versions, "validatingadmissionpolicybindings/"+name)
+			of := versionsOf(name)
+			return !has(versions, of[0]) || !has(versions, of[1])
 		}) {
 			continue
 		}

@@ -16,6 +16,14 @@ import (
 // Whoever waits for what came before a fence counts from here on.
 func TestSinceWhenAFenceIsInForce(t *testing.T) {
 	const seen, later = 2 * time.Second, 70 * time.Second // of the last probe before, and of a time after the next
+	edits := func(f *fenced, actions ...string) {
+		f.east.shows(func(a *memberAPI) {
+			p := "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/" + f.wanted[0].Name()
+			edited := a.stored[p].DeepCopy()
+			_ = unstructured.SetNestedStringSlice(edited.Object, actions, "spec", "validationActions")
+			a.put(p, edited)
+		})
+	}
 	for name, test := range map[string]struct {
 		happens func(*fenced)
 		again   bool // it begins again
@@ -31,16 +39,10 @@ func TestSinceWhenAFenceIsInForce(t *testing.T) {
 			f.open = f.wanted[0].Names()
 			time.AfterFunc(later-time.Second, func() { f.will(func(*rig) { f.open = nil }) })
 		}, true, nil},
-		"it is not in force any more": {func(f *fenced) { f.open = f.wanted[0].Names() }, false, guard.ErrNotEnforced},
-		"its policy is deleted":       {func(f *fenced) { f.east.loses("policies/" + f.wanted[0].Name()) }, true, nil},
-		"its binding is edited": {func(f *fenced) {
-			f.east.shows(func(a *memberAPI) {
-				p := "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/" + f.wanted[0].Name()
-				edited := a.stored[p].DeepCopy()
-				_ = unstructured.SetNestedStringSlice(edited.Object, []string{"Audit"}, "spec", "validationActions")
-				a.put(p, edited)
-			})
-		}, true, nil},
+		"it is not in force any more":         {func(f *fenced) { f.open = f.wanted[0].Names() }, false, guard.ErrNotEnforced},
+		"its policy is deleted":               {func(f *fenced) { f.east.loses("policies/" + f.wanted[0].Name()) }, true, nil},
+		"its binding is edited":               {func(f *fenced) { edits(f, "Audit") }, true, nil},
+		"its binding is edited, and put back": {func(f *fenced) { edits(f, "Audit"); edits(f, "Deny") }, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

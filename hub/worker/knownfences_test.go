@@ -202,7 +202,7 @@ func TestWhatIsNewsOfFences(t *testing.T) {
 					if of == nil {
 						return r.forgetFences(nil)
 					}
-					_, news = r.noteFence(f, of.is, of.why)
+					_, news = r.noteFence(f, of.is, of.why, false)
 					return news
 				}
 				notes(test.before)

@@ -65,7 +65,7 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 				r.guarded()
 				r.unguarded = nil
 				f := jobsOf("")
-				r.noteFence(f, guard.FenceState{Settled: true}, nil)
+				r.noteFence(f, guard.FenceState{Settled: true}, nil, false)
 				r.has(test.leases...)
 				r.reads()
 				r.is("east", goes)
