@@ -412,7 +412,7 @@ func (w *world) heal() {
 	clusters := maps.Clone(w.hub.clusters)
 	for _, name := range slices.Sorted(maps.Keys(clusters)) {
 		c := clusters[name]
-		c.label, c.paused = true, false
+		c.label, c.paused = true, false // one that is gone is made again soon
 		clusters[name] = c
 	}
 	w.hub.clusters, w.hub.frozen, w.hub.down = clusters, 0, false

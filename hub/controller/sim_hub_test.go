@@ -51,6 +51,9 @@ type simCluster struct {
 	priority int32
 	label    bool
 	paused   bool
+	// gone: it does not exist. generation is that of the cluster behind it.
+	gone       bool
+	generation int
 }
 
 // putRecord stores a record, which is never changed from then on, or nil for none.

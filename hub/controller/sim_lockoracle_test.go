@@ -53,6 +53,9 @@ func (w *world) judgeFast() {
 // judgeLocks asks whether each fenced lock is held where its leader is, and nowhere else.
 func (w *world) judgeLocks() {
 	for _, s := range w.stocks {
+		if w.members[s.m.index] != s.m {
+			continue // the hub does not reach what was behind a Cluster once
+		}
 		for policy := range w.homes {
 			r := w.leader(w.homeOf(policy)[0])
 			if r != nil && w.fences(policy, s.lock) && w.isMended(policy) && s.works != (r.m == s.m) {

@@ -17,6 +17,7 @@ type member struct {
 	leaseServer
 	index       int
 	uid         string
+	generation  int           // of clusters of this name
 	revoked     time.Duration // when a leader's Lease gave way to nobody's last
 	servers     []*apiServer
 	fences      []*storedFence

@@ -59,6 +59,7 @@ type contact struct {
 	entitled  lease.Reading // at the last probe that was; zero: there was none
 	deprived  bool
 	again     func()    // probe, bound once
+	over      bool      // another one has taken its place
 	queue     *simQueue // of the publisher, while there is one
 	worker    *simWorker
 }
@@ -99,14 +100,19 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 		}
 	}
 	for _, m := range w.members {
-		ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{}}
-		ct.again = ct.probe
+		ct := r.newContact(m)
 		r.contacts = append(r.contacts, ct)
 		ct.probe()
 	}
 	w.slowStart(r)
 	r.spawn(r.campaign)
 	return r
+}
+
+func (r *replica) newContact(m *member) *contact {
+	ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{}}
+	ct.again = ct.probe
+	return ct
 }
 
 // simSource is what the replica's fleet shows.
@@ -120,7 +126,7 @@ func (s *simSource) members(string) []fleet.Member {
 		cl := s.r.clusters[ct.m.name]
 		m := fleet.Member{
 			Key: fleet.Key{Fleet: simFleet, Name: ct.m.name}, UID: ct.m.uid, Pinned: true,
-			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused,
+			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused, Gone: cl.gone,
 		}
 		if !cl.label {
 			m.PriorityReason = reason.NoPriority
@@ -165,6 +171,9 @@ func nothing() (struct{}, error) { return struct{}{}, nil }
 
 // probe reads and writes the member as the fleet's probes do, again and again.
 func (ct *contact) probe() {
+	if ct.over {
+		return
+	}
 	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
 	send(r.proc, &ct.m.machine, w.timings.Timeout, nothing, func(_ struct{}, err error) {
 		if err == nil && !ct.connected {
@@ -252,6 +261,7 @@ func (w *world) hubChanged() {
 				return // a watch shows changes in order
 			}
 			r.policies, r.clusters, r.edits = policies, clusters, edit
+			r.follow()
 			r.reconcileAll()
 		})
 	}
@@ -323,6 +333,9 @@ func (ct *contact) attach() {
 	var key seal.Key
 	for {
 		s, ok := r.controller.serve(r.ctx, simFleet)
+		if ct.over {
+			return
+		}
 		if ok && ct.connected {
 			key = s.Key
 			break
@@ -377,10 +390,25 @@ func (ct *contact) key() fleet.Key { return fleet.Key{Fleet: simFleet, Name: ct.
 // reattach ends the publisher of the member and starts another one, which waits for its end as [Controller.begin]
 // does. Requests that are under way may still be carried out.
 func (ct *contact) reattach() {
-	r, q := ct.r, ct.queue
-	if q == nil || q.ended {
-		return
+	r := ct.r
+	if q := ct.queue; q != nil && !q.ended {
+		ct.end(func() { r.after(r.w.between(0, r.w.timings.Duration/2), func() { r.spawn(ct.attach) }) })
 	}
+}
+
+// detach ends all that a replica does in a cluster that is not behind its Cluster any more.
+func (ct *contact) detach(then func()) {
+	ct.over = true
+	if q := ct.queue; q != nil && !q.ended {
+		ct.end(then)
+	} else {
+		then()
+	}
+}
+
+// end ends the publisher of the member.
+func (ct *contact) end(then func()) {
+	r, q := ct.r, ct.queue
 	q.cancel()
 	q.ended, ct.worker.ended = true, true
 	for _, wt := range q.watches {
@@ -392,8 +420,10 @@ func (ct *contact) reattach() {
 			r.after(time.Millisecond, again)
 			return
 		}
-		delete(r.controller.members, ct.key())
-		r.after(r.w.between(0, r.w.timings.Duration/2), func() { r.spawn(ct.attach) })
+		if is := r.controller.members[ct.key()]; is != nil && is.worker == memberWorker(ct.worker) {
+			delete(r.controller.members, ct.key())
+		}
+		then()
 	}
 	again()
 }
