@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,11 +94,16 @@ func (c *Controller) addMove(v *view) {
 			}
 		}
 	}
-	if v.moved || seen && (v.policy != nil || v.found != nil) {
+	c.inherit(v, v.moved || seen && (v.policy != nil || v.found != nil), now, other)
+}
+
+// inherit adds what another hub can have promised, and notes it where that hub is seen now.
+func (c *Controller) inherit(v *view, seen bool, now time.Time, bounds seal.Bounds) {
+	if seen {
 		n := c.namespace(v.key)
-		n.otherHub, n.otherBounds = now, n.otherBounds.Max(other)
+		n.otherHub, n.otherBounds = now, n.otherBounds.Max(bounds)
 	}
-	known := c.recall(v.key)
+	known, s := c.recall(v.key), &v.state
 	if known.otherHub.After(s.Tenure.Inherited) {
 		s.Tenure.Inherited = known.otherHub
 	}

@@ -182,14 +182,7 @@ func (c *Controller) tell(v *view) {
 func (c *Controller) assign(v *view, d election.Decision) {
 	first := d.Record.Epoch != 0 && c.recall(v.key).granted == d.Record.Epoch
 	first = first && c.promises.Get(v.key).Epoch != d.Record.Epoch
-	timings := publish.Timings{Renew: time.Second, Timeout: time.Second}
-	var duration time.Duration
-	if v.policy != nil {
-		t := v.policy.election.Timings
-		duration = t.Duration
-		timings = publish.Timings{Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime, LongestPromise: max(duration, d.Record.Duration) + t.Skew,
-			Patience: v.policy.thresholds.UnreachableAfter}
-	}
+	timings, duration := v.timings(d.Record)
 	v.state.Record = d.Record
 	name := v.leaseKey()
 	// The leader's cluster comes first: the others have time.
@@ -218,6 +211,18 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		}
 		m.publisher.Assign(name, a, timings)
 	}
+}
+
+// timings returns those of the Leases that say a record, and the policy's D.
+func (v *view) timings(r election.Record) (publish.Timings, time.Duration) {
+	if v.policy == nil {
+		return publish.Timings{Renew: time.Second, Timeout: time.Second}, 0
+	}
+	t := v.policy.election.Timings
+	return publish.Timings{
+		Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime,
+		LongestPromise: max(t.Duration, r.Duration) + t.Skew, Patience: v.policy.thresholds.UnreachableAfter,
+	}, t.Duration
 }
 
 // notLeading is 0 for the cluster that the record names as the leader, and 1 for others.

@@ -32,6 +32,7 @@ type leaseServer struct {
 	watchers []*watcher
 	noted    func(old, obj *coordinationv1.Lease)
 	deny     func(types.NamespacedName) error // writes, if it is there
+	refuse   func(types.NamespacedName) error // reads and lists, likewise
 }
 
 // space is a namespace: how often it was made, whether it is going away, and its labels.
@@ -155,6 +156,14 @@ func (s *leaseServer) remove(key types.NamespacedName, pre *metav1.Preconditions
 	return nil
 }
 
+// unread says why a read is refused, or nil.
+func (s *leaseServer) unread(key types.NamespacedName) error {
+	if s.refuse == nil {
+		return nil
+	}
+	return s.refuse(key)
+}
+
 // leaseClient is the client of one process.
 type leaseClient struct {
 	p       *proc
@@ -187,6 +196,9 @@ func (a leaseAPI) tell(verb string, key types.NamespacedName, obj *coordinationv
 
 func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
+		if err := a.server.unread(a.key(name)); err != nil {
+			return nil, err
+		}
 		if l := a.server.leases[a.key(name)]; l != nil {
 			return l, nil
 		}
@@ -227,6 +239,9 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 		timeout = time.Duration(*o.TimeoutSeconds) * time.Second
 	}
 	return call(a.p, &a.server.machine, timeout, func() (*coordinationv1.LeaseList, error) {
+		if err := a.server.unread(a.key("")); err != nil {
+			return nil, err
+		}
 		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}
 		state := a.server.leases
 		if o.ResourceVersion != "" { // from a cache, with whatever version

@@ -20,7 +20,6 @@ type otherHub struct {
 	w       *world
 	leader  *member
 	term    lease.Term
-	renewed time.Duration
 	over    bool
 }
 

@@ -355,7 +355,7 @@ func (h *hubServer) noteHandover(old, now *v1alpha1.NamespaceLeader) {
 
 // noteRevocation remembers when a leader's Lease last gave way to nobody's.
 func (m *member) noteRevocation(old, obj *coordinationv1.Lease) {
-	if len(m.w.locks) > 0 {
+	if len(m.w.locks) > 0 && !isRegistration(obj) {
 		m.w.after(0, m.restartStocks)
 	}
 	if old == nil || isRegistration(obj) {

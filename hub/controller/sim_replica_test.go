@@ -175,7 +175,7 @@ func (ct *contact) probe() {
 		return
 	}
 	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
-	send(r.proc, &ct.m.machine, w.timings.Timeout, nothing, func(_ struct{}, err error) {
+	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
 		if err == nil && !ct.connected {
 			ct.connected = true
 			ct.look()
@@ -190,7 +190,7 @@ func (ct *contact) probe() {
 		}
 		ct.entitled, ct.deprived = now, false
 		if last, ok := ct.track.Last(health.Write); ct.connected && (!ok || now.Boot-last.Boot >= w.timings.Renew) {
-			send(r.proc, &ct.m.machine, w.timings.Timeout, nothing, func(_ struct{}, err error) {
+			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
 				ct.observe(observed(health.Write, now, err))
 			})
 		}
@@ -202,7 +202,11 @@ func observed(k health.Kind, at lease.Reading, err error) health.Observation {
 	if err == nil {
 		return health.Observation{Kind: k, At: at, OK: true}
 	}
-	return health.Observation{Kind: k, At: at, Reason: reason.Unreachable, Message: err.Error()}
+	why := reason.Unreachable
+	if apierrors.IsForbidden(err) {
+		why = reason.Forbidden
+	}
+	return health.Observation{Kind: k, At: at, Reason: why, Message: err.Error()}
 }
 
 func (ct *contact) observe(o health.Observation) {

@@ -31,6 +31,8 @@ type wider struct {
 	stops   time.Duration
 	hanging float64
 	made    int // policies
+	// refused is when the next member may refuse the hub.
+	refused time.Duration
 	// staysInvalid worlds end with policies as invalid as they are.
 	staysInvalid bool
 	// other is another hub that leads at the beginning; nil: there is none.

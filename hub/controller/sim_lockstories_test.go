@@ -1,0 +1,113 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// slowLock is a world whose one lock is that of an old client-go without any timeout, and nothing else happens.
+var slowLock = special{"", func(w *world) {
+	w.spaces, w.kinds, w.quiet = w.spaces[:1], nil, true
+	l := w.drawLock("slow")
+	l.stockElector = stockElector{
+		lease: 5 * time.Second, renew: 4 * time.Second, retry: time.Second, request: 5 * time.Second,
+		reads: true, releases: true, unbounded: true,
+	}
+	w.locks, w.hanging = []*stockLock{l}, 0.4
+	w.fenced = map[string][]v1alpha1.LockFence{policyNames[0]: {l.stated(0)}}
+	w.homes, w.stops = w.fenced, stopTimeOf(l.stated(mostMore))
+	w.acknowledged, w.registered = true, 5*time.Second
+}}
+
+// held runs a world until the lock is held where its leader is.
+func (w *world) held() *stock {
+	for limit := w.now + w.settle() + w.stops; w.now < limit; w.run(w.now + 100*time.Millisecond) {
+		for _, s := range w.stocks {
+			if r := w.leader(w.spaces[0]); r != nil && s.m == r.m && s.works && s.fenced {
+				return s
+			}
+		}
+	}
+	w.stuck("nobody holds the lock although nothing is wrong")
+	return w.stocks[0]
+}
+
+// cutOffHeld takes the leader away from the hub, and not from the holder of the lock.
+func (w *world) cutOffHeld() {
+	s := w.held()
+	for _, r := range w.replicas {
+		w.cutAs(r.proc, &s.m.machine, link{true, false}, 4*w.timings.Duration+2*w.stops)
+	}
+	w.run(w.now + 10*time.Millisecond) // what was on its way has arrived
+}
+
+// TestStoriesOfLocks plays what makes a lock be held for longer than its policy says now.
+func TestStoriesOfLocks(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	for name, happens := range map[string]func(w *world){
+		"the stop time falls while the leader is out of reach": func(w *world) {
+			w.cutOffHeld()
+			w.shorten(w.locks[0])
+		},
+		"the stop time falls while the leader is out of reach, and the elected replica ends": func(w *world) {
+			w.cutOffHeld()
+			w.shorten(w.locks[0])
+			w.run(w.now + w.timings.Renew/2)
+			w.killElected()
+		},
+		"the stop time falls while the leader is out of reach, and the records are lost": func(w *world) {
+			w.cutOffHeld()
+			w.shorten(w.locks[0])
+			w.run(w.now + w.timings.Renew/2)
+			w.loseRecords()
+		},
+		// The hub reads the Lease, and then promises what never arrives.
+		"the stop time falls while a webhook fails the hub's writes in the leader's cluster": func(w *world) {
+			m := w.held().m
+			w.run(w.now + 10*time.Millisecond)
+			m.deny = func(key types.NamespacedName) error {
+				if !w.faulty || key.Namespace == podSpace {
+					return nil
+				}
+				return apierrors.NewInternalError(errRefused)
+			}
+			w.shorten(w.locks[0])
+			w.run(w.now + 2*w.timings.Duration + w.stops)
+		},
+		"the policy fences the lock no more for a moment, in which its readers release a term": func(w *world) {
+			old := w.held().m
+			w.refence(policyNames[0], nil)
+			w.setCluster(old.name, func(c *simCluster) { c.label = false })
+			w.run(w.now + w.between(100*time.Millisecond, 700*time.Millisecond))
+			w.refence(policyNames[0], []v1alpha1.LockFence{w.locks[0].stated(0)})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var crew crew
+			defer crew.end()
+			for seed := uint64(1); seed <= worlds(40); seed++ {
+				w := newWorldOf(&slowLock, seed, nil, &crew)
+				w.calmDown()
+				happens(w)
+				w.run(w.now + 2*w.timings.Duration + w.stops)
+				w.heal()
+				w.run(w.now + w.settle() + w.stops)
+				if w.oracle.violation == "" {
+					w.judge()
+				}
+				w.end()
+				if w.oracle.violation != "" {
+					t.Fatalf("seed %d: %s", seed, w.oracle.violation)
+				}
+			}
+		})
+	}
+}
