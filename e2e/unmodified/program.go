@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
-	"github.com/leasecast/leasecast/hub/guard/locks"
 )
 
 // program is one that elects itself with a lock of its cluster and knows nothing of our Leases. It runs in each member.
@@ -66,9 +66,11 @@ type instance interface {
 	close() error
 }
 
-// stopTime is how long the holder of the lock may go on after the term.
+// stopTime is how long the holder of the lock may go on after the term, as hub/guard/README.md has it.
 func (p *program) stopTime() time.Duration {
-	return locks.Of(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{p.lock}})[0].StopTime()
+	request := cmp.Or(p.lock.RequestTimeoutSeconds, max(60, p.lock.RenewDeadlineSeconds))
+	release := ptr.Deref(p.lock.ReleaseTimeoutSeconds, 2*request)
+	return time.Duration(request+p.lock.RetryPeriodSeconds+p.lock.RenewDeadlineSeconds+release) * time.Second
 }
 
 // unstated is a fence of a lock of which nothing is stated but the durations.
