@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -64,8 +63,6 @@ func locksHeld(found []lockFinding) metav1.Condition {
 		case worker.LockHeld:
 		}
 	}
-	slices.Sort(idle)
-	slices.Sort(open)
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionLocksHeld, Status: metav1.ConditionTrue, Reason: string(reason.LocksHeld),
 		Message: "somebody holds each fenced lock in the cluster that leads",
