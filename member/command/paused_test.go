@@ -10,7 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
-	"github.com/leasecast/leasecast/member"
+	"github.com/leasecast/leasecast/member/internal/fed"
 )
 
 // pausing is the clock of a process that is paused around each of its readings.
@@ -32,7 +32,7 @@ func TestTheWatchdogIsToldNoLateDeadlineByAGateThatIsPaused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				clock := clocktest.NewBubble(lease.Reading{Wall: time.Now(), Boot: time.Hour})
-				terms := member.NewTerms(clock, time.Second)
+				terms := fed.New(clock, time.Second)
 				o := Options{Namespace: ns, Clock: pausing{clock, pause}, Logger: logr.Discard()}
 				var program *fakeGroup
 				r := newRunner(terms, o, func(until instant, _ int64) (group, error) {
