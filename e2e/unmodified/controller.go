@@ -46,6 +46,7 @@ type controller struct {
 
 	last   client.Object // as it was seen last
 	kept   bool          // that is as the program keeps it
+	rests  bool          // nothing is undone
 	undone time.Duration // when the first request to undo that was sent; zero: not yet
 }
 
@@ -120,7 +121,7 @@ func (c *controller) take() {
 // remove undoes what the program has done.
 func (c *controller) remove(ctx context.Context) {
 	c.mu.Lock()
-	last, kept := c.last, c.kept
+	last, kept := c.last, c.kept && !c.rests
 	if kept && c.undone == 0 {
 		c.undone = harness.Now().Boot
 	}
@@ -129,12 +130,27 @@ func (c *controller) remove(ctx context.Context) {
 		return
 	}
 	err := c.undo(ctx, c.client, last)
-	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) || ctx.Err() != nil {
+	hangs := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
+	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) || hangs || ctx.Err() != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failed = errors.Join(c.failed, fmt.Errorf("undo what %s wrote in %s: %w", c.name, c.member, err))
+}
+
+// rest sets whether what the program does is left as it is.
+func (c *controller) rest(rests bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rests = rests
+}
+
+// idle reports whether the program has nothing to do.
+func (c *controller) idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rests && c.kept
 }
 
 // check returns an error if the program does not start, or what it does cannot be undone.

@@ -98,8 +98,12 @@ func (s *stage) failOver(ctx context.Context, f fault) (changed int, err error) 
 		e.way.begin(admit)
 		defer e.way.release()
 	}
-	if f == whileTaking {
+	switch f {
+	case whileTaking:
 		err = s.restart(ctx, ways)
+	case withoutEtcd:
+		err = s.rest(ctx, from)
+		defer s.resume(from)
 	}
 	if err == nil {
 		server.Proxy().BlackHole()
@@ -129,6 +133,30 @@ func (s *stage) restart(ctx context.Context, electors []*elector) error {
 		}
 		return nil
 	})
+}
+
+// rest returns when the real programs of a cluster have nothing to do. A write that is under way when etcd hangs is stored
+// when it goes on again. No stop time covers that: the program has sent it while it held its lock.
+func (s *stage) rest(ctx context.Context, member string) error {
+	of := s.controllers(member)
+	for _, c := range of {
+		c.rest(true)
+	}
+	return s.Await(ctx, patience, "the programs of "+member+" have nothing to do", func(context.Context) error {
+		for _, c := range of {
+			if !c.idle() {
+				return fmt.Errorf("%s has", c.name)
+			}
+		}
+		return nil
+	})
+}
+
+// resume ends that.
+func (s *stage) resume(member string) {
+	for _, c := range s.controllers(member) {
+		c.rest(false)
+	}
 }
 
 // lose returns when the programs write in another cluster than the one that the hub has just lost.

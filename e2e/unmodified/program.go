@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -24,7 +23,8 @@ type program struct {
 	// namespace is what its clusters lead, by a policy of its own.
 	namespace string
 	lock      v1alpha1.LockFence
-	dir       string // for the files of electors
+	stop      time.Duration // that the hub has to wait for
+	dir       string        // for the files of electors
 	start     func(ctx context.Context, d *harness.Drill, p *program, member string) (instance, error)
 
 	*stock
@@ -66,17 +66,13 @@ type instance interface {
 	close() error
 }
 
-// stopTime is how long the holder of the lock may go on after the term, as hub/guard/README.md has it.
-func (p *program) stopTime() time.Duration {
-	request := cmp.Or(p.lock.RequestTimeoutSeconds, max(60, p.lock.RenewDeadlineSeconds))
-	release := ptr.Deref(p.lock.ReleaseTimeoutSeconds, 2*request)
-	return time.Duration(request+p.lock.RetryPeriodSeconds+p.lock.RenewDeadlineSeconds+release) * time.Second
-}
-
 // unstated is a fence of a lock of which nothing is stated but the durations.
 func unstated(namespace, name string) v1alpha1.LockFence {
 	return v1alpha1.LockFence{Namespace: namespace, Name: name, LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1}
 }
+
+// quick is the stop time of the next.
+const quick = 7 * time.Second
 
 // fence is that of an elector whose client has half of the renew deadline, and which releases no lock.
 func fence(namespace, name string) v1alpha1.LockFence {
@@ -98,7 +94,7 @@ func (p *program) flags() []string {
 // controllerManager is the kube-controller-manager. One of its controllers makes a ConfigMap in each namespace, and makes
 // it again when it is deleted.
 func controllerManager() *program {
-	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), start: startController}
+	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick, start: startController}
 	p.stock = &stock{
 		list: &corev1.ConfigMapList{}, object: &corev1.ConfigMap{}, named: "kube-root-ca.crt",
 		did: func(client.Object) bool { return true },
@@ -120,7 +116,7 @@ func controllerManager() *program {
 // clusterAPI is the core manager of Cluster API. It puts its finalizer on a Cluster, and puts it back when it is removed.
 // Nothing else comes of a Cluster that has no infrastructure.
 func clusterAPI() *program {
-	p := &program{name: "Cluster API", namespace: "clusters", lock: fence("capi-system", "controller-leader-election-capi"), start: startController}
+	p := &program{name: "Cluster API", namespace: "clusters", lock: fence("capi-system", "controller-leader-election-capi"), stop: quick, start: startController}
 	p.stock = &stock{
 		list: &clusterv1.ClusterList{}, object: &clusterv1.Cluster{}, named: "kept",
 		did: func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, clusterv1.ClusterFinalizer) },
@@ -167,38 +163,43 @@ const (
 )
 
 // electors are programs that differ in what bounds their requests. Each states in its fence what is true for it, and
-// nothing else.
-func electors(dir string) []*program {
-	second := time.Second
-	return []*program{
-		elects(dir, "runtime15", oldRuntime, 0, false, 0, ptr.To[int32](0)),
-		elects(dir, "runtime15-releases", oldRuntime, 0, true, 0, ptr.To[int32](60)), // one write
-		elects(dir, "runtime15-timeout", oldRuntime, 2*second, false, 2, ptr.To[int32](0)),
-		elects(dir, "client26-releases", oldClientGo, 0, true, 0, ptr.To[int32](60)), // one write
-		elects(dir, "client26-releases-timeout", oldClientGo, 2*second, true, 2, nil),
-		elects(dir, "client36", newClientGo, 0, false, 0, ptr.To[int32](0)),
-		elects(dir, "client36-releases", newClientGo, 0, true, 0, ptr.To[int32](4)),
-		elects(dir, "runtime24-releases", newRuntime, 0, true, 2, ptr.To[int32](4)),
+// nothing else. Before v0.31 of client-go one write without a deadline releases a lock.
+func electors(dir string) (all []*program) {
+	const half = 2 * time.Second
+	for _, e := range []struct {
+		name     string
+		build    build
+		request  int32  // stated; 0: it is not
+		release  *int32 // likewise
+		stopTime time.Duration
+	}{
+		{"runtime15", build{binary: oldRuntime}, 0, ptr.To[int32](0), 65 * time.Second},
+		{"runtime15-releases", build{binary: oldRuntime, releases: true}, 0, ptr.To[int32](60), 125 * time.Second},
+		{"runtime15-timeout", build{binary: oldRuntime, clientTimeout: half}, 2, ptr.To[int32](0), 7 * time.Second},
+		{"client26-releases", build{binary: oldClientGo, releases: true}, 0, ptr.To[int32](60), 125 * time.Second},
+		{"client26-releases-timeout", build{binary: oldClientGo, clientTimeout: half, releases: true}, 2, nil, 11 * time.Second},
+		{"client36", build{binary: newClientGo}, 0, ptr.To[int32](0), 65 * time.Second},
+		{"client36-releases", build{binary: newClientGo, releases: true}, 0, ptr.To[int32](4), 69 * time.Second},
+		{"runtime24-releases", build{binary: newRuntime, releases: true}, 2, ptr.To[int32](4), 11 * time.Second},
+	} {
+		p := &program{name: e.name, namespace: e.name, lock: unstated("upkeep", e.name), stop: e.stopTime, dir: dir, start: startElector, build: e.build}
+		p.lock.RequestTimeoutSeconds, p.lock.ReleaseTimeoutSeconds = e.request, e.release
+		p.limits = limits{
+			renew: time.Duration(p.lock.RenewDeadlineSeconds) * time.Second, timeout: p.clientTimeout,
+			unbounded: p.binary == oldClientGo || p.binary == oldRuntime,
+		}
+		if p.binary == newRuntime { // since v0.22 it makes its client so
+			p.limits.timeout = half
+		}
+		all = append(all, p)
 	}
-}
-
-// elects is an elector with a client that has this timeout. Its fence states how long a request and a release take.
-func elects(dir, name, binary string, timeout time.Duration, releases bool, request int32, release *int32) *program {
-	p := &program{name: name, namespace: name, lock: unstated("upkeep", name), dir: dir, start: startElector}
-	p.lock.RequestTimeoutSeconds, p.lock.ReleaseTimeoutSeconds = request, release
-	renew := time.Duration(p.lock.RenewDeadlineSeconds) * time.Second
-	p.build = build{binary: binary, clientTimeout: timeout, releases: releases}
-	p.limits = limits{renew: renew, timeout: timeout, unbounded: binary == oldClientGo || binary == oldRuntime}
-	if binary == newRuntime { // since v0.22 it makes its client so
-		p.limits.timeout = renew / 2
-	}
-	return p
+	return all
 }
 
 // misstate states what nobody may state of programs that are not known: half of the renew deadline for each request, and
 // no release.
 func misstate(programs []*program) {
 	for _, p := range programs {
-		p.lock = fence(p.lock.Namespace, p.lock.Name)
+		p.lock, p.stop = fence(p.lock.Namespace, p.lock.Name), quick
 	}
 }

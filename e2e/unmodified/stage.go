@@ -41,7 +41,6 @@ func stageOptions(dir string, say func(string), programs ...*program) harness.Op
 type stage struct {
 	*harness.Drill
 	say       func(string)
-	fenced    map[string]string // what the policies say of their fences
 	view      *harness.View
 	programs  []*program
 	instances []instance
@@ -49,7 +48,7 @@ type stage struct {
 
 // begin starts the programs, and returns when each of them writes.
 func begin(ctx context.Context, d *harness.Drill, say func(string), programs ...*program) (s *stage, err error) {
-	s = &stage{Drill: d, say: say, programs: programs, fenced: map[string]string{}}
+	s = &stage{Drill: d, say: say, programs: programs}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -67,8 +66,12 @@ func begin(ctx context.Context, d *harness.Drill, say func(string), programs ...
 		}
 	}
 	for _, p := range programs { // before any of them takes its lock
-		if s.fenced[p.namespace], err = s.AwaitFenced(ctx, p.namespace); err != nil {
+		fenced, err := s.AwaitFenced(ctx, p.namespace)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		if want := fmt.Sprintf("takes %v more, for the lock %s/%s", p.stop, p.lock.Namespace, p.lock.Name); !strings.Contains(fenced, want) {
+			return nil, fmt.Errorf("%s: its policy's condition Fenced is %q, want that it %s", p.name, fenced, want)
 		}
 	}
 	for _, p := range programs {
@@ -80,7 +83,7 @@ func begin(ctx context.Context, d *harness.Drill, say func(string), programs ...
 			s.instances = append(s.instances, i)
 		}
 		say(fmt.Sprintf("%s runs in %s, with the lock %s/%s, whose stop time is %v",
-			p.name, strings.Join(clusters, ", "), p.lock.Namespace, p.lock.Name, p.stopTime()))
+			p.name, strings.Join(clusters, ", "), p.lock.Namespace, p.lock.Name, p.stop))
 	}
 	return s, s.awaitWrites(ctx, "", programs)
 }
@@ -101,7 +104,7 @@ func (s *stage) close() error {
 // slowest is the largest stop time of these programs.
 func slowest(programs []*program) (stop time.Duration) {
 	for _, p := range programs {
-		stop = max(stop, p.stopTime())
+		stop = max(stop, p.stop)
 	}
 	return stop
 }
@@ -135,6 +138,16 @@ func (s *stage) instance(p *program, member string) instance {
 	return s.instances[slices.IndexFunc(s.instances, func(i instance) bool { return i.of() == p && i.in() == member })]
 }
 
+// controllers are the real programs of a member.
+func (s *stage) controllers(member string) (all []*controller) {
+	for _, i := range s.instances {
+		if c, is := i.(*controller); is && c.member == member {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // check returns an error if a program does not start, or cannot be watched.
 func (s *stage) check() error {
 	var errs []error
@@ -157,7 +170,7 @@ func (s *stage) judge() (map[string]verdict, error) {
 			writes, holds = append(writes, w...), append(holds, h...)
 			errs = append(errs, err)
 		}
-		all[p.name] = judge(writes, holds, promises[p.namespace], p.stopTime())
+		all[p.name] = judge(writes, holds, promises[p.namespace], p.stop)
 	}
 	return all, errors.Join(errs...)
 }

@@ -18,6 +18,7 @@ type member struct {
 	index       int
 	uid         string
 	generation  int           // of clusters of this name
+	away        time.Duration // until then replicas that start cannot reach it
 	revoked     time.Duration // when a leader's Lease gave way to nobody's last
 	servers     []*apiServer
 	fences      []*storedFence

@@ -102,6 +102,9 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	for _, m := range w.members {
 		ct := r.newContact(m)
 		r.contacts = append(r.contacts, ct)
+		if m.away > w.now {
+			w.cutAs(r.proc, &m.machine, link{true, true}, m.away-w.now)
+		}
 		ct.probe()
 	}
 	w.slowStart(r)

@@ -48,11 +48,10 @@ func work(ctx context.Context, record string) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for ctx.Err() == nil {
+	for every := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-every.C {
 		line := `{"process":` + strconv.Itoa(os.Getpid()) + `,"at":` + strconv.FormatInt(time.Now().UnixNano(), 10) + "}\n"
 		if _, err := file.WriteString(line); err != nil {
 			log.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 }

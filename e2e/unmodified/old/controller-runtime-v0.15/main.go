@@ -47,12 +47,11 @@ func work(ctx context.Context, record string) error {
 	if err != nil {
 		return err
 	}
-	for ctx.Err() == nil {
+	for every := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; <-every.C {
 		line := `{"process":` + strconv.Itoa(os.Getpid()) + `,"at":` + strconv.FormatInt(time.Now().UnixNano(), 10) + "}\n"
 		if _, err := file.WriteString(line); err != nil {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	return nil
 }

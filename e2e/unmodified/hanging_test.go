@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+)
+
+const soon = 30 * time.Second
+
+// theLease is what an elector writes.
+func theLease(holder, acquired, renewed string) string {
+	return fmt.Sprintf(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"stock"},
+		"spec":{"holderIdentity":%q,"acquireTime":"2026-01-01T00:00:%s.000000Z","renewTime":"2026-01-01T00:00:%s.000000Z"}}`, holder, acquired, renewed)
+}
+
+func TestWhatAnElectorAsksFor(t *testing.T) {
+	const leases = "/apis/coordination.k8s.io/v1/namespaces/till/leases/stock"
+	for name, test := range map[string]struct {
+		method, path, body string
+		want               lockWrite
+	}{
+		"it takes a lock that is there": {http.MethodPut, leases, theLease("a", "05", "05"), acquisition},
+		"it makes its lock":             {http.MethodPost, leases, theLease("a", "05", "05"), acquisition},
+		"it renews its lock":            {http.MethodPut, leases, theLease("a", "05", "07"), renewal},
+		"it releases its lock":          {http.MethodPut, leases, theLease("", "07", "07"), giveUp},
+		"it reads its lock":             {http.MethodGet, leases, "", other},
+		"it writes an event":            {http.MethodPost, "/api/v1/namespaces/till/events", "{}", other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(test.method, test.path, strings.NewReader(test.body))
+			if got := actOf(r); got != test.want {
+				t.Errorf("it is taken for %d, want %d", got, test.want)
+			}
+			if body, err := io.ReadAll(r.Body); err != nil || string(body) != test.body {
+				t.Errorf("the request became %q, %v", body, err)
+			}
+		})
+	}
+}
+
+func TestAnAnswerComesAsLateAsItMay(t *testing.T) {
+	example := limits{renew: 10 * time.Second, unbounded: true}
+	today, bounded := example, example
+	today.unbounded = false
+	bounded.timeout = 5 * time.Second
+	for name, test := range map[string]struct {
+		limits limits
+		what   lockWrite
+		want   time.Duration // after the request was received, and sent on 2 s later
+	}{
+		"nothing but the API server ends an acquisition":         {example, acquisition, 62 * time.Second},
+		"the renew deadline ends a renewal":                      {example, renewal, 10 * time.Second},
+		"nothing but the API server ends a release of an old":    {example, giveUp, 62 * time.Second},
+		"the renew deadline ends a release of today":             {today, giveUp, 10 * time.Second},
+		"the client's timeout ends an acquisition":               {bounded, acquisition, 5 * time.Second},
+		"the client's timeout ends a renewal":                    {bounded, renewal, 5 * time.Second},
+		"the client's timeout ends the release of an old client": {bounded, giveUp, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			received := time.Now()
+			got := test.limits.latest(test.what, received, received.Add(2*time.Second)).Sub(received)
+			if want := test.want - margin; got != want {
+				t.Errorf("after %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
+	var asked atomic.Int32
+	code := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, "decided")
+	}))
+	defer server.Close()
+	h, err := newHanging(&rest.Config{Host: server.URL}, limits{renew: time.Hour, unbounded: true})
+	harness.Must(t, err)
+	defer func() { harness.Must(t, h.close()) }()
+	answers := make(chan error, 1)
+	put := func(body string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.address+"/leases/stock", strings.NewReader(body))
+		harness.Must(t, err)
+		go func() {
+			a, err := http.DefaultClient.Do(r)
+			if err != nil {
+				answers <- err
+				return
+			}
+			defer func() { _ = a.Body.Close() }()
+			if text, _ := io.ReadAll(a.Body); a.StatusCode != code || string(text) != "decided" {
+				err = fmt.Errorf("the answer is %d %s", a.StatusCode, text)
+			}
+			answers <- err
+		}()
+	}
+	await := func(what string, waiting, held int, requests int32) {
+		t.Helper()
+		harness.Eventually(t, soon, what, func(context.Context) error {
+			if w, h := h.counts(); w != waiting || h != held || asked.Load() != requests {
+				return errors.New("it is not so yet")
+			}
+			return nil
+		})
+	}
+
+	admit := make(chan struct{})
+	h.begin(admit)
+	put(theLease("a", "05", "05"))
+	await("the request waits", 1, 0, 0)
+	close(admit)
+	await("the answer waits", 0, 1, 1)
+	select {
+	case err := <-answers:
+		t.Fatalf("it came: %v", err)
+	default:
+	}
+	h.release()
+	harness.Must(t, <-answers)
+
+	h.begin(admit)
+	code = http.StatusForbidden
+	put(theLease("a", "05", "07"))
+	harness.Must(t, <-answers) // what is refused comes at once
+}
