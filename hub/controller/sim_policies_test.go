@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -60,8 +61,9 @@ func (w *world) putPolicy(p *v1alpha1.LeadershipPolicy) {
 	slices.SortFunc(w.hub.policies, func(a, b *v1alpha1.LeadershipPolicy) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
-	w.say("FAULT", "policy %s: %v D=%ds lease %q %v", p.Name, p.Spec.Namespaces.Names, p.Spec.Timings.LeaseDurationSeconds,
-		p.Spec.LeaseName, p.Spec.Fencing)
+	fencing, _ := json.Marshal(p.Spec.Fencing) // which shows what pointers lead to
+	w.say("FAULT", "policy %s: %v D=%ds lease %q %s", p.Name, p.Spec.Namespaces.Names, p.Spec.Timings.LeaseDurationSeconds,
+		p.Spec.LeaseName, fencing)
 	w.hubChanged()
 }
 
