@@ -224,7 +224,7 @@ var fences = []mutant{
 
 	{"fence: a cluster without it is chosen", fencesOf, []edit{{candidatesGo, "	case m.unfenced != nil:\n", "	case m.unfenced != nil && !m.isRead:\n"}}},
 	{"fence: readers shorten the wait of schedules", fencesOf, []edit{{policiesGo, " && !admitsByLease(o.Spec.Fencing),", ","}}},
-	{"fence: a warning has to be in force", fencesOf, []edit{{gatherGo, " || f.Warns() {", " {"}}},
+	{"fence: a warning has to be in force", fencesOf, []edit{{gatherGo, "|| f.Warns() || isLock", "|| isLock"}}},
 
 	{"fence: an API server lets through what it cannot judge", odd, []edit{{fenceGo, "FailurePolicy: ptr.To(admissionv1.Fail),", "FailurePolicy: ptr.To(admissionv1.Ignore),"}}},
 	{"fence: an API server that is behind goes on with a term", behind, []edit{{celGo, "+ 's')\"", "+ 'h')\""}}},

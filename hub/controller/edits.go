@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // look finds the record. It reads it live once. After that the record is what this tenure wrote last, until a watch
@@ -46,7 +47,7 @@ func (v *view) dropAbsurd(now time.Time) {
 	switch r := v.state.Record; {
 	case !lease.PlausibleEpoch(now, r.Epoch):
 		v.edited, v.absurd, v.state.Record = true, true, election.Record{}
-	case r.Duration > lease.MaxDuration:
+	case r.Duration > lease.MaxDuration, r.Skew > lease.MaxSkew, r.Stop > seal.MaxStop:
 		v.edited, v.absurd, v.state.Record = true, true, election.Record{Epoch: r.Epoch} // no epoch falls
 	}
 }

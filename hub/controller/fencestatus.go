@@ -69,7 +69,7 @@ func (c *Controller) noteFences(ctx context.Context, policies []*policy, p *poli
 
 // closedLocks returns the locks of a policy that no cluster may hold yet, by the record as this tenure knows it.
 func (c *Controller) closedLocks(ctx context.Context, p *policy) (closed []string) {
-	if len(p.election.Locks) == 0 {
+	if len(p.election.Locks) == 0 || len(p.object.Spec.Namespaces.Names) == 0 {
 		return nil
 	}
 	key := types.NamespacedName{Namespace: p.object.Namespace, Name: p.object.Spec.Namespaces.Names[0]}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -233,21 +234,22 @@ func (c *Controller) addFences(v *view, m *memberView) {
 	}
 	w := c.worker(m.Key)
 	for _, f := range guard.Fences(c.HubID, v.policy.object, nil) {
-		if !f.Covers(v.key.Name) || f.Warns() {
+		lock, isLock := f.Lock()
+		if !f.Covers(v.key.Name) || f.Warns() || isLock && !slices.Contains(v.policy.election.Locks, lock.String()) {
 			continue
 		}
 		since, err := time.Duration(0), worker.ErrUnchecked
 		if w != nil {
 			since, err = w.FencedSince(f, v.key.Name)
 		}
-		if lock, is := f.Lock(); is {
+		if isLock {
 			m.refuses = append(m.refuses, refusal{lock.String(), since, err})
 		}
 		if m.Name == v.state.Record.Leader && errors.Is(err, worker.ErrStored) {
 			err = nil // an outage of the hub moves no leader because its fences are not checked yet
 		}
 		m.unfenced = cmp.Or(m.unfenced, err)
-		if f.IsOfLock() || f.Schedules() != nil {
+		if isLock || f.Schedules() != nil {
 			m.byLease = cmp.Or(m.byLease, err)
 		}
 	}
@@ -267,7 +269,7 @@ func (v *view) addRefused() {
 	admitted := map[string]bool{}
 	for i := range v.members {
 		m := &v.members[i]
-		if !m.takesPart || !m.Connected || m.verdict.State != health.Healthy || m.namespace == nil {
+		if !m.takesPart || !m.Connected || m.verdict.State != health.Healthy || m.namespace == nil || !m.namespace.DeletionTimestamp.IsZero() {
 			continue
 		}
 		for _, r := range m.refuses {

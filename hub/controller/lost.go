@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,44 +13,57 @@ import (
 
 // A namespace has one policy. Others that select it have no effect there: no Lease, no fence and no stop time.
 
-// ownedByOther reports whether a record belongs to another policy of the fleet than this one.
-func ownedByOther(o *v1alpha1.NamespaceLeader, p *policy, policies []*policy) bool {
+// ownedByOther reports whether a record belongs to another policy of the fleet than this one. An owner that does not claim
+// the namespace any more is about to lose it: whoever gets it fences it before the owner's fences go.
+func ownedByOther(o *v1alpha1.NamespaceLeader, p *policy, policies []*policy, claims func(*policy) bool) bool {
 	owner := o.Spec.Policy
 	return owner != "" && owner != p.object.Name && o.Spec.State != v1alpha1.StateRetired &&
-		slices.ContainsFunc(policies, func(other *policy) bool { return other.object.Name == owner })
+		slices.ContainsFunc(policies, func(other *policy) bool {
+			return other.object.Name == owner && (other.unknown || claims(other))
+		})
 }
 
 // lostNames returns the namespaces that a policy names and does not own, by a cache.
 func (c *Controller) lostNames(ctx context.Context, p *policy, policies []*policy) (lost []string) {
-	for _, name := range p.object.Spec.Namespaces.Names {
-		o := &v1alpha1.NamespaceLeader{}
-		key := types.NamespacedName{Namespace: p.object.Namespace, Name: name}
-		if c.client.Get(ctx, key, o, client.UnsafeDisableDeepCopy) == nil && ownedByOther(o, p, policies) {
-			lost = append(lost, name)
+	for _, o := range c.namedRecords(ctx, p) {
+		mayClaim := func(other *policy) bool { return other.names[o.Name] || other.object.Spec.Namespaces.Selector != nil }
+		if ownedByOther(o, p, policies, mayClaim) {
+			lost = append(lost, o.Name)
 		}
 	}
 	return lost
 }
 
-// lostIn returns the namespaces of a member that a policy selects and does not own, by caches.
-func (c *Controller) lostIn(ctx context.Context, p *policy, policies []*policy, m fleet.Member) ([]string, error) {
-	lost := c.lostNames(ctx, p, policies)
-	if p.object.Spec.Namespaces.Selector == nil {
-		return lost, nil
-	}
-	var records v1alpha1.NamespaceLeaderList
-	if err := c.client.List(ctx, &records, client.InNamespace(p.object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	cl := m.Cluster()
-	for i := range records.Items {
-		o := &records.Items[i]
-		if cl == nil || p.names[o.Name] || !ownedByOther(o, p, policies) {
-			continue
+// namedRecords returns the records of the namespaces that a policy names, by a cache.
+func (c *Controller) namedRecords(ctx context.Context, p *policy) (records []*v1alpha1.NamespaceLeader) {
+	for _, name := range p.object.Spec.Namespaces.Names {
+		o := &v1alpha1.NamespaceLeader{}
+		key := types.NamespacedName{Namespace: p.object.Namespace, Name: name}
+		if c.client.Get(ctx, key, o, client.UnsafeDisableDeepCopy) == nil {
+			records = append(records, o)
 		}
-		ns := &corev1.Namespace{}
-		err := cl.GetCache().Get(ctx, types.NamespacedName{Name: o.Name}, ns, client.UnsafeDisableDeepCopy)
-		if err == nil && p.matches(ns.Name, ns.Labels) {
+	}
+	return records
+}
+
+// lostIn returns the namespaces of a member that a policy selects and does not own, by caches.
+func (c *Controller) lostIn(ctx context.Context, p *policy, policies []*policy, m fleet.Member) (lost []string, err error) {
+	records := c.namedRecords(ctx, p)
+	if p.object.Spec.Namespaces.Selector != nil {
+		var all v1alpha1.NamespaceLeaderList
+		if err := c.client.List(ctx, &all, client.InNamespace(p.object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, err
+		}
+		for i := range all.Items {
+			if o := &all.Items[i]; !p.names[o.Name] {
+				records = append(records, o)
+			}
+		}
+	}
+	for _, o := range records {
+		ns, err := c.source.namespace(ctx, m, o.Name)
+		claims := func(other *policy) bool { return err != nil || other.selects(m) && other.matches(ns.Name, ns.Labels) }
+		if (p.names[o.Name] || err == nil && p.matches(ns.Name, ns.Labels)) && ownedByOther(o, p, policies, claims) {
 			lost = append(lost, o.Name)
 		}
 	}

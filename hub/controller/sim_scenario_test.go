@@ -74,11 +74,6 @@ func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
 			return newWorldOf(&s.special, seed, trace, crew)
 		}
 	}
-	for i := range pendingWorlds {
-		if pendingWorlds[i].name == *simKind {
-			return newWorldOf(&pendingWorlds[i], seed, trace, crew)
-		}
-	}
 	return newWorldOf(nil, seed, trace, crew)
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/guard/locks"
 )
@@ -95,12 +94,7 @@ func (s *apiServer) admits(m *member, f *storedFence) bool {
 	c, _ := wire.Read(obj)
 	noted := s.clock.read(m.w.now).Wall.Truncate(time.Second).Add(time.Second)
 	return c.LeadsHere() && !noted.After(c.Deadline()) && noted.After(c.RenewTime.Add(-c.Skew)) &&
-		(!locksAreOpened || isOpen(obj, f.lock))
-}
-
-// isOpen reports whether a Lease lists a lock.
-func isOpen(obj *coordinationv1.Lease, l locks.Lock) bool {
-	return slices.Contains(strings.Split(obj.Annotations[v1alpha1.OpenLocksAnnotation], ","), l.ID())
+		slices.Contains(strings.Split(c.OpenLocks, ","), f.lock.ID())
 }
 
 // keptFence is what a worker learns of a fence that it has put in place. Where the namespace is missing nobody can ask

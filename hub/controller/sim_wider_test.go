@@ -102,7 +102,9 @@ var specials = []struct {
 	percent int
 	special
 }{
-	{6, steadyWorld}, {3, extendsWorld}, {5, stepsWorld}, {4, twoWorld}, {3, awayWorld}, {8, locksWorld},
+	{6, steadyWorld}, {3, extendsWorld}, {5, stepsWorld}, {4, twoWorld}, {3, awayWorld},
+	{4, locksWorld}, {2, rivalsWorld}, {2, movesWorld}, {2, invalidWorld}, {2, unfenceableWorld},
+	{2, otherHubWorld}, {2, rebuiltWorld}, {2, refusalWorld},
 }
 
 // drawSpecial says what a world is of.

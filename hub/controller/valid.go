@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -62,7 +63,7 @@ func (p *policy) byRecord(namespace string, r election.Record) *policy {
 	known := p.copy()
 	known.onlyFor = r.Leader
 	known.clusters, known.namespaces, known.names = labels.Everything(), labels.Nothing(), map[string]bool{namespace: true}
-	skew := max(r.Skew, time.Millisecond)
+	skew := min(cmp.Or(r.Skew, time.Second), r.Duration/2)
 	known.election = election.Policy{
 		Timings: lease.Timings{
 			Duration: r.Duration, Skew: skew, Renew: (r.Duration - skew) / 3, Timeout: (r.Duration - skew) / 3,

@@ -31,6 +31,20 @@ func openLocks(now lease.Reading, p Policy, s State) (open []string, wait time.D
 	return open, wait
 }
 
+// stillFenced returns the open locks that the policy fences. Others close, in whatever state the record is: while a lock is
+// not fenced, any cluster may take it.
+func stillFenced(p *Policy, open []string) (fenced []string) {
+	if p == nil {
+		return nil
+	}
+	for _, lock := range open {
+		if slices.Contains(p.Locks, lock) {
+			fenced = append(fenced, lock)
+		}
+	}
+	return fenced
+}
+
 // lockOpensAfter is for how long every cluster has to refuse a lock before it opens.
 func (p Policy) lockOpensAfter(s State) time.Duration {
 	return max(p.Timings.Duration, s.FleetDuration) + max(p.Timings.Skew, s.FleetSkew) + p.StopTime

@@ -87,6 +87,28 @@ func TestLockOpensWhenEveryEarlierHolderMustHaveStopped(t *testing.T) {
 	}
 }
 
+// Rule 16: while a lock is not fenced, any cluster may take it.
+func TestLockThatIsNotFencedAnyMoreClosesInEveryState(t *testing.T) {
+	east, west := fit("east", 100), fit("west", 50)
+	for name, state := range map[string]election.State{
+		"Leading":  leading(recorded(opened("shop/stock"))),
+		"Draining": draining(reason.Unreachable, recorded(opened("shop/stock"))),
+		"Vacant":   {Record: record(election.Vacant, "", opened("shop/stock")), Tenure: settled(), Sent: closed()},
+		"Retired":  {Record: record(election.Retired, "east", opened("shop/stock")), Tenure: settled(), Sent: sent(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := election.Next(at(1), policy(), state, []election.Candidate{east, west})
+			if len(d.Record.OpenLocks) > 0 || !d.Persist {
+				t.Errorf("open %v, persisted %v (%s)", d.Record.OpenLocks, d.Persist, say(d))
+			}
+			d = election.Next(at(1), nil, state, nil)
+			if len(d.Record.OpenLocks) > 0 || !d.Persist {
+				t.Errorf("without a policy: open %v, persisted %v (%s)", d.Record.OpenLocks, d.Persist, say(d))
+			}
+		})
+	}
+}
+
 // Rule 15: programs in a cluster whose fence is missing go on after the term.
 func TestPlannedChangeWaitsWhileTheFenceOfTheLeaderIsMissing(t *testing.T) {
 	overtaken := leading(recorded(counting(map[string]int32{"east": 100, "west": 50})))

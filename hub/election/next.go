@@ -16,6 +16,22 @@ const otherHubAgain = 2 * time.Second
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
 	cs := slices.Clone(candidates)
 	Rank(cs)
+	if s.Moved || s.OtherHub || p != nil && len(cs) == 0 {
+		return decide(now, p, s, cs)
+	}
+	open := s.Record.OpenLocks
+	s.Record.OpenLocks = stillFenced(p, open)
+	d := decide(now, p, s, cs)
+	switch {
+	case d.StopRenewing, d.Gone:
+		d.Record.OpenLocks = open
+	case !slices.Equal(d.Record.OpenLocks, open):
+		d.Persist = true
+	}
+	return d
+}
+
+func decide(now lease.Reading, p *Policy, s State, cs []Candidate) Decision {
 	if s.Moved && p != nil && len(cs) > 0 {
 		return moved(now, *p, s, cs)
 	}
