@@ -110,7 +110,7 @@ func TestWhatKubectlPrints(t *testing.T) {
 			"Since": "90s", "NotBefore": "<nil>", "Policy": "shop",
 		},
 		"leadershippolicies": {
-			"Name": "printed", "Accepted": "True", "Reason": "Accepted", "Namespaces": "3", "Clusters": "2", "Duration": "15", "Age": "0s",
+			"Name": "printed", "Accepted": "True", "Reason": "Accepted", "Namespaces": "3", "Clusters": "2", "Fenced": "<nil>", "LocksHeld": "<nil>", "Duration": "15", "Age": "0s",
 		},
 	}
 	for resource, want := range tests {

@@ -68,8 +68,8 @@ var survivors = []mutant{
 	// What follows from it.
 	{"survivor: the first Lease of an adopted term may be written", beginning, []edit{{reconcileGo, "is.Reason == reason.Adopted {", "is.Reason == reason.Adopted && false {"}}},
 	{"survivor: the first Lease of a term that was renewed may be written", beginning, []edit{{reconcileGo, "c.promises.Get(v.key).Epoch != d.Record.Epoch", "true"}}},
-	{"survivor: doubt of a member counts by the present D only", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "duration + t.Skew"}}},
-	{"survivor: doubt of a member counts without ε", believing, []edit{{reconcileGo, "max(duration, d.Record.Duration) + t.Skew", "max(duration, d.Record.Duration)"}}},
+	{"survivor: doubt of a member counts by the present D only", believing, []edit{{reconcileGo, "max(t.Duration, r.Duration) + t.Skew", "t.Duration + t.Skew"}}},
+	{"survivor: doubt of a member counts without ε", believing, []edit{{reconcileGo, "max(t.Duration, r.Duration) + t.Skew", "max(t.Duration, r.Duration)"}}},
 	{"survivor: doubt of a member counts without ε for readers", believing, []edit{{historyGo, "p.acks.longestDuration()+p.slack()", "p.acks.longestDuration()"}}},
 	{"survivor: a write of the record without an answer is not forgotten", recording, []edit{{persistGo, "			c.mayComeTrue(v.key, spec)\n", "			_ = spec\n"}}},
 	{"survivor: a conflict has a record taken as it is", recording, []edit{{persistGo, "!apierrors.IsConflict(err) && !apierrors.IsNotFound(err)", "!apierrors.IsNotFound(err)"}}},

@@ -145,7 +145,7 @@ var expiry = []mutant{
 	{"7: a Lease that held still outlives the record", tests{"./hub/publish", "^TestForget$"}, []edit{{inmemberGo, " || l.want.Role == assign.Hold\n", "\n"}}},
 	{"7: a Lease that is newer than the record is waited for", tests{"./hub/controller", "^TestALeaseThatIsNewer"}, []edit{{gatherGo, "max(s.Highest, m.facts.PoisonedEpoch, m.facts.Newer)", "max(s.Highest, m.facts.PoisonedEpoch)"}}},
 	{"7: an absurd record is believed", stories, []edit{{editsGo, "	case !lease.PlausibleEpoch(now, r.Epoch):", "	case false:"}}},
-	{"7: a term of years is believed", stories, []edit{{editsGo, "	case r.Duration > lease.MaxDuration:", "	case false:"}}},
+	{"7: a term of years is believed", stories, []edit{{editsGo, "	case r.Duration > lease.MaxDuration, ", "	case false, "}}},
 	{"7: epochs start from the minutes", simulation, []edit{{termGo, "now.Sub(epochZero)/time.Second", "now.Sub(epochZero)/time.Minute"}}},
 	{"7: a record goes before its bound", tests{"./hub/election", "^Test"}, []edit{{nextGo,
 		"	if !b.passed(now) {\n		return Decision{Record: r, Waiting: reason.WaitingForExpiry, After: b.wait(now)}\n	}\n	if ahead", "	if ahead"}}},

@@ -53,6 +53,7 @@ func TestTheWatchdogIsToldNoLateDeadlineByAGateThatIsPaused(t *testing.T) {
 				terms.Observe(first)
 				for range 5 {
 					pass(look)
+					synctest.Wait()
 					if program.told().Boot > deadline {
 						t.Errorf("the watchdog kills %v after the deadline", program.told().Boot-deadline)
 					}
