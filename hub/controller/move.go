@@ -85,8 +85,8 @@ func (c *Controller) addMove(v *view) {
 				// Two hubs whose policies name their Leases differently do not get in each other's way there.
 				live := cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))
 				s.OtherHub = s.OtherHub || v.moved || live
-				if live && cp.Duration <= lease.MaxDuration && cp.Skew <= lease.MaxSkew {
-					other, seen = other.Max(seal.Bounds{Duration: cp.Duration, Skew: cp.Skew}), true
+				if live {
+					other, seen = other.Max(seal.Bounds{Duration: min(cp.Duration, lease.MaxDuration), Skew: min(cp.Skew, lease.MaxSkew)}), true
 				}
 			case sealed && v.moved && lease.PlausibleEpoch(now, cp.Epoch):
 				s.Highest = max(s.Highest, cp.Epoch)

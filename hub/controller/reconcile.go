@@ -191,7 +191,7 @@ func (c *Controller) assign(v *view, d election.Decision) {
 	})
 	for i := range v.members {
 		m := &v.members[i]
-		if m.publisher == nil || v.policy != nil && v.policy.onlyFor != "" && v.policy.onlyFor != m.Name {
+		if m.publisher == nil || v.leavesAlone(m) {
 			continue
 		}
 		for _, other := range m.publisher.LeasesIn(v.key.Name) {
@@ -211,6 +211,11 @@ func (c *Controller) assign(v *view, d election.Decision) {
 		}
 		m.publisher.Assign(name, a, timings)
 	}
+}
+
+// leavesAlone reports whether nothing is known of the policy but the record, which is about another member.
+func (v *view) leavesAlone(m *memberView) bool {
+	return v.policy != nil && v.policy.onlyFor != "" && v.policy.onlyFor != m.Name
 }
 
 // timings returns those of the Leases that say a record, and the policy's D.

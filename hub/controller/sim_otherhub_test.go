@@ -17,11 +17,10 @@ var otherKey = seal.Key("fedcba9876543210fedcba9876543210")
 
 // otherHub is the hub of another management cluster, as far as members see it. It leads each namespace in one cluster.
 type otherHub struct {
-	w       *world
-	leader  *member
-	term    lease.Term
-	renewed time.Duration
-	over    bool
+	w      *world
+	leader *member
+	term   lease.Term
+	over   bool
 }
 
 // otherHubWorld has another hub's Leases in the members, until somebody deletes them. The next term must wait for what

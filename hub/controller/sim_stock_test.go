@@ -65,7 +65,7 @@ func (s *stock) campaign() bool {
 
 // renews tries until the renew deadline, and reports whether the lock was renewed.
 func (s *stock) renews() bool {
-	deadline := s.w.now + s.stockElector.renew
+	deadline := s.w.now + s.renew
 	for s.alive {
 		if s.try(deadline) {
 			return true
@@ -97,7 +97,7 @@ func (s *stock) try(deadline time.Duration) bool {
 
 // release gives the lock up. That is let through everywhere.
 func (s *stock) release() {
-	deadline := s.w.now + s.stockElector.renew
+	deadline := s.w.now + s.renew
 	if s.unbounded {
 		deadline = 0
 	}
@@ -109,7 +109,7 @@ func (s *stock) release() {
 // ask sends one request to an API server of the member, of which each answers any. Both hang now and then: the answer comes
 // just before nobody waits for it any more.
 func ask[T any](s *stock, deadline time.Duration, apply func() (T, error)) (out T, err error) {
-	w, timeout := s.w, s.stockElector.request
+	w, timeout := s.w, s.request
 	if deadline > 0 {
 		if timeout = min(timeout, deadline-w.now); timeout <= 0 {
 			return out, context.DeadlineExceeded

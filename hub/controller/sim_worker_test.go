@@ -26,7 +26,6 @@ const (
 type simWorker struct {
 	*laborer
 	ct    *contact
-	guard time.Duration // until then the member is not guarded
 	found map[string]seenFence
 	asked []string // the names of those that the last turn has kept
 	next  time.Duration
