@@ -25,9 +25,9 @@ const (
 	margin = 500 * time.Millisecond
 )
 
-// hanging is the way from an elector to the API server of its member. While the API server hangs, it decides at once, and
-// its answers come as late as they may be for this elector to go on. Nobody is authenticated on this way: the way itself
-// is the administrator.
+// hanging is the way from an elector to the API server of its member. While the API server hangs, it decides at once,
+// and its answers come as late as they may be for this elector to go on. Nobody is authenticated on this way: the way
+// itself is the administrator.
 type hanging struct {
 	limits  limits
 	forward *httputil.ReverseProxy

@@ -1,10 +1,11 @@
-// Command unmodified drills fenced locks: ten programs that know nothing of our Leases run in each of three members, and
-// elect themselves with locks of their cluster. Two are a real kube-controller-manager and a real core manager of Cluster
-// API. The others are small electors of client-go and controller-runtime, old and new, with and without a timeout of their
-// client, with and without a release of their lock. Each has a policy of its own, which states what is true for it.
+// Command unmodified drills fenced locks: ten programs that know nothing of our Leases run in each of three members,
+// and elect themselves with locks of their cluster. Two are a real kube-controller-manager and a real core manager of
+// Cluster API. The others are small electors of client-go and controller-runtime, old and new, with and without a
+// timeout of their client, with and without a release of their lock. Each has a policy of its own, which states what is
+// true for it.
 //
-// In each round the hub loses the leader, whose API server hangs: see play.go. The drill writes out/drill-unmodified.json.
-// Use it through make:
+// In each round the hub loses the leader, whose API server hangs: see play.go. The drill writes
+// out/drill-unmodified.json. Use it through make:
 //
 //	make drill SCENARIO=unmodified
 //	make drill SCENARIO=unmodified DRILL="-misstate -rounds 2"

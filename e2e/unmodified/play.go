@@ -135,8 +135,8 @@ func (s *stage) restart(ctx context.Context, electors []*elector) error {
 	})
 }
 
-// rest returns when the real programs of a cluster have nothing to do. A write that is under way when etcd hangs is stored
-// when it goes on again. No stop time covers that: the program has sent it while it held its lock.
+// rest returns when the real programs of a cluster have nothing to do. A write that is under way when etcd hangs is
+// stored when it goes on again. No stop time covers that: the program has sent it while it held its lock.
 func (s *stage) rest(ctx context.Context, member string) error {
 	of := s.controllers(member)
 	for _, c := range of {
@@ -179,8 +179,8 @@ func (s *stage) lose(ctx context.Context, f fault, from string, led []*program, 
 	return group.Wait()
 }
 
-// recover returns when no answer is held back any more, the electors of the cluster that was lost have stopped, and it may
-// lead again.
+// recover returns when no answer is held back any more, the electors of the cluster that was lost have stopped, and it
+// may lead again.
 func (s *stage) recover(ctx context.Context, from string, led []*program, ways []*elector) error {
 	err := s.Await(ctx, patience, "all electors of "+from+" have stopped", func(context.Context) error {
 		for _, e := range ways {

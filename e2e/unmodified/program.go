@@ -31,8 +31,8 @@ type program struct {
 	build
 }
 
-// stock is what only a program has that its project makes. It keeps something as it has to be, and the drill undoes that
-// all the time.
+// stock is what only a program has that its project makes. It keeps something as it has to be, and the drill undoes
+// that all the time.
 type stock struct {
 	// list and object are of the kind that it writes, and named is the one object.
 	list   client.ObjectList
@@ -91,8 +91,8 @@ func (p *program) flags() []string {
 	}
 }
 
-// controllerManager is the kube-controller-manager. One of its controllers makes a ConfigMap in each namespace, and makes
-// it again when it is deleted.
+// controllerManager is the kube-controller-manager. One of its controllers makes a ConfigMap in each namespace, and
+// makes it again when it is deleted.
 func controllerManager() *program {
 	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick, start: startController}
 	p.stock = &stock{
@@ -113,8 +113,8 @@ func controllerManager() *program {
 	return p
 }
 
-// clusterAPI is the core manager of Cluster API. It puts its finalizer on a Cluster, and puts it back when it is removed.
-// Nothing else comes of a Cluster that has no infrastructure.
+// clusterAPI is the core manager of Cluster API. It puts its finalizer on a Cluster, and puts it back when it is
+// removed. Nothing else comes of a Cluster that has no infrastructure.
 func clusterAPI() *program {
 	p := &program{name: "Cluster API", namespace: "clusters", lock: fence("capi-system", "controller-leader-election-capi"), stop: quick, start: startController}
 	p.stock = &stock{
@@ -196,8 +196,8 @@ func electors(dir string) (all []*program) {
 	return all
 }
 
-// misstate states what nobody may state of programs that are not known: half of the renew deadline for each request, and
-// no release.
+// misstate states what nobody may state of programs that are not known: half of the renew deadline for each request,
+// and no release.
 func misstate(programs []*program) {
 	for _, p := range programs {
 		p.lock, p.stop = fence(p.lock.Namespace, p.lock.Name), quick

@@ -1,5 +1,5 @@
-// Command client-go-v0.26 elects itself with a Lease of its cluster, as the example of client-go does, and works while it
-// is elected. It knows nothing of our Leases.
+// Command client-go-v0.26 elects itself with a Lease of its cluster, as the example of client-go does, and works while
+// it is elected. It knows nothing of our Leases.
 package main
 
 import (

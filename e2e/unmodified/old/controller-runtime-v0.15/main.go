@@ -1,5 +1,5 @@
-// Command controller-runtime-v0.15 is a manager of controller-runtime, which elects itself with a Lease of its cluster and
-// works while it is elected. It knows nothing of our Leases.
+// Command controller-runtime-v0.15 is a manager of controller-runtime, which elects itself with a Lease of its cluster
+// and works while it is elected. It knows nothing of our Leases.
 package main
 
 import (
