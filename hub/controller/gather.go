@@ -147,11 +147,11 @@ func (c *Controller) buildState(v *view) {
 	if !lease.PlausibleEpoch(now, s.Highest) {
 		s.Highest = 0 // given by a clock that was ahead, and believed by no reader
 	}
-	name := v.leaseKey()
+	name, fences := v.leaseKey(), c.awaitedFences(v)
 	for i := range v.members {
 		m := &v.members[i]
 		c.addHealth(v, m)
-		c.addFences(v, m)
+		c.addFences(v, m, fences)
 		if m.publisher != nil {
 			m.facts = m.publisher.SyncStatus(name)
 			c.addInitial(v, m, now)
@@ -226,18 +226,22 @@ func (c *Controller) addHealth(v *view, m *memberView) {
 	}
 }
 
-// addFences adds whether the fences that the policy asks for are in force in the namespace. One that only warns is not
-// waited for.
-func (c *Controller) addFences(v *view, m *memberView) {
+// awaitedFences are the fences that the policy asks for in the namespace. One that only warns is not waited for.
+func (c *Controller) awaitedFences(v *view) []guard.Fence {
 	if v.policy == nil || v.policy.unknown {
-		return
+		return nil
 	}
-	w := c.worker(m.Key)
-	for _, f := range guard.Fences(c.HubID, v.policy.object, nil) {
+	return slices.DeleteFunc(guard.Fences(c.HubID, v.policy.object, nil), func(f guard.Fence) bool {
 		lock, isLock := f.Lock()
-		if !f.Covers(v.key.Name) || f.Warns() || isLock && !slices.Contains(v.policy.election.Locks, lock.String()) {
-			continue
-		}
+		return f.Warns() || isLock && !slices.Contains(v.policy.election.Locks, lock.String())
+	})
+}
+
+// addFences adds whether fences are in force in the namespace.
+func (c *Controller) addFences(v *view, m *memberView, fences []guard.Fence) {
+	w := c.worker(m.Key)
+	for _, f := range fences {
+		lock, isLock := f.Lock()
 		since, err := time.Duration(0), worker.ErrUnchecked
 		if w != nil {
 			since, err = w.FencedSince(f, v.key.Name)

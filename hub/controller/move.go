@@ -67,12 +67,13 @@ func (c *Controller) managed(v *view) bool {
 // one that leads it now, by Leases of any name.
 //
 // The former may have renewed until now, as long as it has not let go of the Leases and this hub has not seen all
-// of them. So may the latter. What it promised counts for D and ε after that, also when its Leases are gone.
+// of them. So may the latter, as long as Leases have its mark: a watch shows renewals late. What it promised counts for
+// D and ε after that.
 func (c *Controller) addMove(v *view) {
 	at := c.now()
 	now, s := at.Wall, &v.state
 	s.Moved = v.moved
-	other, seen := seal.Bounds{}, false
+	other := seal.Bounds{}
 	for i := range v.members {
 		m := &v.members[i]
 		if m.publisher == nil {
@@ -83,27 +84,25 @@ func (c *Controller) addMove(v *view) {
 			case !ok:
 			case cp.Hub != "" && cp.Hub != c.HubID:
 				// Two hubs whose policies name their Leases differently do not get in each other's way there.
-				live := cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))
-				s.OtherHub = s.OtherHub || v.moved || live
-				if live {
-					other, seen = other.Max(seal.Bounds{Duration: min(cp.Duration, lease.MaxDuration), Skew: min(cp.Skew, lease.MaxSkew)}), true
-				}
+				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))
+				other = other.Max(seal.Bounds{Duration: min(cp.Duration, lease.MaxDuration), Skew: min(cp.Skew, lease.MaxSkew)})
 			case sealed && v.moved && lease.PlausibleEpoch(now, cp.Epoch):
 				s.Highest = max(s.Highest, cp.Epoch)
 				v.addFound(m, cp, at.Boot)
 			}
 		}
 	}
-	c.inherit(v, v.moved || seen && (v.policy != nil || v.found != nil), now, other)
+	c.inherit(v, v.moved || s.OtherHub && (v.policy != nil || v.found != nil), now, other)
 }
 
-// inherit adds what another hub can have promised, and notes it where that hub is seen now.
+// inherit adds what another hub can have promised, and notes it where that hub is seen now. Until the first look that
+// does not find it any more it can have renewed.
 func (c *Controller) inherit(v *view, seen bool, now time.Time, bounds seal.Bounds) {
-	if seen {
-		n := c.namespace(v.key)
-		n.otherHub, n.otherBounds = now, n.otherBounds.Max(bounds)
-	}
 	known, s := c.recall(v.key), &v.state
+	if seen || known.otherSeen {
+		known = c.namespace(v.key)
+		known.otherHub, known.otherSeen, known.otherBounds = now, seen, known.otherBounds.Max(bounds)
+	}
 	if known.otherHub.After(s.Tenure.Inherited) {
 		s.Tenure.Inherited = known.otherHub
 	}

@@ -34,9 +34,10 @@ type namespaceState struct {
 	untold  []pendingEvent // what happened since then
 
 	claim claim
-	// otherHub is when another hub was last seen to own the record, or to lead by its Leases, and otherBounds are the
-	// largest D and ε of those.
+	// otherHub is until when another hub can have written: it was seen to own the record, or to lead by its Leases.
+	// otherSeen says that the last look saw it, and otherBounds are the largest D and ε of those Leases.
 	otherHub    time.Time
+	otherSeen   bool
 	otherBounds seal.Bounds
 }
 

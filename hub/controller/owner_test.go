@@ -281,7 +281,7 @@ func TestStoredFenceCountsForTheLeaderOnly(t *testing.T) {
 			c.members[eastKey] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.err }}}
 			v := shopView(election.Record{Leader: test.leader}, memberView{Member: fleet.Member{Key: eastKey}})
 			v.policy = asParsed(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
-			c.addFences(v, &v.members[0])
+			c.addFences(v, &v.members[0], c.awaitedFences(v))
 			m := v.members[0]
 			if (m.unfenced != nil) != test.missing || !errors.Is(m.byLease, m.unfenced) {
 				t.Errorf("it misses %v and %v", m.unfenced, m.byLease)

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -87,8 +89,20 @@ func (o *otherHub) write(m *member) {
 	}
 }
 
-// end stops it for good. Then somebody deletes its Leases, as hub/doc.go advises.
+// recorded reports whether the records say of each namespace that another hub leads.
+func (o *otherHub) recorded() bool {
+	return !slices.ContainsFunc(o.w.spaces, func(ns string) bool {
+		r := o.w.hub.records[ns]
+		return r == nil || r.Spec.Reason != reason.OtherHub
+	})
+}
+
+// end stops it for good. Then somebody deletes its Leases, as hub/doc.go advises: once the records say that it leads.
 func (o *otherHub) end() {
+	if !o.recorded() {
+		o.w.after(time.Second, o.end)
+		return
+	}
 	o.over = true
 	o.w.say("FAULT", "the other hub is gone, and its Leases are deleted")
 	for _, m := range o.w.members {

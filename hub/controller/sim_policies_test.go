@@ -54,8 +54,7 @@ func (w *world) policy(name string) *v1alpha1.LeadershipPolicy {
 
 // putPolicy stores a policy, in place of the one of its name.
 func (w *world) putPolicy(p *v1alpha1.LeadershipPolicy) {
-	w.generation++
-	p.Generation = int64(1 + w.generation)
+	p.Generation++
 	rest := w.without(p.Name)
 	w.hub.policies = append(rest, p)
 	slices.SortFunc(w.hub.policies, func(a, b *v1alpha1.LeadershipPolicy) int {

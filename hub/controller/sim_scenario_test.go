@@ -47,7 +47,6 @@ type scenario struct {
 	identities    int           // of readers
 	raised        int32         // the highest priority so far
 	ahead         bool          // a hub whose clock was ahead gave epochs: where they are lost, the next ones are lower
-	generation    int           // of the policy
 	wrongFrom     bool          // tenures begin with clocks that are wrong, which is outside the promise
 	jumped        bool          // a reader's clock was stepped for good: it need not act again
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 )
 
 // expiry is the instant from which on nobody holds a promise any more.
@@ -66,6 +67,9 @@ func inheritedExpiry(s State, p bounds) expiry {
 	skew := max(p.skew, s.Record.Skew, s.LargestSkew)
 	stop := max(s.Record.Stop, s.LargestStop)
 	b := expiry{wall: s.Tenure.Inherited.Add(d + skew + stop)}
+	if other := s.Tenure.Started.Wall.Add(d + skew + stop); s.Record.Reason == reason.OtherHub && other.After(b.wall) {
+		b.wall = other
+	}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
 	b.extra = max(d+skew, time.Second)
 	return b

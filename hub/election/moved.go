@@ -7,18 +7,23 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// otherHub decides nothing where another hub leads: it deposes nobody. A record that is lost, or that never was, says so: a
+// otherHub decides nothing where another hub leads: it deposes nobody. A record without a term of this hub says so: a
 // tenure that finds no Lease of the other hub any more counts what that has promised.
 func otherHub(now lease.Reading, p *Policy, s State) Decision {
 	d := Decision{Record: s.Record, Waiting: reason.OtherHub, After: otherHubAgain}
-	if p == nil || !s.Record.Lost() {
+	if p == nil || !s.Record.Lost() && s.Record.State != Vacant {
 		return d
 	}
 	r := &d.Record
-	r.State, r.Reason, r.Since, r.LeaseName = Vacant, reason.OtherHub, now.Wall, p.LeaseName
+	if r.Lost() {
+		r.LeaseName, r.OpenLocks = p.LeaseName, nil
+	}
+	if r.State != Vacant || r.Reason != reason.OtherHub {
+		r.State, r.Reason, r.Since = Vacant, reason.OtherHub, now.Wall
+	}
 	r.Duration = max(r.Duration, s.LargestDuration, p.Timings.Duration)
-	r.Skew, r.Stop, r.OpenLocks = max(r.Skew, s.LargestSkew), max(r.Stop, s.LargestStop), nil
-	d.Persist = true
+	r.Skew, r.Stop = max(r.Skew, s.LargestSkew), max(r.Stop, s.LargestStop)
+	d.Persist = !same(*r, s.Record)
 	return d
 }
 

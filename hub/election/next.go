@@ -253,9 +253,11 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if why == "" {
 		return Decision{Record: grant(now, p, s, c, cs), Persist: true}
 	}
-	r.Reason = why
 	if why == reason.WaitingForExpiry {
 		r.NotBefore = b.wall
+	}
+	if why != reason.WaitingForExpiry || r.Reason != reason.OtherHub {
+		r.Reason = why
 	}
 	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, Awaited: late, After: wait}
 }
