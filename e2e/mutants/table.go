@@ -97,7 +97,7 @@ var expiry = []mutant{
 		"	r := s.Record\n	if !b.passed(now) {\n		if resumes(",
 		"	r := s.Record\n	if !s.GrantedHere && !r.NotBefore.IsZero() {\n		b = expiry{wall: r.NotBefore}\n	}\n	if !b.passed(now) {\n		if resumes("}}},
 	{"4: a renewTime is in no ledger", simulation, []edit{{publisherGo, "	if s.promised > 0 {", "	if s.promised > time.Hour {"}}},
-	{"4: the ledger keeps the last renewTime, not the latest", simulation, []edit{{promisesGo, "	if until.After(p.Until) {\n		p.Until = until\n	}", "	p.Until = until"}, {promisesGo, "max(p.BootUntil, sent.Boot+d)", "sent.Boot + d"}}},
+	{"4: the ledger keeps the last renewTime, not the latest", simulation, []edit{{promisesGo, "latest(p.Until, sent.Wall.Add(d))", "sent.Wall.Add(d)"}, {promisesGo, "max(p.BootUntil, sent.Boot+d)", "sent.Boot + d"}}},
 
 	// Rule 5.
 	{"5: no ε after this tenure's renewTimes", simulation, []edit{
@@ -108,9 +108,9 @@ var expiry = []mutant{
 	{"5: the policy's D instead of the sent one", simulation, []edit{{expiryGo,
 		"	b := inheritedExpiry(s, p)\n	if !s.Sent", "	b := inheritedExpiry(s, p)\n	s.Sent.Until, s.Sent.BootUntil = s.Sent.Until.Add(min(0, p.d-s.Record.Duration)), s.Sent.BootUntil+min(0, p.d-s.Record.Duration)\n	if !s.Sent"}}},
 	{"5: a smaller ε shortens what was promised", stories, []edit{{expiryGo, "	p.skew = max(p.skew, s.Sent.Skew)\n", ""}}},
-	{"5: a larger ε counts for the last renewTime only", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, "	if !until.Add", "	if true || !until.Add"}}},
-	{"5: a smaller ε counts once it outlasts on the wall clock alone", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, " && sent.Boot+d+rest >= p.BootUntil+before {", " {"}}},
-	{"5: a smaller ε counts once it outlasts on the boot clock alone", tests{"./hub/publish", "^TestPromisesRemember"}, []edit{{promisesGo, "!until.Add(rest).Before(p.Until.Add(before)) && sent", "sent"}}},
+	{"5: what was sent under a larger ε is forgotten", tests{"./hub/publish", "^TestEachPromise"}, []edit{{promisesGo, "skew < p.Skew || ", ""}}},
+	{"5: a larger ε or stop time is forgotten on the wall clock", tests{"./hub/publish", "^TestEachPromise"}, []edit{{promisesGo, "p.EarlierEnd = latest(p.EarlierEnd, p.Until.Add(rest))", "_ = rest"}}},
+	{"5: a larger ε or stop time is forgotten on the boot clock", tests{"./hub/publish", "^TestEachPromise"}, []edit{{promisesGo, "p.BootEarlierEnd = max(p.BootEarlierEnd, p.BootUntil+rest)", ""}}},
 	{"5: a shorter D is recorded at once", tests{"./hub/election", "^TestTheRecordKeepsTheLongestDThatIsOut$"}, []edit{{nextGo, "		wait = outlasting(now, p, s)\n", ""}}},
 
 	// Rule 6.

@@ -329,6 +329,7 @@ func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
 	p := c.promises.Get(key)
 	return election.Sent{
 		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Stop: p.Stop, Final: closed,
+		EarlierEnd: p.EarlierEnd, BootEarlierEnd: p.BootEarlierEnd,
 	}
 }
 

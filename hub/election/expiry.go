@@ -39,8 +39,7 @@ func (p Policy) bounds() bounds { return bounds{p.Timings.Duration, p.Timings.Sk
 // these bounds. It covers what is inherited, and what this tenure has sent: the latest renewTime + the
 // duration sent with it. That is final only once all renewals have stopped.
 //
-// What was sent under a larger ε or stop time counts with that one. Smaller ones in the policy shorten no more
-// than a shorter D does.
+// What was sent under a larger ε or stop time counts with that one, and not with smaller ones that were sent since.
 //
 // A leader whose clock is known to be behind by more than ε gets that much time, but not more than another D.
 // A clock that is off by years must not keep a namespace without a leader for years, and beyond ε nothing is
@@ -53,7 +52,10 @@ func promiseExpiry(s State, p bounds) expiry {
 		if own := s.Sent.Until.Add(p.skew + s.Sent.Stop); own.After(b.wall) {
 			b.wall = own
 		}
-		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+s.Sent.Stop)
+		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+s.Sent.Stop, s.Sent.BootEarlierEnd)
+		if s.Sent.EarlierEnd.After(b.wall) {
+			b.wall = s.Sent.EarlierEnd
+		}
 	}
 	return b
 }

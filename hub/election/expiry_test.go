@@ -123,6 +123,19 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			now: at(16), state: state(sent(0), notBefore(16)), policy: policy(locks(17 * second)), among: []election.Candidate{lost, next},
 			want: granted,
 		},
+		"a slow lock that was fenced before the last Lease was sent is waited for": {
+			now: at(39.999), state: state(after(40, sent(0)), notBefore(40)), among: []election.Candidate{lost, next},
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		},
+		"also on the boot clock": {
+			now:   lease.Reading{Wall: wall(100), Boot: boot(39.999)},
+			state: state(after(40, sent(0)), notBefore(40)), among: []election.Candidate{lost, next},
+			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		},
+		"and for no longer": {
+			now: at(40), state: state(after(40, sent(0)), notBefore(40)), among: []election.Candidate{lost, next},
+			want: granted,
+		},
 		"a policy that is gone shortens no stop time": {
 			now: at(40), noPolicy: true, want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 7s",
 			state: election.State{Record: record(election.Retired, "east"), Tenure: settled(), Sent: stopping(17*second, sent(0))},
@@ -339,6 +352,15 @@ func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
 		"then it is": {
 			now: at(45), policy: 15 * second, state: state(settled(), long(sent(0)), 60*second),
 			want: "Leading east 20 Elected next west persist", d: 15 * second,
+		},
+		"nor while a slow lock that was fenced before outlasts a promise of now": {
+			now: at(58.999), policy: 15 * second, state: state(settled(), open(after(75, sent(43))), 60*second),
+			want: "Leading east 20 Elected next west after 1ms", d: 60 * second,
+		},
+		"nor by the boot clock": {
+			now: lease.Reading{Wall: wall(100), Boot: boot(58.999)}, policy: 15 * second,
+			state: state(settled(), open(after(75, sent(43))), 60*second),
+			want:  "Leading east 20 Elected next west after 1ms", d: 60 * second,
 		},
 		"not before what an earlier tenure promised has passed, with ε": {
 			now: at(60.999), policy: 15 * second, state: state(young(), sent(45), 60*second),

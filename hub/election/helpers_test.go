@@ -80,6 +80,12 @@ func stopping(stop time.Duration, s election.Sent) election.Sent {
 	return s
 }
 
+// after is a promise beside earlier ones that end at an instant, with their own ε and stop time.
+func after(seconds float64, s election.Sent) election.Sent {
+	s.EarlierEnd, s.BootEarlierEnd = wall(seconds), boot(seconds)
+	return s
+}
+
 // locks are fenced, and take that long to stop.
 func locks(stop time.Duration) func(*election.Policy) {
 	return func(p *election.Policy) { p.StopTime = stop }

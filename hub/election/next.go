@@ -119,6 +119,7 @@ func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	r, longest := s.Record, p.Timings.Duration+p.Timings.Skew+p.StopTime
 	rest := max(s.Sent.Skew, p.Timings.Skew) + s.Sent.Stop - longest
 	own := max(0, s.Sent.Until.Sub(now.Wall)+rest, s.Sent.BootUntil-now.Boot+rest)
+	own = max(own, s.Sent.EarlierEnd.Sub(now.Wall.Add(longest)), s.Sent.BootEarlierEnd-now.Boot-longest)
 	return max(min(own, r.Duration+r.Skew+r.Stop), inheritedExpiry(s, p.bounds()).wait(now))
 }
 

@@ -14,7 +14,7 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 	c, ok := ready(now, p, s, ranked)
 	return p.Acknowledged && r.State == Draining && r.Revoked == 0 && !s.stale() &&
 		ok && c.Name != r.Leader && holder.Answering && now.Wall.Before(s.Sent.Until) &&
-		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.Stop == 0
+		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.covered(now)
 }
 
 // acknowledged reports whether all readers have released the recorded term. Their releases cover what this
@@ -22,7 +22,12 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 // fenced locks, whose holders are no readers.
 func acknowledged(now lease.Reading, p Policy, s State) bool {
 	return p.Acknowledged && s.Record.Revoked != 0 && s.Released &&
-		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.Stop == 0
+		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.covered(now)
+}
+
+// covered reports whether what readers release covers all that this tenure has sent: no fenced lock can be held by it.
+func (s Sent) covered(now lease.Reading) bool {
+	return s.Stop == 0 && !now.Wall.Before(s.EarlierEnd) && now.Boot >= s.BootEarlierEnd
 }
 
 // ready returns the successor, if it could be granted the next term at once.

@@ -122,11 +122,15 @@ type Sent struct {
 	Until time.Time
 	// BootUntil is the same on the boot clock of this process: its reading at that send + the duration.
 	BootUntil time.Duration
-	// Skew is the ε that has to pass after Until and BootUntil: that of the policy at the time of the
-	// promise.
+	// Skew is the ε that has to pass after Until and BootUntil: that of the policy at the last promise.
 	Skew time.Duration
-	// Stop is the policy's StopTime at the time of the promise. It has to pass after that ε.
+	// Stop is the policy's StopTime at the last promise. It has to pass after that ε.
 	Stop time.Duration
+	// EarlierEnd is when what was promised under a larger ε or stop time ends, those included. It is zero where nothing
+	// was.
+	EarlierEnd time.Time
+	// BootEarlierEnd is the same on the boot clock.
+	BootEarlierEnd time.Duration
 	// Final says that all renewals of the term have stopped, so that the rest of this struct does not change
 	// any more.
 	Final bool

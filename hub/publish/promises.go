@@ -15,11 +15,14 @@ type Promise struct {
 	Until time.Time
 	// BootUntil is the latest boot reading at a send + the duration sent.
 	BootUntil time.Duration
-	// Skew is the ε to wait after Until and after BootUntil: then nobody acts any more by anything promised.
-	// Each promise lasts for as long as was right under the policy that it was sent under.
+	// Skew is the ε of the last promise. It has to pass after Until and after BootUntil.
 	Skew time.Duration
-	// Stop is the stop time of fenced locks, which has to pass after that ε.
+	// Stop is its stop time of fenced locks, which has to pass after that ε.
 	Stop time.Duration
+	// EarlierEnd is when what was sent under a larger ε or stop time ends, those included.
+	EarlierEnd time.Time
+	// BootEarlierEnd is the same on the boot clock.
+	BootEarlierEnd time.Duration
 	// Epoch is that of the last promise.
 	Epoch int64
 }
@@ -40,18 +43,22 @@ func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.byNamespace[key]
-	until := sent.Wall.Add(d)
-	rest, before := skew+stop, p.Skew+p.Stop
-	if !until.Add(rest).Before(p.Until.Add(before)) && sent.Boot+d+rest >= p.BootUntil+before {
-		p.Skew, p.Stop = skew, stop // smaller ones count once this promise outlasts all that were sent under larger ones
+	if rest := p.Skew + p.Stop; skew < p.Skew || stop < p.Stop {
+		p.EarlierEnd = latest(p.EarlierEnd, p.Until.Add(rest))
+		p.BootEarlierEnd = max(p.BootEarlierEnd, p.BootUntil+rest)
 	}
-	p.Skew, p.Stop = max(p.Skew, skew), max(p.Stop, stop)
-	if until.After(p.Until) {
-		p.Until = until
-	}
+	p.Skew, p.Stop = skew, stop
+	p.Until = latest(p.Until, sent.Wall.Add(d))
 	p.Epoch = epoch
 	p.BootUntil = max(p.BootUntil, sent.Boot+d)
 	l.byNamespace[key] = p
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Get returns what was promised for a namespace of a fleet. It is final once no Publisher has an assignment

@@ -31,8 +31,8 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// Rule 5: a changed policy never shortens what was promised, by D, by ε or by the stop time.
-func TestPromisesRememberAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *testing.T) {
+// Rule 5: each promise counts with the ε and the stop time that it was sent under. A changed policy shortens none.
+func TestEachPromiseCountsWithItsOwnEpsilonAndStopTime(t *testing.T) {
 	type sent struct {
 		at      lease.Reading
 		d, skew time.Duration
@@ -41,28 +41,34 @@ func TestPromisesRememberAnEpsilonUntilAllThatWasSentUnderItIsOutlasted(t *testi
 	backwards := func(seconds, boot float64) lease.Reading {
 		return lease.Reading{Wall: wall(seconds), Boot: at(boot).Boot}
 	}
+	long := sent{at(0), 15 * second, 5 * second, 0}
+	fenced := sent{at(0), 15 * second, second, 17 * second}
 	for name, test := range map[string]struct {
-		sent []sent
-		want time.Duration // ε and the stop time together
+		sent       []sent
+		wall, boot float64 // when all that was sent has ended
 	}{
-		"the only one":                     {[]sent{{at(0), 15 * second, 2 * second, 0}}, 2 * second},
-		"a larger one counts now":          {[]sent{{at(0), 15 * second, second, 0}, {at(0), 3 * second, 2 * second, 0}}, 2 * second},
-		"a smaller one not yet":            {[]sent{{at(0), 15 * second, 5 * second, 0}, {at(3.999), 15 * second, second, 0}}, 5 * second},
-		"but once it outlasts":             {[]sent{{at(0), 15 * second, 5 * second, 0}, {at(4), 15 * second, second, 0}}, second},
-		"not with a shorter D":             {[]sent{{at(0), 15 * second, 5 * second, 0}, {at(4), 14 * second, second, 0}}, 5 * second},
-		"nor on the wall clock only":       {[]sent{{at(0), 15 * second, 5 * second, 0}, {backwards(4, 3.9), 15 * second, second, 0}}, 5 * second},
-		"locks are fenced from now on":     {[]sent{{at(0), 15 * second, second, 0}, {at(1), 15 * second, second, 17 * second}}, 18 * second},
-		"locks are fenced no more":         {[]sent{{at(0), 15 * second, second, 17 * second}, {at(16.999), 15 * second, second, 0}}, 18 * second},
-		"locks were fenced, some time ago": {[]sent{{at(0), 15 * second, second, 17 * second}, {at(17), 15 * second, second, 0}}, second},
-		"nor on the boot clock only":       {[]sent{{at(0), 15 * second, 5 * second, 0}, {backwards(3.9, 4), 15 * second, second, 0}}, 5 * second},
+		"one promise":                               {[]sent{{at(0), 15 * second, 2 * second, 0}}, 17, 17},
+		"a larger ε after a longer D":               {[]sent{{at(0), 15 * second, second, 0}, {at(0), 3 * second, 2 * second, 0}}, 17, 17},
+		"a smaller ε before the larger one ends":    {[]sent{long, {at(3), 15 * second, second, 0}}, 20, 20},
+		"a smaller ε that outlasts the larger one":  {[]sent{long, {at(5), 15 * second, second, 0}}, 21, 21},
+		"a smaller ε that is renewed again":         {[]sent{long, {at(1), 15 * second, second, 0}, {at(9), 15 * second, second, 0}}, 25, 25},
+		"a smaller ε on a wall clock that is ahead": {[]sent{long, {backwards(5, 3), 15 * second, second, 0}}, 21, 20},
+		"a smaller ε on a wall clock that is late":  {[]sent{long, {backwards(3, 5), 15 * second, second, 0}}, 20, 21},
+		"locks are fenced from the second one on":   {[]sent{{at(0), 15 * second, second, 0}, {at(1), 15 * second, second, 17 * second}}, 34, 34},
+		"locks are fenced no more":                  {[]sent{fenced, {at(16), 15 * second, second, 0}}, 33, 33},
+		"locks were fenced long ago":                {[]sent{fenced, {at(10), 15 * second, second, 0}, {at(40), 15 * second, second, 0}}, 56, 56},
+		"a smaller ε with a larger stop time":       {[]sent{long, {at(1), 15 * second, second, 2 * second}}, 20, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, key := NewPromises(), keyOf("a")
 			for _, s := range test.sent {
 				l.add(key, 20, s.at, s.d, s.skew, s.stop)
 			}
-			if p := l.Get(key); p.Skew+p.Stop != test.want {
-				t.Errorf("ε %v and a stop time of %v, want %v together", p.Skew, p.Stop, test.want)
+			p := l.Get(key)
+			ends := latest(p.EarlierEnd, p.Until.Add(p.Skew+p.Stop))
+			bootEnds := max(p.BootEarlierEnd, p.BootUntil+p.Skew+p.Stop)
+			if ends != wall(test.wall) || bootEnds != at(test.boot).Boot {
+				t.Errorf("all ends at %v and %v, want %v and %v", ends, bootEnds, wall(test.wall), at(test.boot).Boot)
 			}
 		})
 	}
