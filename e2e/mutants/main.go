@@ -1,46 +1,45 @@
-// Command mutants breaks the code, one place at a time, and runs what has to notice. Some
-// mutants are written by hand, and break the rules of the protocol: the simulation, or the tests
-// that a mutant names, must notice every one. The others are generated (package mutate) in all places
-// of the packages that decide, write and read.
+// Command mutants breaks the code, one place at a time, and runs what has to notice. Up to a hundred mutants are written
+// by hand. Each breaks a rule of the protocol (hub/election), of the reader or of the fences, and the simulation or the
+// tests of one package must notice it. The others are generated (package mutate) in all places of the packages that
+// decide, write, read and fence. They are the score.
 //
-// It prints a table and writes out/mutants.json. It fails if a written mutant survives, does not
-// compile, if the text that it replaces is not there exactly once, or if what noticed it
-// also complains of the code as it is. It fails if fewer than 95 % of the generated mutants that it
-// tried are killed, or if one survives that explained.go does not explain.
+// It prints a table and writes out/mutants.json. It fails if a written mutant survives, does not compile, if what it
+// replaces is not there exactly once, or if what noticed it also fails without it. It fails if fewer than 95 % of the
+// generated mutants that it tried are killed, or if one survives that explained.go does not explain.
 //
-// # How to add one
+// # How to add a written mutant
 //
-// A written mutant is a replacement of text that the compiler sees through an overlay; the files
-// themselves stay as they are. Append to the table of its part of the protocol (a new table goes into the
-// list in mutant.go):
+// A written mutant replaces an expression or a statement of a function, a method or a constant. It is found by what it
+// is, however it is laid out, and wherever in the package the function moves:
 //
-//	{"7: epoch without 1+", simulation, []edit{{grantGo, "max(highest+1, ", "max(highest, "}}},
-//	{"guard: anybody may write", tests{"./hub/guard", "^TestLeasesAreTheHubsAlone$"}, []edit{{"hub/guard/objects.go", "old", "new"}}},
+//	{"7: two terms have one epoch", simulation, "hub/election.nextEpoch",
+//		`highest + 1`, `highest`},
+//	{"1: renewals go on after the release", ofTenure, "hub/tenure.Tenure.release",
+//		`t.released = true`, ``},
 //
-// The name says the rule and what is broken of it. Prefer the simulation, which must find
-// it by the protocol's promise; name tests for what the simulation does not run. They are
-// compiled and run as `go test -run` would, in the folder of their package. A text to
-// replace is there exactly once in its file, and the file still compiles afterwards:
-// unused variables and imports are the usual trap. Several edits make one mutant where a
-// rule is guarded twice. A mutant that no test can tell from the code is no mutant: leave
-// it out and say why in the commit. Try it with
+// The name begins with the rule, and says what is broken of it. What is replaced is there exactly once: take the least
+// that is. What replaces it compiles: a variable that nothing reads any more is the usual trap. by.go has the tests
+// that can be named. Prefer the simulation, which must find the mutant by what the protocol promises. The compiler sees
+// the changed file through an overlay. A mutant that no test can tell from the code is no mutant. Try it with
 //
-//	go run ./e2e/mutants -only '^guard:'
+//	go run ./e2e/mutants -only '^7:'
+//
+// Each rule has a few, those that break a promise. A test checks that all of them fit the code, and that there are not
+// more than a hundred. Whatever else can go wrong in a function is left to the generated ones.
 //
 // # Generated mutants
 //
 // All of them are compiled into the tests of their package at once, and a variable of the environment chooses one.
-// Each test is run once without a mutant, to see which places it reaches; a mutant is then
-// tried by the tests that reach it: those of its own package, and the simulation where that runs the
-// package. Tests that start a real API server are left out, but in hub/guard, which has no others. A mutant by
-// which a test takes far too long is killed.
+// Each test is run once without a mutant, to see which places it reaches. A mutant is then tried by the tests that reach
+// it: those of its own package, and the simulation where that runs the package. Tests that start a real API server of
+// their own are left out. Those of hub/guard share one. A mutant by which a test takes far too long is killed.
 //
 // A sample is tried, -all of them, or those that -only names:
 //
 //	go run ./e2e/mutants -only '^hub/tenure/'
 //
-// A survivor wants a test beside the code. If none can tell it from the code, because it only costs
-// time or memory or because other code makes the two equal, explained.go gives the reason.
+// A survivor wants a test beside the code. If none can tell it from the code, because it only costs time or memory or
+// because other code makes the two equal, explained.go gives the reason.
 package main
 
 import (
@@ -61,7 +60,7 @@ import (
 func main() {
 	var t trial
 	var g generation
-	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` of the simulation a mutant of the table must survive to count as a survivor")
+	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` of the simulation a written mutant must survive to count as a survivor")
 	flag.IntVar(&t.atOnce, "p", 2, "how many mutants to try at a `time`")
 	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try, of those that -only names if both are given; 0: none")
 	flag.Uint64Var(&g.draw, "draw", 1, "which of them: another `number` draws others")
@@ -99,13 +98,13 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(t.dir) }()
-	var written []mutant
-	for _, m := range all() {
-		if err := m.check(); err != nil { // before any of them costs time
+	var chosen []mutant
+	for _, m := range written() {
+		if _, err := m.change(); err != nil { // before any of them costs time
 			return fmt.Errorf("mutant %q: %w", m.name, err)
 		}
 		if pattern.MatchString(m.name) {
-			written = append(written, m)
+			chosen = append(chosen, m)
 		}
 	}
 	made, drawn := &mutate.Mutants{}, []mutate.Mutant(nil)
@@ -115,10 +114,10 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 		}
 		drawn = g.drawn(made.All, pattern)
 	}
-	if len(written)+len(drawn) == 0 {
-		return fmt.Errorf("no mutant matches -only %q: the names are in the tables of e2e/mutants, and in what this prints of generated ones", only)
+	if len(chosen)+len(drawn) == 0 {
+		return fmt.Errorf("no mutant matches -only %q: those of written ones are in e2e/mutants, those of generated ones in what this prints", only)
 	}
-	f, err := t.table(ctx, written)
+	f, err := t.table(ctx, chosen)
 	if err != nil {
 		return err
 	}
@@ -137,53 +136,25 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 	return insufficient
 }
 
-// table tries mutants, several at a time, and prints their results in order.
+// table tries written mutants, several at a time, and prints their results as they come.
 func (t *trial) table(ctx context.Context, mutants []mutant) (figures, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	results := make([]chan result, len(mutants))
-	for i := range results {
-		results[i] = make(chan result, 1)
-	}
-	next := make(chan int)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer close(next)
-	for range t.atOnce {
-		wg.Go(func() {
-			for i := range next {
-				r, err := t.try(ctx, i, mutants[i])
-				if err != nil {
-					cancel(fmt.Errorf("mutant %q: %w", mutants[i].name, err))
-				}
-				results[i] <- r
-			}
-		})
-	}
 	f := figures{Mutants: len(mutants)}
-	for given, taken := 0, 0; taken < len(mutants); {
-		give := next
-		if given == len(mutants) {
-			give = nil
+	var mu sync.Mutex
+	err := inParallel(ctx, t.atOnce, mutants, func(ctx context.Context, m mutant) error {
+		r, err := t.try(ctx, m)
+		if err != nil {
+			return fmt.Errorf("mutant %q: %w", m.name, err)
 		}
-		select {
-		case give <- given:
-			given++
-		case r := <-results[taken]:
-			if ctx.Err() != nil {
-				return f, context.Cause(ctx)
-			}
-			taken++
-			if r.Killed {
-				f.Killed++
-			}
-			f.Table = append(f.Table, r)
-			fmt.Println(r)
-		case <-ctx.Done():
-			return f, context.Cause(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Killed {
+			f.Killed++
 		}
-	}
-	return f, nil
+		f.Table = append(f.Table, r)
+		fmt.Println(r)
+		return nil
+	})
+	return f, err
 }
 
 func write(path string, f figures) error {

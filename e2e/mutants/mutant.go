@@ -1,89 +1,131 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
-// all returns the mutants of all tables.
-func all() []mutant {
-	return slices.Concat(expiry, handover, beside, move, registered, connections, author, clocks, failing, survivors, holes, hubs, hostile, gate,
-		starting, accounts, starving, fences, reviewed)
+// written returns all written mutants.
+func written() []mutant {
+	return slices.Concat(writing, expiring, choosing, fencing, reading)
 }
 
 // mutant is one deliberate breakage.
 type mutant struct {
-	name  string
-	by    tests // must notice it
-	edits []edit
+	name string // "rule: what is broken of it"
+	by   tests  // must notice it
+	in   string // the folder of a package, and a function, a method or a constant in it: "hub/tenure.Tenure.MayWrite"
+	// old is an expression or a statement that is there exactly once, however it is laid out. new replaces it. An
+	// empty one deletes the statement.
+	old, new string
 }
 
-// tests are what has to notice a mutant: a package, and an expression for its tests.
-type tests struct{ pkg, run string }
+// tests are what has to notice a mutant: a package, and expressions for the tests of it that run and that do not.
+type tests struct{ pkg, run, skip string }
 
-// simulation is the one of the hub's and the reader's real code. It runs until the first
-// seed that fails.
-var simulation = tests{"./hub/controller", "^TestSimulation$"}
+// change is a file with a mutant in it.
+type change struct{ file, text string }
 
-// stories are single traces in the worlds of the simulation, for what needs a coincidence.
-var stories = tests{"./hub/controller", "^TestStories$"}
-
-// edit replaces a text of a file that is there exactly once.
-type edit struct{ file, old, new string }
-
-// check tells whether the mutant fits the code.
-func (m mutant) check() error {
-	_, err := m.changed()
-	return err
-}
-
-// changed returns the files that the mutant changes.
-func (m mutant) changed() (map[string]string, error) {
-	files := map[string]string{}
-	for _, e := range m.edits {
-		text, ok := files[e.file]
-		if !ok {
-			data, err := os.ReadFile(e.file)
-			if err != nil {
-				return nil, err
-			}
-			text = string(data)
-		}
-		if n := strings.Count(text, e.old); n != 1 {
-			return nil, fmt.Errorf("%s has %d times the text %q: bring the mutant up to date", e.file, n, e.old)
-		}
-		files[e.file] = strings.Replace(text, e.old, e.new, 1)
-	}
-	return files, nil
-}
-
-// overlay writes the changed files into a folder, and the list of them that the go
-// command reads.
-func (m mutant) overlay(dir string) (string, error) {
-	files, err := m.changed()
+// change makes the mutant of the code. It fails unless the code has what the mutant replaces exactly once.
+func (m mutant) change() (change, error) {
+	dir, name, _ := strings.Cut(m.in, ".")
+	old, err := normalized(m.old)
 	if err != nil {
-		return "", err
+		return change{}, err
 	}
-	replace := map[string]string{}
-	for file, text := range files {
-		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			return "", err
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return change{}, err
+	}
+	var all []change
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
 		}
-		absolute, err := filepath.Abs(file)
+		text, err := os.ReadFile(file)
 		if err != nil {
-			return "", err
+			return change{}, err
 		}
-		replace[absolute] = path
+		fset := token.NewFileSet()
+		tree, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
+		if err != nil {
+			return change{}, err
+		}
+		for _, n := range find(declared(tree, name), old) {
+			from, to := fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset
+			all = append(all, change{file, string(text[:from]) + m.new + string(text[to:])})
+		}
 	}
-	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if len(all) != 1 {
+		return change{}, fmt.Errorf("%s has %d times %q: bring the mutant up to date", m.in, len(all), m.old)
+	}
+	return all[0], nil
+}
+
+// declared returns the function, the method or the values of the constant or variable of that name, or nil.
+func declared(tree *ast.File, name string) ast.Node {
+	for _, d := range tree.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if mutate.NameOf(d) == name {
+				return d
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				if v, ok := s.(*ast.ValueSpec); ok && v.Names[0].Name == name {
+					return v
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// find returns the expressions and statements in a declaration that read like this.
+func find(in ast.Node, like string) (found []ast.Node) {
+	if in == nil {
+		return nil
+	}
+	ast.Inspect(in, func(n ast.Node) bool {
+		switch n.(type) {
+		case ast.Expr, ast.Stmt:
+			// An expression that is a statement is found once.
+			if text, err := layout(n); err == nil && text == like {
+				found = append(found, n)
+				return false
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// normalized lays an expression or a statement out as layout does.
+func normalized(source string) (string, error) {
+	tree, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc f() {\n"+source+"\n}", parser.SkipObjectResolution)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%q is neither an expression nor a statement: %w", source, err)
 	}
-	list := filepath.Join(dir, "overlay.json")
-	return list, os.WriteFile(list, data, 0o600)
+	body := tree.Decls[0].(*ast.FuncDecl).Body.List
+	if len(body) != 1 {
+		return "", fmt.Errorf("%q is %d statements, not one", source, len(body))
+	}
+	return layout(body[0])
+}
+
+// layout prints a node without its comments, and as if it had been written on one line.
+func layout(n ast.Node) (string, error) {
+	var text bytes.Buffer
+	err := format.Node(&text, token.NewFileSet(), n) // which knows no position
+	return text.String(), err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,7 +56,7 @@ type test struct {
 // suites builds the tests that the mutants need and finds out which of them reach which mutants.
 // All must pass as long as no mutant is chosen.
 func (t *trial) suites(ctx context.Context, made *mutate.Mutants, of []mutate.Mutant) (map[string]*suite, error) {
-	overlay, err := t.overlay(made)
+	list, err := overlay(t.dir, made.Files)
 	if err != nil {
 		return nil, err
 	}
@@ -79,10 +78,10 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, of []mutate.Mu
 	err = inParallel(ctx, t.atOnce, slices.Sorted(maps.Keys(needed)), func(ctx context.Context, dir string) error {
 		fmt.Printf("%s is built with its mutants, and its tests are run without\n", dir)
 		s := &suite{dir: dir, binary: filepath.Join(t.dir, strings.ReplaceAll(dir, "/", "_"))}
-		if err := build(ctx, tests{pkg: "./" + dir}, s.binary, "-overlay", overlay); err != nil {
+		if err := build(ctx, tests{pkg: "./" + dir}, s.binary, "-overlay", list); err != nil {
 			return err
 		}
-		if err := s.list(ctx); err != nil {
+		if err := s.list(); err != nil {
 			return err
 		}
 		if !own[dir] { // it is there for its worlds
@@ -102,57 +101,23 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, of []mutate.Mu
 // procs is how many threads each of the tests that run at once may use.
 func (t *trial) procs() int { return max(1, runtime.NumCPU()/t.atOnce) }
 
-// overlay writes the mutated files, and the list of them that the go command reads.
-func (t *trial) overlay(made *mutate.Mutants) (string, error) {
-	replace := map[string]string{}
-	for i, path := range slices.Sorted(maps.Keys(made.Files)) {
-		to := filepath.Join(t.dir, fmt.Sprintf("mutated%d.go", i))
-		if err := os.WriteFile(to, made.Files[path], 0o600); err != nil {
-			return "", err
-		}
-		replace[path] = to
-	}
-	data, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	list := filepath.Join(t.dir, "mutated.json")
-	return list, os.WriteFile(list, data, 0o600)
-}
-
 // list finds the tests of a suite, less those that start a real API server of their own.
-func (s *suite) list(ctx context.Context) error {
+func (s *suite) list() error {
 	onServers, err := startServers(s.dir)
 	if err != nil {
 		return err
 	}
 	s.shared = slices.Contains(onServers, "TestMain")
-	cmd := exec.CommandContext(ctx, s.binary, "-test.list", "^Test")
-	cmd.Dir = s.dir
-	if s.shared { // its TestMain would start a server for the list, too
-		names, err := testsIn(s.dir)
-		if err != nil {
-			return err
-		}
-		for _, name := range names {
-			s.add(name, onServers)
-		}
-		return nil
-	}
-	text, err := cmd.Output()
+	names, err := testsIn(s.dir)
 	if err != nil {
-		return fmt.Errorf("list the tests of %s: %w", s.dir, err)
+		return err
 	}
-	for name := range strings.Lines(string(text)) {
-		s.add(strings.TrimSpace(name), onServers)
+	for _, name := range names {
+		if !slices.Contains(onServers, name) && !slices.Contains(leftOut[s.dir], name) {
+			s.tests = append(s.tests, &test{name: name})
+		}
 	}
 	return nil
-}
-
-func (s *suite) add(name string, onServers []string) {
-	if !slices.Contains(onServers, name) && !slices.Contains(leftOut[s.dir], name) {
-		s.tests = append(s.tests, &test{name: name})
-	}
 }
 
 // record runs the tests without a mutant, each alone, and takes down which mutants it reaches.

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,20 +56,28 @@ func (r result) String() string {
 }
 
 // try builds the tests with the mutant and runs them.
-func (t *trial) try(ctx context.Context, number int, m mutant) (result, error) {
-	r := result{Name: m.name, By: m.by.pkg + " " + m.by.run}
+func (t *trial) try(ctx context.Context, m mutant) (result, error) {
+	r := result{Name: m.name, By: strings.TrimSpace(m.by.pkg + " " + m.by.run)}
 	began := time.Now()
-	dir := filepath.Join(t.dir, strconv.Itoa(number))
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	dir, err := os.MkdirTemp(t.dir, "")
+	if err != nil {
 		return r, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	overlay, err := m.overlay(dir)
+	c, err := m.change()
+	if err != nil {
+		return r, err
+	}
+	path, err := filepath.Abs(c.file)
+	if err != nil {
+		return r, err
+	}
+	list, err := overlay(dir, map[string][]byte{path: []byte(c.text)})
 	if err != nil {
 		return r, err
 	}
 	binary := filepath.Join(dir, "tests")
-	text, failed, err := "", false, build(ctx, m.by, binary, "-overlay", overlay)
+	text, failed, err := "", false, build(ctx, m.by, binary, "-overlay", list)
 	if err == nil {
 		text, failed, err = t.run(ctx, m.by, binary)
 	}
@@ -87,6 +98,23 @@ func (t *trial) try(ctx context.Context, number int, m mutant) (result, error) {
 		r.How = r.By
 	}
 	return r, nil
+}
+
+// overlay writes changed files, by their absolute paths, into a folder, and the list of them that the go command reads.
+func overlay(dir string, files map[string][]byte) (list string, err error) {
+	replace := map[string]string{}
+	for i, path := range slices.Sorted(maps.Keys(files)) {
+		replace[path] = filepath.Join(dir, fmt.Sprintf("mutated%d.go", i))
+		if err := os.WriteFile(replace[path], files[path], 0o600); err != nil {
+			return "", err
+		}
+	}
+	data, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	list = filepath.Join(dir, "mutated.json")
+	return list, os.WriteFile(list, data, 0o600)
 }
 
 // build compiles tests, without what only debuggers read.
@@ -110,7 +138,7 @@ var errSlow = fmt.Errorf("not done in %v", limit)
 func (t *trial) run(ctx context.Context, of tests, binary string, args ...string) (string, bool, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	args = append([]string{"-test.run", of.run, "-test.v", "-test.timeout", "0"}, args...)
+	args = append([]string{"-test.run", of.run, "-test.skip", of.skip, "-test.v", "-test.failfast", "-test.timeout", "0"}, args...)
 	if of == simulation {
 		args = append([]string{"-sim.stop", "1", "-sim.seeds", strconv.Itoa(t.seeds)}, args...)
 	}
@@ -163,7 +191,7 @@ func (t *trial) innocent(ctx context.Context, of tests, text string) error {
 func (t *trial) passes(ctx context.Context, of tests, binary string, args ...string) error {
 	text, failed, err := t.run(ctx, of, binary, args...)
 	if failed {
-		return fmt.Errorf("%s %s fails without any mutant:\n%s", of.pkg, of.run, text)
+		return fmt.Errorf("fails without any mutant: %s", reason(of, text))
 	}
 	return err
 }

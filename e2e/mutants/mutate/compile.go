@@ -3,6 +3,7 @@ package mutate
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // Packages are packages of which other versions can be compiled.
@@ -14,27 +15,24 @@ func Load(ctx context.Context, dir string, patterns ...string) (*Packages, error
 	return &Packages{sources}, err
 }
 
-// Compile returns the first thing that the compiler would say if files had these texts, by their paths from the root of
-// the module. Each package meets the others as they are. A file that is in none of them, such as a test, is left out.
-func (p *Packages) Compile(changed map[string]string) error {
+// Compile returns the first thing that the compiler would say if the file at a path from the root of the module had
+// this text.
+func (p *Packages) Compile(path, text string) error {
 	for _, s := range p.sources {
-		texts, differs := make([][]byte, len(s.files)), false
-		for i, f := range s.files {
-			texts[i] = f.text
-			if text, ok := changed[f.path]; ok {
-				texts[i], differs = []byte(text), true
-			}
-		}
-		if !differs {
+		i := slices.IndexFunc(s.files, func(f *file) bool { return f.path == path })
+		if i < 0 {
 			continue
 		}
+		texts := make([][]byte, len(s.files))
+		for j, f := range s.files {
+			texts[j] = f.text
+		}
+		texts[i] = []byte(text)
 		errs, err := s.errorsOf(texts)
 		if err == nil && len(errs) > 0 {
 			err = errs[0]
 		}
-		if err != nil {
-			return fmt.Errorf("it does not compile: %w", err)
-		}
+		return err
 	}
-	return nil
+	return fmt.Errorf("%s is in none of the packages", path)
 }

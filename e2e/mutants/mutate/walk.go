@@ -27,7 +27,7 @@ func (s *source) sites(f *file) []*site {
 			if d.Body == nil || slices.Contains(forPeople, d.Name.Name) {
 				continue
 			}
-			w.where = nameOf(d)
+			w.where = NameOf(d)
 			w.in(d.Body)
 		case *ast.GenDecl:
 			if d.Tok != token.VAR {
@@ -46,8 +46,8 @@ func (s *source) sites(f *file) []*site {
 // forPeople are the functions and methods of which only people read the results.
 var forPeople = []string{"String", "GoString", "Error", "MarshalJSON", "describe", "unguardedMessage"}
 
-// nameOf is the name of a function with its receiver's type.
-func nameOf(d *ast.FuncDecl) string {
+// NameOf is the name of a function with its receiver's type.
+func NameOf(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return d.Name.Name
 	}

@@ -1,0 +1,31 @@
+package main
+
+// The simulation runs the hub's and the reader's real code, until the first seed that fails.
+var simulation = tests{pkg: "./hub/controller", run: "^TestSimulation$"}
+
+// Worlds of the simulation: for one coincidence each, and with something special.
+var (
+	stories  = tests{pkg: "./hub/controller", run: "^TestStories$"}
+	specials = tests{pkg: "./hub/controller", run: "^TestSpecialWorlds$"}
+)
+
+// The tests beside the code, but those that start real API servers and those that run a simulation.
+var (
+	ofReader     = tests{pkg: "./api/lease", run: "^Test"}
+	ofMember     = tests{pkg: "./member", run: "^Test"}
+	ofElection   = tests{pkg: "./hub/election", run: "^Test"}
+	ofTenure     = tests{pkg: "./hub/tenure", run: "^Test"}
+	ofSeal       = tests{pkg: "./hub/seal", run: "^Test"}
+	ofPublish    = tests{pkg: "./hub/publish", run: "^Test", skip: "^(TestOnARealServer|Test.*Exploration.*)$"}
+	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|NarrowWorlds|SpecialWorlds)"}
+	ofIdentity   = tests{pkg: "./hub/fleet", run: "^Test(IdentityOf|Owners)$"}
+	ofFences     = tests{pkg: "./hub/worker", run: "Fence"}
+)
+
+// The tests of admission policies need a real API server.
+var (
+	ofGuard      = tests{pkg: "./hub/guard", run: "^TestLeasesAreTheHubsAlone$"}
+	ofWriteFence = tests{pkg: "./hub/guard", run: "^TestWhatAWriteFenceCatches$"}
+	ofLockFence  = tests{pkg: "./hub/guard", run: "^TestWhatALockFenceCatches$"}
+	ofJobFence   = tests{pkg: "./hub/guard", run: "^TestWhichJobsAScheduleFenceIsAbout$"}
+)

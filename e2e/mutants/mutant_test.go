@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/leasecast/leasecast/e2e/mutants/mutate"
+)
+
+// mostWritten bounds the written mutants: one that breaks no rule is better left to the generated ones.
+const mostWritten = 100
+
+// TestEveryWrittenMutantFits looks for what each written mutant replaces, checks the types of what it makes of the code,
+// and looks for the tests that it names.
+func TestEveryWrittenMutantFits(t *testing.T) {
+	folders := map[string]bool{}
+	for _, m := range written() {
+		dir, _, _ := strings.Cut(m.in, ".")
+		folders[importPath(dir)] = true
+	}
+	packages, err := mutate.Load(t.Context(), ".", slices.Collect(maps.Keys(folders))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, m := range written() {
+		c, err := m.change()
+		if err == nil {
+			err = packages.Compile(c.file, c.text)
+		}
+		if err == nil {
+			err = hasTest(m.by)
+		}
+		if err != nil {
+			t.Errorf("mutant %q: %v", m.name, err)
+		}
+		if names[m.name] {
+			t.Errorf("two mutants are called %q", m.name)
+		}
+		names[m.name] = true
+	}
+}
+
+func TestEveryRuleHasWrittenMutants(t *testing.T) {
+	count := map[string]int{}
+	for _, m := range written() {
+		rule, _, _ := strings.Cut(m.name, ":")
+		count[rule]++
+	}
+	rules := []string{"reader", "fence"}
+	for n := range 17 {
+		rules = append(rules, fmt.Sprint(n+1))
+	}
+	for _, rule := range rules {
+		if count[rule] == 0 {
+			t.Errorf("rule %s has no mutant", rule)
+		}
+	}
+	for rule := range count {
+		if !slices.Contains(rules, rule) {
+			t.Errorf("there is no rule %q", rule)
+		}
+	}
+	if n := len(written()); n > mostWritten {
+		t.Errorf("there are %d mutants, more than %d", n, mostWritten)
+	}
+}
+
+func TestAMutantIsFoundHoweverTheCodeIsLaidOut(t *testing.T) {
+	text := `package p
+
+const deadline = 1 + 2
+
+func (t *T) wait(now int) bool {
+	if now < t.until && // the wall clock
+		t.held {
+		t.release(
+			now,
+		)
+	}
+	return t.held || t.held
+}
+`
+	t.Chdir(t.TempDir())
+	if err := errors.Join(os.Mkdir("p", 0o700), os.WriteFile("p/p.go", []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		in, old, new, want string // want is empty where the mutant does not fit
+	}{
+		"an expression over two lines":  {"T.wait", "now<t.until && t.held", "false", "if false {"},
+		"an operand":                    {"T.wait", "now < t.until", "true", "if true && // the wall clock"},
+		"a statement":                   {"T.wait", "t.release(now)", "", "t.held {\n\t\t\n\t}"},
+		"a constant":                    {"deadline", "1+2", "3", "const deadline = 3"},
+		"something that is there often": {"T.wait", "t.held", "", ""},
+		"something that is not there":   {"T.wait", "t.gone", "", ""},
+		"another function":              {"wait", "now < t.until", "true", ""},
+		"two statements":                {"T.wait", "t.release(now); t.held = true", "", ""},
+		"no Go":                         {"T.wait", "now <", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := mutant{in: "p." + tc.in, old: tc.old, new: tc.new}.change()
+			if tc.want == "" && err == nil || tc.want != "" && !strings.Contains(c.text, tc.want) {
+				t.Errorf("got %q, %v", c.text, err)
+			}
+		})
+	}
+}
+
+// hasTest returns an error if no test of the package has such a name.
+func hasTest(by tests) error {
+	names, err := testsIn(by.pkg)
+	if err != nil {
+		return err
+	}
+	pattern, err := regexp.Compile(by.run)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(names, pattern.MatchString) {
+		return fmt.Errorf("%s has no test %s", by.pkg, by.run)
+	}
+	return nil
+}
