@@ -28,6 +28,9 @@ func (c *Controller) lowerSeal(ctx context.Context, fleetName string, policies [
 	if err != nil {
 		return 0, nil // a condition names it
 	}
+	if rest := c.Tenure.EarlierEndIn(c.Clock.Now(), s.Largest().Skew); rest > 0 {
+		return rest, nil // an earlier tenure may still send under whatever the seal has
+	}
 	needed := map[string]seal.Bounds{}
 	for _, p := range policies {
 		if p.unknown {

@@ -140,6 +140,28 @@ func TestNoRecordIsWrittenBeforeTheSealHoldsItsDuration(t *testing.T) {
 	}
 }
 
+// Rule 2: also where the record says nothing new, as beside a seal that was restored from a backup.
+func TestTheSealHoldsWhatTheRecordSaidBefore(t *testing.T) {
+	c, _, api := onScene(t)
+	restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+		o.Spec = said20()
+		o.Spec.Hub, o.Spec.Policy, o.Spec.LeaseDurationSeconds, o.Spec.StopTimeSeconds = "this", "shops", 77, 99
+	})
+	w := &writes{Client: api}
+	c.client = w
+	v, err := c.gather(t.Context(), shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.persist(t.Context(), v, election.Decision{Record: v.state.Record}); err != nil || w.records > 0 {
+		t.Fatalf("%v, and %d writes of the record", err, w.records)
+	}
+	s, err := seal.NewStore(api, api).Find(t.Context(), "fleet")
+	if b := s.Of("shops"); err != nil || b.Duration != 77*time.Second || b.Stop != 99*time.Second {
+		t.Errorf("the seal holds %v of the policy (%v); the record has D 77 s and a stop time of 99 s", b, err)
+	}
+}
+
 // Where somebody else was faster, this hub's write can never be carried out. What is found next counts as an edit.
 func TestARecordThatSomebodyElseMadeIsAnEdit(t *testing.T) {
 	c, _, api := onScene(t)

@@ -150,7 +150,8 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 			s.granted = is.Epoch
 		}
 	}
-	if v.policy != nil && !slices.Equal(was.OpenLocks, is.OpenLocks) {
+	falls := is.Duration < was.Duration || is.Skew < was.Skew || is.Stop < was.Stop
+	if v.policy != nil && (falls || !slices.Equal(was.OpenLocks, is.OpenLocks)) {
 		c.policies.addIn(time.Second, client.ObjectKeyFromObject(v.policy.object)) // the cache shows the record by then
 	}
 	if was.State == is.State && was.Leader == is.Leader && was.Epoch == is.Epoch {

@@ -208,6 +208,7 @@ func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coo
 
 func (a leaseAPI) Create(_ context.Context, obj *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	a.tell("create", a.key(obj.Name), obj)
+	a.p.w.oracle.sends(a.p.w, obj)
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
 		return a.server.create(a.key(obj.Name), obj)
 	})
@@ -215,6 +216,7 @@ func (a leaseAPI) Create(_ context.Context, obj *coordinationv1.Lease, _ metav1.
 
 func (a leaseAPI) Update(_ context.Context, obj *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	a.tell("update", a.key(obj.Name), obj)
+	a.p.w.oracle.sends(a.p.w, obj)
 	sent := *obj // the caller may change its own afterwards
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
 		return a.server.update(a.key(sent.Name), &sent)

@@ -1,7 +1,12 @@
 package controller
 
 import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -71,6 +76,21 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 		o.loop(w, "%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Spec.Leader, is.leader, now.Spec.Reason)
 	}
 	is.leader = now.Spec.Leader
+}
+
+// sends judges a Lease that is on its way (rule 2): the seal holds the D and the ε under which it is sent. A tenure that
+// finds no record counts with these.
+func (o *oracle) sends(w *world, obj *coordinationv1.Lease) {
+	c, _ := wire.Read(obj)
+	if c.Hub == "" || !c.LeadsHere() {
+		return
+	}
+	data := w.hub.secret.Data
+	d, _ := time.ParseDuration(string(data["largest-lease-duration-seconds"]) + "s")
+	skew, _ := time.ParseDuration(string(data["largest-max-clock-skew"]))
+	if c.Duration > d || c.Skew > skew {
+		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew, d, skew)
+	}
 }
 
 // looks judges a replica that looks at a namespace to decide on it: one that does so again and again, without waiting for

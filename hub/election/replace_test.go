@@ -57,6 +57,7 @@ const (
 
 // Rules 8 and 9: whom nobody deposes.
 func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
+	theirs := record(election.Vacant, "", because(reason.OtherHub))
 	east, west := fit("east", 100), fit("west", 50)
 	decide(t, map[string]decision{
 		"a fit leader stays": {
@@ -138,6 +139,26 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 		"not even in a namespace that is new to it": {
 			now: at(500), state: election.State{Tenure: settled(), Sent: closed(), OtherHub: true},
 			among: []election.Candidate{east, west}, want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
+		},
+		"a record that nobody leads by says so, too": {
+			now: at(500), among: []election.Candidate{east, west},
+			state: election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed(), OtherHub: true},
+			want:  "Vacant nobody 20 OtherHub waiting OtherHub after 2s persist",
+		},
+		"once": {
+			now: at(500), among: []election.Candidate{east, west},
+			state: election.State{Record: theirs, Tenure: settled(), Sent: closed(), OtherHub: true},
+			want:  "Vacant nobody 20 OtherHub waiting OtherHub after 2s",
+		},
+		"a tenure that reads so counts from its own start, and the next one does, too": {
+			now: at(15.999), among: []election.Candidate{east, west},
+			state: election.State{Record: theirs, Tenure: afterOutage(), Sent: closed()},
+			want:  "Vacant nobody 20 OtherHub next east waiting WaitingForExpiry after 1ms persist",
+		},
+		"then it grants": {
+			now: at(16), among: []election.Candidate{east, west},
+			state: election.State{Record: theirs, Tenure: afterOutage(), Sent: closed()},
+			want:  "Leading east 21 Elected next west persist",
 		},
 		"and retires nothing": {
 			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub after 2s",

@@ -247,25 +247,29 @@ func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error
 }
 
 // Lower replaces the bounds of policies by smaller ones, and drops those of the others, if the Secret still holds what
-// was there before. Call it when all that was promised under the larger ones has passed.
+// was there before. Call it when all that was promised under the larger ones has passed. From the call on Raise does not
+// rely on the larger ones, also where the Secret's answer is lost.
 func (s *Store) Lower(ctx context.Context, fleet string, before, after map[string]Bounds) error {
-	seal, known := s.cached(fleet)
-	if !known {
+	lowered, ok := s.assume(fleet, before, after)
+	if !ok {
 		return nil
 	}
-	lowered := Seal{Key: seal.Key, Policies: after}
-	err := s.change(ctx, fleet, lowered, func(found Seal) (Seal, bool) {
+	return s.change(ctx, fleet, lowered, func(found Seal) (Seal, bool) {
 		return lowered, maps.Equal(found.Policies, before)
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// assume has the seal in use hold smaller bounds, if it holds what was there before.
+func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered Seal, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if maps.Equal(s.seals[fleet].Policies, before) {
-		s.seals[fleet] = lowered
+	seal, known := s.seals[fleet]
+	if !known || !maps.Equal(seal.Policies, before) {
+		return Seal{}, false
 	}
-	return nil
+	lowered = Seal{Key: seal.Key, Policies: after}
+	s.seals[fleet] = lowered
+	return lowered, true
 }
 
 // change writes what a function makes of the seal in the Secret, if it asks for that. Without a Secret it makes one.
