@@ -3,11 +3,8 @@ package main
 // The simulation runs the hub's and the reader's real code, until the first seed that fails.
 var simulation = tests{pkg: "./hub/controller", run: "^TestSimulation$"}
 
-// Worlds of the simulation: for one coincidence each, and with something special.
-var (
-	stories  = tests{pkg: "./hub/controller", run: "^TestStories$"}
-	specials = tests{pkg: "./hub/controller", run: "^TestSpecialWorlds$"}
-)
+// The stories are single traces in the worlds of the simulation, for what needs a coincidence.
+var stories = tests{pkg: "./hub/controller", run: "^TestStories$"}
 
 // The tests beside the code, but those that start real API servers and those that run a simulation.
 var (
@@ -17,7 +14,7 @@ var (
 	ofTenure     = tests{pkg: "./hub/tenure", run: "^Test"}
 	ofSeal       = tests{pkg: "./hub/seal", run: "^Test"}
 	ofPublish    = tests{pkg: "./hub/publish", run: "^Test", skip: "^(TestOnARealServer|Test.*Exploration.*)$"}
-	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|NarrowWorlds|SpecialWorlds)"}
+	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|.*Worlds$)"}
 	ofIdentity   = tests{pkg: "./hub/fleet", run: "^Test(IdentityOf|Owners)$"}
 	ofFences     = tests{pkg: "./hub/worker", run: "Fence"}
 )
@@ -27,5 +24,5 @@ var (
 	ofGuard      = tests{pkg: "./hub/guard", run: "^TestLeasesAreTheHubsAlone$"}
 	ofWriteFence = tests{pkg: "./hub/guard", run: "^TestWhatAWriteFenceCatches$"}
 	ofLockFence  = tests{pkg: "./hub/guard", run: "^TestWhatALockFenceCatches$"}
-	ofJobFence   = tests{pkg: "./hub/guard", run: "^TestWhichJobsAScheduleFenceIsAbout$"}
+	ofJobFence   = tests{pkg: "./hub/guard", run: "^TestATickOfAnEarlierTermCreatesNoJob$"}
 )

@@ -1,7 +1,7 @@
-// Command mutants breaks the code, one place at a time, and runs what has to notice. Up to a hundred mutants are written
-// by hand. Each breaks a rule of the protocol (hub/election), of the reader or of the fences, and the simulation or the
-// tests of one package must notice it. The others are generated (package mutate) in all places of the packages that
-// decide, write, read and fence. They are the score.
+// Command mutants breaks the code, one place at a time, and runs what has to notice. Up to a hundred mutants are
+// written by hand. Each breaks a rule of the protocol (hub/election), of the reader or of the fences, and the
+// simulation or the tests of one package must notice it. The others are generated (package mutate) in all places of the
+// packages that decide, write, read and fence. They are the score.
 //
 // It prints a table and writes out/mutants.json. It fails if a written mutant survives, does not compile, if what it
 // replaces is not there exactly once, or if what noticed it also fails without it. It fails if fewer than 95 % of the
@@ -30,9 +30,10 @@
 // # Generated mutants
 //
 // All of them are compiled into the tests of their package at once, and a variable of the environment chooses one.
-// Each test is run once without a mutant, to see which places it reaches. A mutant is then tried by the tests that reach
-// it: those of its own package, and the simulation where that runs the package. Tests that start a real API server of
-// their own are left out. Those of hub/guard share one. A mutant by which a test takes far too long is killed.
+// Each test is run once without a mutant, to see which places it reaches. A mutant is then tried by the tests that
+// reach it: those of its own package, and the simulation where that runs the package. Tests that start a real API
+// server of their own are left out; those of hub/guard share one. A mutant by which a test takes far too long is
+// killed.
 //
 // A sample is tried, -all of them, or those that -only names:
 //
@@ -60,9 +61,9 @@ import (
 func main() {
 	var t trial
 	var g generation
-	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` of the simulation a written mutant must survive to count as a survivor")
+	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` a written mutant must survive to count as a survivor")
 	flag.IntVar(&t.atOnce, "p", 2, "how many mutants to try at a `time`")
-	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try, of those that -only names if both are given; 0: none")
+	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try, of those that -only names")
 	flag.Uint64Var(&g.draw, "draw", 1, "which of them: another `number` draws others")
 	flag.BoolVar(&g.all, "all", false, "try all generated mutants, also those that are explained")
 	only := flag.String("only", "", "run only the mutants, written and generated, whose names match this `expression`")
@@ -115,7 +116,7 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 		drawn = g.drawn(made.All, pattern)
 	}
 	if len(chosen)+len(drawn) == 0 {
-		return fmt.Errorf("no mutant matches -only %q: those of written ones are in e2e/mutants, those of generated ones in what this prints", only)
+		return fmt.Errorf("no mutant has a name that matches -only %q", only)
 	}
 	f, err := t.table(ctx, chosen)
 	if err != nil {
@@ -131,7 +132,7 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 	}
 	if f.Killed < f.Mutants {
 		insufficient = errors.Join(insufficient,
-			errors.New("a survivor is a hole in the oracle or in the faults; if no test can tell it from the code, it is no mutant"))
+			errors.New("a written mutant that survives wants a test; if no test can tell it from the code, it is no mutant"))
 	}
 	return insufficient
 }

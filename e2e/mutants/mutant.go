@@ -112,7 +112,8 @@ func find(in ast.Node, like string) (found []ast.Node) {
 
 // normalized lays an expression or a statement out as layout does.
 func normalized(source string) (string, error) {
-	tree, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc f() {\n"+source+"\n}", parser.SkipObjectResolution)
+	file := "package p\nfunc f() {\n" + source + "\n}"
+	tree, err := parser.ParseFile(token.NewFileSet(), "", file, parser.SkipObjectResolution)
 	if err != nil {
 		return "", fmt.Errorf("%q is neither an expression nor a statement: %w", source, err)
 	}

@@ -16,8 +16,8 @@ import (
 // mostWritten bounds the written mutants: one that breaks no rule is better left to the generated ones.
 const mostWritten = 100
 
-// TestEveryWrittenMutantFits looks for what each written mutant replaces, checks the types of what it makes of the code,
-// and looks for the tests that it names.
+// TestEveryWrittenMutantFits looks for what each written mutant replaces, checks the types of what it makes of the
+// code, and looks for the tests that it names.
 func TestEveryWrittenMutantFits(t *testing.T) {
 	folders := map[string]bool{}
 	for _, m := range written() {

@@ -138,7 +138,8 @@ var errSlow = fmt.Errorf("not done in %v", limit)
 func (t *trial) run(ctx context.Context, of tests, binary string, args ...string) (string, bool, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	args = append([]string{"-test.run", of.run, "-test.skip", of.skip, "-test.v", "-test.failfast", "-test.timeout", "0"}, args...)
+	args = append([]string{"-test.run", of.run, "-test.skip", of.skip, "-test.v", "-test.failfast", "-test.timeout=0"},
+		args...)
 	if of == simulation {
 		args = append([]string{"-sim.stop", "1", "-sim.seeds", strconv.Itoa(t.seeds)}, args...)
 	}

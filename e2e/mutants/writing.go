@@ -33,7 +33,7 @@ var writing = []mutant{
 		`c.Live(now.Wall)`, `true`},
 	{"3: an unsealed Lease is believed", simulation, "hub/publish.leaseSyncer.setKnown",
 		`l.self.key.Sealed(c, seal)`, `true`},
-	{"3: an edit that promises more stays while its term is replaced", specials, "hub/publish.leaseSyncer.hold",
+	{"3: an edit that promises more stays while its term is replaced", ofPublish, "hub/publish.leaseSyncer.hold",
 		`l.promisesMore(now)`, `false`},
 	{"3: an edit that promises more is no promise", ofPublish, "hub/publish.leaseSyncer.undoExtension",
 		`s.reading, s.promised = now, l.want.Term.Duration`, ``},
@@ -44,7 +44,13 @@ var writing = []mutant{
 		`if r.Revoked != 0 {
 			a.Role, a.Revoked = assign.Revoke, a.Term
 			a.Term.Holder, a.Term.Epoch = "", r.Epoch
-		}`, `a.Role = assign.Lead`},
+		}`,
+		`if r.Revoked != 0 {
+			a.Role, a.Revoked = assign.Revoke, a.Term
+			a.Term.Holder, a.Term.Epoch = "", r.Epoch
+		} else {
+			a.Role = assign.Lead
+		}`},
 	{"4: the expiry is computed while renewals go on", ofElection, "hub/election.lead",
 		`!s.Sent.Final`, `false`},
 	{"4: the expiry that another tenure computed is trusted", simulation, "hub/election.drain",

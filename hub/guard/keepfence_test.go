@@ -309,6 +309,30 @@ func TestAJobIsCreatedByNoLeaseOfTheFuture(t *testing.T) {
 	}
 }
 
+func TestATickOfAnEarlierTermCreatesNoJob(t *testing.T) {
+	standing(t)
+	client, ns := administrator(t), newNamespace(t)
+	began := time.Now().Truncate(time.Second).Add(-time.Minute)
+	says(t, ns, "east.fleet", began, time.Now(), time.Hour)
+	keeps(t, fenceOf(t, asks("jobs", v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, ns)), map[string]bool{ns: true})
+	for name, test := range map[string]struct {
+		tick time.Time
+		want string
+	}{
+		"that another cluster has run":           {began.Add(-time.Second), "scheduled for a time before this cluster led"},
+		"that came when the leader's term began": {began, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := aJob(nil)
+			job.Annotations = map[string]string{batchv1.CronJobScheduledTimestampAnnotation: test.tick.Format(time.RFC3339)}
+			eventually(t, "the Lease is known", func(ctx context.Context) error {
+				_, err := client.BatchV1().Jobs(ns).Create(ctx, job, metav1.CreateOptions{})
+				return answered(err, test.want)
+			})
+		})
+	}
+}
+
 func TestWhichJobsAScheduleFenceIsAbout(t *testing.T) {
 	standing(t)
 	client := administrator(t)
