@@ -10,7 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -84,12 +86,16 @@ func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 		west  memberView
 		since map[string]time.Duration
 	}{
-		"the last one counts":                        {member("west", time.Hour, nil), map[string]time.Duration{"stock/stock": time.Hour}},
-		"whichever it is":                            {member("west", time.Second, nil), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one that does not refuse it yet":            {member("west", 0, guard.ErrNotEnforced), map[string]time.Duration{}},
-		"one that was not checked yet":               {member("west", 0, worker.ErrUnchecked), map[string]time.Duration{}},
-		"one whose fence is stored and not checked":  {member("west", 0, worker.ErrStored), map[string]time.Duration{}},
-		"one that will not have the fence":           {member("west", 0, fmt.Errorf("rights: %w", guard.ErrForbidden)), map[string]time.Duration{"stock/stock": time.Minute}},
+		"the last one counts":                       {member("west", time.Hour, nil), map[string]time.Duration{"stock/stock": time.Hour}},
+		"whichever it is":                           {member("west", time.Second, nil), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that does not refuse it yet":           {member("west", 0, guard.ErrNotEnforced), map[string]time.Duration{}},
+		"one that was not checked yet":              {member("west", 0, worker.ErrUnchecked), map[string]time.Duration{}},
+		"one whose fence is stored and not checked": {member("west", 0, worker.ErrStored), map[string]time.Duration{}},
+		"one that will not have the fence":          {member("west", 0, fmt.Errorf("rights: %w", guard.ErrForbidden)), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that does not store the fence": {
+			member("west", 0, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)),
+			map[string]time.Duration{"stock/stock": time.Minute},
+		},
 		"one that cannot be reached":                 {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.verdict.State = health.Unhealthy }), map[string]time.Duration{"stock/stock": time.Minute}},
 		"one that takes no part":                     {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.takesPart = false }), map[string]time.Duration{"stock/stock": time.Minute}},
 		"one without the namespace: no Lease leads":  {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.namespace = nil }), map[string]time.Duration{"stock/stock": time.Minute}},

@@ -145,6 +145,13 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 			state: election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed(), OtherHub: true},
 			want:  "Vacant nobody 20 OtherHub waiting OtherHub after 2s persist",
 		},
+		"also one that an edit has emptied but of the reason": {
+			now: at(500), among: []election.Candidate{east, west},
+			state: election.State{
+				Record: election.Record{Reason: reason.OtherHub}, Tenure: settled(), Sent: closed(), OtherHub: true,
+			},
+			want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
+		},
 		"once": {
 			now: at(500), among: []election.Candidate{east, west},
 			state: election.State{Record: theirs, Tenure: settled(), Sent: closed(), OtherHub: true},

@@ -226,6 +226,11 @@ func TestAnswers(t *testing.T) {
 			r.next("update east 20 renewTime 0s for 15s").failed(errForbidden, pauseRefused)
 			r.at(11).next("update east 20 renewTime 0s for 15s").answered().next("wait").facts(SyncStatus{})
 		},
+		"it does not try in the name of another term": func(r *rig) {
+			r.leads().at(10).next("update east 20 renewTime 10s for 15s promise 25s").failed(errForbidden, pauseRefused)
+			r.assign(assign.Hold, term("east", 21))
+			r.next("wait")
+		},
 		"it does not try when the term has run out": func(r *rig) {
 			r.leads().at(10).next("update east 20 renewTime 10s for 15s promise 25s").failed(errForbidden, pauseRefused)
 			r.assign(assign.Hold, term("east", 20))

@@ -1,6 +1,7 @@
 package seal_test
 
 import (
+	"errors"
 	"maps"
 	"testing"
 
@@ -51,6 +52,20 @@ func TestEachPolicyHasItsOwnBounds(t *testing.T) {
 			s, _ := raised(t)
 			s.edit(put("largest-lease-duration-seconds", "60"))
 			check(t, s, s.store(), "fast", seal.Bounds{Duration: 60 * second, Skew: second, Stop: 155 * second})
+		},
+		"the largest bounds that a policy can have are read": func(t *testing.T) {
+			s, _ := raised(t)
+			s.edit(put("policies", `{"slow":{"leaseDuration":"1h","maxClockSkew":"1h","stopTime":"5h"}}`))
+			check(t, s, s.store(), "slow", seal.Bounds{Duration: 3600 * second, Skew: 3600 * second, Stop: 5 * 3600 * second})
+		},
+		"larger ones are an edit": func(t *testing.T) {
+			for _, name := range []string{"leaseDuration", "maxClockSkew", "stopTime"} {
+				s, _ := raised(t)
+				s.edit(put("policies", `{"slow":{"`+name+`":"5h0m0.000000001s"}}`))
+				if _, err := s.store().Load(t.Context(), fleet); !errors.Is(err, seal.ErrBroken) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
 		},
 		"bounds fall": func(t *testing.T) {
 			s, store := raised(t)
