@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,6 +46,26 @@ func TestEnsurePutsBackWhatIsStored(t *testing.T) {
 				policy, _ := stored(t, client, want.Policy.Name)
 				if diff := cmp.Diff(want.Policy.Labels, policy.Labels); diff != "" {
 					t.Errorf("labels (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+func TestEnsureWritesNothingOnceTheHubMayNotWrite(t *testing.T) {
+	for name, there := range map[string][]runtime.Object{
+		"where no policy is there":       nil,
+		"where a policy has been edited": inPlace(unlabelled),
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset(there...)
+			ctx := guard.WhileAllowed(t.Context(), func() bool { return false })
+			if changed, err := guard.Ensure(ctx, client); changed || !errors.Is(err, guard.ErrMayNotWrite) {
+				t.Errorf("Ensure = %v, %v, want false, %v", changed, err, guard.ErrMayNotWrite)
+			}
+			for _, a := range client.Actions() {
+				if a.GetVerb() != "get" {
+					t.Errorf("%s of %s was sent", a.GetVerb(), a.GetResource().Resource)
 				}
 			}
 		})
