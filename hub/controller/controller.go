@@ -74,7 +74,7 @@ type Controller struct {
 	running         context.Context
 	wg              sync.WaitGroup
 	namespaces      map[types.NamespacedName]*namespaceState
-	valid           map[types.NamespacedName]*policy // the last valid version of each policy
+	versions        map[types.NamespacedName]policyVersions
 	members         map[fleet.Key]*memberState
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
@@ -97,7 +97,7 @@ func New(o Options) *Controller {
 		source:          fleetSource{o.Fleet},
 		writer:          fleet.Member.Writer,
 		namespaces:      map[types.NamespacedName]*namespaceState{},
-		valid:           map[types.NamespacedName]*policy{},
+		versions:        map[types.NamespacedName]policyVersions{},
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
 		lowerings:       map[string]lowering{},

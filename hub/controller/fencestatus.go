@@ -25,7 +25,7 @@ import (
 // oldest first, and the namespaces that the policy names and does not own.
 func (c *Controller) noteFences(ctx context.Context, policies []*policy, p *policy, object *v1alpha1.LeadershipPolicy, members []memberView, lost []string) {
 	conditions := &object.Status.Conditions
-	fences := guard.Fences(c.HubID, p.object, lost)
+	fences := p.fencesBut(c.HubID, lost)
 	if len(fences) == 0 {
 		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFenced)
 		return
@@ -124,7 +124,7 @@ func fencesIn(hub string, policies []*policy, m fleet.Member, lost func(*policy)
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, f := range guard.Fences(hub, p.object, elsewhere) {
+		for _, f := range p.fencesBut(hub, elsewhere) {
 			lock, is := f.Lock()
 			if is && (taken[lock.NamespacedName] || writer(policies[:i], lock.Name) != "") {
 				continue

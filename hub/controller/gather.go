@@ -231,7 +231,7 @@ func (c *Controller) awaitedFences(v *view) []guard.Fence {
 	if v.policy == nil || v.policy.unknown {
 		return nil
 	}
-	return slices.DeleteFunc(guard.Fences(c.HubID, v.policy.object, nil), func(f guard.Fence) bool {
+	return slices.DeleteFunc(slices.Clone(v.policy.fencesBut(c.HubID, nil)), func(f guard.Fence) bool {
 		lock, isLock := f.Lock()
 		return f.Warns() || isLock && !slices.Contains(v.policy.election.Locks, lock.String())
 	})

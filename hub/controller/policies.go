@@ -5,6 +5,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/guard/locks"
 	"github.com/leasecast/leasecast/hub/health"
 )
@@ -34,6 +37,7 @@ type policy struct {
 	unknown bool
 	// unreadable says that it is invalid, and that what it selects is not known.
 	unreadable bool
+	fences     *fenceSets
 	// onlyFor is the cluster that leads by the record, where nothing but the record is known of the policy. It is renewed,
 	// and no other cluster is chosen.
 	onlyFor string
@@ -46,6 +50,7 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 	p := &policy{
 		object: o,
 		names:  map[string]bool{},
+		fences: &fenceSets{},
 		election: election.Policy{
 			Timings: lease.Timings{
 				Duration: time.Duration(t.LeaseDurationSeconds) * time.Second,
@@ -121,7 +126,7 @@ func shareLocks(policies []*policy, members []fleet.Member) {
 	for i, p := range policies {
 		kept := slices.DeleteFunc(slices.Clone(p.locks), func(l locks.Lock) bool {
 			return writer(policies[:i], l.Name) != "" || slices.ContainsFunc(policies[:i], func(older *policy) bool {
-				return older.fences(l) && slices.ContainsFunc(members, func(m fleet.Member) bool { return older.selects(m) && p.selects(m) })
+				return older.fencesLock(l) && slices.ContainsFunc(members, func(m fleet.Member) bool { return older.selects(m) && p.selects(m) })
 			})
 		})
 		if len(kept) < len(p.locks) {
@@ -130,8 +135,8 @@ func shareLocks(policies []*policy, members []fleet.Member) {
 	}
 }
 
-// fences reports whether the policy asks for a fence of the lock.
-func (p *policy) fences(l locks.Lock) bool {
+// fencesLock reports whether the policy asks for a fence of the lock.
+func (p *policy) fencesLock(l locks.Lock) bool {
 	return slices.ContainsFunc(locks.Of(p.object.Spec.Fencing), func(o locks.Lock) bool { return o.NamespacedName == l.NamespacedName })
 }
 
@@ -193,21 +198,49 @@ func (p *policy) matches(namespace string, set map[string]string) bool {
 		(p.names[namespace] || p.namespaces.Matches(labels.Set(set)))
 }
 
-// listPolicies returns the policies of a fleet as they are stored, oldest first.
-func listPolicies(ctx context.Context, reader client.Reader, fleet string) ([]*policy, error) {
+// listPolicies returns the policies of a fleet as they are stored, oldest first. They are those of a cache: change none.
+func listPolicies(ctx context.Context, reader client.Reader, fleet string) ([]*v1alpha1.LeadershipPolicy, error) {
 	var list v1alpha1.LeadershipPolicyList
-	if err := reader.List(ctx, &list, client.InNamespace(fleet)); err != nil {
+	if err := reader.List(ctx, &list, client.InNamespace(fleet), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	ps := make([]*policy, 0, len(list.Items))
+	stored := make([]*v1alpha1.LeadershipPolicy, 0, len(list.Items))
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp.IsZero() {
-			ps = append(ps, parsePolicy(&list.Items[i]))
+			stored = append(stored, &list.Items[i])
 		}
 	}
-	slices.SortFunc(ps, func(a, b *policy) int {
-		return cmp.Or(a.object.CreationTimestamp.Compare(b.object.CreationTimestamp.Time),
-			cmp.Compare(a.object.Name, b.object.Name))
+	slices.SortFunc(stored, func(a, b *v1alpha1.LeadershipPolicy) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return ps, nil
+	return stored, nil
 }
+
+// fenceSets are the fences that one version of a policy asks for, for each set of namespaces that it lost. They take long
+// to compute.
+type fenceSets struct {
+	mu   sync.Mutex
+	sets map[string][]guard.Fence
+}
+
+// fencesBut returns the fences that the policy asks for, without the lost namespaces. Nobody changes what it returns.
+func (p *policy) fencesBut(hub string, lost []string) []guard.Fence {
+	if p.object.Spec.Fencing == nil {
+		return nil
+	}
+	key := hub + "/" + strings.Join(lost, ",")
+	p.fences.mu.Lock()
+	defer p.fences.mu.Unlock()
+	fs, known := p.fences.sets[key]
+	if !known {
+		if len(p.fences.sets) >= maxFenceSets || p.fences.sets == nil {
+			p.fences.sets = map[string][]guard.Fence{}
+		}
+		fs = guard.Fences(hub, p.object, lost)
+		p.fences.sets[key] = fs
+	}
+	return fs
+}
+
+// maxFenceSets is how many sets are kept: members may have lost different namespaces.
+const maxFenceSets = 64

@@ -128,7 +128,7 @@ func TestPoliciesAreListedOldestFirst(t *testing.T) {
 		}
 		var names []string
 		for _, p := range ps {
-			names = append(names, p.object.Name)
+			names = append(names, p.Name)
 		}
 		if !slices.Equal(names, []string{"z", "a", "b"}) {
 			t.Errorf("%q", names)

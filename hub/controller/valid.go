@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -28,27 +29,45 @@ func (c *Controller) policiesOf(ctx context.Context, fleetName string) ([]*polic
 	return ps, nil
 }
 
-// lastValid replaces invalid policies by their last valid versions, and remembers those of the others.
-func (c *Controller) lastValid(fleetName string, stored []*policy) []*policy {
+// policyVersions are what is known of one policy.
+type policyVersions struct {
+	latest *policy // the version that was read last
+	valid  *policy // the last valid one; nil: none was seen
+}
+
+// parsed reads a version of a policy, once.
+func (v *policyVersions) parsed(o *v1alpha1.LeadershipPolicy) *policy {
+	if v.latest == nil || v.latest.object.UID != o.UID || v.latest.object.Generation != o.Generation {
+		v.latest = parsePolicy(o)
+	}
+	return v.latest.copy()
+}
+
+// lastValid returns policies as they are stored, and in place of invalid ones their last valid versions.
+func (c *Controller) lastValid(fleetName string, stored []*v1alpha1.LeadershipPolicy) []*policy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	there := map[types.NamespacedName]bool{}
 	ps := make([]*policy, 0, len(stored))
-	for _, p := range stored {
-		key := client.ObjectKeyFromObject(p.object)
+	for _, o := range stored {
+		key := client.ObjectKeyFromObject(o)
 		there[key] = true
-		last := c.valid[key]
+		known := c.versions[key]
+		p, last := known.parsed(o), known.valid
 		switch {
-		case p.invalid == nil && (last == nil || last.object.UID != p.object.UID || last.object.Generation <= p.object.Generation):
-			c.valid[key] = p.copy()
-		case p.invalid != nil && last != nil && last.object.UID == p.object.UID:
+		case p.invalid == nil && (last == nil || last.object.UID != o.UID || last.object.Generation <= o.Generation):
+			known.valid = p.copy()
+		case p.invalid != nil && last != nil && last.object.UID == o.UID:
 			invalid := p.invalid
 			p = last.copy()
 			p.invalid = invalid
 		}
+		c.versions[key] = known
 		ps = append(ps, p)
 	}
-	maps.DeleteFunc(c.valid, func(key types.NamespacedName, _ *policy) bool { return key.Namespace == fleetName && !there[key] })
+	maps.DeleteFunc(c.versions, func(key types.NamespacedName, _ policyVersions) bool {
+		return key.Namespace == fleetName && !there[key]
+	})
 	return ps
 }
 
