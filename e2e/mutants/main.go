@@ -116,7 +116,7 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 		drawn = g.drawn(made.All, pattern)
 	}
 	if len(chosen)+len(drawn) == 0 {
-		return fmt.Errorf("no mutant has a name that matches -only %q", only)
+		return fmt.Errorf("no mutant matches -only %q: a run prints the names", only)
 	}
 	f, err := t.table(ctx, chosen)
 	if err != nil {
