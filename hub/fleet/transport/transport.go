@@ -19,6 +19,8 @@ const (
 	// cannot fill the hub's memory with one. Renewals are small. A list of Leases takes about 1 KiB for each.
 	MaxRenewalsBody = 16 << 20
 	MaxCachesBody   = 32 << 20
+	// MaxAccountBody bounds an answer about the hub's own account: one object, of which an etcd stores 1.5 MiB.
+	MaxAccountBody = 2 << 20
 )
 
 var (

@@ -39,15 +39,16 @@ func accessTo(t *testing.T, s *httptest.Server, path, token string) Access {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return Access{Local: true, server: u, ca: string(ca), token: token}
+	a, err := Access{Local: true, server: u, ca: string(ca), token: token}.parseKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 func targetTo(t *testing.T, a Access, old *Target) *Target {
 	t.Helper()
-	tg, err := NewTarget(a, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tg := NewTarget(a, old)
 	t.Cleanup(tg.Close)
 	return tg
 }
