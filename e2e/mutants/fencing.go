@@ -7,6 +7,7 @@ const (
 	removeFenceGo = "hub/guard/removefence.go"
 
 	schedulesGo   = "hub/worker/schedules.go"
+	cronJobsGo    = "hub/worker/cronjobs.go"
 	fencedTermsGo = "hub/worker/terms.go"
 	policiesGo    = "hub/controller/policies.go"
 	locksGo       = "hub/guard/locks/locks.go"
@@ -237,8 +238,8 @@ var fences = []mutant{
 	{"fence: CronJobs of followers are woken", woken, []edit{{fencedTermsGo, " || !l.LeadsHere()", ""}}},
 	{"fence: CronJobs of ended terms are woken", woken, []edit{{fencedTermsGo, " || !l.Live(now)", ""}}},
 	{"fence: CronJobs are put to sleep until a term begins", woken, []edit{{fencedTermsGo, " || l.AcquireTime.After(now)", ""}}},
-	{"fence: what has run is run again", woken, []edit{{schedulesGo, " || !scheduledUpTo(o).Before(upTo) {", " {"}}},
-	{"fence: all CronJobs are woken", woken, []edit{{schedulesGo, "if !selector.Matches(labels.Set(o.Spec.JobTemplate.Labels)) || !", "if selector.Empty() && len(labels.Set{}) > 0 || !"}}},
+	{"fence: what has run is run again", woken, []edit{{cronJobsGo, " || !o.scheduledUpTo().Before(upTo) {", " {"}}},
+	{"fence: all CronJobs are woken", woken, []edit{{cronJobsGo, " || !selector.Matches(o.Spec.JobTemplate.Metadata.Labels)", " || selector.Empty() && false"}}},
 	{"fence: CronJobs are woken once", woken, []edit{{schedulesGo, "if is.times == 2 ||", "if is.times == 1 ||"}}},
 	{"fence: CronJobs are woken twice at once", woken, []edit{{schedulesGo, "next: now + wakeAgain}", "next: now}"}}},
 	{"fence: CronJobs are woken by no news", woken, []edit{{schedulesGo, "		upTo = upTo.Add(-time.Second) // so that the second time is news\n", "		upTo = upTo.Add(0)\n"}}},

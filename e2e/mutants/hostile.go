@@ -6,6 +6,8 @@ const (
 	meterGo          = "hub/fleet/transport/meter.go"
 	retryGo          = "hub/fleet/transport/retry.go"
 	transportGo      = "hub/fleet/transport/transport.go"
+	kubeconfigGo     = "hub/fleet/transport/kubeconfig.go"
+	keysGo           = "hub/fleet/transport/keys.go"
 	weighGo          = "hub/fleet/transport/weigh.go"
 	slimGo           = "hub/fleet/secrets/slim.go"
 	sharesGo         = "hub/fleet/secrets/shares.go"
@@ -17,7 +19,8 @@ const (
 
 // What must notice the mutants of the bounds on what comes from outside.
 var (
-	weighed   = tests{"./hub/fleet/transport", "^(TestAnAnswerThat|TestHonestAnswers|TestAnEndlessWatch|TestAMeterDrains|TestTooManyRegistrations)"}
+	weighed   = tests{"./hub/fleet/transport", "^(TestAnAnswerThat|TestHonestAnswers|TestAnEndlessWatch|TestAMeterDrains|TestTooManyRegistrations|TestWhatTenantsFill)"}
+	parsed    = tests{"./hub/fleet/transport", "^(TestParseKubeconfig|TestHowMuchMemory|TestWhichKeys|TestWithAToken)"}
 	cleaned   = tests{"./hub/fleet/transport", "^(TestWhatAMemberSays|TestAnErrorOf|TestNoHeader|TestTokensThat)"}
 	paced     = tests{"./hub/fleet/transport", "^TestWhatFailsAgain"}
 	slimmed   = tests{"./hub/fleet/secrets", "^(TestOfASecret|TestSecretsOfOthers)"}
@@ -43,9 +46,20 @@ var hostile = []mutant{
 	{"hostile: a meter never drains", weighed, []edit{{meterGo, "max(0, m.level-drained)", "m.level"}}},
 	{"hostile: a meter is never full", weighed, []edit{{meterGo, "full := m.level > m.burst", "full := false"}}},
 	{"hostile: too many registrations disconnect a member", weighed, []edit{{transportGo, "		return l.Readers\n", "		return l.Meter\n"}}},
+	{"hostile: what tenants fill disconnects a member", weighed, []edit{{transportGo, "forTenants{l, NewReadersMeter(l.Timers)}", "forTenants{l, l.Meter}"}}},
+	{"hostile: what tenants fill has the bound of caches", weighed, []edit{{transportGo, "maxBody: MaxTenantsBody, ", "maxBody: t.of.maxBody, "}}},
 	{"hostile: items of a list weigh nothing", weighed, []edit{{weighGo, "w += objectWeight + weighObject(content)", "w += weighFields(nil)"}}},
 	{"hostile: owners of an object weigh nothing", weighed, []edit{{weighGo, "		case n <= lastObjectField:\n			w += weighFields(content)", "		case n < metadataField:\n			w += weighFields(content)"}}},
 	{"hostile: JSON objects weigh nothing", weighed, []edit{{weighGo, "w += braceWeight * int64(", "w += 0 * int64("}}},
+
+	// A kubeconfig is bounded before it is parsed.
+	{"hostile: a kubeconfig has anchors", parsed, []edit{{kubeconfigGo, "case anchor.Match(data):", "case false:"}}},
+	{"hostile: a kubeconfig is as deep as it likes", parsed, []edit{{kubeconfigGo, "case n > maxMarks:", "case n > len(data):"}}},
+	{"hostile: a token is as long as it likes", parsed, []edit{{kubeconfigGo, "case len(a.token) > MaxToken:", "case false:"}}},
+	{"hostile: an administrator's certificate goes with a token", parsed, []edit{{kubeconfigGo, "a.cert, a.key, a.pair, a.token = \"\", \"\", nil, token", "a.cert, a.key, a.token = \"\", \"\", token"}}},
+	{"hostile: a CA has a key of any size", parsed, []edit{{keysGo, "ok && k.N.BitLen() > maxRSA", "ok && k.N.BitLen() < 0"}}},
+	{"hostile: a modulus has any size", parsed, []edit{{keysGo, "key.N.BitLen() > maxRSA || ", ""}}},
+	{"hostile: a prime has any size", parsed, []edit{{keysGo, "max(key.P.BitLen(), key.Q.BitLen())", "key.Q.BitLen()"}}},
 
 	// What a member says is clean, and makes the hub wait for seconds at most.
 	{"hostile: errors are handed on as they came", cleaned, []edit{{hostileAnswersGo, "	case failed: // what", "	case failed && len(body) < 0: // what"}}},

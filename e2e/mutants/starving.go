@@ -61,6 +61,8 @@ var starving = []mutant{
 	{"starving: loopback is dialled", dialling, []edit{{localGo, "ip.IsLoopback() || ", ""}}},
 	{"starving: a cloud's metadata service is dialled", dialling, []edit{{localGo, "ip.IsLinkLocalUnicast() || ", ""}}},
 	{"starving: IPv4 in IPv6 is not seen", dialling, []edit{{localGo, "to.Addr().Unmap()", "to.Addr()"}}},
+	{"starving: metadata beyond the link is dialled", dialling, []edit{{localGo, " || slices.Contains(metadata, ip)", " || slices.Contains(metadata[:0], ip)"}}},
+	{"starving: a zone hides an address", dialling, []edit{{localGo, ".WithZone(\"\")", ""}}},
 
 	// What does not work is shown, and stood in for.
 	{"starving: what is gone is not noticed by reading", again, []edit{{initialGo, "			p.ObserveGone(key)\n", ""}}},

@@ -168,7 +168,7 @@ func TestLaneRefuses(t *testing.T) {
 	}{
 		"requests for somebody else":   {true, "https://192.0.2.1/", errStranger, 0},
 		"requests without a target":    {false, "https://east.prod.invalid/", errNoTarget, 0},
-		"answers that are too large":   {true, "https://east.prod.invalid/", errTooLarge, 0},
+		"answers that are too large":   {true, "https://east.prod.invalid/", ErrTooLarge, 0},
 		"but a watch has no end":       {true, "https://east.prod.invalid/?watch=true", nil, 200},
 		"redirects are handed through": {true, "https://east.prod.invalid/redirect", nil, 307},
 	} {
