@@ -28,7 +28,8 @@ const (
 )
 
 // anchor matches all that a YAML parser may take for an anchor. An alias repeats what its anchor names: 33 KiB became
-// 2 GiB. Where there is no anchor, there is no alias.
+// 2 GiB. Where there is no anchor, there is no alias. Behind a letter or digit an & goes on with a word. It looks at bytes
+// and not at what a parser finds, because two parsers may differ.
 var anchor = regexp.MustCompile(`(?:^|[^0-9A-Za-z])&`)
 
 // parsing is held while a kubeconfig is parsed, because that takes much more memory than its text: not all do at once.
