@@ -97,16 +97,16 @@ func largeKubeconfigs(ctx context.Context, s *scene) error {
 	}
 	if err := s.Await(ctx, patience, "the Cluster is shown with the reason", func(ctx context.Context) error {
 		is, err := s.Candidate(ctx, shop, bulky)
-		if err == nil && !strings.Contains(is.Message, "at most 131072 are read") {
+		if err == nil && !strings.Contains(is.Message, "at most 65536 are read") {
 			err = fmt.Errorf("it is shown as %s: %s", is.Reason, is.Message)
 		}
 		return err
 	}); err != nil {
 		return unlessEnded(ctx, err)
 	}
-	return each(ctx, 600, func(ctx context.Context, n int) error {
-		size := 120 << 10
-		if n%2 == 0 {
+	return each(ctx, 800, func(ctx context.Context, n int) error {
+		size := 60 << 10
+		if n%4 == 0 {
 			size = 1<<20 - 1<<10
 		}
 		return unlessEnded(ctx, c.Create(ctx, secretOf(fmt.Sprintf("unused-%d-kubeconfig", n), size)))

@@ -44,6 +44,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/config/member"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 const (
@@ -207,6 +208,9 @@ func (a Account) Request(ctx context.Context, admin kubernetes.Interface, clock 
 		return Credentials{}, fmt.Errorf("request a token: %w", orRefused(err))
 	case answer.Status.Token == "":
 		return Credentials{}, fmt.Errorf("request a token: %w: the answer holds none", ErrRefused)
+	case len(answer.Status.Token) > transport.MaxToken:
+		return Credentials{}, fmt.Errorf("request a token: %w: it issues one of %d bytes, and at most %d are sent",
+			ErrRefused, len(answer.Status.Token), transport.MaxToken)
 	}
 	life := Life
 	if granted := ptr.Deref(answer.Spec.ExpirationSeconds, 0); granted > 0 {

@@ -26,6 +26,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub/account"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -305,12 +306,23 @@ func TestWhenATokenIsRenewed(t *testing.T) {
 	}
 }
 
-func TestAnAnswerWithoutATokenIsARefusal(t *testing.T) {
-	client := kubernetesfake.NewClientset()
-	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authenticationv1.TokenRequest{}, nil
-	})
-	if _, err := own.Request(t.Context(), client, now); !errors.Is(err, account.ErrRefused) {
-		t.Errorf("%v", err)
+func TestWhichAnswerHoldsAToken(t *testing.T) {
+	longest := strings.Repeat("t", transport.MaxToken)
+	for name, test := range map[string]struct {
+		token string
+		want  error
+	}{
+		"the longest that is sent": {longest, nil},
+		"one that is longer":       {longest + "t", account.ErrRefused},
+		"none":                     {"", account.ErrRefused},
+	} {
+		client := kubernetesfake.NewClientset()
+		client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: test.token}}, nil
+		})
+		c, err := own.Request(t.Context(), client, now)
+		if !errors.Is(err, test.want) || (err == nil) != (c.Token != "") || err != nil && len(err.Error()) > 200 {
+			t.Errorf("%s: %d bytes, %v", name, len(c.Token), err)
+		}
 	}
 }

@@ -121,7 +121,7 @@ func (c *Controller) begin(key fleet.Key) {
 
 func (c *Controller) newWorker(ctx context.Context, m fleet.Member, cl cluster.Cluster) *worker.Worker {
 	o := worker.Options{
-		Member: m, Cluster: cl, Client: c.writer(m), Observe: m.Observe, Fleet: c.Fleet, Hub: workersHub{c},
+		Member: m, Cluster: cl, Client: c.writer(m), CronJobs: m.CronJobs, Observe: m.Observe, Fleet: c.Fleet, Hub: workersHub{c},
 		HubID: c.HubID, Clock: c.Clock, Promises: c.promises,
 		Log: log.FromContext(ctx).WithName("worker").WithValues("cluster", klog.KRef(m.Fleet, m.Name)),
 	}

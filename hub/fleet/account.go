@@ -246,10 +246,7 @@ func (c *connection) installAccount(ctx context.Context, admin kubernetes.Interf
 // useCredentials uses new credentials of the account, once they have proved to lead to the cluster that is known.
 func (c *connection) useCredentials(ctx context.Context, credentials account.Credentials) error {
 	s := c.get()
-	t, err := transport.NewTarget(c.account.admin.WithToken(credentials.Token), s.target)
-	if err != nil {
-		return err
-	}
+	t := transport.NewTarget(c.account.admin.WithToken(credentials.Token), s.target)
 	t.Hide(c.last)
 	if err := c.prove(ctx, t, s.uid); err != nil {
 		c.account.refused = asProblem(err).Reason == reason.Forbidden
@@ -288,17 +285,14 @@ func (c *connection) prove(ctx context.Context, t *transport.Target, uid string)
 // other's.
 func (c *connection) administrator() (client kubernetes.Interface, done func(), err error) {
 	inUse := c.get().target
-	t, err := transport.NewTarget(c.account.admin, inUse)
-	if err != nil {
-		return nil, nil, err
-	}
+	t := transport.NewTarget(c.account.admin, inUse)
 	done = func() {
 		if !t.Shares(inUse) {
 			t.Close()
 		}
 	}
 	t.Hide(c.last)
-	requests := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent, transport.MaxRenewalsBody)
+	requests := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent, transport.MaxAccountBody)
 	requests.Meter, requests.Timers = c.meter, c.p.timers
 	transport.Lead(t, requests, requests)
 	config := requests.Config(requests)

@@ -58,10 +58,7 @@ func accessTo(t *testing.T, s *httptest.Server, serverName, token string) transp
 
 func targetTo(t *testing.T, a transport.Access, old *transport.Target) *transport.Target {
 	t.Helper()
-	tg, err := transport.NewTarget(a, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tg := transport.NewTarget(a, old)
 	t.Cleanup(tg.Close)
 	return tg
 }

@@ -210,15 +210,13 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 		})
 		return true
 	}
-	t, err := transport.NewTarget(c.parsed, s.target)
-	if err == nil {
-		t.Hide(c.last)
-		err = c.useIfRight(ctx, s, t)
-	}
+	t := transport.NewTarget(c.parsed, s.target)
+	t.Hide(c.last)
+	err := c.useIfRight(ctx, s, t)
 	if err == nil {
 		return true
 	}
-	if t != nil && !t.Shares(s.target) {
+	if !t.Shares(s.target) {
 		t.Close()
 	}
 	if ctx.Err() == nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // tooMany is how many of the largest kubeconfigs are more than a fleet may have: 35 MiB.
-const tooMany = 280
+const tooMany = 560
 
 // each does something tooMany times, a few at once.
 func each(t *testing.T, do func(n int) error) {

@@ -2,11 +2,14 @@ package fleet
 
 import (
 	"errors"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 func TestForHowLongAMemberIsInQuarantine(t *testing.T) {
@@ -61,5 +64,21 @@ func TestAMemberInQuarantineIsDisconnected(t *testing.T) {
 	clock.Advance(2 * time.Minute)
 	if wait := c.enforceQuarantine(t.Context(), m.get(), clock.Now()); wait != 0 {
 		t.Errorf("after its end nothing is asked of it for %v", wait)
+	}
+}
+
+// Whoever is no admin of a member cannot have it disconnected.
+func TestCronJobsOfTenantsDisconnectNobody(t *testing.T) {
+	s := apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		reply(w, strings.Repeat(" ", transport.MaxTenantsBody+1))
+	})
+	m, _ := newTestMember(t)
+	transport.Lead(targetTo(t, accessTo(t, s, "", "t"), nil), m.caches, m.renewals)
+	for range 20 { // more than its meter takes
+		err := Member{live: m}.CronJobs().Get().Resource("cronjobs").Do(t.Context()).Error()
+		if err == nil || m.get().quarantine != nil {
+			t.Fatalf("%v: %+v", err, m.get().quarantine)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -34,6 +35,8 @@ type member struct {
 	direct, informer *http.Client
 	// readers is for the watch of registrations.
 	readers *http.Client
+	// cronJobs reaches those of tenants.
+	cronJobs rest.Interface
 
 	// meter counts what the member sends, and retry is what the informers ask through.
 	meter *transport.Meter
@@ -120,8 +123,21 @@ func newMember(p *Provider, k Key) (*member, error) {
 	if m.informer, err = transport.HTTPClient(m.caches.Config(m.retry)); err != nil {
 		return nil, err
 	}
-	m.readers, err = transport.HTTPClient(m.caches.Config(&transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}))
-	return m, err
+	retryReaders := &transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}
+	if m.readers, err = transport.HTTPClient(m.caches.Config(retryReaders)); err != nil {
+		return nil, err
+	}
+	tenantsConfig := m.caches.Config(m.caches.ForTenants())
+	tenants, err := transport.HTTPClient(tenantsConfig)
+	if err != nil {
+		return nil, err
+	}
+	batch, err := batchv1client.NewForConfigAndClient(tenantsConfig, tenants)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	m.cronJobs = batch.RESTClient()
+	return m, nil
 }
 
 // setSpec sets what the hub's objects say now.

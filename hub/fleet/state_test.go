@@ -170,14 +170,8 @@ func TestWhoeverSharesConnectionsIsDistrustedTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newTestMember(t)
-			old, err := transport.NewTarget(before, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			inUse, err := transport.NewTarget(tc.inUse, old)
-			if err != nil {
-				t.Fatal(err)
-			}
+			old := transport.NewTarget(before, nil)
+			inUse := transport.NewTarget(tc.inUse, old)
 			interrupted := false
 			m.change(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
 			m.distrust(old, "the-second")

@@ -102,6 +102,13 @@ func (a *memberAPI) client(t *testing.T) kubernetes.Interface {
 	return c
 }
 
+// cronJobs reaches those of the member.
+func (a *memberAPI) cronJobs(t *testing.T) func() rest.Interface {
+	t.Helper()
+	c := a.client(t).BatchV1().RESTClient()
+	return func() rest.Interface { return c }
+}
+
 // refuses changes what is refused.
 func (a *memberAPI) refuses(refuse func(*http.Request) *metav1.Status) {
 	a.mu.Lock()
@@ -189,6 +196,16 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	case req.Method == http.MethodPost:
 		object.SetUID("uid-of-it")
 		return say(http.StatusCreated, a.put(p+"/"+object.GetName(), object))
+	case req.Method == http.MethodPatch && path.Base(p) == "status" && a.stored[path.Dir(p)] != nil:
+		var patch struct {
+			Status map[string]any `json:"status"`
+		}
+		if err := json.NewDecoder(req.Body).Decode(&patch); err != nil {
+			return nil, err
+		}
+		object = a.stored[path.Dir(p)].DeepCopy()
+		object.Object["status"] = patch.Status
+		return say(http.StatusOK, a.put(path.Dir(p), object))
 	case have == nil:
 		return say(http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound))
 	case req.Method == http.MethodPut:

@@ -76,7 +76,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, east: newMemberAPI(), start: time.Now(), by: us, members: map[fleet.Key]fleet.Member{eastKey: east}}
 	client := r.east.client(t)
 	r.Worker = New(Options{
-		Member: east, Cluster: r.east, Client: client, Leases: client.CoordinationV1(), Fleet: r, Hub: r, HubID: us,
+		Member: east, Cluster: r.east, Client: client, Leases: client.CoordinationV1(), CronJobs: r.east.cronJobs(t), Fleet: r, Hub: r, HubID: us,
 		Clock: clocktest.NewBubble(rigStart), Promises: publish.NewPromises(), Log: logr.Discard(),
 		Observe: func(o health.Observation) {
 			r.mu.Lock()

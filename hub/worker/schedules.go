@@ -2,17 +2,14 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"maps"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -78,59 +75,15 @@ func (w *Worker) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelSel
 	if err == nil {
 		return waking{times: is.times + 1, next: now + wakeAgain}
 	}
-	if is.tries++; apierrors.IsForbidden(err) {
+	if is.tries++; apierrors.IsForbidden(err) || errors.Is(err, transport.ErrTooLarge) {
 		is.tries = wakeTries
 	}
 	if is.tries == wakeTries {
-		w.Log.Info("The CronJobs are not woken: their first Jobs of this term may be late", "namespace", t.namespace, "err", err.Error())
+		w.Log.Info("The CronJobs are not woken: their first Jobs of this term may be late", "namespace", t.namespace,
+			"err", transport.Shorten(bare(err)))
 	}
 	return is
 }
 
 // wakes reports whether a fence has refused Jobs.
 func wakes(f guard.Fence) bool { return !f.Warns() && f.Schedules() != nil }
-
-// wakeCronJobs wakes those whose Jobs match, and that have scheduled nothing since an instant.
-func (w *Worker) wakeCronJobs(ctx context.Context, namespace string, of *metav1.LabelSelector, upTo time.Time) error {
-	selector, err := metav1.LabelSelectorAsSelector(of)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
-	defer cancel()
-	jobs := w.Client.BatchV1().CronJobs(namespace)
-	list, err := jobs.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list the CronJobs: %w", err)
-	}
-	for i := range list.Items {
-		o := &list.Items[i]
-		if !selector.Matches(labels.Set(o.Spec.JobTemplate.Labels)) || !scheduledUpTo(o).Before(upTo) {
-			continue
-		}
-		status := map[string]any{
-			"metadata": map[string]any{"resourceVersion": o.ResourceVersion}, // a Job may have been created meanwhile
-			"status":   map[string]any{"lastScheduleTime": metav1.NewTime(upTo)},
-		}
-		data, err := json.Marshal(status)
-		if err != nil {
-			return err
-		}
-		if err := guard.Allowed(ctx); err != nil {
-			return err
-		}
-		_, err = jobs.Patch(ctx, o.Name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("wake CronJob %s: %w", o.Name, err)
-		}
-	}
-	return nil
-}
-
-// scheduledUpTo is the time after which its controller looks for ticks.
-func scheduledUpTo(o *batchv1.CronJob) time.Time {
-	if last := o.Status.LastScheduleTime; last != nil {
-		return last.Time
-	}
-	return o.CreationTimestamp.Time
-}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"maps"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,11 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
@@ -98,16 +95,14 @@ func TestACronJobIsWokenByItsStatus(t *testing.T) {
 			if !test.last.IsZero() {
 				o.Status.LastScheduleTime = &metav1.Time{Time: test.last}
 			}
-			w := New(Options{Client: fake.NewClientset(o), Clock: clocktest.NewBubble(rigStart)})
+			east := newMemberAPI()
+			east.storeCronJob(o)
+			w := New(Options{CronJobs: east.cronJobs(t), Clock: clocktest.NewBubble(rigStart)})
 			term := fencedTerm{"fence", "shop", test.began.UnixMicro()}
 			if is := w.wakeTerm(t.Context(), term, once, waking{times: 1}); is.times != 2 {
 				t.Fatalf("it is %+v", is)
 			}
-			o, err := w.Client.BatchV1().CronJobs("shop").Get(t.Context(), "bill", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if last := scheduledLast(o); !last.Equal(test.want) {
+			if last := scheduledLast(east.cronJob("bill")); !last.Equal(test.want) {
 				t.Errorf("it was scheduled last at %v, want %v", last, test.want)
 			}
 		})
@@ -118,13 +113,13 @@ func TestACronJobIsWokenByItsStatus(t *testing.T) {
 func TestACronJobIsWokenTwice(t *testing.T) {
 	before, again := rigStart.Wall.Add(-2*time.Second), rigStart.Wall.Add(-time.Second)
 	tick := rigStart.Wall.Add(time.Second)
-	unavailable := apierrors.NewServiceUnavailable("later")
-	forbidden := apierrors.NewForbidden(batchv1.Resource("cronjobs"), "", errRefused)
+	unavailable := failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	forbidden := failure(http.StatusForbidden, metav1.StatusReasonForbidden)
 	type seen map[time.Duration]time.Time // what the status says, by the time since it was looked first
 	for name, test := range map[string]struct {
-		last   time.Time // what was scheduled last before the term
-		runs   time.Time // the tick that is run after the first time
-		answer error     // to the first requests
+		last   time.Time      // what was scheduled last before the term
+		runs   time.Time      // the tick that is run after the first time
+		answer *metav1.Status // to the first lists
 		fails  int
 		want   seen
 	}{
@@ -143,28 +138,28 @@ func TestACronJobIsWokenTwice(t *testing.T) {
 				if !test.last.IsZero() {
 					o.Status.LastScheduleTime = &metav1.Time{Time: test.last}
 				}
-				c := fake.NewClientset(o)
-				jobs, asked := c.BatchV1().CronJobs("shop"), 0
-				c.PrependReactor("list", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-					asked++
-					return asked <= test.fails, nil, test.answer
+				east, asked := newMemberAPI(), 0
+				east.storeCronJob(o)
+				east.refuses(func(req *http.Request) *metav1.Status {
+					if req.Method != http.MethodGet {
+						return nil
+					}
+					if asked++; asked > test.fails {
+						return nil
+					}
+					return test.answer
 				})
-				w := New(Options{Client: c, Clock: clocktest.NewBubble(rigStart), Log: logr.Discard()})
+				w := New(Options{CronJobs: east.cronJobs(t), Clock: clocktest.NewBubble(rigStart), Log: logr.Discard()})
 				is, term, got, last := waking{}, fencedTerm{"fence", "shop", rigStart.Wall.UnixMicro()}, seen{}, time.Unix(0, 0)
 				for at := time.Duration(0); at < 20*time.Second; at += fenceLook {
 					is = w.wakeTerm(t.Context(), term, once, is)
-					o, err := jobs.Get(t.Context(), "bill", metav1.GetOptions{})
-					if err != nil {
-						t.Fatal(err)
-					}
+					o := east.cronJob("bill")
 					if now := scheduledLast(o); !now.Equal(last) {
 						got[at], last = now, now
 					}
 					if !test.runs.IsZero() && is.times == 1 {
 						o.Status.LastScheduleTime = &metav1.Time{Time: test.runs}
-						if _, err := jobs.UpdateStatus(t.Context(), o, metav1.UpdateOptions{}); err != nil {
-							t.Fatal(err)
-						}
+						east.storeCronJob(&o)
 					}
 					pass(fenceLook)
 				}
@@ -177,7 +172,7 @@ func TestACronJobIsWokenTwice(t *testing.T) {
 }
 
 // scheduledLast is what a status says, zero if nothing.
-func scheduledLast(o *batchv1.CronJob) (last time.Time) {
+func scheduledLast(o batchv1.CronJob) (last time.Time) {
 	if o.Status.LastScheduleTime != nil {
 		last = o.Status.LastScheduleTime.Time
 	}
@@ -185,7 +180,7 @@ func scheduledLast(o *batchv1.CronJob) (last time.Time) {
 }
 
 func TestATermIsWokenOnceAndForgottenAtItsEnd(t *testing.T) {
-	w := New(Options{Client: fake.NewClientset(), Clock: clocktest.NewBubble(rigStart)})
+	w := New(Options{CronJobs: newMemberAPI().cronJobs(t), Clock: clocktest.NewBubble(rigStart)})
 	first, second := fencedTerm{"fence", "shop", 1}, fencedTerm{"fence", "shop", 2}
 	wakings := map[fencedTerm]waking{}
 	for i, term := range []fencedTerm{first, first, second} {

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,21 +11,40 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// cronJobs are two in namespace shop, which were scheduled last at some instant.
+// cronJobs are some in namespace shop, which were scheduled last at some instant.
 func (r *rig) cronJobs(last time.Time, names ...string) {
 	for _, name := range names {
 		o := batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(rigStart.Wall.Add(-time.Hour))}}
 		o.Status.LastScheduleTime = &metav1.Time{Time: last}
-		var object map[string]any
-		if err := json.Unmarshal(encoded(&o), &object); err != nil {
-			r.t.Fatal(err)
-		}
-		r.east.shows(func(a *memberAPI) {
-			a.put("/apis/batch/v1/namespaces/shop/cronjobs/"+name, &unstructured.Unstructured{Object: object})
-		})
+		r.east.storeCronJob(&o)
 	}
+}
+
+// cronJobPath is that of a CronJob in namespace shop.
+const cronJobPath = "/apis/batch/v1/namespaces/shop/cronjobs/"
+
+// storeCronJob keeps one in namespace shop.
+func (a *memberAPI) storeCronJob(o *batchv1.CronJob) {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(err)
+	}
+	a.shows(func(a *memberAPI) { a.put(cronJobPath+o.Name, &unstructured.Unstructured{Object: object}) })
+}
+
+// cronJob returns one as it is kept.
+func (a *memberAPI) cronJob(name string) (o batchv1.CronJob) {
+	a.shows(func(a *memberAPI) {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(a.stored[cronJobPath+name].Object, &o); err != nil {
+			panic(err)
+		}
+	})
+	return o
 }
 
 // One that is gone needs nothing any more, and the others do.
@@ -64,6 +82,19 @@ func TestWhatBecomesOfACronJobThatCannotBeWoken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Another replica may be at work already.
+func TestACronJobIsNotWokenWithoutTheRightToWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		written := r.counts(http.MethodPatch, "/status")
+		r.cronJobs(rigStart.Wall.Add(-time.Hour), "bill")
+		ctx := guard.WhileAllowed(t.Context(), func() bool { return false })
+		if err := r.wakeCronJobs(ctx, "shop", &metav1.LabelSelector{}, rigStart.Wall); err == nil || len(*written) > 0 {
+			t.Errorf("%v; written at %v", err, *written)
+		}
+	})
 }
 
 // A status has whole seconds, and a term begins at any time.

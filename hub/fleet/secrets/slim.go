@@ -13,6 +13,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -21,8 +22,8 @@ const (
 	KubeconfigSuffix = "-kubeconfig"
 	// KubeconfigKey is under what key they are there.
 	KubeconfigKey = "value"
-	// MaxKubeconfig bounds a kubeconfig that is kept, in bytes. Those of real clusters have a few KiB.
-	MaxKubeconfig = 128 << 10
+	// MaxKubeconfig bounds a kubeconfig that is kept, in bytes: a longer one would not be parsed.
+	MaxKubeconfig = transport.MaxKubeconfig
 	// pageSize is how many Secrets are listed at once. Each may have a megabyte.
 	pageSize = 20
 )

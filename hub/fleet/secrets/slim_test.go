@@ -36,7 +36,7 @@ func TestOfASecretOnlyWhatTheHubNeedsIsKept(t *testing.T) {
 	}{
 		"of a kubeconfig, its value":                {"east-kubeconfig", 100, true, 100, "", ""},
 		"also if nobody gave it the type":           {"user-kubeconfig", MaxKubeconfig, true, MaxKubeconfig, "", ""},
-		"of one that is too large, why":             {"east-kubeconfig", MaxKubeconfig + 1, true, 0, "", "131073 bytes: at most 131072"},
+		"of one that is too large, why":             {"east-kubeconfig", MaxKubeconfig + 1, true, 0, "", "65537 bytes: at most 65536"},
 		"of the seal, the mark and not the key":     {seal.SecretName, 100, true, 0, "mark", ""},
 		"of the Secrets of other programs, nothing": {"token", 100, false, 0, "", ""},
 		"nor of a name that only looks like one":    {"east-kubeconfig-old", 100, false, 0, "", ""},

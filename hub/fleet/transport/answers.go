@@ -27,6 +27,7 @@ const (
 type receipt struct {
 	maxBody int64
 	meter   *Meter
+	light   bool // what it decodes to takes no more memory than its bytes
 	clean   func(string) string
 	refused func(words string)
 	timers  clock.WithDelayedExecution
@@ -64,11 +65,14 @@ func (r receipt) check(resp *http.Response, watch bool) error {
 			r.refused(string(body))
 		}
 	case !whole:
-		return r.meter.refuse(fmt.Errorf("%w: it has more than %d MiB", errTooLarge, limit>>20))
+		return r.meter.refuse(fmt.Errorf("%w: it has more than %d MiB", ErrTooLarge, limit>>20))
 	}
-	weight := weigh(body, contentType)
+	weight := int64(len(body))
+	if !r.light {
+		weight = weigh(body, contentType)
+	}
 	if weight > maxAnswerWeight {
-		return r.meter.refuse(fmt.Errorf("%w: what it decodes to takes about %d MiB", errTooLarge, weight>>20))
+		return r.meter.refuse(fmt.Errorf("%w: what it decodes to takes about %d MiB", ErrTooLarge, weight>>20))
 	}
 	if err := r.meter.add(max(0, weight-int64(len(body)))); err != nil {
 		return err
@@ -161,7 +165,7 @@ func (e *events) next() error {
 	}
 	if weight > maxEventWeight {
 		e.left = nil
-		return e.meter.refuse(fmt.Errorf("%w: an event of a watch decodes to about %d MiB", errTooLarge, weight>>20))
+		return e.meter.refuse(fmt.Errorf("%w: an event of a watch decodes to about %d MiB", ErrTooLarge, weight>>20))
 	}
 	return err
 }
@@ -178,7 +182,7 @@ func (e *events) nextProtobuf() (weight int64, err error) {
 	length := binary.BigEndian.Uint32(e.event)
 	if length > maxEvent {
 		e.event = e.event[:0]
-		return 0, e.meter.refuse(fmt.Errorf("%w: an event of a watch has %d bytes", errTooLarge, length))
+		return 0, e.meter.refuse(fmt.Errorf("%w: an event of a watch has %d bytes", ErrTooLarge, length))
 	}
 	var body bytes.Buffer // it grows with what comes, not with what is announced
 	if _, err := io.CopyN(&body, e.from, int64(length)); err != nil {
@@ -207,7 +211,7 @@ func (e *events) nextLine() (weight int64, err error) {
 		switch {
 		case len(e.event) > maxEvent:
 			e.event = e.event[:0]
-			return 0, e.meter.refuse(fmt.Errorf("%w: an event of a watch has more than %d MiB", errTooLarge, maxEvent>>20))
+			return 0, e.meter.refuse(fmt.Errorf("%w: an event of a watch has more than %d MiB", ErrTooLarge, maxEvent>>20))
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case len(bytes.TrimSpace(e.event)) == 0:

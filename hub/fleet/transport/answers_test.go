@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -113,7 +115,7 @@ func TestAnAnswerThatWouldFillTheMemoryIsRefusedBeforeItIsDecoded(t *testing.T) 
 				w.Header().Set("Content-Type", tc.contentType)
 				_, _ = w.Write(tc.body) // the other side hangs up
 			})
-			if !errors.Is(err, errTooLarge) || len(m.errs) != 1 {
+			if !errors.Is(err, ErrTooLarge) || len(m.errs) != 1 {
 				t.Errorf("%v, told %v", err, m.errs)
 			}
 		})
@@ -215,6 +217,46 @@ func TestTooManyRegistrationsEndOnlyRequestsForThem(t *testing.T) {
 	}
 	if err := get("?labelSelector=other"); err != nil || len(main.errs) > 0 {
 		t.Errorf("%v, told %v", err, main.errs)
+	}
+}
+
+// Their objects are large, and decoded into a type that is small.
+func TestWhatTenantsFillEndsOnlyRequestsForIt(t *testing.T) {
+	type asked []struct {
+		size int // of the answer
+		want error
+	}
+	for name, test := range map[string]asked{
+		"an answer that weighs much":  {{MaxTenantsBody, nil}},
+		"an answer that is too large": {{MaxTenantsBody + 1, ErrTooLarge}, {1, nil}},
+		"answers without end": append(slices.Repeat(asked{{MaxTenantsBody, nil}}, readersBurst/MaxTenantsBody),
+			asked{{MaxTenantsBody, errTooMuch}, {1, errTooMuch}}...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			main := newTold()
+			s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+				size, _ := strconv.Atoi(r.URL.Query().Get("size"))
+				w.Header().Set("Content-Type", jsonType)
+				_, _ = w.Write(repeated("{},", size)[:size])
+			})
+			l := NewSwappable("east.prod", "", MaxCachesBody)
+			l.Meter, l.Timers = main.Meter, clocktesting.NewFakeClock(time.Time{})
+			tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+			l.set(tg, tg.caches)
+			client := &http.Client{Transport: l.ForTenants()}
+			for i, a := range test {
+				resp, err := client.Get(fmt.Sprintf("https://east.prod.invalid/api?size=%d", a.size))
+				if err == nil {
+					_ = resp.Body.Close()
+				}
+				if !errors.Is(err, a.want) {
+					t.Errorf("answer %d: %v, want %v", i, err, a.want)
+				}
+			}
+			if len(main.errs) > 0 || main.level > 0 {
+				t.Errorf("the member has sent %d bytes, told %v", main.level, main.errs)
+			}
+		})
 	}
 }
 

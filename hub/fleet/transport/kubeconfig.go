@@ -1,20 +1,39 @@
 package transport
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// maxKubeconfig bounds a kubeconfig. Those of real clusters have a few KiB. A bundle of CAs may add some
-// more.
-const maxKubeconfig = 128 << 10
+const (
+	// MaxKubeconfig bounds a kubeconfig, in bytes. Those of real clusters have a few KiB. A bundle of CAs may add some
+	// more.
+	MaxKubeconfig = 64 << 10
+	// maxMarks bounds the characters that begin or divide keys and entries. So it bounds how many there are, and how
+	// deep: a few bytes each become hundreds in memory.
+	maxMarks = 4 << 10
+	marks    = "-,:?[{"
+	// MaxToken bounds a bearer token, in bytes. Each request carries it.
+	MaxToken = 16 << 10
+)
+
+// anchor matches all that a YAML parser may take for an anchor. An alias repeats what its anchor names: 33 KiB became
+// 2 GiB. Where there is no anchor, there is no alias. Behind a letter or digit an & goes on with a word. It looks at bytes
+// and not at what a parser finds, because two parsers may differ.
+var anchor = regexp.MustCompile(`(?:^|[^0-9A-Za-z])&`)
+
+// parsing is held while a kubeconfig is parsed, because that takes much more memory than its text: not all do at once.
+var parsing sync.Mutex
 
 // Access is the part of a kubeconfig that the hub uses: where the API server is, how it proves that it is the
 // one, and how the hub proves its own identity.
@@ -29,6 +48,9 @@ type Access struct {
 	// cert and key are a client certificate in PEM, both or none.
 	cert, key string
 	token     string
+	// roots and pair are ca, and cert with key, parsed once: it takes long for large keys. They may be nil.
+	roots *x509.CertPool
+	pair  *tls.Certificate
 }
 
 // ParseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their reader run
@@ -39,9 +61,11 @@ func ParseKubeconfig(data []byte) (Access, error) {
 	if len(data) == 0 {
 		return Access{}, errors.New("the kubeconfig is empty")
 	}
-	if len(data) > maxKubeconfig {
-		return Access{}, fmt.Errorf("the kubeconfig has %d bytes: at most %d are read", len(data), maxKubeconfig)
+	if err := refuseBombs(data); err != nil {
+		return Access{}, err
 	}
+	parsing.Lock()
+	defer parsing.Unlock()
 	config, err := clientcmd.Load(data)
 	if err != nil {
 		// The error may quote the content.
@@ -67,13 +91,35 @@ func ParseKubeconfig(data []byte) (Access, error) {
 	if a.server, err = parseServer(cluster.Server); err != nil {
 		return Access{}, err
 	}
-	return a, a.validate()
+	if err := a.validate(); err != nil {
+		return Access{}, err
+	}
+	return a.parseKeys()
 }
 
 // WithToken is the same API server for another user, who proves its identity by a token.
 func (a Access) WithToken(token string) Access {
-	a.cert, a.key, a.token = "", "", token
+	a.cert, a.key, a.pair, a.token = "", "", nil, token
 	return a
+}
+
+// refuseBombs refuses what would take much memory or time to parse.
+func refuseBombs(data []byte) error {
+	n := 0
+	for _, c := range []byte(marks) {
+		n += bytes.Count(data, []byte{c})
+	}
+	switch {
+	case len(data) > MaxKubeconfig:
+		return fmt.Errorf("the kubeconfig has %d bytes: at most %d are read", len(data), MaxKubeconfig)
+	case n > maxMarks:
+		return fmt.Errorf("the kubeconfig has %d of the characters %s: at most %d are read; leave out what is not current",
+			n, marks, maxMarks)
+	case anchor.Match(data):
+		return errors.New("the kubeconfig has an & that may be a YAML anchor, which is refused: " +
+			"write out what it stands for, or leave the & out")
+	}
+	return nil
 }
 
 func current(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
@@ -154,30 +200,33 @@ func (a Access) validate() error {
 		return errors.New("client-certificate-data and client-key-data must come together")
 	case a.cert == "" && a.token == "":
 		return errors.New("the user has no credentials: give a client certificate or a token")
+	case len(a.token) > MaxToken:
+		return fmt.Errorf("token has %d bytes: at most %d are sent", len(a.token), MaxToken)
 	}
 	for i := range len(a.token) {
 		if c := a.token[i]; c <= ' ' || c > '~' {
 			return errors.New("token holds a character that no token has")
 		}
 	}
-	_, err := a.tlsConfig()
-	return err
+	return nil
 }
 
-func (a Access) tlsConfig() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName}
-	if a.ca != "" {
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM([]byte(a.ca)) {
-			return nil, errors.New("certificate-authority-data holds no PEM certificate")
-		}
+// parseKeys returns the access with its certificates and its key parsed.
+func (a Access) parseKeys() (Access, error) {
+	var err error
+	if a.roots, err = parseCA(a.ca); err != nil {
+		return Access{}, err
 	}
-	if a.cert != "" {
-		pair, err := tls.X509KeyPair([]byte(a.cert), []byte(a.key))
-		if err != nil {
-			return nil, errors.New("client-certificate-data and client-key-data are no PEM certificate with its key")
-		}
-		c.Certificates = []tls.Certificate{pair}
+	if a.pair, err = parsePair(a.cert, a.key); err != nil {
+		return Access{}, err
 	}
-	return c, nil
+	return a, nil
+}
+
+func (a Access) tlsConfig() *tls.Config {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: a.serverName, RootCAs: a.roots}
+	if a.pair != nil {
+		c.Certificates = []tls.Certificate{*a.pair}
+	}
+	return c
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,10 @@ func TestParseKubeconfig(t *testing.T) {
 		"another user's extra": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
 			u.ImpersonateUserExtra = map[string][]string{"a": nil}
 		}, "impersonation"},
+		"the longest token": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token = strings.Repeat("t", MaxToken) }, ""},
+		"a longer token": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+			u.Token = secretText + strings.Repeat("t", MaxToken)
+		}, "token has 16402 bytes: at most 16384"},
 		"no credentials":         {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token = "" }, "no credentials"},
 		"a token with a newline": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token += "\r\nHost: x" }, "token holds"},
 		"a certificate alone":    {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientCertificateData = cert }, "together"},
@@ -149,19 +154,57 @@ func TestParseKubeconfigThatIsNone(t *testing.T) {
 		data    string
 		wantErr string
 	}{
-		"nothing":           {"", "empty"},
-		"a secret":          {secretText, "no v1 Config"},
-		"another object":    {"apiVersion: v1\nkind: " + secretText, "no v1 Config"},
-		"a wrong type":      {"apiVersion: v1\nkind: Config\nclusters: " + secretText, "no v1 Config"},
-		"bad base64":        {"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {certificate-authority-data: '" + secretText + "'}}]", "no v1 Config"},
-		"too much":          {strings.Repeat("#", maxKubeconfig+1), "at most"},
-		"an empty object":   {"{}", "current-context"},
-		"null everywhere":   {"apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: null}]", "no cluster"},
-		"aliases that grow": {aliases(), "no v1 Config"},
+		"nothing":            {"", "empty"},
+		"a secret":           {secretText, "no v1 Config"},
+		"another object":     {"apiVersion: v1\nkind: " + secretText, "no v1 Config"},
+		"a wrong type":       {"apiVersion: v1\nkind: Config\nclusters: " + secretText, "no v1 Config"},
+		"bad base64":         {"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {certificate-authority-data: '" + secretText + "'}}]", "no v1 Config"},
+		"too much":           {strings.Repeat("#", MaxKubeconfig+1), "at most"},
+		"an empty object":    {"{}", "current-context"},
+		"null everywhere":    {"apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: null}]", "no cluster"},
+		"aliases that grow":  {aliases(), "YAML anchor"},
+		"an alias in JSON":   {`{"a": &a "` + secretText + `", "b": *a}`, "YAML anchor"},
+		"an alias in a key":  {"&a " + secretText + ": x", "YAML anchor"},
+		"an & in a word":     {"current-context: R&D", "no context of the name"},
+		"too deep a list":    {strings.Repeat("[", maxMarks+1), "at most 4096"},
+		"too deep a block":   {strings.Repeat("- ", maxMarks+1), "at most 4096"},
+		"too deep an object": {strings.Repeat("? ", maxMarks+1), "at most 4096"},
+		"too many entries":   {"users: [" + strings.Repeat("{},", maxMarks/2) + "]", "at most 4096"},
+		"too many keys":      {strings.Repeat("a:\n", maxMarks+1), "at most 4096"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ParseKubeconfig([]byte(tc.data))
 			checkError(t, err, tc.wantErr)
+		})
+	}
+}
+
+// What is kept of what a tenant writes is bounded. So is what it takes to find that out.
+func TestHowMuchMemoryAKubeconfigTakes(t *testing.T) {
+	const begin = "apiVersion: v1\nkind: Config\n"
+	long := strings.Repeat("x", 16<<10)
+	for name, tc := range map[string]struct {
+		data string
+		most uint64
+	}{
+		"aliases to a long string":   {begin + "extensions:\n- name: &a " + long + "\n  extension: [" + strings.Repeat("*a,", 5600) + "]\n", 4 << 20},
+		"aliases that grow":          {aliases(), 4 << 20},
+		"lists in lists":             {begin + "extensions: [" + strings.Repeat("[", maxMarks-4) + "]", 16 << 20},
+		"lists in lists, as a block": {strings.Repeat("- ", maxMarks), 16 << 20},
+		"empty users":                {begin + "users:\n" + strings.Repeat("-\n", maxMarks-3), 16 << 20},
+		"what JSON escapes":          {begin + "current-context: " + strings.Repeat("<", MaxKubeconfig-100), 16 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if len(tc.data) > MaxKubeconfig {
+				t.Fatalf("it has %d bytes", len(tc.data))
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := ParseKubeconfig([]byte(tc.data))
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > tc.most {
+				t.Errorf("it took %d KiB: %v", took>>10, err)
+			}
 		})
 	}
 }
@@ -201,6 +244,7 @@ func FuzzKubeconfig(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n" +
 		"clusters: [{name: c, cluster: {server: 'https://h/%2e%2e'}}]\nusers: [{name: u, user: {token: t}}]"))
 	f.Add([]byte(aliases()))
+	f.Add([]byte("&a b: *a"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := ParseKubeconfig(data)
 		if err != nil {
@@ -215,8 +259,8 @@ func FuzzKubeconfig(f *testing.F) {
 		if a.token == "" && a.cert == "" {
 			t.Error("no credentials")
 		}
-		if _, err := NewTarget(a, nil); err != nil {
-			t.Errorf("no connection can be made: %v", err)
+		if len(a.token) > MaxToken || (a.cert == "") != (a.pair == nil) || (a.ca == "") != (a.roots == nil) {
+			t.Errorf("%d bytes of token, certificate %v, roots %v", len(a.token), a.pair != nil, a.roots != nil)
 		}
 	})
 }

@@ -38,11 +38,7 @@ type pool struct {
 	closed bool
 }
 
-func newPool(a Access) (*pool, error) {
-	tlsConfig, err := a.tlsConfig()
-	if err != nil {
-		return nil, err
-	}
+func newPool(a Access) *pool {
 	p := &pool{conns: map[net.Conn]struct{}{}}
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
@@ -61,7 +57,7 @@ func newPool(a Access) (*pool, error) {
 			}
 			return p.track(conn)
 		},
-		TLSClientConfig:        tlsConfig,
+		TLSClientConfig:        a.tlsConfig(),
 		TLSHandshakeTimeout:    tlsTimeout,
 		ResponseHeaderTimeout:  headerTimeout,
 		MaxResponseHeaderBytes: maxHeader,
@@ -69,7 +65,7 @@ func newPool(a Access) (*pool, error) {
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  pings.Timing{After: pingAfter, Timeout: pingTimeout}.HTTP2(),
 	}
-	return p, nil
+	return p
 }
 
 // close ends all connections, with whatever they carry, and admits no new one.

@@ -50,19 +50,11 @@ func (t *Target) Hide(o *Target) {
 
 // NewTarget returns a target that is not connected yet. If it differs from old in the token only, it shares
 // the connections of old.
-func NewTarget(a Access, old *Target) (*Target, error) {
+func NewTarget(a Access, old *Target) *Target {
 	if old != nil && old.Access.sameConnection(a) {
-		return &Target{Access: a, caches: old.caches, writer: old.writer}, nil
+		return &Target{Access: a, caches: old.caches, writer: old.writer}
 	}
-	caches, err := newPool(a)
-	if err != nil {
-		return nil, err
-	}
-	writer, err := newPool(a)
-	if err != nil {
-		return nil, err
-	}
-	return &Target{Access: a, caches: caches, writer: writer}, nil
+	return &Target{Access: a, caches: newPool(a), writer: newPool(a)}
 }
 
 // sameConnection reports whether both can share a connection, which does not know tokens.
@@ -70,6 +62,7 @@ func (a Access) sameConnection(b Access) bool {
 	a.token, b.token = "", ""
 	aServer, bServer := a.server.String(), b.server.String()
 	a.server, b.server = nil, nil
+	a.roots, b.roots, a.pair, b.pair = nil, nil, nil, nil // they follow from the rest
 	return a == b && aServer == bServer
 }
 

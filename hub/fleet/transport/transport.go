@@ -19,11 +19,17 @@ const (
 	// cannot fill the hub's memory with one. Renewals are small. A list of Leases takes about 1 KiB for each.
 	MaxRenewalsBody = 16 << 20
 	MaxCachesBody   = 32 << 20
+	// MaxAccountBody bounds an answer about the hub's own account: one object, of which an etcd stores 1.5 MiB.
+	MaxAccountBody = 2 << 20
+	// MaxTenantsBody bounds an answer of objects that tenants write: see [Swappable.ForTenants].
+	MaxTenantsBody = 2 << 20
 )
+
+// ErrTooLarge is wrapped where the body of an answer, or what it decodes to, is larger than its bound.
+var ErrTooLarge = errors.New("the member's answer is too large")
 
 var (
 	errNoTarget = errors.New("there is no connection to the member")
-	errTooLarge = errors.New("the member's answer is too large")
 	errStranger = errors.New("the request is not for the member: redirects are not followed")
 )
 
@@ -103,6 +109,27 @@ func HTTPClient(config *rest.Config) (*http.Client, error) {
 
 // RoundTrip sends the request to where the transport leads at this moment.
 func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
+	return l.send(req, receipt{maxBody: l.maxBody, meter: l.meterOf(req.URL)})
+}
+
+// ForTenants returns a transport on the same connections, for objects that tenants of the member write and fill. It has
+// a meter of its own: too much of them ends only requests by it. It counts bytes, so decode them into a type that keeps
+// few of them. Set Timers first.
+func (l *Swappable) ForTenants() http.RoundTripper {
+	return forTenants{l, NewReadersMeter(l.Timers)}
+}
+
+type forTenants struct {
+	of    *Swappable
+	meter *Meter
+}
+
+func (t forTenants) RoundTrip(req *http.Request) (*http.Response, error) {
+	return t.of.send(req, receipt{maxBody: MaxTenantsBody, meter: t.meter, light: true})
+}
+
+// send sends a request, and checks the answer by what the receipt says of it.
+func (l *Swappable) send(req *http.Request, answer receipt) (*http.Response, error) {
 	r := l.route.Load()
 	switch {
 	case req.URL.Host != l.host:
@@ -112,8 +139,7 @@ func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, errNoTarget
 	}
-	meter, watch := l.meterOf(req.URL), isWatch(req.URL)
-	if err := meter.add(0); err != nil {
+	if err := answer.meter.add(0); err != nil {
 		closeBody(req)
 		return nil, err
 	}
@@ -129,7 +155,8 @@ func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
 	r.target.authorize(out)
 	resp, err := timed(l.RequestSent, r.pool.transport, out)
 	if err == nil {
-		err = receipt{maxBody: l.maxBody, meter: meter, clean: r.target.scrub, refused: l.Refused, timers: l.Timers}.check(resp, watch)
+		answer.clean, answer.refused, answer.timers = r.target.scrub, l.Refused, l.Timers
+		err = answer.check(resp, isWatch(req.URL))
 	}
 	if err != nil {
 		return nil, cleanError(err, r.target.scrub)

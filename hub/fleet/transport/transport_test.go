@@ -39,15 +39,16 @@ func accessTo(t *testing.T, s *httptest.Server, path, token string) Access {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return Access{Local: true, server: u, ca: string(ca), token: token}
+	a, err := Access{Local: true, server: u, ca: string(ca), token: token}.parseKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 func targetTo(t *testing.T, a Access, old *Target) *Target {
 	t.Helper()
-	tg, err := NewTarget(a, old)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tg := NewTarget(a, old)
 	t.Cleanup(tg.Close)
 	return tg
 }
@@ -167,7 +168,7 @@ func TestLaneRefuses(t *testing.T) {
 	}{
 		"requests for somebody else":   {true, "https://192.0.2.1/", errStranger, 0},
 		"requests without a target":    {false, "https://east.prod.invalid/", errNoTarget, 0},
-		"answers that are too large":   {true, "https://east.prod.invalid/", errTooLarge, 0},
+		"answers that are too large":   {true, "https://east.prod.invalid/", ErrTooLarge, 0},
 		"but a watch has no end":       {true, "https://east.prod.invalid/?watch=true", nil, 200},
 		"redirects are handed through": {true, "https://east.prod.invalid/redirect", nil, 307},
 	} {

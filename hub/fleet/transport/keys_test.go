@@ -1,0 +1,128 @@
+package transport
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/pem"
+	"math/big"
+	"testing"
+	"time"
+
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// number is an odd number of so many bits.
+func number(bits int) *big.Int {
+	n := new(big.Int).Lsh(big.NewInt(1), uint(bits-1))
+	return n.SetBit(n, 0, 1)
+}
+
+// rsaCertificate is a certificate in PEM for an RSA key with a modulus.
+func rsaCertificate(t *testing.T, n *big.Int) []byte {
+	t.Helper()
+	issuer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &rsa.PublicKey{N: n, E: 65537}, issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// rsaKey is a private key in PKCS #1, with the parts that have so many bits and no others.
+func rsaKey(t *testing.T, n, d, p, q int) []byte {
+	t.Helper()
+	der, err := asn1.Marshal(struct {
+		Version int
+		N       *big.Int
+		E       int
+		D, P, Q *big.Int
+	}{0, number(n), 65537, number(d), number(p), number(q)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// inPKCS8 wraps a key of PKCS #1.
+func inPKCS8(t *testing.T, key []byte) []byte {
+	t.Helper()
+	der, err := asn1.Marshal(struct {
+		Version   int
+		Algorithm pkix.AlgorithmIdentifier
+		Key       []byte
+	}{0, pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}, key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// inPEM is a private key in PEM.
+func inPEM(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// Whoever computes with the large ones of these keys takes minutes or hours.
+func TestWhichKeysAreUsed(t *testing.T) {
+	own, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ownCert := rsaCertificate(t, own.N)
+	const none, large = "no PEM certificate with its key", "RSA key of more than 8192 bits"
+	for name, tc := range map[string]struct {
+		ca, cert, key []byte // in PEM
+		wantErr       string
+	}{
+		"an RSA key":                            {nil, ownCert, inPEM(x509.MarshalPKCS1PrivateKey(own)), ""},
+		"an RSA key in PKCS #8":                 {nil, ownCert, inPEM(inPKCS8(t, x509.MarshalPKCS1PrivateKey(own))), ""},
+		"a CA of 8,192 bits":                    {rsaCertificate(t, number(8192)), nil, nil, ""},
+		"a CA of 8,193 bits":                    {rsaCertificate(t, number(8193)), nil, nil, "certificate-authority-data holds an " + large},
+		"a CA of 65,536 bits":                   {rsaCertificate(t, number(65536)), nil, nil, large},
+		"a CA of 65,536 bits behind others":     {append(rsaCertificate(t, number(2048)), rsaCertificate(t, number(65536))...), nil, nil, large},
+		"a client certificate of 65,536 bits":   {nil, rsaCertificate(t, number(65536)), inPEM(rsaKey(t, 2048, 2048, 1024, 1024)), "client-certificate-data holds an " + large},
+		"an issuer of it of 65,536 bits":        {nil, append(ownCert, rsaCertificate(t, number(65536))...), inPEM(x509.MarshalPKCS1PrivateKey(own)), large},
+		"a key of 65,536 bits":                  {nil, ownCert, inPEM(rsaKey(t, 65536, 65536, 32768, 32768)), "client-key-data holds an " + large},
+		"a key of 65,536 bits in PKCS #8":       {nil, ownCert, inPEM(inPKCS8(t, rsaKey(t, 65536, 65536, 32768, 32768))), large},
+		"a key of 8,193 bits":                   {nil, ownCert, inPEM(rsaKey(t, 8193, 2048, 1024, 1024)), large},
+		"a key of 8,193 bits in PKCS #8":        {nil, ownCert, inPEM(inPKCS8(t, rsaKey(t, 8193, 2048, 1024, 1024))), large},
+		"a key of 8,192 bits that is none":      {nil, ownCert, inPEM(rsaKey(t, 8192, 8192, 4096, 4096)), none},
+		"a key whose first prime is too large":  {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 30000, 1024)), large},
+		"a key whose second prime is too large": {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 1024, 30000)), large},
+		"a key with much behind its numbers":    {nil, ownCert, inPEM(append(rsaKey(t, 2048, 2048, 1024, 1024), make([]byte, maxKey)...)), "more than 5120 bytes"},
+		"a large key behind something else":     {nil, ownCert, append(pem.EncodeToMemory(&pem.Block{Type: "X"}), inPEM(rsaKey(t, 65536, 65536, 32768, 32768))...), large},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, err := ParseKubeconfig(kubeconfig(t, func(_ *clientcmdapi.Config, c *kubeCluster, u *kubeUser) {
+				c.CertificateAuthorityData, u.ClientCertificateData, u.ClientKeyData = tc.ca, tc.cert, tc.key
+			}))
+			checkError(t, err, tc.wantErr)
+			if c := a.tlsConfig(); err == nil && ((c.RootCAs != nil) != (tc.ca != nil) || (len(c.Certificates) > 0) != (tc.cert != nil)) {
+				t.Errorf("roots %v, %d certificates", c.RootCAs, len(c.Certificates))
+			}
+		})
+	}
+}
+
+// The administrator's certificate must not go with the token of the hub's own account.
+func TestWithATokenThereIsNoCertificate(t *testing.T) {
+	cert, key := selfSigned(t)
+	a, err := ParseKubeconfig(kubeconfig(t, func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
+		u.Token, u.ClientCertificateData, u.ClientKeyData = "", cert, key
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own := a.WithToken("token"); len(a.tlsConfig().Certificates) != 1 || len(own.tlsConfig().Certificates) != 0 || own.sameConnection(a) {
+		t.Errorf("%d certificates, then %d", len(a.tlsConfig().Certificates), len(own.tlsConfig().Certificates))
+	}
+}
