@@ -53,7 +53,10 @@ func (c *Controller) noteFences(ctx context.Context, policies []*policy, p *poli
 	if fences[0].Warns() {
 		cond.Reason, cond.Message = "Warns", "every cluster warns, and nothing is refused"
 	}
-	if why := lockRefused(policies, object, members); why != "" {
+	effective := slices.DeleteFunc(slices.Clone(policies), func(p *policy) bool {
+		return len(p.locks) > 0 && c.lostItsNamespace(ctx, p, policies)
+	})
+	if why := lockRefused(effective, object, members); why != "" {
 		open = append(open, why)
 	}
 	if p.unknown {

@@ -84,7 +84,8 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 		return nil, err
 	}
 	fleetBounds = fleetBounds.Max(seal.Largest())
-	v.skew, v.state.FleetDuration, v.state.FleetSkew = fleetBounds.Skew, fleetBounds.Duration, fleetBounds.Skew
+	v.skew, v.state.FleetDuration = fleetBounds.Skew, fleetBounds.Duration
+	v.state.FleetSkew, v.state.FleetStop = fleetBounds.Skew, fleetBounds.Stop
 	if err := c.look(ctx, v); err != nil {
 		return nil, err
 	}

@@ -34,6 +34,12 @@ func (c *Controller) lostNames(ctx context.Context, p *policy, policies []*polic
 	return lost
 }
 
+// lostItsNamespace reports whether a policy that fences locks has no effect: another policy owns the one namespace that
+// it names.
+func (c *Controller) lostItsNamespace(ctx context.Context, p *policy, policies []*policy) bool {
+	return !p.unknown && len(c.lostNames(ctx, p, policies)) > 0
+}
+
 // namedRecords returns the records of the namespaces that a policy names, by a cache.
 func (c *Controller) namedRecords(ctx context.Context, p *policy) (records []*v1alpha1.NamespaceLeader) {
 	for _, name := range p.object.Spec.Namespaces.Names {

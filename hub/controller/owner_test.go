@@ -126,15 +126,17 @@ func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
 	for name, test := range map[string]struct {
 		older, younger *policy
 		old, young     bool
+		lost           bool
 	}{
-		"both fence it everywhere":            {named("old", nil, fenced), named("young", nil, fenced), true, false},
-		"they share one cluster":              {named("old", a, fenced), named("young", nil, fenced), true, false},
-		"they share none":                     {named("old", a, fenced), named("young", b, fenced), true, true},
-		"the older one fences nothing":        {named("old", nil, nil), named("young", nil, fenced), false, true},
-		"a policy that only warns opens none": {named("old", b, warns), named("young", a, fenced), false, true},
+		"both fence it everywhere":             {named("old", nil, fenced), named("young", nil, fenced), true, false, false},
+		"they share one cluster":               {named("old", a, fenced), named("young", nil, fenced), true, false, false},
+		"they share none":                      {named("old", a, fenced), named("young", b, fenced), true, true, false},
+		"the older one fences nothing":         {named("old", nil, nil), named("young", nil, fenced), false, true, false},
+		"a policy that only warns opens none":  {named("old", b, warns), named("young", a, fenced), false, true, false},
+		"the older one has lost its namespace": {named("old", nil, fenced), named("young", nil, fenced), true, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shareLocks([]*policy{test.older, test.younger}, members)
+			shareLocks([]*policy{test.older, test.younger}, members, func(*policy) bool { return test.lost })
 			if old, young := len(test.older.election.Locks) > 0, len(test.younger.election.Locks) > 0; old != test.old || young != test.young {
 				t.Errorf("the older opens it: %v, the younger: %v; want %v, %v", old, young, test.old, test.young)
 			}

@@ -121,12 +121,13 @@ func (p *policy) setLocks(ls []locks.Lock) {
 }
 
 // shareLocks takes from policies, the oldest first, the locks that they cannot fence in all of their members: an older
-// policy fences them there, or has Leases of that name. Such a lock stays closed.
-func shareLocks(policies []*policy, members []fleet.Member) {
+// policy fences them there, or has Leases of that name. Such a lock stays closed. A policy that has lost its
+// namespace fences none.
+func shareLocks(policies []*policy, members []fleet.Member, lost func(*policy) bool) {
 	for i, p := range policies {
 		kept := slices.DeleteFunc(slices.Clone(p.locks), func(l locks.Lock) bool {
 			return writer(policies[:i], l.Name) != "" || slices.ContainsFunc(policies[:i], func(older *policy) bool {
-				return older.fencesLock(l) && slices.ContainsFunc(members, func(m fleet.Member) bool { return older.selects(m) && p.selects(m) })
+				return older.fencesLock(l) && !lost(older) && slices.ContainsFunc(members, func(m fleet.Member) bool { return older.selects(m) && p.selects(m) })
 			})
 		})
 		if len(kept) < len(p.locks) {

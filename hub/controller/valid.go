@@ -25,7 +25,7 @@ func (c *Controller) policiesOf(ctx context.Context, fleetName string) ([]*polic
 		return nil, err
 	}
 	ps := c.lastValid(fleetName, stored)
-	shareLocks(ps, c.source.members(fleetName))
+	shareLocks(ps, c.source.members(fleetName), func(p *policy) bool { return c.lostItsNamespace(ctx, p, ps) })
 	return ps, nil
 }
 

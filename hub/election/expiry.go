@@ -45,16 +45,18 @@ func (p Policy) bounds() bounds { return bounds{p.Timings.Duration, p.Timings.Sk
 // A clock that is off by years must not keep a namespace without a leader for years, and beyond ε nothing is
 // promised.
 func promiseExpiry(s State, p bounds) expiry {
-	p.skew = max(p.skew, min(s.Behind, max(p.d, longest(s))))
+	behind := min(s.Behind, max(p.d, longest(s)))
+	late := max(0, behind-p.skew)
+	p.skew = max(p.skew, behind)
 	p.skew = max(p.skew, s.Sent.Skew)
 	b := inheritedExpiry(s, p)
 	if !s.Sent.Until.IsZero() {
 		if own := s.Sent.Until.Add(p.skew + s.Sent.Stop); own.After(b.wall) {
 			b.wall = own
 		}
-		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+s.Sent.Stop, s.Sent.BootEarlierEnd)
-		if s.Sent.EarlierEnd.After(b.wall) {
-			b.wall = s.Sent.EarlierEnd
+		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+s.Sent.Stop, s.Sent.BootEarlierEnd+late)
+		if earlier := s.Sent.EarlierEnd.Add(late); earlier.After(b.wall) {
+			b.wall = earlier
 		}
 	}
 	return b

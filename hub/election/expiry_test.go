@@ -136,6 +136,12 @@ func TestGrantAfterWhatThisTenureSent(t *testing.T) {
 			now: at(40), state: state(after(40, sent(0)), notBefore(40)), among: []election.Candidate{lost, next},
 			want: granted,
 		},
+		"and for longer where the leader's clock is late": {
+			now:   at(45.999),
+			state: behind(7*second, state(after(40, sent(0)), notBefore(46))),
+			among: []election.Candidate{lost, next},
+			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
+		},
 		"a policy that is gone shortens no stop time": {
 			now: at(40), noPolicy: true, want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 7s",
 			state: election.State{Record: record(election.Retired, "east"), Tenure: settled(), Sent: stopping(17*second, sent(0))},

@@ -86,6 +86,12 @@ func after(seconds float64, s election.Sent) election.Sent {
 	return s
 }
 
+// behind is a state in which the leader's clock is that late.
+func behind(late time.Duration, s election.State) election.State {
+	s.Behind = late
+	return s
+}
+
 // locks are fenced, and take that long to stop.
 func locks(stop time.Duration) func(*election.Policy) {
 	return func(p *election.Policy) { p.StopTime = stop }

@@ -47,7 +47,7 @@ func stillFenced(p *Policy, open []string) (fenced []string) {
 
 // lockOpensAfter is for how long every cluster has to refuse a lock before it opens.
 func (p Policy) lockOpensAfter(s State) time.Duration {
-	return max(p.Timings.Duration, s.FleetDuration) + max(p.Timings.Skew, s.FleetSkew) + p.StopTime
+	return max(p.Timings.Duration, s.FleetDuration) + max(p.Timings.Skew, s.FleetSkew) + max(p.StopTime, s.FleetStop)
 }
 
 // stillUnfenced returns the former leader whose fence was missing when it was replaced, as long as that may be so, and

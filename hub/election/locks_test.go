@@ -48,6 +48,10 @@ func TestLockOpensWhenEveryEarlierHolderMustHaveStopped(t *testing.T) {
 			seconds: 64.75, policy: policy(fencing("shop/stock")), after: 250 * time.Millisecond,
 			state: leading(refusedEverywhere, func(s *election.State) { s.FleetDuration, s.FleetSkew = 45*second, 3*second }),
 		},
+		"so does a slower lock of another policy: it may be this one, which has moved": {
+			seconds: 170.75, policy: policy(fencing("shop/stock")), after: 250 * time.Millisecond,
+			state: leading(refusedEverywhere, func(s *election.State) { s.FleetStop = 155 * second }),
+		},
 		"an open lock stays open": {
 			seconds: 5, state: leading(recorded(opened("shop/stock"))), policy: policy(fencing("shop/stock")), open: []string{"shop/stock"},
 		},

@@ -16,7 +16,7 @@ const otherHubAgain = 2 * time.Second
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
 	cs := slices.Clone(candidates)
 	Rank(cs)
-	if s.Moved || s.OtherHub || p != nil && len(cs) == 0 {
+	if s.Moved || p != nil && len(cs) == 0 {
 		return decide(now, p, s, cs)
 	}
 	open := s.Record.OpenLocks

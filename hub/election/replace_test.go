@@ -167,6 +167,11 @@ func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
 			state: election.State{Record: theirs, Tenure: afterOutage(), Sent: closed()},
 			want:  "Leading east 21 Elected next west persist",
 		},
+		"a lock that is not fenced any more closes meanwhile": {
+			now: at(5), among: []election.Candidate{east, west},
+			state: leading(otherHub, recorded(func(r *election.Record) { r.OpenLocks = []string{"a/l"} })),
+			want:  kept + " waiting OtherHub after 2s persist",
+		},
 		"and retires nothing": {
 			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub after 2s",
 		},

@@ -165,8 +165,9 @@ type State struct {
 	// LargestDuration, LargestSkew and LargestStop are the largest D, ε and stop time under which a hub can have sent
 	// Leases of the namespace, by the seal. They bound a record that was lost or edited.
 	LargestDuration, LargestSkew, LargestStop time.Duration
-	// FleetDuration and FleetSkew are the largest D and ε of the fleet. Locks come from any of its namespaces.
-	FleetDuration, FleetSkew time.Duration
+	// FleetDuration, FleetSkew and FleetStop are the largest D, ε and stop time of the fleet. Locks come from any of its
+	// namespaces.
+	FleetDuration, FleetSkew, FleetStop time.Duration
 	// RefusedSince says since when, on the boot clock, every cluster that can be reached refuses a lock which is not
 	// open. A lock that one of them may still admit is not in it.
 	RefusedSince map[string]time.Duration

@@ -38,6 +38,9 @@ type TypedBuilder[request comparable] struct {
 	name      string
 	watches   []*watch[request]
 	filters   []predicate.Predicate
+
+	reconciled client.Object // that of For
+	owned      []*watch[request]
 }
 
 // watch is what a controller is told of one kind, and so what is enqueued again on promotion.
@@ -49,6 +52,7 @@ type watch[request comparable] struct {
 	list  client.ObjectList // an empty one of these objects
 	kind  string
 	local bool // the requests of a namespace come from its objects alone
+	owned bool // the requests are the owners of the objects, which are in the same namespace
 }
 
 // ControllerManagedBy returns a Builder whose controller acts on a request while this cluster leads the request's
@@ -78,6 +82,7 @@ func TypedControllerManagedBy[request comparable](
 // told of metadata only, hand over a PartialObjectMetadata with its kind.
 func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
 	b.inner.For(object, builder.WithPredicates(predicates...))
+	b.reconciled = object
 	var h any = &handler.EnqueueRequestForObject{}
 	if h, ok := h.(handler.TypedEventHandler[client.Object, request]); ok { // else Complete refuses it
 		b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
@@ -85,9 +90,11 @@ func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicat
 	return b
 }
 
-// Owns says of which kind the objects are that the reconciled ones own. A promotion enqueues their owners.
-func (b *TypedBuilder[request]) Owns(object client.Object, options ...builder.OwnsOption) *TypedBuilder[request] {
-	b.inner.Owns(object, options...)
+// Owns says of which kind the objects are whose controller is a reconciled one. A promotion enqueues these owners,
+// also where the predicates of For leave them out.
+func (b *TypedBuilder[request]) Owns(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
+	b.inner.Owns(object, builder.WithPredicates(predicates...))
+	b.owned = append(b.owned, &watch[request]{object: object, predicates: predicates, owned: true})
 	return b
 }
 
@@ -162,6 +169,7 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 		return fmt.Errorf("%w: a promotion would bring back nothing that was skipped before: name the kind by For or Watches",
 			member.ErrMisused)
 	}
+	b.watches = append(b.watches, b.ownedWatches()...)
 	for _, w := range b.watches {
 		if err := b.complete(w); err != nil {
 			return err
@@ -178,6 +186,22 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 	return b.inner.Complete(newGate(name, b.member, b.namespace, r, b.follower))
 }
 
+// ownedWatches are those of Owns. Where requests are of another type, controller-runtime's builder refuses them.
+func (b *TypedBuilder[request]) ownedWatches() (owned []*watch[request]) {
+	if b.reconciled == nil {
+		return nil // which controller-runtime's builder refuses beside Owns
+	}
+	for _, w := range b.owned {
+		var h any = handler.EnqueueRequestForOwner(
+			b.manager.GetScheme(), b.manager.GetRESTMapper(), b.reconciled, handler.OnlyControllerOwner())
+		if h, ok := h.(handler.TypedEventHandler[client.Object, request]); ok {
+			w.handler = h
+			owned = append(owned, w)
+		}
+	}
+	return owned
+}
+
 // complete finds out how the objects of a watch are listed, and refuses those whose requests nobody would act on.
 func (b *TypedBuilder[request]) complete(w *watch[request]) error {
 	kind, err := apiutil.GVKForObject(w.object, b.manager.GetScheme())
@@ -189,7 +213,7 @@ func (b *TypedBuilder[request]) complete(w *watch[request]) error {
 	if w.list, err = newList(w.object, b.manager.GetScheme()); err != nil {
 		return err
 	}
-	if _, plain := any(w.handler).(*handler.EnqueueRequestForObject); !plain || !b.own {
+	if _, plain := any(w.handler).(*handler.EnqueueRequestForObject); !plain && !w.owned || !b.own {
 		return nil
 	}
 	mapping, err := b.manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
