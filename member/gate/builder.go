@@ -169,21 +169,28 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 		return fmt.Errorf("%w: a promotion would bring back nothing that was skipped before: name the kind by For or Watches",
 			member.ErrMisused)
 	}
-	b.watches = append(b.watches, b.ownedWatches()...)
-	for _, w := range b.watches {
+	back, err := b.resync(b.manager.GetCache())
+	if err != nil {
+		return err
+	}
+	observe(b.member)
+	b.inner.WatchesRawSource(back)
+	return b.inner.Complete(newGate(back.name, b.member, b.namespace, r, b.follower))
+}
+
+// resync is the source of what promotions bring back.
+func (b *TypedBuilder[request]) resync(reader client.Reader) (*resync[request], error) {
+	watches := append(b.watches[:len(b.watches):len(b.watches)], b.ownedWatches()...)
+	for _, w := range watches {
 		if err := b.complete(w); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	name := b.name
 	if name == "" {
-		name = strings.ToLower(b.watches[0].kind)
+		name = strings.ToLower(watches[0].kind)
 	}
-	observe(b.member)
-	b.inner.WatchesRawSource(&resync[request]{
-		name: name, member: b.member, reader: b.manager.GetCache(), watches: b.watches, namespace: b.namespace,
-	})
-	return b.inner.Complete(newGate(name, b.member, b.namespace, r, b.follower))
+	return &resync[request]{name: name, member: b.member, reader: reader, watches: watches, namespace: b.namespace}, nil
 }
 
 // ownedWatches are those of Owns. Where requests are of another type, controller-runtime's builder refuses them.

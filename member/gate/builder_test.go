@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/member"
@@ -105,6 +107,53 @@ func TestNamespacesThatArePromotedAtOnceTakeTurns(t *testing.T) {
 			t.Errorf("worked off %v", counts)
 		}
 	})
+}
+
+// A promotion enqueues what a start of the controller would: owners, too, whatever the predicates of For leave out.
+func TestAPromotionBringsBackOwners(t *testing.T) {
+	never := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
+	controlled := func(in, name, owner string) client.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: "1", Controller: ptr.To(true)},
+		}}}
+	}
+	for name, tc := range map[string]struct {
+		owned []predicate.Predicate
+		want  []string
+	}{
+		"of all owned objects":                      {nil, []string{"shop/a", "shop/deleted"}},
+		"of those that pass the predicates of Owns": {[]predicate.Predicate{never}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := membertest.New()
+				q := priorityqueue.New[reconcile.Request]("owners")
+				ctx, cancel := context.WithCancel(t.Context())
+				defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
+				c := fake.NewClientBuilder().WithObjects(object(ns, "a"), controlled(ns, "x", "a"), controlled(ns, "y", "deleted"),
+					controlled("other", "z", "b"), &corev1.Secret{ObjectMeta: object(ns, "ownerless").ObjectMeta}).Build()
+				b := gate.ControllerManagedBy(manager(), f).For(&corev1.ConfigMap{}, never).Owns(&corev1.Secret{}, tc.owned...)
+				s, err := gate.ResyncOf(b, c)
+				if err == nil {
+					err = s.Start(ctx, q)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.Promote(ns)
+				synctest.Wait()
+				var got []string
+				for q.Len() > 0 {
+					req, _ := q.Get()
+					got = append(got, req.String())
+					q.Done(req)
+				}
+				if slices.Sort(got); !slices.Equal(got, tc.want) {
+					t.Errorf("enqueued %q, want %q", got, tc.want)
+				}
+			})
+		})
+	}
 }
 
 // A promotion enqueues what the handlers of all watches do, in its namespace and in no other.

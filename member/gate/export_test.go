@@ -33,6 +33,9 @@ func NewTypedGate[request comparable](
 	return newGate("test", m, namespace, r, nil)
 }
 
+// ResyncOf is the source that a Builder gives its controller, with another reader.
+func ResyncOf(b *Builder, r client.Reader) (source.Source, error) { return b.resync(r) }
+
 // NewResync is the source that a Builder for a namespaced kind gives its controller.
 func NewResync(m member.Leader, r client.Reader, object client.Object, predicates ...predicate.Predicate) source.Source {
 	w := newWatch[reconcile.Request](object, &handler.EnqueueRequestForObject{})
