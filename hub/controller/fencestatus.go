@@ -112,15 +112,18 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 // fencesIn are the fences that policies, the oldest first, ask for in a member. A lock has one fence, that of the oldest, and
 // none if an older policy has Leases of its name.
 // What an invalid policy asks for that was never valid is not known, so the fences that it has stay. lost returns the
-// namespaces of the member that a policy selects and does not own.
-func fencesIn(hub string, policies []*policy, m fleet.Member, lost func(*policy) ([]string, error)) (fs []guard.Fence, invalid []string, err error) {
+// namespaces of the member that a policy selects and does not own. A cluster that a policy does not select any more keeps
+// its fences while it leads by a record: leads says so.
+func fencesIn(
+	hub string, policies []*policy, m fleet.Member, lost func(*policy) ([]string, error), leads func(*policy) bool,
+) (fs []guard.Fence, invalid []string, err error) {
 	taken := map[types.NamespacedName]bool{}
 	for i, p := range policies {
 		if p.unknown {
 			invalid = append(invalid, p.object.Name)
 			continue
 		}
-		if !p.selects(m) || p.object.Spec.Fencing == nil {
+		if p.object.Spec.Fencing == nil || !p.selects(m) && !leads(p) {
 			continue
 		}
 		elsewhere, err := lost(p)

@@ -132,6 +132,38 @@ func asParsed(o *v1alpha1.LeadershipPolicy) *policy {
 
 func nothingLost(*policy) ([]string, error) { return nil, nil }
 
+func leadsNothing(*policy) bool { return false }
+
+// Programs there may go on until the term and the stop time are over. So the fence that ends them stays as long.
+func TestAClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T) {
+	for name, test := range map[string]struct {
+		record func(*v1alpha1.NamespaceLeaderSpec)
+		fences int
+	}{
+		"while its term drains": {func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateDraining, "east" }, 1},
+		"once another leads":    {func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" }, 0},
+		"once nobody leads":     {func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateVacant, "" }, 0},
+		"for another policy":    {func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader, s.Policy = "east", "other" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := onScene(t)
+			restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+				o.Spec.Policy = "shops"
+				test.record(&o.Spec)
+			})
+			o := fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}})
+			o.Namespace, o.Name = "fleet", "shops"
+			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
+			m := fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}
+			leads := func(p *policy) bool { return c.leadsFor(t.Context(), p, m) }
+			fs, _, err := fencesIn("this", []*policy{parsePolicy(o)}, m, nothingLost, leads)
+			if len(fs) != test.fences || err != nil {
+				t.Errorf("there are %d fences, want %d (%v)", len(fs), test.fences, err)
+			}
+		})
+	}
+}
+
 func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 	err := func(err error) func(guard.Fence, string) error {
 		return func(guard.Fence, string) error { return err }
@@ -242,7 +274,7 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := []*policy{test.older, test.younger}
-			if fs, _, err := fencesIn("this", all, m.Member, nothingLost); len(fs) != test.fences || err != nil {
+			if fs, _, err := fencesIn("this", all, m.Member, nothingLost, leadsNothing); len(fs) != test.fences || err != nil {
 				t.Errorf("there are %d fences, want %d (%v)", len(fs), test.fences, err)
 			}
 			why := lockRefused(all, test.younger.object, []memberView{m})
@@ -338,7 +370,7 @@ func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 			if stay := says == "False Unfenced the policy is invalid: the fences that it had stay as they were"; stay != (test.invalid != nil) {
 				t.Errorf("its condition is %q", says)
 			}
-			fs, invalid, err := fencesIn("this", all, fleet.Member{Key: eastKey}, nothingLost)
+			fs, invalid, err := fencesIn("this", all, fleet.Member{Key: eastKey}, nothingLost, leadsNothing)
 			if err != nil || len(fs) != test.fences || !slices.Equal(invalid, test.invalid) {
 				t.Errorf("%d fences, invalid are %q; want %d, %q", len(fs), invalid, test.fences, test.invalid)
 			}

@@ -40,6 +40,18 @@ func (c *Controller) lostItsNamespace(ctx context.Context, p *policy, policies [
 	return !p.unknown && len(c.lostNames(ctx, p, policies)) > 0
 }
 
+// leadsFor reports whether a member leads a namespace of a policy, by a cache of the records. Where they cannot be read, it
+// may.
+func (c *Controller) leadsFor(ctx context.Context, p *policy, m fleet.Member) bool {
+	var all v1alpha1.NamespaceLeaderList
+	if err := c.client.List(ctx, &all, client.InNamespace(p.object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return true
+	}
+	return slices.ContainsFunc(all.Items, func(o v1alpha1.NamespaceLeader) bool {
+		return o.Spec.Policy == p.object.Name && o.Spec.Leader == m.Name
+	})
+}
+
 // namedRecords returns the records of the namespaces that a policy names, by a cache.
 func (c *Controller) namedRecords(ctx context.Context, p *policy) (records []*v1alpha1.NamespaceLeader) {
 	for _, name := range p.object.Spec.Namespaces.Names {

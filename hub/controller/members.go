@@ -208,7 +208,8 @@ func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence
 	if err != nil {
 		return nil, nil, err
 	}
-	return fencesIn(h.c.HubID, policies, m, func(p *policy) ([]string, error) { return h.c.lostIn(ctx, p, policies, m) })
+	lost := func(p *policy) ([]string, error) { return h.c.lostIn(ctx, p, policies, m) }
+	return fencesIn(h.c.HubID, policies, m, lost, func(p *policy) bool { return h.c.leadsFor(ctx, p, m) })
 }
 
 // RelinquishRecords leaves alone the records that are another hub's.

@@ -123,7 +123,8 @@ func (s *simWorker) want() {
 		return // fences take long to compute
 	}
 	s.by = by
-	s.wanted, s.kept, err = fencesIn(r.hubID(), policies, m, func(p *policy) ([]string, error) { return lost[p], nil })
+	s.wanted, s.kept, err = fencesIn(r.hubID(), policies, m, func(p *policy) ([]string, error) { return lost[p], nil },
+		func(p *policy) bool { return r.controller.leadsFor(ctx, p, m) })
 	if err != nil {
 		panic(err)
 	}
