@@ -153,6 +153,7 @@ func TestAClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T
 			})
 			o := fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}})
 			o.Namespace, o.Name = "fleet", "shops"
+			o.Spec.Timings = policyOf("fleet", "shops", "shop").Spec.Timings
 			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
 			m := fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}
 			leads := func(p *policy) bool { return c.leadsFor(t.Context(), p, m) }
