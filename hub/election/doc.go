@@ -65,10 +65,10 @@
 //     above that of the edit. Nobody believes an absurd epoch, and the Lease with it is replaced, sealed or
 //     not.
 //  8. Two hubs. Where a Lease carries another hub's mark, this hub writes nothing and reports OtherHub. Where
-//     another hub's term is live, under whatever name, it decides nothing, and the record says OtherHub. What that hub
-//     promised counts after its Leases are gone, once the record says so. This hub deposes no leader whose Lease it has not itself taken by
-//     compare-and-swap. Of two hubs on one management cluster, the one whose mark
-//     is on a fleet's seal serves the fleet, and the other one does nothing there.
+//     another hub's term is live, under whatever name, it decides nothing, and the record says OtherHub. What that
+//     hub promised counts after its Leases are gone, once the record says so. This hub deposes no leader whose Lease
+//     it has not itself taken by compare-and-swap. Of two hubs on one management cluster, the one whose mark is on a
+//     fleet's seal serves the fleet, and the other one does nothing there.
 //  9. Unknown is not dead, and empty is not healthy. A member that was never reached is no candidate, and as
 //     a leader it is not deposed before its expiry. An empty list decides nothing. Deleting a Cluster ends no
 //     term.
