@@ -73,16 +73,22 @@ type store[T metav1.Object] interface {
 	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
 }
 
+// kept is an object that is kept in members.
+type kept[T any] interface {
+	metav1.Object
+	DeepCopy() T
+}
+
 // ensure writes the whole spec instead of applying it by server-side apply: an apply would leave what somebody else has
-// added to a list of it, a match condition that lets everybody through, say. It reports whether it wrote. amend puts the wanted spec into the stored object and reports whether it
-// was there before.
-func ensure[T metav1.Object](ctx context.Context, in store[T], want T, amend func(have T) (same bool)) (bool, error) {
+// added to a list of it, a match condition that lets everybody through, say. It reports whether it wrote. amend puts the
+// wanted spec into the stored object and reports whether it was there before.
+func ensure[T kept[T]](ctx context.Context, in store[T], want T, amend func(have T) (same bool)) (bool, error) {
 	have, err := in.Get(ctx, want.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		if err := Allowed(ctx); err != nil {
 			return false, err
 		}
-		_, err = in.Create(ctx, want, metav1.CreateOptions{})
+		_, err = in.Create(ctx, want.DeepCopy(), metav1.CreateOptions{}) // clients set its kind, and members share it
 		if apierrors.IsNotFound(err) { // not the object: the kind
 			return false, fmt.Errorf("%w (%w)", ErrUnsupported, err)
 		}
