@@ -88,7 +88,8 @@ func ensure[T kept[T]](ctx context.Context, in store[T], want T, amend func(have
 		if err := Allowed(ctx); err != nil {
 			return false, err
 		}
-		_, err = in.Create(ctx, want.DeepCopy(), metav1.CreateOptions{}) // clients set its kind, and members share it
+		// A client sets the kind of what it sends, and members share want.
+		_, err = in.Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
 		if apierrors.IsNotFound(err) { // not the object: the kind
 			return false, fmt.Errorf("%w (%w)", ErrUnsupported, err)
 		}
