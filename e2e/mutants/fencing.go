@@ -8,7 +8,7 @@ var fencing = []mutant{
 		`s.Stop == 0`, `true`},
 	{"15: a promise forgets its locks", ofPublish, "hub/publish.Promises.add",
 		`stop < p.Stop`, `false`},
-	{"15: the record does not name a leader without its fence", ofElection, "hub/election.lead",
+	{"15: the record does not name a leader without its fence", ofElection, "hub/election.Record.noteUnfenced",
 		`r.UnfencedLeader = r.Leader`, ``},
 
 	{"16: a lock opens at once", ofElection, "hub/election.openLocks",

@@ -159,7 +159,7 @@ func (c *Controller) buildState(v *view) {
 			v.addStatus(m)
 		}
 	}
-	v.addRefused()
+	v.addRefused(c.lostSince(v))
 	c.addMove(v)
 	if s.Found != nil && s.Found.Term.Epoch <= adopted {
 		s.Found = nil // what became of it since is in the record
@@ -267,27 +267,61 @@ type refusal struct {
 	err   error         // nil: it refuses the lock where the Lease does not open it
 }
 
-// addRefused adds since when every member that can be reached refuses a lock. One that is known to have no fence is left
-// out: it is no reason to keep a lock closed everywhere else, and a condition names it.
-func (v *view) addRefused() {
-	v.state.RefusedSince = map[string]time.Duration{}
-	admitted := map[string]bool{}
+// lostSince returns since when members cannot be reached, as boot readings: until the first decision that did not reach one,
+// it may have admitted holders of locks.
+func (c *Controller) lostSince(v *view) map[string]time.Duration {
+	if v.policy == nil || len(v.policy.election.Locks) == 0 {
+		return nil
+	}
+	known, lost := c.recall(v.key).lost, map[string]time.Duration{}
+	for i := range v.members {
+		if m := &v.members[i]; !m.isReached() {
+			lost[m.Name] = c.now().Boot
+			if since, was := known[m.Name]; was {
+				lost[m.Name] = since
+			}
+		}
+	}
+	if !maps.Equal(known, lost) {
+		c.namespace(v.key).lost = lost
+	}
+	return lost
+}
+
+// addRefused adds since when every member that can be reached refuses a lock. One that was lost before it was seen to
+// refuse counts since then. One that is known to have no fence is left out: it is no reason to keep a lock closed everywhere
+// else, and a condition names it.
+func (v *view) addRefused(lost map[string]time.Duration) {
+	refused, admitted, late := map[string]time.Duration{}, map[string]bool{}, map[string]time.Duration{}
 	for i := range v.members {
 		m := &v.members[i]
-		if !m.takesPart || !m.Connected || m.verdict.State != health.Healthy || m.namespace == nil || !m.namespace.DeletionTimestamp.IsZero() {
+		since, isLost := lost[m.Name]
+		if !m.takesPart || !isLost && (m.namespace == nil || !m.namespace.DeletionTimestamp.IsZero()) {
 			continue
 		}
 		for _, r := range m.refuses {
 			switch {
+			case tellsOfFence(r.err):
+			case isLost && r.err != nil:
+				late[r.lock] = max(late[r.lock], since)
+			case isLost:
+				late[r.lock] = max(late[r.lock], r.since)
 			case r.err == nil:
-				v.state.RefusedSince[r.lock] = max(v.state.RefusedSince[r.lock], r.since)
-			case !tellsOfFence(r.err):
+				refused[r.lock] = max(refused[r.lock], r.since)
+			default:
 				admitted[r.lock] = true
 			}
 		}
 	}
-	maps.DeleteFunc(v.state.RefusedSince, func(lock string, _ time.Duration) bool { return admitted[lock] })
+	maps.DeleteFunc(refused, func(lock string, _ time.Duration) bool { return admitted[lock] })
+	for lock := range refused {
+		refused[lock] = max(refused[lock], late[lock])
+	}
+	v.state.RefusedSince = refused
 }
+
+// isReached reports whether the hub reaches the member.
+func (m *memberView) isReached() bool { return m.Connected && m.verdict.State == health.Healthy }
 
 // tellsOfFence reports whether an error is an answer: the member does not have the fence, and will not.
 func tellsOfFence(err error) bool {

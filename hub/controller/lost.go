@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -80,11 +81,23 @@ func (c *Controller) lostIn(ctx context.Context, p *policy, policies []*policy, 
 	}
 	for _, o := range records {
 		ns, err := c.source.namespace(ctx, m, o.Name)
-		claims := func(other *policy) bool { return err != nil || other.selects(m) && other.matches(ns.Name, ns.Labels) }
+		claims := func(other *policy) bool { return c.claims(ctx, other, o.Name) }
 		if (p.names[o.Name] || err == nil && p.matches(ns.Name, ns.Labels)) && ownedByOther(o, p, policies, claims) {
 			lost = append(lost, o.Name)
 		}
 	}
 	slices.Sort(lost)
 	return lost, nil
+}
+
+// claims reports whether a policy that owns a namespace still claims it in any member, by caches. It does where a member
+// cannot be read.
+func (c *Controller) claims(ctx context.Context, owner *policy, namespace string) bool {
+	return slices.ContainsFunc(c.source.members(owner.object.Namespace), func(m fleet.Member) bool {
+		if !owner.speaksOf(&memberView{Member: m}) {
+			return false
+		}
+		ns, err := c.source.namespace(ctx, m, namespace)
+		return err != nil && !apierrors.IsNotFound(err) || err == nil && owner.matches(namespace, ns.Labels)
+	})
 }

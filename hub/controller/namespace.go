@@ -39,6 +39,8 @@ type namespaceState struct {
 	otherHub    time.Time
 	otherSeen   bool
 	otherBounds seal.Bounds
+	// lost are the boot readings since when clusters cannot be reached, where the policy fences locks.
+	lost map[string]time.Duration
 }
 
 // pendingEvent is an event about a record that is not recorded yet.

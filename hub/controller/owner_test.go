@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -73,6 +74,53 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 	}
 }
 
+// labelledIn is a scene in which the namespaces of some members have the label that selects them.
+type labelledIn struct {
+	*scene
+	labels map[string]map[string]string // of the namespace, by the member
+	err    error                        // of other members
+}
+
+func (s labelledIn) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
+	set, known := s.labels[m.Name]
+	if !known {
+		return nil, s.err
+	}
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}}, nil
+}
+
+// Rule 17: a policy without effect has no fence in any member, also not where the owner's selector does not match.
+func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testing.T) {
+	team := map[string]string{"team": "shop"}
+	for name, test := range map[string]struct {
+		labels map[string]map[string]string // of the namespace, by the member
+		read   error
+		lost   []string
+	}{
+		"the owner selects it in every member": {map[string]map[string]string{"east": team, "west": team}, nil, []string{"shop"}},
+		"in another member only":               {map[string]map[string]string{"east": team, "west": nil}, nil, []string{"shop"}},
+		"another member is not read":           {map[string]map[string]string{"west": nil}, errDisengaged, []string{"shop"}},
+		"another member does not have it": {
+			map[string]map[string]string{"west": nil}, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop"), nil,
+		},
+		"in no member any more: it is about to lose it": {map[string]map[string]string{"east": nil, "west": nil}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, _ := onScene(t)
+			east, west := fleet.Member{Key: eastKey, Connected: true}, fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "west"}, Connected: true}
+			s.shown = []fleet.Member{east, west}
+			c.source = labelledIn{s, test.labels, test.read}
+			owner, other := policyOf("fleet", "shops", "none"), policyOf("fleet", "younger", "shop")
+			owner.Spec.Namespaces.Names, owner.Spec.Namespaces.Selector = nil, &metav1.LabelSelector{MatchLabels: team}
+			ps := []*policy{parsePolicy(owner), parsePolicy(other)}
+			lost, err := c.lostIn(t.Context(), ps[1], ps, west)
+			if err != nil || !slices.Equal(lost, test.lost) {
+				t.Errorf("in west it has lost %v, want %v (%v)", lost, test.lost, err)
+			}
+		})
+	}
+}
+
 // Rule 16.
 func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 	member := func(name string, since time.Duration, err error) memberView {
@@ -82,6 +130,7 @@ func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 		}
 	}
 	east := member("east", time.Minute, nil)
+	unhealthy := func(m *memberView) { m.verdict.State = health.Unhealthy }
 	for name, test := range map[string]struct {
 		west  memberView
 		since map[string]time.Duration
@@ -96,18 +145,37 @@ func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 			member("west", 0, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)),
 			map[string]time.Duration{"stock/stock": time.Minute},
 		},
-		"one that cannot be reached":                 {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.verdict.State = health.Unhealthy }), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that was lost before it refused":        {changed(member("west", 0, guard.ErrNotEnforced), unhealthy), map[string]time.Duration{"stock/stock": 2 * time.Hour}},
+		"one that was lost after it refused":         {changed(member("west", time.Hour, nil), unhealthy), map[string]time.Duration{"stock/stock": time.Hour}},
+		"one that was lost and will not have it":     {changed(member("west", 0, guard.ErrForbidden), unhealthy), map[string]time.Duration{"stock/stock": time.Minute}},
 		"one that takes no part":                     {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.takesPart = false }), map[string]time.Duration{"stock/stock": time.Minute}},
 		"one without the namespace: no Lease leads":  {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.namespace = nil }), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one that has been let go of in this moment": {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.Connected = false }), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one that has been let go of in this moment": {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.Connected = false }), map[string]time.Duration{"stock/stock": 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := shopView(election.Record{}, east, test.west)
-			if v.addRefused(); !maps.Equal(v.state.RefusedSince, test.since) {
-				t.Errorf("%v, want %v", v.state.RefusedSince, test.since)
+			v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
+			c := New(Options{Clock: fixedClock{Boot: 2 * time.Hour}})
+			for range 2 { // what is lost stays lost since then
+				if v.addRefused(c.lostSince(v)); !maps.Equal(v.state.RefusedSince, test.since) {
+					t.Errorf("%v, want %v", v.state.RefusedSince, test.since)
+				}
+				c.Clock = fixedClock{Boot: 3 * time.Hour}
 			}
 		})
 	}
+	t.Run("one that was reached in between was lost later", func(t *testing.T) {
+		c := New(Options{})
+		for at, is := range []func(*memberView){unhealthy, func(*memberView) {}, unhealthy} {
+			c.Clock = fixedClock{Boot: time.Duration(at+1) * time.Hour}
+			v := shopView(election.Record{}, east, changed(member("west", 0, guard.ErrNotEnforced), is))
+			v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
+			v.addRefused(c.lostSince(v))
+			if at == 2 && v.state.RefusedSince["stock/stock"] != 3*time.Hour {
+				t.Errorf("%v", v.state.RefusedSince)
+			}
+		}
+	})
 }
 
 // A lock that two policies fence in one cluster has one leader: that of the older policy.

@@ -10,6 +10,8 @@ import (
 // grant is the record of a new term that starts now, led by c.
 func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Record {
 	open, _ := openLocks(now, p, s)
+	before := s.Record
+	before.noteUnfenced(cs)
 	return Record{
 		Leader:      c.Name,
 		Epoch:       nextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
@@ -23,7 +25,7 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 		OpenLocks:   open,
 		LeaseName:   p.LeaseName,
 
-		UnfencedLeader: stillUnfenced(s.Record, c.Name, cs),
+		UnfencedLeader: stillUnfenced(before, c.Name, cs),
 		Next:           next(cs, c.Name),
 		Observed:       observedPriorities(s.Record, cs, true),
 	}

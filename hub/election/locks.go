@@ -50,6 +50,13 @@ func (p Policy) lockOpensAfter(s State) time.Duration {
 	return max(p.Timings.Duration, s.FleetDuration) + max(p.Timings.Skew, s.FleetSkew) + max(p.StopTime, s.FleetStop)
 }
 
+// noteUnfenced names the leader that is being replaced, if its fence is missing.
+func (r *Record) noteUnfenced(cs []Candidate) {
+	if holder, _ := named(cs, r.Leader); holder.Unfenced == FenceMissing {
+		r.UnfencedLeader = r.Leader
+	}
+}
+
 // stillUnfenced returns the former leader whose fence was missing when it was replaced, as long as that may be so, and
 // unless it leads again.
 func stillUnfenced(r Record, leader string, cs []Candidate) string {

@@ -136,33 +136,45 @@ func TestPlannedChangeWaitsWhileTheFenceOfTheLeaderIsMissing(t *testing.T) {
 }
 
 func TestRecordNamesFormerLeaderWhoseFenceIsMissing(t *testing.T) {
-	east, west := unfit("east", 100, reason.Unreachable), prepared(fit("west", 50))
-	state := leading()
-	steps := []struct {
+	lost, reached := unfit("east", 100, reason.Unreachable), fit("east", 100)
+	type step struct {
 		name    string
 		seconds float64
+		east    election.Candidate
 		fence   election.Fence
-		reached bool
 		want    string
-	}{
-		{"the leader is lost, and its fence was missing", 0, election.FenceMissing, false, "east"},
-		{"another cluster leads", 20, election.FenceMissing, false, "east"},
-		{"nothing is known of the former leader", 21, election.FenceUnchecked, false, "east"},
-		{"its fence is in force", 22, election.FenceInForce, true, ""},
 	}
-	for _, step := range steps {
-		former := east
-		if step.reached {
-			former = fit("east", 100)
-		}
-		former.Unfenced = step.fence
-		d := election.Next(at(step.seconds), policy(), state, []election.Candidate{former, west})
-		if d.Record.UnfencedLeader != step.want {
-			t.Errorf("%s: the record names %q, want %q (%s)", step.name, d.Record.UnfencedLeader, step.want, say(d))
-		}
-		state.Record = d.Record
-	}
-	if state.Record.Leader != "west" {
-		t.Errorf("%s leads at the end, want west", state.Record.Leader)
+	for name, steps := range map[string][]step{
+		"missing when the leader is lost": {
+			{"the leader is lost, and its fence was missing", 0, lost, election.FenceMissing, "east"},
+			{"another cluster leads", 20, lost, election.FenceMissing, "east"},
+			{"nothing is known of the former leader", 21, lost, election.FenceUnchecked, "east"},
+			{"its fence is in force", 22, reached, election.FenceInForce, ""},
+		},
+		"missing while the leader is being replaced": {
+			{"the leader is lost", 0, lost, election.FenceInForce, ""},
+			{"its fence is removed", 5, lost, election.FenceMissing, "east"},
+			{"another cluster leads", 20, lost, election.FenceMissing, "east"},
+		},
+		"missing at the next grant": {
+			{"the leader is lost", 0, lost, election.FenceInForce, ""},
+			{"another cluster leads", 20, lost, election.FenceMissing, "east"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state := leading()
+			for _, step := range steps {
+				former := step.east
+				former.Unfenced = step.fence
+				d := election.Next(at(step.seconds), policy(), state, []election.Candidate{former, prepared(fit("west", 50))})
+				if d.Record.UnfencedLeader != step.want {
+					t.Errorf("%s: the record names %q, want %q (%s)", step.name, d.Record.UnfencedLeader, step.want, say(d))
+				}
+				state.Record = d.Record
+			}
+			if state.Record.Leader != "west" {
+				t.Errorf("%s leads at the end, want west", state.Record.Leader)
+			}
+		})
 	}
 }

@@ -70,9 +70,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	b := promiseExpiry(s, p.bounds())
 	r := s.Record
 	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
-	if holder, _ := named(cs, r.Leader); holder.Unfenced == FenceMissing {
-		r.UnfencedLeader = r.Leader
-	}
+	r.noteUnfenced(cs)
 	r.Next = successor(now, p, s, cs)
 	return Decision{Record: r, Persist: true, After: b.wait(now)}
 }
@@ -151,6 +149,7 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		}
 		r.State, r.NotBefore = Draining, b.wall
 		r.Next = successor(now, p, s, cs)
+		r.noteUnfenced(cs)
 		if revokes(now, p, s, cs) {
 			r.Revoked, r.Epoch = r.Epoch, r.Epoch+1
 		}
@@ -209,6 +208,7 @@ func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 
 // vacate is the record of a namespace that nobody leads. Its epoch stays: nobody can act in it any more.
 func vacate(now lease.Reading, r Record, cs []Candidate) Record {
+	r.noteUnfenced(cs)
 	return Record{
 		Epoch: r.Epoch, State: Vacant, Reason: reason.NoCandidate, Since: now.Wall,
 		Duration: r.Duration, Skew: r.Skew, Stop: r.Stop, OpenLocks: r.OpenLocks, UnfencedLeader: r.UnfencedLeader,

@@ -168,8 +168,8 @@ type State struct {
 	// FleetDuration, FleetSkew and FleetStop are the largest D, ε and stop time of the fleet. Locks come from any of its
 	// namespaces.
 	FleetDuration, FleetSkew, FleetStop time.Duration
-	// RefusedSince says since when, on the boot clock, every cluster that can be reached refuses a lock which is not
-	// open. A lock that one of them may still admit is not in it.
+	// RefusedSince says since when, on the boot clock, every cluster refuses a lock which is not open, or cannot be
+	// reached. A lock that one of them may still admit is not in it.
 	RefusedSince map[string]time.Duration
 	// Behind is how far the leader's clocks may be behind the hub's, if they were measured to be behind by
 	// more than ε. Its readers may go on for so long after their deadline.
