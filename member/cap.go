@@ -24,6 +24,10 @@ import (
 // for instance, returns an error that wraps ErrLost alone: it may have happened. Other requests
 // pass unchanged.
 //
+// A write that client-go does not hand on fails with the error of its context, which is context.Canceled. That is one
+// whose context has ended before, or while client-go waited for its rate limit or a Retry-After. context.Cause says of
+// the context that the term is over.
+//
 // A term is not released (see Registration) while such a write is on its way. One that was sent
 // and got no answer, or a server error, may still take effect: the term is then not
 // released before what remained of it when the write was sent has passed. So that this is rare, a registered Member
