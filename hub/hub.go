@@ -189,6 +189,12 @@ func managerOptions(o Options, serving server.Options, lock resourcelock.Interfa
 			DisableFor: []client.Object{&corev1.Event{}},
 		}},
 	}
+	opts.Cache.DefaultTransform = ctrlcache.TransformStripManagedFields()
+	opts.Cache.ByObject = map[client.Object]ctrlcache.ByObject{
+		&clusterv1.Cluster{}:         {Transform: fleet.SlimCluster},
+		&v1alpha1.LeadershipPolicy{}: {Transform: slimOwn},
+		&v1alpha1.NamespaceLeader{}:  {Transform: slimOwn},
+	}
 	if len(o.FleetNamespaces) > 0 {
 		opts.Cache.DefaultNamespaces = map[string]ctrlcache.Config{}
 		for _, ns := range o.FleetNamespaces {
@@ -196,6 +202,18 @@ func managerOptions(o Options, serving server.Options, lock resourcelock.Interfa
 		}
 	}
 	return opts
+}
+
+// slimOwn drops from a policy or record what no cache of the hub needs. Updates of a status and patches leave it as it is.
+func slimOwn(o any) (any, error) {
+	if object, ok := o.(client.Object); ok {
+		object.SetManagedFields(nil)
+		object.SetAnnotations(nil)
+	}
+	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
+		record.Status = v1alpha1.NamespaceLeaderStatus{}
+	}
+	return o, nil
 }
 
 // newIdentity names this process as a candidate in the hub's election. A restarted one is

@@ -129,6 +129,10 @@ const (
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.
 	Accepted Reason = "Accepted"
+	// AllManaged: the policy manages all namespaces that it selects.
+	AllManaged Reason = "AllManaged"
+	// TooManyNamespaces: the policy selects more namespaces in one cluster only than it manages.
+	TooManyNamespaces Reason = "TooManyNamespaces"
 	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, a lock that it fences is
 	// unknown, or no object can have a label that it names. Nobody renews the terms of its namespaces.
 	InvalidPolicy Reason = "InvalidPolicy"

@@ -125,7 +125,8 @@ type NamespaceSelection struct {
 	Names []string `json:"names,omitempty"`
 
 	// selector manages the namespaces whose labels match in a member. An empty selector
-	// matches every namespace but kube-*.
+	// matches every namespace but kube-*. Of those that match in one member only, it manages
+	// at most 500; see the condition AllManaged.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator == 'In' || e.operator == 'NotIn' ? has(e.values) && size(e.values) > 0 : (e.operator == 'Exists' || e.operator == 'DoesNotExist') && (!has(e.values) || size(e.values) == 0))",message="each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
@@ -236,6 +237,10 @@ const (
 	// the kubeconfigs of its Clusters are, and the key of the seal. The message has the command that grants it. It is
 	// also False, with the reason InvalidSeal, when the Secret of the seal holds none.
 	ConditionSecretsGranted = "SecretsGranted"
+	// ConditionAllManaged is False, with the reason TooManyNamespaces, while the policy leaves out namespaces that its
+	// selector matches in one cluster only. It manages at most 500 of these: those that have a record, then the oldest.
+	// The message has how many are left out, and in which clusters.
+	ConditionAllManaged = "AllManaged"
 	// ConditionFenced is there while the policy asks for fencing, once the hub knows all Clusters. It is False
 	// while a fence is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
 	ConditionFenced = "Fenced"
@@ -253,8 +258,8 @@ const (
 //
 // +kubebuilder:validation:MinProperties=1
 type LeadershipPolicyStatus struct {
-	// conditions are Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree, SecretsGranted
-	// and, where fencing is asked for, Fenced. Where locks are fenced, there is LocksHeld, too:
+	// conditions are Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree, SecretsGranted,
+	// AllManaged and, where fencing is asked for, Fenced. Where locks are fenced, there is LocksHeld, too:
 	// False warns that nobody has held a lock for 2 minutes, or three of its lease durations if
 	// that is longer, in the cluster that leads. Then the name of the lock may be wrong. The
 	// message names the lock, the cluster, and what to do. It keeps no cluster from leading.

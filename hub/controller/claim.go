@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -9,7 +10,7 @@ import (
 )
 
 // claim finds the policy that owns the namespace, and the members that it speaks of.
-func (c *Controller) claim(v *view, policies []*policy) {
+func (c *Controller) claim(ctx context.Context, v *view, policies []*policy) {
 	recorded := ""
 	if v.object != nil {
 		recorded = v.object.Spec.Policy
@@ -17,6 +18,7 @@ func (c *Controller) claim(v *view, policies []*policy) {
 	if v.key.Name == c.OwnNamespace || v1alpha1.NeverManaged(v.key.Name) {
 		policies = nil
 	}
+	policies = slices.DeleteFunc(slices.Clone(policies), func(p *policy) bool { return c.leavesOut(ctx, v, p) })
 	v.own(policies, recorded)
 	for i := range v.members {
 		m := &v.members[i]

@@ -41,7 +41,7 @@ func TestWhoClaimsANamespaceThatNotAllClustersWereAskedFor(t *testing.T) {
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, object: &v1alpha1.NamespaceLeader{}}
 			v.object.Spec.Policy = test.recorded
 			v.members = []memberView{member("east", true, nil), test.west}
-			(&Controller{source: knowing{}}).claim(v, []*policy{p})
+			(&Controller{source: knowing{}}).claim(t.Context(), v, []*policy{p})
 			if claimed, waited := v.policy != nil, v.stop != ""; claimed != test.claimed || waited != test.waited {
 				t.Errorf("claimed %v, and nothing is decided: %v (%s); want %v, %v", claimed, waited, v.stop, test.claimed, test.waited)
 			}

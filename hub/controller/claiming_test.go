@@ -192,7 +192,7 @@ func TestWhatIsDecidedOfWhoOwnsANamespace(t *testing.T) {
 			o.Spec.Namespaces.Names = []string{"shop", "leasecast-system", "kube-shop"}
 			p := parsePolicy(o)
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: test.namespace}, object: test.record, members: test.members}
-			c.claim(v, []*policy{p})
+			c.claim(t.Context(), v, []*policy{p})
 			takesPart := 0
 			for _, m := range v.members {
 				if m.takesPart {

@@ -35,6 +35,14 @@ func (c *Controller) isClaimed(ctx context.Context, key types.NamespacedName, la
 	return err != nil || slices.ContainsFunc(policies, func(p *policy) bool { return p.matches(key.Name, labels) })
 }
 
+// isManaged reports whether a policy of the fleet manages a namespace without a record that a member shows with these labels.
+func (c *Controller) isManaged(ctx context.Context, key types.NamespacedName, labels map[string]string, member fleet.Key) bool {
+	policies, err := c.policiesOf(ctx, key.Namespace)
+	return err != nil || slices.ContainsFunc(policies, func(p *policy) bool {
+		return p.matches(key.Name, labels) && c.manages(ctx, p, key.Name, member)
+	})
+}
+
 // isConcerned reports whether news of a member's Lease in a namespace may change a decision. A sealed Lease does: its
 // record may be lost.
 func (c *Controller) isConcerned(ctx context.Context, key types.NamespacedName) bool {
@@ -53,9 +61,11 @@ func (c *Controller) isConcerned(ctx context.Context, key types.NamespacedName) 
 // later asks by itself.
 func (c *Controller) mcNamespaces(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[*corev1.Namespace, mcreconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, ns *corev1.Namespace) []mcreconcile.Request {
+		ctx, cancel := context.WithTimeout(ctx, listTimeout)
+		defer cancel()
 		member, err := fleet.ParseKey(name)
 		key := types.NamespacedName{Namespace: member.Fleet, Name: ns.Name}
-		if err != nil || !c.isKnown(ctx, key) && !c.isClaimed(ctx, key, ns.Labels) {
+		if err != nil || !c.isKnown(ctx, key) && !c.isManaged(ctx, key, ns.Labels, member) {
 			return nil
 		}
 		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: key}}}

@@ -75,6 +75,8 @@ type Controller struct {
 	wg              sync.WaitGroup
 	namespaces      map[types.NamespacedName]*namespaceState
 	versions        map[types.NamespacedName]policyVersions
+	owners          map[types.NamespacedName]string // the policy of each record, as a watch shows it
+	lone            map[types.NamespacedName]*lone  // of each policy, since one was asked for
 	members         map[fleet.Key]*memberState
 	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
 	written         time.Duration                          // when any record was written last, by the boot clock
@@ -98,6 +100,8 @@ func New(o Options) *Controller {
 		writer:          fleet.Member.Writer,
 		namespaces:      map[types.NamespacedName]*namespaceState{},
 		versions:        map[types.NamespacedName]policyVersions{},
+		owners:          map[types.NamespacedName]string{},
+		lone:            map[types.NamespacedName]*lone{},
 		members:         map[fleet.Key]*memberState{},
 		standBackEvents: map[types.NamespacedName]lease.Reading{},
 		lowerings:       map[string]lowering{},
@@ -142,7 +146,9 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	c.events = local.GetEventRecorder("leasecast-hub")
 	c.Tenure.RefuseIf(c.contradicted)
 
-	records, err := mccontroller.New("namespaceleader", mgr, controllerOptions(local, c.reconcileNamespace, decisionsAtOnce))
+	decisions := controllerOptions(local, c.reconcileNamespace, decisionsAtOnce)
+	decisions.NewQueue = newFairQueue(c.laneOf)
+	records, err := mccontroller.New("namespaceleader", mgr, decisions)
 	if err != nil {
 		return err
 	}
@@ -172,7 +178,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 // controllerOptions fills in what multicluster-runtime leaves empty: the manager's
 // defaults, its logger among them.
 //
-// The queue is the plain one: the priority queue of controller-runtime v0.24.1 can block
+// The queues are those of client-go: the priority queue of controller-runtime v0.24.1 can block
 // for ever when it is shut down with work in it (controller-runtime issue 3538), and
 // a hub that does not stop gives up its election half a minute late.
 func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int) controller.TypedOptions[mcreconcile.Request] {
@@ -232,6 +238,7 @@ func (c *Controller) Start(ctx context.Context) error {
 func (c *Controller) recordEvents() handler.TypedEventHandler[*v1alpha1.NamespaceLeader, mcreconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	show := func(o *v1alpha1.NamespaceLeader, version string, q queue) {
+		c.noteOwner(o, version)
 		if key := client.ObjectKeyFromObject(o); c.recordShown(key, version) {
 			q.Add(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
 		}

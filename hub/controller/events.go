@@ -175,20 +175,11 @@ func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)
 	}
-	for _, m := range c.Fleet.Members(fleetName) {
-		cl := m.Cluster() // nil for one that has just been let go of, too
-		if cl == nil || len(policies) == 0 {
-			continue
-		}
-		var list corev1.NamespaceList
-		if err := cl.GetCache().List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-			continue // not synced: an event will come for each
-		}
-		for i := range list.Items {
-			for _, p := range policies {
-				if p.matches(list.Items[i].Name, list.Items[i].Labels) {
-					names[list.Items[i].Name] = true
-				}
+	shown := c.namespacesIn(ctx, fleetName)
+	for _, p := range policies {
+		for name, in := range p.places(shown) {
+			if !names[name] && (in.members > 1 || p.names[name] || c.keeps(ctx, p, name, in.member)) {
+				names[name] = true
 			}
 		}
 	}

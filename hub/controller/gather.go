@@ -98,7 +98,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 		}
 		v.members = append(v.members, mv)
 	}
-	c.claim(v, policies)
+	c.claim(ctx, v, policies)
 	if err := c.checkMove(ctx, v); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -35,6 +36,8 @@ type memberSource interface {
 	move(ctx context.Context, fleetName string) (fleet.Move, error)
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
+	// namespaces returns all of them. They are those of the cache: change none.
+	namespaces(ctx context.Context, m fleet.Member) ([]corev1.Namespace, error)
 }
 
 // fleetSource sees the members of a fleet.
@@ -71,4 +74,14 @@ func (fleetSource) namespace(ctx context.Context, m fleet.Member, name string) (
 	ns := &corev1.Namespace{}
 	err := cl.GetCache().Get(ctx, types.NamespacedName{Name: name}, ns)
 	return ns, err
+}
+
+func (fleetSource) namespaces(ctx context.Context, m fleet.Member) ([]corev1.Namespace, error) {
+	cl := m.Cluster()
+	if cl == nil {
+		return nil, errDisengaged
+	}
+	var list corev1.NamespaceList
+	err := cl.GetCache().List(ctx, &list, client.UnsafeDisableDeepCopy)
+	return list.Items, err
 }

@@ -145,7 +145,9 @@ func (c *Controller) fillPolicyStatus(ctx context.Context, policies []*policy, o
 		}
 	}
 	s.Clusters = &clusters
+	managed, recount := c.allManaged(ctx, p)
 	for _, cond := range []metav1.Condition{
+		managed,
 		accepted(p, lost, leaseRefused(policies, p, members)),
 		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
 		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
@@ -155,6 +157,7 @@ func (c *Controller) fillPolicyStatus(ctx context.Context, policies []*policy, o
 		cond.ObservedGeneration = object.Generation
 		meta.SetStatusCondition(&s.Conditions, cond)
 	}
+	result.RequeueAfter = soonest(result.RequeueAfter, recount)
 	if !c.source.synced() { // a fence may be missing in a Cluster that is not known yet
 		result.RequeueAfter = notYet
 		return result

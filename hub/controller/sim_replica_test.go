@@ -170,6 +170,15 @@ func (s *simSource) namespace(_ context.Context, m fleet.Member, name string) (*
 	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
 }
 
+func (s *simSource) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace, err error) {
+	for _, ns := range s.contact(m).spaces {
+		if ns != nil {
+			all = append(all, *ns)
+		}
+	}
+	return all, nil
+}
+
 func nothing() (struct{}, error) { return struct{}{}, nil }
 
 // probe reads and writes the member as the fleet's probes do, again and again.

@@ -68,6 +68,7 @@ func (c *Controller) lastValid(fleetName string, stored []*v1alpha1.LeadershipPo
 	maps.DeleteFunc(c.versions, func(key types.NamespacedName, _ policyVersions) bool {
 		return key.Namespace == fleetName && !there[key]
 	})
+	maps.DeleteFunc(c.lone, func(key types.NamespacedName, _ *lone) bool { return key.Namespace == fleetName && !there[key] })
 	return ps
 }
 

@@ -2,13 +2,14 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,19 +66,23 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 	if cached.UID != c.get().spec.uid {
 		return nil
 	}
-	changed := cached.DeepCopy()
+	changes := map[string]any{} // the cache holds a part of the annotations, so that a difference would remove others
 	for annotation, value := range map[string]string{v1alpha1.ClusterUIDAnnotation: uid, v1alpha1.PinProofAnnotation: proof} {
-		if value == "" {
-			delete(changed.Annotations, annotation)
-		} else {
-			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, annotation, value)
+		switch is, ok := cached.Annotations[annotation]; {
+		case value == "" && ok:
+			changes[annotation] = nil
+		case is != value:
+			changes[annotation] = value
 		}
 	}
-	if maps.Equal(cached.Annotations, changed.Annotations) {
+	if len(changes) == 0 {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(&cached, client.MergeFromWithOptimisticLock{})
-	err := local.GetClient().Patch(ctx, changed, patch)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": cached.ResourceVersion, "annotations": changes}})
+	if err != nil {
+		return fmt.Errorf("annotate Cluster %s with its UID: %w", c.key, err)
+	}
+	err = local.GetClient().Patch(ctx, &cached, client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("annotate Cluster %s with its UID: %w", c.key, err)
 	}

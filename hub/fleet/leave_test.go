@@ -72,7 +72,11 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	east := register(t, server, "unlabelled", "100")
 	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
 	h.Forget(east) // takes part: nothing happens
-	edit(t, east, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
+	const others = "example.com/of-others"
+	edit(t, east, func(c *clusterv1.Cluster) {
+		delete(c.Labels, v1alpha1.PriorityLabel)
+		c.Annotations[others] = "kept"
+	})
 	h.awaitMember(t, east, "it takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
 	if m, _ := h.Member(east); !healthy(m) {
 		t.Errorf("connected %v, health %+v", m.Connected, m.Health(thresholds))
@@ -95,6 +99,9 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	}
 	if uid := getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation]; uid != "" {
 		t.Errorf("the pin %q was left behind", uid)
+	}
+	if getCluster(t, east).Annotations[others] != "kept" {
+		t.Error("the annotation of somebody else went with the pin")
 	}
 	// And it can come back.
 	edit(t, east, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "7"} })

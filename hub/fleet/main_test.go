@@ -178,7 +178,10 @@ func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*
 	})
 	o.Scheme = newScheme()
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
-	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
+	o.Cache = cache.Options{
+		DefaultNamespaces: map[string]cache.Config{namespace: {}},
+		ByObject:          map[client.Object]cache.ByObject{&clusterv1.Cluster{}: {Transform: fleet.SlimCluster}}, // as the hub does
+	}
 	mgr, err := mcmanager.New(servers(t).Hub().AdminConfig(), h.Provider, o)
 	if err != nil {
 		t.Fatal(err)

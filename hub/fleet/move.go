@@ -10,6 +10,9 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
+// movePage is how many Clusters are read at once. Each may have more than a megabyte.
+const movePage = 10
+
 // Move is how far clusterctl move has come with a fleet.
 type Move int
 
@@ -29,14 +32,18 @@ const (
 func (p *Provider) Move(ctx context.Context, fleet string) (Move, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	var list clusterv1.ClusterList
-	err := p.mgr.GetLocalManager().GetAPIReader().List(ctx, &list, client.InNamespace(fleet), client.HasLabels{v1alpha1.PriorityLabel})
-	if err != nil {
-		return Stays, fmt.Errorf("list the Clusters of %s: %w", fleet, err)
-	}
-	specs := make([]spec, 0, len(list.Items))
-	for i := range list.Items {
-		specs = append(specs, readSpec(&list.Items[i], nil, nil))
+	var specs []spec
+	var page clusterv1.ClusterList
+	for more := true; more; more = page.Continue != "" {
+		err := p.mgr.GetLocalManager().GetAPIReader().List(ctx, &page, client.InNamespace(fleet),
+			client.HasLabels{v1alpha1.PriorityLabel}, client.Limit(movePage), client.Continue(page.Continue))
+		if err != nil {
+			return Stays, fmt.Errorf("list the Clusters of %s: %w", fleet, err)
+		}
+		for i := range page.Items {
+			s := readSpec(&page.Items[i], nil, nil)
+			specs = append(specs, spec{paused: s.paused, moved: s.moved})
+		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -121,17 +121,20 @@ func nameProblem(k Key) string {
 	return ""
 }
 
+// hints are the conditions that a hint is made of.
+var hints = []string{
+	clusterv1.ClusterAvailableCondition,
+	clusterv1.ClusterControlPlaneAvailableCondition,
+	clusterv1.ClusterRemoteConnectionProbeCondition,
+}
+
 // readHint is Cluster API's view of a Cluster in a few words.
 func readHint(c *clusterv1.Cluster) string {
 	var words []string
 	if c.Status.Phase != "" {
 		words = append(words, c.Status.Phase)
 	}
-	for _, t := range []string{
-		clusterv1.ClusterAvailableCondition,
-		clusterv1.ClusterControlPlaneAvailableCondition,
-		clusterv1.ClusterRemoteConnectionProbeCondition,
-	} {
+	for _, t := range hints {
 		if cond := meta.FindStatusCondition(c.Status.Conditions, t); cond != nil {
 			words = append(words, fmt.Sprintf("%s=%s", t, cond.Status))
 		}

@@ -1,0 +1,305 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+// shownBy is a fleet whose members show namespaces.
+type shownBy struct {
+	scene
+	spaces map[string]map[string]corev1.Namespace // by member
+}
+
+func (s *shownBy) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
+	if ns, ok := s.spaces[m.Name][name]; ok {
+		return &ns, nil
+	}
+	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
+}
+
+func (s *shownBy) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace, err error) {
+	for _, ns := range s.spaces[m.Name] {
+		all = append(all, ns)
+	}
+	return all, nil
+}
+
+// makes has a member show a namespace that was made so many seconds after the first one.
+func (s *shownBy) makes(member, name, team string, second int) *corev1.Namespace {
+	ns := spaceOf(name, team)
+	ns.CreationTimestamp = metav1.NewTime(musterStart.Wall.Add(time.Duration(second) * time.Second))
+	s.spaces[member][name] = ns
+	return &ns
+}
+
+// showing is a controller with two policies, shops and desks, which select namespaces by the label team, and with the
+// members east, west and far. A fourth one, aside, takes no part.
+func showing(t *testing.T, clock lease.Clock) (*Controller, *shownBy) {
+	t.Helper()
+	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: clock, HubID: "this", OwnNamespace: "leasecast-system"})
+	api := hubOf(t, c)
+	if err := api.Delete(t.Context(), newRecord(shop)); err != nil {
+		t.Fatal(err)
+	}
+	secret := sealOf("fleet")
+	if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Data["largest-lease-duration-seconds"], secret.Data["largest-max-clock-skew"] = []byte("15"), []byte("1s") // as the policies
+	if err := api.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"shops", "desks"} {
+		p := policyOf("fleet", name, "named")
+		p.UID = types.UID(name)
+		p.Spec.Namespaces = v1alpha1.NamespaceSelection{
+			Names: []string{"named-in-" + name}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}},
+		}
+		_ = api.Delete(t.Context(), policyOf("fleet", name, ""))
+		if err := api.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &shownBy{scene: scene{verdict: health.Verdict{State: health.Healthy}, offset: skew.Verdict{State: skew.Within}}, spaces: map[string]map[string]corev1.Namespace{}}
+	for i, name := range []string{"aside", "east", "far", "west"} {
+		key := fleet.Key{Fleet: "fleet", Name: name}
+		s.shown = append(s.shown, fleet.Member{Key: key, Connected: true, Priority: int32(i), Labels: map[string]string{v1alpha1.PriorityLabel: "5"}})
+		if name == "aside" {
+			s.shown[i].PriorityReason = reason.NoPriority
+		}
+		s.spaces[name] = map[string]corev1.Namespace{}
+		w := &laborer{publisher: publisherThatRead(t, musterStart.Wall, testKey, eastLease(0))}
+		c.members[key] = &memberState{worker: w}
+	}
+	c.source = s
+	for _, q := range []*queue{&c.records, &c.policies} {
+		q.q = newFairQueue(c.laneOf)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+		t.Cleanup(q.q.ShutDown)
+	}
+	return c, s
+}
+
+// records stores the record of a namespace, and has the watch show it.
+func (s *shownBy) records(t *testing.T, c *Controller, name, policy string) {
+	t.Helper()
+	o := newRecord(types.NamespacedName{Namespace: "fleet", Name: name})
+	o.Spec.Policy, o.Spec.State = policy, v1alpha1.StateVacant
+	if err := c.client.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	c.noteOwner(o, o.ResourceVersion)
+}
+
+// managedAll are the namespaces of the fleet that are decided on.
+func managedAll(t *testing.T, c *Controller) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, key := range c.namespacesOf(t.Context(), "fleet") {
+		names[key.Name] = true
+	}
+	return names
+}
+
+func conditionOf(t *testing.T, c *Controller) (metav1.Condition, time.Duration) {
+	t.Helper()
+	policies, err := c.policiesOf(t.Context(), "fleet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(policies, func(p *policy) bool { return p.object.Name == "shops" })
+	return c.allManaged(t.Context(), policies[i])
+}
+
+func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := showing(t, clocktest.NewBubble(musterStart))
+		if cond, again := conditionOf(t, c); cond.Status != metav1.ConditionTrue || again != 0 {
+			t.Errorf("nothing is left out: %+v, again after %v", cond, again)
+		}
+		for i := range maxLone + 100 {
+			s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i)
+		}
+		s.makes("far", "shared", "shops", 9999)
+		s.makes("west", "shared", "shops", 9999)
+		s.makes("far", "named-in-shops", "shops", 9999)
+		s.makes("far", "other", "desks", 9999)
+		s.makes("far", "nobodys", "", 9999)
+		s.makes("aside", "aside", "shops", -1) // no policy speaks of that member
+		s.records(t, c, "lone-590", "shops")
+		s.records(t, c, "lone-591", "shops")
+
+		got := managedAll(t, c)
+		for name, want := range map[string]bool{
+			"lone-000": true, "lone-497": true, "lone-498": false, "lone-599": false, // the oldest
+			"lone-590": true, "lone-591": true, // what has a record
+			"shared": true, "named-in-shops": true, "other": true, "nobodys": false, "aside": false,
+		} {
+			if got[name] != want {
+				t.Errorf("%s is decided on: %v", name, got[name])
+			}
+			v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if claimed := v.policy != nil; claimed != want {
+				t.Errorf("%s is claimed: %v", name, claimed)
+			}
+		}
+		cond, again := conditionOf(t, c)
+		if cond.Status != metav1.ConditionFalse || cond.Reason != "TooManyNamespaces" || !strings.Contains(cond.Message, "not managed: 100 in far;") {
+			t.Errorf("the policy says %+v", cond)
+		}
+
+		for member, want := range map[string]bool{"aside": false, "far": true} {
+			key := types.NamespacedName{Namespace: "fleet", Name: "one-more-desk"}
+			if got := c.isManaged(t.Context(), key, map[string]string{"team": "desks"}, fleet.Key{Fleet: "fleet", Name: member}); got != want {
+				t.Errorf("a new namespace in %s is managed: %v", member, got)
+			}
+		}
+
+		// Room goes to the oldest that was left out.
+		asked(&c.records)
+		delete(s.spaces["far"], "lone-000")
+		pass(again)
+		conditionOf(t, c)
+		if got := asked(&c.records); !slices.Contains(got, "fleet/lone-498") || slices.Contains(got, "fleet/lone-499") {
+			t.Error("the room that is left is not given to the oldest")
+		}
+		// Where another cluster has it, too, it is none of those.
+		if s.makes("east", "lone-599", "shops", 9999); !managedAll(t, c)["lone-599"] {
+			t.Error("a namespace in two clusters is left out")
+		}
+	})
+}
+
+// distantAPI is an API server that takes a while for each write and live read.
+type distantAPI struct {
+	client.Client
+	calls *atomic.Int32
+}
+
+func (s distantAPI) wait() {
+	s.calls.Add(1)
+	time.Sleep(100 * time.Millisecond)
+}
+
+func (s distantAPI) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	s.wait()
+	return s.Client.Create(ctx, o, opts...)
+}
+
+func (s distantAPI) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	s.wait()
+	return s.Client.Update(ctx, o, opts...)
+}
+
+// liveAPI is its uncached side.
+type liveAPI struct{ distantAPI }
+
+func (l liveAPI) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	l.wait()
+	return l.Client.Get(ctx, key, o, opts...)
+}
+
+// Whoever may label namespaces in one member has made 14,000 of them: nobody else waits, and little is kept of them.
+func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := showing(t, clocktest.NewBubble(musterStart))
+		api := distantAPI{c.client, &atomic.Int32{}}
+		c.client, c.live = api, liveAPI{api}
+		show := func(ns *corev1.Namespace) {
+			c.mcNamespaces(multicluster.ClusterName("fleet/far"), nil).Create(t.Context(), event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, c.records.q)
+		}
+		before := heap()
+		for i := range 14000 {
+			show(s.makes("far", fmt.Sprintf("flood-%05d", i), "shops", i))
+		}
+		show(s.makes("far", "desk", "desks", 0))
+		ctx, stop := context.WithCancel(t.Context())
+		var workers sync.WaitGroup
+		for range decisionsAtOnce {
+			workers.Go(func() { decideAll(ctx, c) })
+		}
+		// An earlier tenure may be at work for 7 s, and what it promises then lasts D and ε.
+		const floor, limit = (7 + 15 + 1) * time.Second, 5 * time.Second
+		pass(floor + limit)
+		var desk v1alpha1.NamespaceLeader
+		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "desk"}, &desk); err != nil {
+			t.Errorf("the namespace of another policy has no record %v after its floor: %v", limit, err)
+		}
+		if desk.Spec.State != v1alpha1.StateLeading {
+			t.Errorf("the namespace of another policy has no leader %v after its floor: %+v", limit, desk.Spec)
+		}
+		pass(2 * time.Minute)
+		var all v1alpha1.NamespaceLeaderList
+		if err := api.List(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(all.Items); n != maxLone+1 {
+			t.Errorf("there are %d records, want %d", n, maxLone+1)
+		}
+		if grown := heap() - before; grown > 128<<20 {
+			t.Errorf("the heap has grown by %d MiB, the records of the API server and the namespaces of the member among them", grown>>20)
+		}
+		if cond, _ := conditionOf(t, c); !strings.Contains(cond.Message, "13500 in far") {
+			t.Errorf("the policy says %+v", cond)
+		}
+		t.Logf("%d calls to the API server, heap +%d MiB", api.calls.Load(), (heap()-before)>>20)
+		stop()
+		c.records.q.ShutDown()
+		workers.Wait()
+	})
+}
+
+// decideAll decides on what is asked for, as the controller does, until its queue ends.
+func decideAll(ctx context.Context, c *Controller) {
+	for {
+		r, over := c.records.q.Get()
+		if over {
+			return
+		}
+		result, err := c.reconcileNamespace(ctx, r)
+		switch {
+		case err != nil:
+			c.records.q.AddRateLimited(r)
+		case result.RequeueAfter > 0:
+			c.records.q.AddAfter(r, result.RequeueAfter)
+		}
+		c.records.q.Done(r)
+	}
+}
+
+// heap is what is in use, without garbage.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
