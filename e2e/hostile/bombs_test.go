@@ -44,10 +44,7 @@ func bombs(ctx context.Context, s *scene) error {
 				return unlessEnded(ctx, err)
 			}
 		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-		}
+		wait(ctx, time.Second)
 	}
 	return nil
 }

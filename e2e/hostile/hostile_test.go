@@ -105,7 +105,8 @@ func (s *scene) note(t *testing.T, name string, f figures) {
 	}
 }
 
-// enter has tenants do the one and begin the other, until the returned function is called. It removes what they have written.
+// enter has tenants do the one and begin the other, until the returned function is called. What they have written is removed
+// with the end of the test.
 func (s *scene) enter(t *testing.T, first, do play) (leave func()) {
 	t.Helper()
 	if do == nil {

@@ -24,16 +24,16 @@ import (
 const (
 	// readsLast bounds how long the reads of the hub are spoilt, all together.
 	readsLast = 200 * time.Second
-	// roundLasts is how long a round goes on before an honest leader is lost besides, and chosenAtOnce how many reads are
-	// spoilt in it.
+	// roundLasts is how long a round goes on before an honest leader is lost besides, and chosenAtOnce how many reads
+	// are spoilt in it.
 	roundLasts   = 7 * time.Second
 	chosenAtOnce = 10
 	// leaving is how long a round waits for the hostile member to leave.
 	leaving = 4 * time.Second
 )
 
-// The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted. Then it does
-// so again and again, and the worst answers of each of these reads are sent: see packages front and worst.
+// The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
+// Then it does so again and again, and the worst answers of each of these reads are sent: see packages front and worst.
 func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 	s := stage
 	s.restart(t)
@@ -117,7 +117,8 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 		return nil
 	})
 	for _, kind := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-		harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel})) // the hub is to make them again
+		// The hub is to make them again.
+		harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
 	}
 	harness.Must(t, s.takePart(t.Context(), true))
 	harness.Must(t, s.during(t.Context(), roundLasts, func(context.Context) {}))
@@ -142,8 +143,8 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 	s.recover(t)
 }
 
-// recover returns when the hostile member may lead again, and another honest one than the present leader. Where that takes
-// long, as after an answer that had the hub disconnect it, the replicas are replaced.
+// recover returns when the hostile member may lead again, and another honest one than the present leader. Where that
+// takes long, as after an answer that had the hub disconnect it, the replicas are replaced.
 func (s *scene) recover(t *testing.T) {
 	t.Helper()
 	err := s.Await(t.Context(), 5*time.Second, "all members may lead", func(ctx context.Context) error {

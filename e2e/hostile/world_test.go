@@ -47,7 +47,7 @@ const (
 	patience = time.Minute
 	// token is the hub's credential for the hostile member.
 	token = "the-token-of-the-hub-for-the-hostile-member"
-	// far is the hostile member, shop the namespace that is led. bazaar is in the hostile member alone, which leads it, and its
+	// far is the hostile member, shop the namespace that is led. bazaar is in the hostile member alone, which leads it. Its
 	// schedules, writes and a lock are fenced there.
 	far    = "far"
 	shop   = "shop"

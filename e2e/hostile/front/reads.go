@@ -61,8 +61,8 @@ func ReadOf(r *http.Request) (Read, error) {
 	}, nil
 }
 
-// Reads are what a hub was seen to read, with the kinds of objects that an honest API server answered. Its methods may be called
-// from any goroutine.
+// Reads are what a hub was seen to read, with the kinds of objects that an honest API server answered. Its methods may
+// be called from any goroutine.
 type Reads struct {
 	mu    sync.Mutex
 	kinds map[Read]map[schema.GroupVersionKind]bool

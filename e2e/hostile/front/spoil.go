@@ -15,8 +15,9 @@ const (
 	large = 15 << 20
 )
 
-// Spoiler answers each second request of the reads that are chosen with their worst answers, one after the other. The requests
-// between them get to the API server, so that the hub goes on to its next read. Its methods may be called from any goroutine.
+// Spoiler answers each second request of the reads that are chosen with their worst answers, one after the other. The
+// requests between them get to the API server, so that the hub goes on to its next read. Its methods may be called from
+// any goroutine.
 type Spoiler struct {
 	reads *Reads
 
@@ -84,7 +85,8 @@ func newPlan(reads *Reads, r Read) (*plan, error) {
 	return must, nil
 }
 
-// Missing are the reads to which one of the answers that must be sent was not sent yet, those first that got the fewest.
+// Missing are the reads to which one of the answers that must be sent was not sent yet, those first that got the
+// fewest.
 func (s *Spoiler) Missing() (all []Read) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,8 @@ type field struct {
 	of       reflect.Type // of the field, or of one element: never a pointer
 }
 
-// isMessage reports whether a type is a struct that both encodings know as a message. One that decodes itself is a scalar.
+// isMessage reports whether a type is a struct that both encodings know as a message. One that decodes itself is a
+// scalar.
 func isMessage(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }
@@ -87,7 +88,8 @@ func walk(message reflect.Type, see func(path)) {
 	from(nil, message, []reflect.Type{message})
 }
 
-// heaviest returns the paths to the repeated messages that take most memory for each byte, the worst first, each type once.
+// heaviest returns the paths to the repeated messages that take most memory for each byte, the worst first, each type
+// once.
 func heaviest(message reflect.Type, most int) (worst []path) {
 	ratios := map[reflect.Type]float64{}
 	walk(message, func(p path) {
@@ -109,7 +111,8 @@ type element struct {
 
 func (e element) ratio() float64 { return float64(e.bytes) / float64(e.cost) }
 
-// dense is the element of a type that takes most memory for each byte: empty, or with those children that are worse than it.
+// dense is the element of a type that takes most memory for each byte: empty, or with those children that are worse
+// than it.
 func dense(message reflect.Type) element { return denser(message, nil) }
 
 func denser(message reflect.Type, on []reflect.Type) element {
@@ -139,8 +142,8 @@ func pointer(message reflect.Type, f field) bool {
 	return message.Field(f.index).Type.Kind() == reflect.Pointer
 }
 
-// recursion returns a path from a message to a field of a type that holds itself, and the path from that type to itself. Both
-// are nil if there is none.
+// recursion returns a path from a message to a field of a type that holds itself, and the path from that type to
+// itself. Both are nil if there is none.
 func recursion(message reflect.Type) (to, again path) {
 	var from func(p path, message reflect.Type, on []reflect.Type)
 	from = func(p path, message reflect.Type, on []reflect.Type) {

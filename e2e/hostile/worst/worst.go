@@ -1,5 +1,6 @@
-// Package worst makes the worst answers that an API server could give within so many bytes: those that take most memory or
-// time once they are decoded. It finds them in the Go type that they are decoded into, so a new type needs nothing written here.
+// Package worst makes the worst answers that an API server could give within so many bytes: those that take most memory
+// or time once they are decoded. It finds them in the Go type that they are decoded into, so a new type needs nothing
+// written here.
 package worst
 
 import (
