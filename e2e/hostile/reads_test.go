@@ -23,13 +23,13 @@ import (
 
 const (
 	// readsLast bounds how long the reads of the hub are spoilt, all together.
-	readsLast = 200 * time.Second
+	readsLast = 220 * time.Second
 	// roundLasts is how long a round goes on before an honest leader is lost besides, and chosenAtOnce how many reads
 	// are spoilt in it.
-	roundLasts   = 7 * time.Second
+	roundLasts   = 8 * time.Second
 	chosenAtOnce = 10
-	// leaving is how long a round waits for the hostile member to leave.
-	leaving = 4 * time.Second
+	// leaving and staying are how long the hostile member has to leave, and how long it takes part.
+	leaving, staying = 2 * time.Second, 3 * time.Second
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
@@ -100,7 +100,7 @@ func (s *scene) takePart(ctx context.Context, does bool) error {
 	return s.Hub.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, fleet.PriorityLabel)))
 }
 
-// spoil plays a round: the hostile member leaves and joins while these reads are spoilt.
+// spoil plays a round: the hostile member leaves and joins, again and again, while these reads are spoilt.
 func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 	leader, err := s.leader(t.Context())
 	harness.Must(t, err)
@@ -109,19 +109,21 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 	s.spoiler.Choose(chosen)
 	s.front.Play(s.spoiler.Act)
 	defer s.front.Play(nil)
-	harness.Must(t, s.takePart(t.Context(), false))
-	_ = s.Await(t.Context(), leaving, "it has left", func(ctx context.Context) error { // it may not get that far
-		if _, err := s.Candidate(ctx, shop, far); err == nil {
-			return errors.New("it is a candidate")
+	for began := time.Now(); time.Since(began) < roundLasts; {
+		harness.Must(t, s.takePart(t.Context(), false))
+		_ = s.Await(t.Context(), leaving, "it has left", func(ctx context.Context) error { // it may not get that far
+			if _, err := s.Candidate(ctx, shop, far); err == nil {
+				return errors.New("it is a candidate")
+			}
+			return nil
+		})
+		for _, kind := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+			// The hub is to make them again.
+			harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
 		}
-		return nil
-	})
-	for _, kind := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-		// The hub is to make them again.
-		harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
+		harness.Must(t, s.takePart(t.Context(), true))
+		harness.Must(t, s.during(t.Context(), staying, func(context.Context) {}))
 	}
-	harness.Must(t, s.takePart(t.Context(), true))
-	harness.Must(t, s.during(t.Context(), roundLasts, func(context.Context) {}))
 	var f figures
 	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
 	if *full {

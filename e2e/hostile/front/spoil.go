@@ -30,7 +30,7 @@ type Spoiler struct {
 // plan is what a read is answered with.
 type plan struct {
 	answers  []answer
-	must     int // the first answers, each of which is to be sent
+	must     int // so many of the first answers are to be sent: the worst in each encoding, and one that is large
 	requests int
 	sent     int
 }
@@ -59,30 +59,32 @@ func newPlan(reads *Reads, r Read) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	must, rest := &plan{}, []answer(nil)
-	add := func(status int, bodies, others []worst.Body) {
-		for i, b := range bodies {
-			if i%2 == 1 {
-				b = others[i] // of the other size
-			}
-			if b.Worst {
-				must.answers = append(must.answers, answer{b, status})
-			} else {
-				rest = append(rest, answer{b, status})
-			}
+	var first, second, others []answer
+	for _, t := range types {
+		first = append(first, answers(http.StatusOK, worst.Bodies(t.GroupVersionKind, t.Go, small))...)
+		second = append(second, answers(http.StatusOK, worst.Bodies(t.GroupVersionKind, t.Go, large))...)
+	}
+	first = append(first, answers(http.StatusForbidden, worst.Errors(small))...)
+	second = append(second, answers(http.StatusInternalServerError, worst.Errors(large))...)
+	p := &plan{}
+	for _, a := range slices.Concat(first, second) {
+		if a.Worst {
+			p.answers = append(p.answers, a)
+		} else {
+			others = append(others, a)
 		}
 	}
-	for _, t := range types {
-		add(http.StatusOK, worst.Bodies(t.GroupVersionKind, t.Go, large), worst.Bodies(t.GroupVersionKind, t.Go, small))
+	// The small ones first: the hub may disconnect who sends a large one, and read nothing more for a while.
+	p.must = len(p.answers)/2 + 1
+	p.answers = append(p.answers, others...)
+	return p, nil
+}
+
+func answers(status int, bodies []worst.Body) (all []answer) {
+	for _, b := range bodies {
+		all = append(all, answer{b, status})
 	}
-	add(http.StatusInternalServerError, worst.Errors(large), worst.Errors(small))
-	must.must = len(must.answers)
-	for _, t := range types {
-		add(http.StatusOK, worst.Bodies(t.GroupVersionKind, t.Go, small), worst.Bodies(t.GroupVersionKind, t.Go, large))
-	}
-	add(http.StatusForbidden, worst.Errors(small), worst.Errors(large))
-	must.answers = append(must.answers, rest...)
-	return must, nil
+	return all
 }
 
 // Missing are the reads to which one of the answers that must be sent was not sent yet, those first that got the
