@@ -28,8 +28,8 @@ const (
 	// are spoilt in it.
 	roundLasts   = 8 * time.Second
 	chosenAtOnce = 10
-	// leaving and staying are how long the hostile member has to leave, and how long it takes part.
-	leaving, staying = 2 * time.Second, 3 * time.Second
+	// leaving and staying are how long the hostile member has to leave, and until its CronJob is woken.
+	leaving, staying = 2 * time.Second, 6 * time.Second
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
@@ -121,8 +121,17 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 			// The hub is to make them again.
 			harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
 		}
+		bill := &batchv1.CronJob{}
+		harness.Must(t, s.Members[far].Get(t.Context(), client.ObjectKey{Namespace: bazaar, Name: "bill"}, bill))
+		asleep := bill.ResourceVersion
 		harness.Must(t, s.takePart(t.Context(), true))
-		harness.Must(t, s.during(t.Context(), staying, func(context.Context) {}))
+		_ = s.Await(t.Context(), staying, "its CronJob is woken", func(ctx context.Context) error { // nor that far
+			err := s.Members[far].Get(ctx, client.ObjectKeyFromObject(bill), bill)
+			if err == nil && bill.ResourceVersion == asleep {
+				err = errors.New("it sleeps")
+			}
+			return err
+		})
 	}
 	var f figures
 	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
