@@ -157,7 +157,7 @@ func shown(t *testing.T, b Body, kind string) (watch.EventType, kruntime.Object)
 	if !ok {
 		t.Fatalf("no client reads %s", b.ContentType)
 	}
-	frames := info.StreamSerializer.Framer.NewFrameReader(readCloser{bytes.NewReader(b.Event(kind))})
+	frames := info.StreamSerializer.NewFrameReader(readCloser{bytes.NewReader(b.Event(kind))})
 	d := restclientwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer), codecs.UniversalDeserializer())
 	is, o, err := d.Decode()
 	if err != nil {
