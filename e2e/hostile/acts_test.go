@@ -1,7 +1,6 @@
 package hostile
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -38,29 +37,40 @@ func event(kind string, of runtime.TypeMeta, o marshaler) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
 }
 
-// endless has the watches of a resource show it without end, under new names or one.
-func endless(resource string, anew bool) front.Act {
-	return func(w http.ResponseWriter, r *http.Request, honest http.Handler) {
-		if !front.IsWatch(r, resource) {
-			honest.ServeHTTP(w, r)
-			return
+// endless has the watches of Namespaces and Leases show new ones without end.
+func endless(w http.ResponseWriter, r *http.Request, honest http.Handler) {
+	flood(w, r, honest, func(n int) (kind, name string) { return "ADDED", fmt.Sprintf("flood-%d", n) })
+}
+
+// repeating has them show the same one over and over.
+func repeating(w http.ResponseWriter, r *http.Request, honest http.Handler) {
+	flood(w, r, honest, func(n int) (kind, name string) {
+		if n == 1 {
+			return "ADDED", "flood"
 		}
-		w.Header().Set("Content-Type", protobuf+";stream=watch")
-		for n := 1; r.Context().Err() == nil; n++ {
-			meta := metav1.ObjectMeta{Name: "flood", UID: "uid", ResourceVersion: fmt.Sprint(1_000_000 + n)}
-			kind := "MODIFIED"
-			if anew || n == 1 {
-				meta.Name, meta.UID, kind = fmt.Sprintf("flood-%d", n), types.UID(fmt.Sprintf("uid-%d", n)), "ADDED"
-			}
-			var o marshaler = &corev1.Namespace{ObjectMeta: meta}
-			of := runtime.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
-			if resource == "leases" {
-				meta.Namespace, meta.Labels = shop, map[string]string{v1alpha1.ManagedLabel: "true"}
-				o, of = &coordinationv1.Lease{ObjectMeta: meta}, runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
-			}
-			if _, err := w.Write(event(kind, of, o)); err != nil {
-				return
-			}
+		return "MODIFIED", "flood"
+	})
+}
+
+// flood has the watches of Namespaces and Leases show events without end.
+func flood(w http.ResponseWriter, r *http.Request, honest http.Handler, next func(n int) (kind, name string)) {
+	leases := front.IsWatch(r, "leases")
+	if !leases && !front.IsWatch(r, "namespaces") {
+		honest.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", protobuf+";stream=watch")
+	for n := 1; r.Context().Err() == nil; n++ {
+		kind, name := next(n)
+		meta := metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(1_000_000 + n)}
+		var o marshaler = &corev1.Namespace{ObjectMeta: meta}
+		of := runtime.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
+		if leases {
+			meta.Namespace, meta.Labels = shop, map[string]string{v1alpha1.ManagedLabel: "true"}
+			o, of = &coordinationv1.Lease{ObjectMeta: meta}, runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
+		}
+		if _, err := w.Write(event(kind, of, o)); err != nil {
+			return
 		}
 	}
 }
@@ -82,25 +92,6 @@ func largeList(size int) front.Act {
 		default:
 			honest.ServeHTTP(w, r)
 		}
-	}
-}
-
-// bomb answers each list of Namespaces with few bytes that decode to much.
-func bomb(w http.ResponseWriter, r *http.Request, honest http.Handler) {
-	switch {
-	case haveListed(w, r):
-	case front.IsList(r, "namespaces"):
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`)
-		part := bytes.Repeat([]byte(",{}"), 100_000)
-		for range 100 {
-			if _, err := w.Write(part); err != nil {
-				return
-			}
-		}
-		_, _ = io.WriteString(w, `]}`)
-	default:
-		honest.ServeHTTP(w, r)
 	}
 }
 
@@ -188,16 +179,6 @@ func echo(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusForbidden)
 	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"you said \u001b[31m%s"}`, said)
-}
-
-func longError(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-	w.WriteHeader(http.StatusInternalServerError)
-	part := bytes.Repeat([]byte("error "), 100_000)
-	for range 17 {
-		if _, err := w.Write(part); err != nil {
-			return
-		}
-	}
 }
 
 func longHeader(w http.ResponseWriter, _ *http.Request, _ http.Handler) {

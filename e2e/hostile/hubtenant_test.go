@@ -7,6 +7,8 @@ import (
 	"net"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,15 +24,16 @@ import (
 // ofTenant is the label of what a tenant of the hub writes.
 const ofTenant = "example.com/tenant"
 
-// hubTenant may write Secrets and Clusters in the namespace of the fleet, and nothing else.
+// hubTenant may write what a fleet consists of into its namespace, and nothing else.
 func (s *scene) hubTenant(ctx context.Context) (client.Client, error) {
 	meta := metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: "tenant"}
-	writes := []string{"get", "create", "update", "delete"}
+	writes := []string{"get", "create", "update", "patch", "delete"}
 	for _, o := range []client.Object{
 		&corev1.ServiceAccount{ObjectMeta: meta},
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: writes},
 			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: writes},
+			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leadershippolicies", "namespaceleaders"}, Verbs: writes},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
@@ -182,8 +185,18 @@ func unreachableClusters(ctx context.Context, s *scene) error {
 	return nil
 }
 
-// removeOfTenant removes what a tenant of the hub has written.
+// removeOfTenant removes what tenants have written into the management cluster, and their large objects in members.
 func (s *scene) removeOfTenant(ctx context.Context) error {
-	its := []client.DeleteAllOfOption{client.InNamespace(harness.FleetNamespace), client.HasLabels{ofTenant}}
-	return errors.Join(s.Hub.DeleteAllOf(ctx, &clusterv1.Cluster{}, its...), s.Hub.DeleteAllOf(ctx, &corev1.Secret{}, its...))
+	remove := func(c client.Client, namespace string, kinds ...client.Object) (errs []error) {
+		for _, kind := range kinds {
+			errs = append(errs, c.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{ofTenant}))
+		}
+		return errs
+	}
+	errs := remove(s.Hub, harness.FleetNamespace, &v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}, &clusterv1.Cluster{}, &corev1.Secret{})
+	for _, admin := range s.Members {
+		errs = append(errs, remove(admin, stalls, &batchv1.CronJob{})...)
+		errs = append(errs, remove(admin, metav1.NamespaceSystem, &coordinationv1.Lease{})...)
+	}
+	return errors.Join(errs...)
 }

@@ -34,6 +34,7 @@ type play func(ctx context.Context, s *scene) error
 // tenant is a service account that may edit one namespace of one member, by the ClusterRole edit of Kubernetes.
 type tenant struct {
 	account, namespace string
+	all                kubernetes.Interface
 	leases             coordinationclient.LeaseInterface
 }
 
@@ -60,7 +61,7 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 	if err != nil {
 		return nil, err
 	}
-	t := &tenant{account: serviceAccount + namespace + ":" + name, namespace: namespace, leases: all.CoordinationV1().Leases(namespace)}
+	t := &tenant{account: serviceAccount + namespace + ":" + name, namespace: namespace, all: all, leases: all.CoordinationV1().Leases(namespace)}
 	return t, harness.Await(ctx, patience, "the tenant may edit its namespace", func(ctx context.Context) error {
 		_, err := t.leases.List(ctx, metav1.ListOptions{Limit: 1})
 		return err

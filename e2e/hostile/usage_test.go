@@ -22,19 +22,21 @@ const (
 
 // usage is what processes took since it was begun. One that takes too much memory is killed, as a kernel does that bounds it.
 type usage struct {
-	end  context.CancelFunc
-	done sync.WaitGroup
+	end    context.CancelFunc
+	done   sync.WaitGroup
+	latest func() string // what was sent last
 
 	mu    sync.Mutex
 	peak  int64 // bytes of the process that took most
 	cores float64
 }
 
-// watchUsage begins to look at processes until the test ends or stop is called.
-func watchUsage(t *testing.T, ps []*process.Process) *usage {
+// watchUsage begins to look at the two replicas until the test ends or stop is called.
+func (s *scene) watchUsage(t *testing.T) *usage {
 	ctx, cancel := context.WithCancel(t.Context())
-	u := &usage{end: cancel}
-	for _, p := range ps {
+	u := &usage{end: cancel, latest: s.latest}
+	hubs := s.Hubs()
+	for _, p := range hubs[len(hubs)-2:] {
 		u.done.Go(func() { u.look(ctx, t, p) })
 	}
 	return u
@@ -51,6 +53,7 @@ func (u *usage) look(ctx context.Context, t *testing.T, p *process.Process) {
 		u.peak = max(u.peak, rss)
 		u.mu.Unlock()
 		if rss > mostMemory<<20 {
+			t.Logf("%s has %d MiB and is killed. %s", p.Name(), rss>>20, u.latest())
 			if err := p.Kill(); err != nil {
 				t.Error(err)
 			}

@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
@@ -32,9 +34,9 @@ const (
 	// mostMemory is what a replica may take under every attack, in MiB.
 	mostMemory = 256
 	// mostCores is what it may take of the processor.
-	mostCores = 1
-	// mostDelay is how late a renewal may come, and mostOverFloor how much later than D + ε a lost leader is replaced.
-	mostDelay     = 100 * time.Millisecond
+	mostCores = 0.5
+	// mostDelay is how late any renewal may come, and mostOverFloor how much later than D + ε a lost leader is replaced.
+	mostDelay     = 250 * time.Millisecond
 	mostOverFloor = time.Second
 	// mostHandover is how long a planned change between honest members may take while tenants attack. It is much less than a
 	// term.
@@ -45,9 +47,11 @@ const (
 	patience = time.Minute
 	// token is the hub's credential for the hostile member.
 	token = "the-token-of-the-hub-for-the-hostile-member"
-	// far is the hostile member, shop the namespace that is led.
-	far  = "far"
-	shop = "shop"
+	// far is the hostile member, shop the namespace that is led. bazaar is in the hostile member alone, which leads it. Its
+	// schedules, writes and a lock are fenced there.
+	far    = "far"
+	shop   = "shop"
+	bazaar = "bazaar"
 	// sealName is the Secret with the key that Leases are sealed with.
 	sealName = "leasecast-seal"
 )
@@ -59,23 +63,26 @@ type scene struct {
 	*harness.Drill
 	front   *front.Front
 	figures map[string]figures
-	highest int      // priority that was given
-	metrics []string // the addresses at which the replicas serve them
+	spoiler *front.Spoiler // nil until something is spoilt
+	highest int            // priority that was given
+	metrics []string       // the addresses at which the replicas serve them
 }
 
 // figures are what is known of one attack.
 type figures struct {
 	PeakRSSMiB               float64 `json:"peakRssMiB"`
 	CPUCores                 float64 `json:"cpuCores"`
-	RenewalDelayP99Seconds   float64 `json:"renewalDelayP99Seconds"`
+	RenewalDelaySeconds      float64 `json:"renewalDelaySeconds"` // the longest
 	FailoverOverFloorSeconds float64 `json:"failoverOverFloorSeconds"`
 	HandoverSeconds          float64 `json:"handoverSeconds"`
 	HubWritesPerSecond       float64 `json:"hubWritesPerSecond"`
 	Lapsed                   int     `json:"lapsed"`
+	// Worst counts the worst answers, by what they answered.
+	Worst map[string]int `json:"worst,omitempty"`
 }
 
 // judge says what is worse than it may be. How late anything comes is judged where nothing else runs.
-func (f figures) judge() (wrong []string) {
+func (f figures) judge(overFloor time.Duration) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if f.PeakRSSMiB > mostMemory || f.PeakRSSMiB == 0 {
 		say("a replica took %.0f MiB: at most %d are allowed", f.PeakRSSMiB, mostMemory)
@@ -87,13 +94,13 @@ func (f figures) judge() (wrong []string) {
 		return wrong
 	}
 	if f.CPUCores > mostCores {
-		say("a replica took %.2f cores: at most %d are allowed", f.CPUCores, mostCores)
+		say("a replica took %.2f cores: at most %.1f are allowed", f.CPUCores, mostCores)
 	}
-	if f.RenewalDelayP99Seconds > mostDelay.Seconds() {
-		say("renewals came %.3f s late: at most %v are allowed", f.RenewalDelayP99Seconds, mostDelay)
+	if f.RenewalDelaySeconds > mostDelay.Seconds() {
+		say("a renewal came %.3f s late: at most %v are allowed", f.RenewalDelaySeconds, mostDelay)
 	}
-	if f.FailoverOverFloorSeconds > mostOverFloor.Seconds() {
-		say("a lost leader was replaced %.2f s after D + ε: at most %v are allowed", f.FailoverOverFloorSeconds, mostOverFloor)
+	if f.FailoverOverFloorSeconds > overFloor.Seconds() {
+		say("a lost leader was replaced %.2f s after D + ε: at most %v are allowed", f.FailoverOverFloorSeconds, overFloor)
 	}
 	if f.HandoverSeconds > mostHandover.Seconds() {
 		say("a planned change took %.2f s: at most %v are allowed", f.HandoverSeconds, mostHandover)
@@ -122,8 +129,17 @@ func TestMain(m *testing.M) {
 		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{shop}},
 			{Name: "west", Priority: 50, Namespaces: []string{shop}},
-			{Name: far, Priority: 10, Namespaces: []string{shop}},
+			{Name: far, Priority: 10, Namespaces: []string{shop, bazaar}},
 		},
+		Fences: map[string]*v1alpha1.Fencing{shop: nil, bazaar: {
+			Schedules: &metav1.LabelSelector{MatchLabels: scheduled},
+			Writes: []v1alpha1.WriteFence{{
+				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "default"}}, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+			}},
+			LeaderElectionLocks: []v1alpha1.LockFence{{
+				Namespace: bazaar, Name: "stock", LeaseDurationSeconds: 4, RenewDeadlineSeconds: 2, RetryPeriodSeconds: 1, RequestTimeoutSeconds: 1,
+			}},
+		}},
 	}, prepare))
 }
 
@@ -144,6 +160,9 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 		if err := stage.startReaders(); err != nil {
 			return err
 		}
+	}
+	if err := d.Members[far].Create(ctx, cronJobOf(bazaar, "bill", 0)); err != nil {
+		return err
 	}
 	_, err = d.StartHub()
 	return err
@@ -226,8 +245,17 @@ func (s *scene) leader(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no honest member leads")
 }
 
-// delays returns by how much renewals of the leader came late, and how many of its terms lapsed.
-func (s *scene) delays(v *harness.View, leader string) (p99 float64, lapsed int) {
+// latest says what the worst answers were so far.
+func (s *scene) latest() string {
+	if s.spoiler == nil {
+		return ""
+	}
+	_, latest := s.spoiler.Sent()
+	return "The latest of the worst answers: " + latest
+}
+
+// delays returns by how much the latest renewal of the leader came late, and how many of its terms lapsed.
+func (s *scene) delays(v *harness.View, leader string) (worst float64, lapsed int) {
 	var delays []time.Duration
 	for place, seen := range v.Terms() {
 		if place.Namespace != shop || place.Cluster != leader+"."+harness.FleetNamespace {
@@ -248,6 +276,5 @@ func (s *scene) delays(v *harness.View, leader string) (p99 float64, lapsed int)
 	if len(delays) == 0 {
 		return time.Hour.Seconds(), lapsed
 	}
-	slices.Sort(delays)
-	return delays[len(delays)*99/100].Seconds(), lapsed
+	return slices.Max(delays).Seconds(), lapsed
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -25,6 +26,9 @@ type Act func(w http.ResponseWriter, r *http.Request, honest http.Handler)
 
 // Front is such a server. Its methods may be called from any goroutine.
 type Front struct {
+	// Reads is what was read while the front was honest.
+	Reads Reads
+
 	server   *httptest.Server
 	honest   http.Handler
 	requests atomic.Int64
@@ -43,26 +47,24 @@ func New(config *rest.Config) (*Front, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
-	f := &Front{honest: &httputil.ReverseProxy{
+	f := &Front{}
+	f.honest = f.Reads.Recorded(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			r.Out.Header.Del("Authorization") // the front has its own
+			r.Out.Header.Del("Authorization")   // the front has its own
+			r.Out.Header.Del("Accept-Encoding") // what is compressed shows no kind
 		},
 		Transport:     transport,
 		FlushInterval: -1,
-		ErrorLog:      log.New(discard{}, "", 0), // the hub hangs up all the time
-	}}
+		ErrorLog:      log.New(io.Discard, "", 0), // the hub hangs up all the time
+	})
 	f.server = httptest.NewUnstartedServer(f)
 	f.server.EnableHTTP2 = true
-	f.server.Config.ErrorLog = log.New(discard{}, "", 0)
+	f.server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	f.server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	f.server.StartTLS()
 	return f, nil
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // Kubeconfig leads to the front, with a token.
 func (f *Front) Kubeconfig(token string) ([]byte, error) {

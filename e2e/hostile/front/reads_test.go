@@ -1,0 +1,176 @@
+package front
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const cronJobs = "/apis/batch/v1/namespaces/shop/cronjobs"
+
+// answering is an API server that answers everything alike.
+func answering(status int, body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	})
+}
+
+// enveloped begins as an object of a kind does in protobuf.
+func enveloped(t *testing.T, apiVersion, kind string) string {
+	t.Helper()
+	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: []byte("raw")}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "k8s\x00" + string(data)
+}
+
+func TestWhatAHubReadsIsFoundByItsRequests(t *testing.T) {
+	event, err := (&metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: []byte(enveloped(t, "v1", "Namespace"))}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		method, path string
+		status       int
+		answer       string
+		read         string
+		kinds        []string
+	}{
+		"a list in JSON":               {"GET", cronJobs + "?limit=20", 200, `{"kind":"CronJobList","apiVersion":"batch/v1","metadata":{}}`, "list cronjobs.batch/v1", []string{"CronJobList"}},
+		"a list of metadata alone":     {"GET", cronJobs, 200, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1"}`, "list cronjobs.batch/v1", []string{"CronJobList", "PartialObjectMetadataList"}},
+		"an object in protobuf":        {"GET", "/api/v1/namespaces/shop", 200, enveloped(t, "v1", "Namespace"), "get namespaces.v1", []string{"Namespace"}},
+		"a watch in protobuf":          {"GET", "/api/v1/namespaces?watch=true", 200, string(event), "watch namespaces.v1", []string{"Namespace"}},
+		"a watch that shows nothing":   {"GET", cronJobs + "?watch=1", 200, "", "watch cronjobs.batch/v1", []string{"CronJob"}},
+		"an object that is not there":  {"GET", cronJobs + "/bill", 404, `{"kind":"Status","apiVersion":"v1"}`, "get cronjobs.batch/v1", []string{"CronJob"}},
+		"an answer to a write":         {"PATCH", cronJobs + "/bill/status", 200, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"}`, "patch cronjobs.batch/v1/status", []string{"CronJob", "PartialObjectMetadata"}},
+		"a token":                      {"POST", "/api/v1/namespaces/a/serviceaccounts/b/token", 201, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1"}`, "create serviceaccounts.v1/token", []string{"TokenRequest"}},
+		"a path that is of no object":  {"GET", "/apis", 200, `{"kind":"APIGroupList","apiVersion":"v1"}`, "get /apis", []string{"APIGroupList"}},
+		"a resource that nobody knows": {"GET", "/apis/example.com/v1/things", 200, `{}`, "list things.example.com/v1", nil},
+		"a kind that nobody knows":     {"GET", "/apis/example.com/v1/things", 200, `{"kind":"ThingList","apiVersion":"example.com/v1"}`, "list things.example.com/v1", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reads Reads
+			w := httptest.NewRecorder()
+			reads.Recorded(answering(c.status, c.answer)).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
+			if w.Code != c.status || w.Body.String() != c.answer {
+				t.Errorf("the answer was changed: %d %s", w.Code, w.Body)
+			}
+			all := reads.All()
+			if len(all) != 1 || all[0].String() != c.read {
+				t.Fatalf("the reads are %v: want %s", all, c.read)
+			}
+			types, err := reads.Types(all[0])
+			var kinds []string
+			for _, k := range types {
+				kinds = append(kinds, k.Kind)
+			}
+			if !slices.Equal(kinds, c.kinds) || (err == nil) != (c.kinds != nil) {
+				t.Errorf("the types are %v, %v: want %v", kinds, err, c.kinds)
+			}
+			if _, err := NewSpoiler(&reads); (err == nil) != (c.kinds != nil) {
+				t.Errorf("it can be spoilt, or not: %v", err)
+			}
+		})
+	}
+}
+
+// Each kind of answer, in each encoding, and an error.
+func TestEachSecondAnswerIsOneOfTheWorst(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, path, answer string
+	}{
+		"a single object":      {"GET", cronJobs + "/bill", "CronJob"},
+		"a page of a list":     {"GET", cronJobs, "CronJobList"},
+		"an answer to a write": {"PATCH", cronJobs + "/bill", "CronJob"},
+		"a watch":              {"GET", cronJobs + "?watch=1", "CronJob"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			honest := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked++
+				_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":"batch/v1"}`, c.answer)
+			})
+			ask := func(h func(http.ResponseWriter, *http.Request)) *httptest.ResponseRecorder {
+				w := httptest.NewRecorder()
+				h(w, httptest.NewRequest(c.method, c.path, nil))
+				return w
+			}
+			var reads Reads
+			ask(reads.Recorded(honest).ServeHTTP)
+			s, err := NewSpoiler(&reads)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Choose(reads.All())
+			seen := map[string]bool{}
+			for n := 0; len(s.Missing()) > 0; n++ {
+				w := ask(func(w http.ResponseWriter, r *http.Request) { s.Act(w, r, honest) })
+				if n%2 == 0 {
+					if w.Body.Len() > 1<<10 {
+						t.Fatal("the API server's own answer is large")
+					}
+					continue
+				}
+				encoding, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
+				kind, ok := kindIn(w.Body.Bytes()[:headSize])
+				if !ok || w.Body.Len() < small/2 {
+					t.Fatalf("an answer of %d bytes is of %v", w.Body.Len(), kind)
+				}
+				seen[encoding+" "+kind.Kind] = true
+			}
+			for _, encoding := range []string{runtime.ContentTypeProtobuf, "application/json"} {
+				if !seen[encoding+" "+c.answer] || !seen[encoding+" Status"] {
+					t.Errorf("in %s there was not each of %s and Status: %v", encoding, c.answer, seen)
+				}
+			}
+			if writes := c.method == "PATCH"; writes && asked < 4 {
+				t.Errorf("the API server was asked %d times: what is written is written", asked)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotChosenIsAnsweredAsEver(t *testing.T) {
+	var reads Reads
+	honest := answering(200, `{"kind":"CronJobList","apiVersion":"batch/v1"}`)
+	reads.Recorded(honest).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", cronJobs, nil))
+	s, err := NewSpoiler(&reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		w := httptest.NewRecorder()
+		s.Act(w, httptest.NewRequest("GET", cronJobs, nil), honest)
+		if w.Body.Len() > 1<<10 {
+			t.Error("it was spoilt")
+		}
+	}
+}
+
+// A read that the hub adds tomorrow, and that it sends for the first time under an attack, is attacked too.
+func TestANewReadIsSpoiltBecauseItWasSent(t *testing.T) {
+	var reads Reads
+	s, err := NewSpoiler(&reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Choose(nil)
+	honest := reads.Recorded(answering(200, `{"kind":"CronJobList","apiVersion":"batch/v1"}`))
+	for range 4 {
+		w := httptest.NewRecorder()
+		s.Act(w, httptest.NewRequest("GET", cronJobs, nil), honest)
+		if w.Body.Len() > small/2 {
+			return
+		}
+	}
+	t.Error("it was not spoilt")
+}

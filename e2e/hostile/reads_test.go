@@ -1,0 +1,174 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/hostile/front"
+)
+
+const (
+	// readsLast bounds how long the reads of the hub are spoilt, all together.
+	readsLast = 220 * time.Second
+	// roundLasts is how long a round goes on before an honest leader is lost besides, and chosenAtOnce how many reads
+	// are spoilt in it.
+	roundLasts   = 8 * time.Second
+	chosenAtOnce = 10
+	// leaving and staying are how long the hostile member has to leave, and until its CronJob is woken.
+	leaving, staying = 2 * time.Second, 6 * time.Second
+)
+
+// The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
+// Then it does so again and again, and the worst answers of each of these reads are sent: see packages front and worst.
+func TestWhateverTheHubReadsIsBounded(t *testing.T) {
+	s := stage
+	s.restart(t)
+	s.liveHonestly(t)
+	spoiler, err := front.NewSpoiler(&s.front.Reads)
+	harness.Must(t, err)
+	s.spoiler = spoiler
+	t.Logf("the hub reads %v", s.front.Reads.All())
+	for n, began := 1, time.Now(); n == 1 || *full && time.Since(began) < readsLast; n++ {
+		missing := spoiler.Missing()
+		if len(missing) == 0 {
+			break
+		}
+		if *full {
+			missing = missing[:min(chosenAtOnce, len(missing))]
+		}
+		t.Run(fmt.Sprintf("worst answers %d", n), func(t *testing.T) { s.spoil(t, fmt.Sprintf("worst answers %d", n), missing) })
+	}
+	for _, r := range s.front.Reads.All() {
+		if _, err := s.front.Reads.Types(r); err != nil {
+			t.Error(err)
+		}
+	}
+	if *full {
+		for _, r := range spoiler.Missing() {
+			t.Errorf("%v: not each of its worst answers was sent within %v", r, readsLast)
+		}
+	}
+}
+
+// liveHonestly has the hostile member leave and join, and returns when the hub has done for it all that it does.
+func (s *scene) liveHonestly(t *testing.T) {
+	t.Helper()
+	s.Eventually(t, patience, "the hostile member leads its own namespace, and its CronJob is woken", func(ctx context.Context) error {
+		if _, err := s.Leading(ctx, far, bazaar, far); err != nil {
+			return err
+		}
+		o := &batchv1.CronJob{}
+		err := s.Members[far].Get(ctx, client.ObjectKey{Namespace: bazaar, Name: "bill"}, o)
+		if err == nil && o.Status.LastScheduleTime == nil {
+			err = errors.New("its status is empty")
+		}
+		return err
+	})
+	harness.Must(t, s.takePart(t.Context(), false))
+	s.Eventually(t, patience, "nothing of the hub's account is left", func(ctx context.Context) error {
+		var accounts corev1.ServiceAccountList
+		err := s.Members[far].List(ctx, &accounts, client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue})
+		if err == nil && len(accounts.Items) > 0 {
+			err = fmt.Errorf("%d accounts are", len(accounts.Items))
+		}
+		return err
+	})
+	harness.Must(t, s.takePart(t.Context(), true))
+	s.Eventually(t, patience, "the hostile member may lead again", func(ctx context.Context) error { return s.Eligible(ctx, shop, far) })
+}
+
+// takePart has the Cluster of the hostile member take part, or leave.
+func (s *scene) takePart(ctx context.Context, does bool) error {
+	if does {
+		return s.SetPriority(ctx, far, 10)
+	}
+	o := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: far}}
+	return s.Hub.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, fleet.PriorityLabel)))
+}
+
+// spoil plays a round: the hostile member leaves and joins, again and again, while these reads are spoilt.
+func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
+	leader, err := s.leader(t.Context())
+	harness.Must(t, err)
+	v, u := s.LookFor(t), s.watchUsage(t)
+	before, _ := s.spoiler.Sent()
+	s.spoiler.Choose(chosen)
+	s.front.Play(s.spoiler.Act)
+	defer s.front.Play(nil)
+	for began := time.Now(); time.Since(began) < roundLasts; {
+		harness.Must(t, s.takePart(t.Context(), false))
+		_ = s.Await(t.Context(), leaving, "it has left", func(ctx context.Context) error { // it may not get that far
+			if _, err := s.Candidate(ctx, shop, far); err == nil {
+				return errors.New("it is a candidate")
+			}
+			return nil
+		})
+		for _, kind := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+			// The hub is to make them again.
+			harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
+		}
+		bill := &batchv1.CronJob{}
+		harness.Must(t, s.Members[far].Get(t.Context(), client.ObjectKey{Namespace: bazaar, Name: "bill"}, bill))
+		asleep := bill.ResourceVersion
+		harness.Must(t, s.takePart(t.Context(), true))
+		_ = s.Await(t.Context(), staying, "its CronJob is woken", func(ctx context.Context) error { // nor that far
+			err := s.Members[far].Get(ctx, client.ObjectKeyFromObject(bill), bill)
+			if err == nil && bill.ResourceVersion == asleep {
+				err = errors.New("it sleeps")
+			}
+			return err
+		})
+	}
+	var f figures
+	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
+	if *full {
+		f.FailoverOverFloorSeconds = s.loseLeader(t, leader).Seconds()
+	}
+	f.PeakRSSMiB, f.CPUCores = u.stop()
+	f.Worst = map[string]int{}
+	after, _ := s.spoiler.Sent()
+	for r, n := range after {
+		if n > before[r] {
+			f.Worst[r] = n - before[r]
+		}
+	}
+	s.note(t, name, f)
+	for _, wrong := range f.judge(mostOverFloor) {
+		t.Errorf("%s; these were spoilt: %s", wrong, strings.Trim(fmt.Sprint(chosen), "[]"))
+	}
+	s.front.Play(nil)
+	s.recover(t)
+}
+
+// recover returns when the hostile member may lead again, and another honest one than the present leader. Where that
+// takes long, as after an answer that had the hub disconnect it, the replicas are replaced.
+func (s *scene) recover(t *testing.T) {
+	t.Helper()
+	err := s.Await(t.Context(), 5*time.Second, "all members may lead", func(ctx context.Context) error {
+		for _, p := range s.Hubs()[len(s.Hubs())-2:] {
+			if residentBytes(p.PID()) == 0 {
+				return fmt.Errorf("%s has ended", p.Name())
+			}
+		}
+		_, err := s.leader(ctx)
+		return errors.Join(err, s.Eligible(ctx, shop, "east"), s.Eligible(ctx, shop, "west"), s.Eligible(ctx, shop, far))
+	})
+	if err != nil {
+		t.Logf("the replicas are replaced: %v", err)
+		s.restart(t)
+	}
+}

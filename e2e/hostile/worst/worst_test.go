@@ -1,0 +1,171 @@
+package worst
+
+import (
+	"bytes"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	restclientwatch "k8s.io/client-go/rest/watch"
+)
+
+var codecs = scheme.Codecs
+
+// decoded is what client-go makes of an answer.
+func decoded(t *testing.T, codecs serializer.CodecFactory, body []byte) kruntime.Object {
+	t.Helper()
+	o, _, err := codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestFewBytesDecodeToMuch(t *testing.T) {
+	const size = 32 << 10
+	for name, c := range map[string]struct {
+		of    schema.GroupVersionKind
+		is    any
+		times float64 // the memory in bytes for each byte
+	}{
+		"an admission policy": {admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), admissionv1.ValidatingAdmissionPolicy{}, 50},
+		"a FlowSchema":        {flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"), flowcontrolv1.FlowSchema{}, 50},
+		"a CronJob":           {batchv1.SchemeGroupVersion.WithKind("CronJob"), batchv1.CronJob{}, 100},
+		"a page of CronJobs":  {batchv1.SchemeGroupVersion.WithKind("CronJobList"), batchv1.CronJobList{}, 300},
+		"a Status":            {schema.GroupVersionKind{Version: "v1", Kind: "Status"}, metav1.Status{}, 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := Bodies(c.of, reflect.TypeOf(c.is), size)[0].Object()
+			if len(body) > size+1<<9 {
+				t.Errorf("the body has %d bytes", len(body))
+			}
+			if times := held(t, body) / float64(len(body)); times < c.times {
+				t.Errorf("it takes %.0f bytes of memory for each: want at least %.0f", times, c.times)
+			} else {
+				t.Logf("%.0f bytes of memory for each", times)
+			}
+		})
+	}
+}
+
+// held is how much memory is taken while an answer is decoded.
+func held(t *testing.T, body []byte) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	o := decoded(t, codecs, body)
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(o)
+	return float64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// Whatever the hub reads tomorrow: its worst is decoded, and not refused as broken.
+func TestTheWorstOfEveryTypeIsDecoded(t *testing.T) {
+	for of, message := range scheme.Scheme.AllKnownTypes() {
+		if of.Version != "v1" || of.Kind == "WatchEvent" || strings.HasSuffix(of.Kind, "Options") {
+			continue
+		}
+		for _, b := range Bodies(of, message, 1<<10) {
+			if _, _, err := codecs.UniversalDeserializer().Decode(b.Object(), nil, nil); err != nil {
+				t.Errorf("%s of %s: %v", b.Name, of.GroupVersion(), err)
+			}
+		}
+	}
+}
+
+func TestEachWayIsMadeInBothEncodings(t *testing.T) {
+	ways := map[string][]string{}
+	for _, b := range Bodies(batchv1.SchemeGroupVersion.WithKind("CronJobList"), reflect.TypeFor[batchv1.CronJobList](), 32<<10) {
+		way := strings.TrimSuffix(b.Name, " in "+b.ContentType)
+		ways[way] = append(ways[way], b.ContentType)
+		if size := len(b.Object()); size < 16<<10 || size > 33<<10 {
+			t.Errorf("%s has %d bytes", b.Name, size)
+		}
+	}
+	both := []string{kruntime.ContentTypeProtobuf, "application/json"}
+	for _, way := range []string{
+		"elements in items", "long texts", "entries in items.metadata.labels", "one entry in items.metadata.annotations", "managedFields", "what nobody knows",
+	} {
+		if is := ways["CronJobList of "+way]; !slices.Equal(is, both) {
+			t.Errorf("%s is made in %v", way, is)
+		}
+	}
+}
+
+func TestATypeThatHoldsItselfIsNested(t *testing.T) {
+	types := kruntime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(types); err != nil {
+		t.Fatal(err)
+	}
+	of := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+	var nested int
+	for _, b := range Bodies(of, reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](), 16<<10) {
+		if !strings.Contains(b.Name, "nested") {
+			continue
+		}
+		nested++
+		crd, ok := decoded(t, serializer.NewCodecFactory(types), b.Object()).(*apiextensionsv1.CustomResourceDefinition)
+		if !ok {
+			t.Fatal("it is no CustomResourceDefinition")
+		}
+		deep := 0
+		for at := crd.Spec.Versions[0].Schema.OpenAPIV3Schema; at != nil && len(at.AllOf) > 0; at = &at.AllOf[0] {
+			deep++
+		}
+		if deep < 100 {
+			t.Errorf("%s is %d deep", b.Name, deep)
+		}
+	}
+	if nested != 2 {
+		t.Errorf("it is nested in %d encodings", nested)
+	}
+}
+
+func TestWatchesShowTheWorst(t *testing.T) {
+	of := batchv1.SchemeGroupVersion.WithKind("CronJob")
+	for _, b := range Bodies(of, reflect.TypeFor[batchv1.CronJob](), 4<<10) {
+		kind, o := shown(t, b, "ADDED")
+		if _, ok := o.(*batchv1.CronJob); kind != watch.Added || !ok {
+			t.Errorf("%s is shown as %s of %T", b.Name, kind, o)
+		}
+	}
+	for _, b := range Errors(4 << 10) {
+		kind, o := shown(t, b, "ERROR")
+		if _, ok := o.(*metav1.Status); kind != watch.Error || !ok {
+			t.Errorf("%s is shown as %s of %T", b.Name, kind, o)
+		}
+	}
+}
+
+// shown is what client-go makes of an event.
+func shown(t *testing.T, b Body, kind string) (watch.EventType, kruntime.Object) {
+	t.Helper()
+	info, ok := kruntime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), b.ContentType)
+	if !ok {
+		t.Fatalf("no client reads %s", b.ContentType)
+	}
+	frames := info.StreamSerializer.NewFrameReader(readCloser{bytes.NewReader(b.Event(kind))})
+	d := restclientwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer), codecs.UniversalDeserializer())
+	is, o, err := d.Decode()
+	if err != nil {
+		t.Fatalf("%s: %v", b.Name, err)
+	}
+	return is, o
+}
+
+type readCloser struct{ *bytes.Reader }
+
+func (readCloser) Close() error { return nil }
