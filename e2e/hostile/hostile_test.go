@@ -37,12 +37,13 @@ const (
 
 // attacks by their names, which say what must not happen to the others.
 var attacks = map[string]attack{
-	"a watch shows new namespaces without end":            {act: endless("namespaces", true), shown: reason.SendsTooMuch, short: true},
+	"a watch shows new namespaces without end":            {act: endless("namespaces", true), shown: reason.TooManyObjects, short: true},
 	"a watch shows one namespace over and over":           {act: endless("namespaces", false)},
-	"a watch shows new Leases without end":                {act: endless("leases", true), shown: reason.SendsTooMuch},
-	"a list of 250 MB":                                    {act: largeList(250 << 20), shown: reason.SendsTooMuch, short: true},
-	"a list of ten million empty objects":                 {act: bomb, shown: reason.SendsTooMuch, short: true},
-	"an event of 4 GB is announced":                       {act: announced, shown: reason.SendsTooMuch},
+	"a watch shows new Leases without end":                {act: endless("leases", true), shown: reason.TooManyObjects},
+	"a list of 250 MB":                                    {act: items(named(), 250), shown: reason.Unwatched, short: true},
+	"a list of ten million empty objects":                 {act: items(nil, 10_000_000), shown: reason.Unwatched, short: true},
+	"a list of nested messages":                           {act: items(nested(), 100), shown: reason.Unwatched},
+	"an event of 4 GB is announced":                       {act: announced, shown: reason.Unwatched},
 	"every watch is answered 410":                         {act: onWatches(expired)},
 	"every watch ends at once":                            {act: onWatches(func(http.ResponseWriter, *http.Request) {})},
 	"every request is to be tried again in an hour":       {act: later},

@@ -182,8 +182,6 @@ var explained = map[string]string{
 	"hub/worker/readers.go Worker.watchReaders: statement: end() dropped #2":              "the watch has ended, and its context only takes memory until all watches end",
 	"hub/worker/readers.go Worker.watchReaders: statement: rested() dropped":              "the context has ended with its deadline, or with its parent",
 	"hub/worker/cronjobs.go Worker.wakeCronJobs: statement: defer cancel() dropped":       "the context ends with its deadline, a little later",
-	"hub/worker/cronjobs.go Worker.wakeCronJobs: boundary: read > maxCronJobs → >=":       "a byte more or less of 8 MiB is no difference",
-	"hub/worker/cronjobs.go Worker.listCronJobs: constant: 0 → +1 in return page, 0, err": "with an error there is no page",
 	"hub/worker/cronjobs.go Worker.wakeCronJob: error: if err != nil dropped":             "plain data can always be written as JSON",
 	"hub/worker/cronjobs.go Worker.wakeCronJob: error: return err → nil":                  "plain data can always be written as JSON",
 	"hub/worker/terms.go Worker.fencedTerms: condition: err != nil dropped from ||":       "with an error there is no fence",
