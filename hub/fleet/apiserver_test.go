@@ -25,7 +25,7 @@ var testKey = Key{Fleet: "prod", Name: "east"}
 // apiServer serves TLS, with HTTP/2. Objects that it answers in JSON are sent in protobuf to who asks for that.
 func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return plainServer(t, func(w http.ResponseWriter, r *http.Request) {
 		answer := httptest.NewRecorder()
 		handler(answer, r)
 		maps.Copy(w.Header(), answer.Header())
@@ -40,7 +40,13 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 		}
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(body) // a client may not wait for the answer
-	}))
+	})
+}
+
+// plainServer is apiServer for a handler that speaks protobuf.
+func plainServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -86,6 +92,13 @@ func targetTo(t *testing.T, a transport.Access, old *transport.Target) *transpor
 func kubeSystem(w http.ResponseWriter, uid string) {
 	w.Header().Set("Content-Type", "application/json")
 	reply(w, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid))
+}
+
+// replyNamespace answers with a Namespace in protobuf that has nothing but a short name.
+func replyNamespace(w http.ResponseWriter, name string) {
+	n := byte(len(name))
+	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+	reply(w, string([]byte{'k', '8', 's', 0, 0x12, n + 4, 0x0a, n + 2, 0x0a, n})+name)
 }
 
 // reply ignores that a client may not wait for the answer.

@@ -194,7 +194,11 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
 		return answer(http.StatusOK, body)
 	case req.Method == http.MethodGet && lists[path.Base(p)] != "":
-		return say(http.StatusOK, a.list(p, query.Get("labelSelector"), query.Get("fieldSelector")))
+		list := a.list(p, query.Get("labelSelector"), query.Get("fieldSelector"))
+		if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+			list["apiVersion"], list["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
+		}
+		return say(http.StatusOK, list)
 	case req.Method == http.MethodPost:
 		object.SetUID("uid-of-it")
 		return say(http.StatusCreated, a.put(p+"/"+object.GetName(), object))
