@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // prefix is how many bytes before each event of a watch say how long it is.
@@ -64,67 +63,48 @@ func (e *events) next() ([]byte, error) {
 // event reads an event of n bytes.
 func (e *events) event(n int64) ([]byte, error) {
 	s := &sieve{from: e.from, most: e.most}
-	var of, kind string // the type of the event, and what its object says it is
-	for n > 0 {
-		number, wire, used, err := s.tag(n)
-		if err != nil {
-			return nil, err
-		}
-		n -= used
-		length, used, err := s.varint(n)
-		if err != nil || wire != protowire.BytesType || length > uint64(n-used) {
-			return nil, fmt.Errorf("%w: it is no event (%w)", errMalformed, err)
-		}
-		n -= used + int64(length)
+	var kind string // of the event
+	seen := false
+	err := s.parts(n, func(number protowire.Number, length int64) (err error) {
 		switch {
-		case number == 1 && of == "" && length <= mark:
+		case number == 1 && kind == "" && length <= mark:
 			text := make([]byte, length)
 			_, err = io.ReadFull(e.from, text)
-			of = string(text)
-		case number == 2 && of != "" && kind == "":
-			kind, err = e.object(s, int64(length), of)
+			kind = string(text)
+		case number == 2 && kind != "" && !seen:
+			seen, err = true, e.object(s, length, kind)
 		default:
-			_, err = s.skip(int64(length), int64(length))
+			_, err = s.skip(length, length)
 		}
-		if err != nil {
-			return nil, err
-		}
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return e.shown(of, kind, s)
+	return e.shown(kind, s)
 }
 
-// object reads the object of an event of a type, and returns the kind that it says it is.
-func (e *events) object(s *sieve, n int64, event string) (kind string, err error) {
-	for n > 0 {
-		number, wire, used, err := s.tag(n)
-		if err != nil {
-			return "", err
+// object reads the object of an event of a kind.
+func (e *events) object(s *sieve, n int64, event string) error {
+	seen := false
+	return s.parts(n, func(number protowire.Number, length int64) (err error) {
+		if number != 1 || seen {
+			_, err = s.skip(length, length)
+			return err
 		}
-		n -= used
-		length, used, err := s.varint(n)
-		if err != nil || wire != protowire.BytesType || length > uint64(n-used) {
-			return "", fmt.Errorf("%w: it shows no object", errMalformed)
-		}
-		n -= used + int64(length)
-		if number != 1 || kind != "" {
-			_, err = s.skip(int64(length), int64(length))
-		} else {
-			kind, err = s.envelope(int64(length), func(kind string) message {
-				if event == eventError {
-					kind = statusKind
-				}
-				return e.fields(kind)
-			})
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return kind, nil
+		seen = true
+		_, err = s.envelope(length, func(kind string) message {
+			if event == eventError {
+				kind = statusKind
+			}
+			return e.fields(kind)
+		})
+		return err
+	})
 }
 
-// shown is an event of a type as it is handed on. It is nil for one that is not.
-func (e *events) shown(event, kind string, s *sieve) ([]byte, error) {
+// shown is an event of a kind as it is handed on. It is nil for one that is not.
+func (e *events) shown(event string, s *sieve) ([]byte, error) {
 	switch watch.EventType(event) {
 	case watch.Error:
 		object, err := cleanWatchError(s.kept, e.clean)

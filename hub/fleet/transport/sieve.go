@@ -277,35 +277,45 @@ func (s *sieve) envelope(n int64, of func(kind string) message) (kind string, er
 		return "", errors.Join(errMalformed, err)
 	}
 	left(&n, int64(len(magic)))
-	for seen := false; n > 0; {
+	seen := false
+	err = s.parts(n, func(number protowire.Number, length int64) (err error) {
+		switch {
+		case number == 1 && !seen:
+			kind, err = s.typeMeta(length)
+		case number == 2 && !seen && s.longest > 0 && length > s.longest:
+			err = fmt.Errorf("%w: it has %d bytes", ErrTooLarge, length)
+		case number == 2 && !seen:
+			seen, err = true, s.message(length, of(kind))
+		default:
+			_, err = s.skip(length, length)
+		}
+		return err
+	})
+	return kind, err
+}
+
+// parts calls do for each field of a message of n bytes, or up to the end of the body, that has texts and messages only. do
+// reads the content, which has a length.
+func (s *sieve) parts(n int64, do func(number protowire.Number, length int64) error) error {
+	for n > 0 {
 		number, wire, used, err := s.tag(n)
 		if errors.Is(err, io.EOF) && n == math.MaxInt64 {
-			break
+			return nil
 		}
 		if err != nil {
-			return "", unexpected(err)
+			return unexpected(err)
 		}
 		left(&n, used)
 		length, used, err := s.varint(n)
 		if err != nil || wire != protowire.BytesType || length > uint64(n-used) || length > math.MaxInt32 {
-			return "", errors.Join(errMalformed, unexpected(err))
+			return errors.Join(errMalformed, unexpected(err))
 		}
 		left(&n, used+int64(length))
-		switch {
-		case number == 1 && !seen:
-			kind, err = s.typeMeta(int64(length))
-		case number == 2 && !seen && s.longest > 0 && int64(length) > s.longest:
-			err = fmt.Errorf("%w: it has %d bytes", ErrTooLarge, length)
-		case number == 2 && !seen:
-			seen, err = true, s.message(int64(length), of(kind))
-		default:
-			_, err = s.skip(int64(length), int64(length))
-		}
-		if err != nil {
-			return "", err
+		if err := do(number, int64(length)); err != nil {
+			return err
 		}
 	}
-	return kind, nil
+	return nil
 }
 
 // left takes what was used from what is left of an envelope.
