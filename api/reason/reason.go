@@ -71,7 +71,7 @@ const (
 	InvalidKubeconfig Reason = "InvalidKubeconfig"
 	// WrongCluster: the kubeconfig leads to another cluster than the one pinned.
 	WrongCluster Reason = "WrongCluster"
-	// SendsTooMuch: the cluster has sent more than the hub takes, and was disconnected for a while.
+	// SendsTooMuch: the cluster answers with what no API server sends, and was disconnected for a while.
 	SendsTooMuch Reason = "SendsTooMuch"
 	// DuplicateCluster: two Clusters lead to the same API server.
 	DuplicateCluster Reason = "DuplicateCluster"
@@ -99,6 +99,8 @@ const (
 	Unwritable Reason = "Unwritable"
 	// Unwatched: watches in the cluster do not last, so that the hub reads what it would watch.
 	Unwatched Reason = "Unwatched"
+	// TooManyObjects: the cluster has more namespaces, or more Leases of the hub, than are kept: the others are not seen.
+	TooManyObjects Reason = "TooManyObjects"
 	// NameTooLong: `<cluster>.<fleet>` is longer than a holderIdentity or label allows.
 	NameTooLong Reason = "NameTooLong"
 )

@@ -1,6 +1,7 @@
 package hostile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -75,17 +76,19 @@ func flood(w http.ResponseWriter, r *http.Request, honest http.Handler, next fun
 	}
 }
 
-// largeList answers each list of Namespaces with so many bytes, and refuses to stream one.
-func largeList(size int) front.Act {
-	name := strings.Repeat("n", 1<<20)
+// items answers each list of Namespaces with so many copies of an item, and refuses to stream one.
+func items(of []byte, copies int) front.Act {
+	item := append(binary.AppendUvarint([]byte{2<<3 | 2}, uint64(len(of))), of...)
+	body := binary.AppendUvarint([]byte("k8s\x00\x0a\x13\x0a\x02v1\x12\x0dNamespaceList\x12"), uint64(len(item)*copies))
+	part := bytes.Repeat(item, max(1, 1<<20/len(item)))
 	return func(w http.ResponseWriter, r *http.Request, honest http.Handler) {
 		switch {
 		case haveListed(w, r):
 		case front.IsList(r, "namespaces"):
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"kind":"NamespaceList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[`)
-			for range size >> 20 {
-				if _, err := fmt.Fprintf(w, `{"metadata":{"name":%q}},`, name); err != nil {
+			w.Header().Set("Content-Type", protobuf)
+			_, _ = w.Write(body)
+			for range copies * len(item) / len(part) {
+				if _, err := w.Write(part); err != nil {
 					return
 				}
 			}
@@ -93,6 +96,17 @@ func largeList(size int) front.Act {
 			honest.ServeHTTP(w, r)
 		}
 	}
+}
+
+// named is a Namespace with a name of a megabyte, and nested one with 900,000 owners, which say nothing.
+func named() []byte {
+	raw, _ := (&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 1<<20)}}).Marshal() // always marshals
+	return raw
+}
+
+func nested() []byte {
+	owners := bytes.Repeat([]byte{13<<3 | 2, 0}, 900_000)
+	return append(binary.AppendUvarint([]byte{1<<3 | 2}, uint64(len(owners))), owners...)
 }
 
 // haveListed has informers list the Namespaces as they would on an older API server: no watch of them goes on, and none
@@ -138,12 +152,13 @@ func onWatches(answer func(http.ResponseWriter, *http.Request)) front.Act {
 }
 
 func expired(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old"}}`+"\n")
+	w.Header().Set("Content-Type", protobuf+";stream=watch")
+	tooOld := &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone, Message: "too old"}
+	_, _ = w.Write(event("ERROR", runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}, tooOld))
 }
 
 func silent(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", protobuf+";stream=watch")
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush() // the hub may have hung up
 	<-r.Context().Done()
@@ -156,11 +171,11 @@ func later(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 
 // slow answers everything with a byte each 100 ms.
 func slow(w http.ResponseWriter, r *http.Request, _ http.Handler) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", protobuf)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if _, err := io.WriteString(w, "{"); err != nil {
+		if _, err := io.WriteString(w, "k"); err != nil {
 			return
 		}
 		_ = http.NewResponseController(w).Flush() // the hub may have hung up

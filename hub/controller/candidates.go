@@ -155,9 +155,10 @@ func (m *memberView) onlyRetains() (reason.Reason, string) {
 	}
 }
 
-// eligible is what there is to say of a member that may lead. One whose watches do not last is read instead.
+// eligible is what there is to say of a member that may lead. One whose watches do not last is read instead, and of one
+// that has too many objects the first ones are known.
 func (m *memberView) eligible() (reason.Reason, string) {
-	if m.Problem.Reason == reason.Unwatched {
+	if m.Problem.Reason == reason.Unwatched || m.Problem.Reason == reason.TooManyObjects {
 		return m.Problem.Reason, m.Problem.Message
 	}
 	return reason.Eligible, ""

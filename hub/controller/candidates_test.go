@@ -96,6 +96,7 @@ func TestWhoMayLead(t *testing.T) {
 		"one that forbids Leases":                               {anotherLeads, east(leaseTroubled(reason.Forbidden)), election.Unfit, reason.Forbidden, "the Lease; grant the hub's user there the rules of config/member"},
 		"one where no Lease can be written":                     {anotherLeads, east(leaseTroubled(reason.Unwritable), unguarded), election.Unfit, reason.Unwritable, "the Lease"},
 		"a Lease that is not there yet is no problem":           {anotherLeads, east(leaseTroubled(reason.LeaseLost)), election.Fit, reason.Eligible, ""},
+		"one of which not all namespaces are seen":              {anotherLeads, east(troubled(reason.TooManyObjects)), election.Fit, reason.TooManyObjects, "the trouble"},
 		"one whose watches do not last, because it is read":     {anotherLeads, east(troubled(reason.Unwatched)), election.Fit, reason.Unwatched, "the trouble"},
 		"one without the guard":                                 {anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced)},
 		"one without a fence":                                   {anotherLeads, east(unfenced, paused), election.RetainOnly, reason.Unfenced, unfencedMessage(guard.ErrNotEnforced)},

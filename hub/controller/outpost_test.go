@@ -17,6 +17,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -60,15 +63,22 @@ func (o *outpost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = w.Write(encoded(failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)))
 	case query.Get("watch") != "": // which ends at once
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	case path.Base(r.URL.Path) == "leases":
-		_, _ = w.Write(encoded(&coordinationv1.LeaseList{
+		inProtobuf(w, &coordinationv1.LeaseList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
-		}))
+		})
 	default:
-		_, _ = w.Write(encoded(&corev1.NamespaceList{
+		inProtobuf(w, &corev1.NamespaceList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: o.spaces,
-		}))
+		})
 	}
+}
+
+// inProtobuf answers with a list.
+func inProtobuf(w http.ResponseWriter, list runtime.Object) {
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(list, w) // the client may have gone
 }
 
 // read is how often it told who it is.

@@ -292,8 +292,8 @@ func (c *connection) administrator() (client kubernetes.Interface, done func(), 
 		}
 	}
 	t.Hide(c.last)
-	requests := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent, transport.MaxAccountBody)
-	requests.Meter, requests.Timers = c.meter, c.p.timers
+	requests := transport.NewSwappable(c.key.Identity(), c.p.options.UserAgent)
+	requests.Room, requests.Timers = c.room, c.p.timers
 	transport.Lead(t, requests, requests)
 	config := requests.Config(requests)
 	connections, err := transport.HTTPClient(config)

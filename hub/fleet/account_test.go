@@ -103,7 +103,7 @@ func TestAStandbyRequestsTokensAndInstallsNothing(t *testing.T) {
 	register(t, server, "own", "100")
 	h.awaitMember(t, k, "the standby is warm", retryPause, func(m fleet.Member) bool { return m.Connected })
 	m, _ := h.Member(k)
-	if user := whoami(t, m); user != adminName(t, server) || hasAccount(t, server, t.Name()) {
+	if user := whoami(t, m); user != administrator || hasAccount(t, server, t.Name()) {
 		t.Errorf("it acts as %s, and has installed an account: %v", user, hasAccount(t, server, t.Name()))
 	}
 	admin, own := direct(t, server), hubaccount.Of("hub-of-"+t.Name())
@@ -144,7 +144,7 @@ func TestAnAdministratorsKubeconfigInstallsTheAccountAndDoesNothingElse(t *testi
 		case r.User == ownUser(t.Name()):
 			uri, _, _ := strings.Cut(r.URI, "?")
 			own[r.Verb+" "+path.Base(uri)] = true
-		case r.User != adminName(t, server):
+		case r.User != administrator:
 			t.Errorf("somebody else asks: %s", r)
 		case strings.Contains(r.URI, "/"+ownAccount(t.Name())), strings.HasSuffix(r.URI, "/selfsubjectaccessreviews"):
 		case r.Verb == "get" && strings.HasSuffix(r.URI, "/namespaces/kube-system"): // which cluster is this

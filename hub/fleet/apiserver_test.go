@@ -1,24 +1,50 @@
 package fleet
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 var testKey = Key{Fleet: "prod", Name: "east"}
 
-// apiServer serves TLS, with HTTP/2.
+// apiServer serves TLS, with HTTP/2. Objects that it answers in JSON are sent in protobuf to who asks for that.
 func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	return plainServer(t, func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		handler(answer, r)
+		maps.Copy(w.Header(), answer.Header())
+		body := answer.Body.Bytes()
+		if o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil && strings.Contains(r.Header.Get("Accept"), "protobuf") {
+			var all bytes.Buffer
+			if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &all); err != nil {
+				t.Error(err)
+			}
+			body = all.Bytes()
+			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(body) // a client may not wait for the answer
+	})
+}
+
+// plainServer is apiServer for a handler that speaks protobuf.
+func plainServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
@@ -68,11 +94,18 @@ func kubeSystem(w http.ResponseWriter, uid string) {
 	reply(w, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid))
 }
 
+// replyNamespace answers with a Namespace in protobuf that has nothing but a short name.
+func replyNamespace(w http.ResponseWriter, name string) {
+	n := byte(len(name))
+	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+	reply(w, string([]byte{'k', '8', 's', 0, 0x12, n + 4, 0x0a, n + 2, 0x0a, n})+name)
+}
+
 // reply ignores that a client may not wait for the answer.
 func reply(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 // The connection for renewals is not the one for caches, and both are members' own.
-func TestWriterSpeaksProtobufAndFallsBack(t *testing.T) {
+func TestMembersAreAskedForProtobufOnly(t *testing.T) {
 	var accept atomic.Value
 	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		accept.Store(r.Header.Get("Accept"))
@@ -88,7 +121,7 @@ func TestWriterSpeaksProtobufAndFallsBack(t *testing.T) {
 	if err != nil || string(ns.UID) != "u" {
 		t.Errorf("%v, %v", ns, err)
 	}
-	if got := accept.Load(); got != "application/vnd.kubernetes.protobuf,application/json" {
+	if got := accept.Load(); got != "application/vnd.kubernetes.protobuf" {
 		t.Errorf("Accept: %v", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", c.Now().Wall.Add(*ahead).UTC().Format(http.TimeFormat))
-		reply(w, "fine")
+		replyNamespace(w, "fine")
 	}
 }
 
@@ -21,7 +21,7 @@ func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
 func TestAnswersMeasureTheClock(t *testing.T) {
 	m, clock := newTestMember(t)
 	ahead := 10 * time.Second
-	s := apiServer(t, dated(clock, &ahead))
+	s := plainServer(t, dated(clock, &ahead))
 	c := &connection{member: m}
 	t.Cleanup(c.close)
 	c.use(t.Context(), targetTo(t, accessTo(t, s, "", "token"), nil))
@@ -30,7 +30,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	if i, ok := offset(); ok {
 		t.Fatalf("%+v before any answer", i)
 	}
-	<-get(t, &http.Client{Transport: m.caches}, "/")
+	<-get(t, &http.Client{Transport: m.caches}, "/a")
 	if i, ok := offset(); !ok || i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 1100*time.Millisecond {
 		t.Errorf("after an answer to the caches: %+v, %v", i, ok)
 	}
@@ -39,7 +39,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 		t.Errorf("one answer is not a proof: %v", got)
 	}
 	clock.Advance(300 * time.Millisecond)
-	<-get(t, &http.Client{Transport: m.renewals}, "/")
+	<-get(t, &http.Client{Transport: m.renewals}, "/a")
 	if got := (Member{live: m}).Clocks(time.Second); got.State != skew.Beyond {
 		t.Errorf("after an answer on each connection: %+v", got)
 	}
@@ -50,7 +50,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 		t.Errorf("subscribers were told %v, then %v: want the change of the verdict", told, again)
 	}
 	clock.Advance(300 * time.Millisecond)
-	<-get(t, &http.Client{Transport: m.renewals}, "/")
+	<-get(t, &http.Client{Transport: m.renewals}, "/a")
 	if again := m.p.changed.getAll(); len(again) != 0 {
 		t.Errorf("subscribers were told %v: nothing has changed", again)
 	}

@@ -4,6 +4,13 @@
 // connected or not. Package transport holds the connections to one member, and package wake lets goroutines
 // wait for each other.
 //
+// # What is read of a member
+//
+// Every answer passes package transport, which keeps the few fields that the hub uses and bounds them, before anything is
+// decoded. Who reads another field or another kind adds it to fields.go and kinds.go there. What a member or its tenants
+// send too much of is read more slowly, or not seen. Only an answer about one Lease that is larger than any Lease has the
+// member disconnected (quarantine.go).
+//
 // # Who is a member
 //
 // A Cluster takes part while it has the label leasecast.dev/priority. It stays connected while it has the

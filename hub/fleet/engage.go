@@ -27,6 +27,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // memberScheme holds the kinds that a member's cached client knows.
@@ -73,13 +74,8 @@ func (c *connection) connect(ctx context.Context) error {
 			return fmt.Errorf("index field %q: %w", i.field, err)
 		}
 	}
-	h := &held{exceeded: c.sentTooMuch}
 	for _, obj := range []client.Object{&corev1.Namespace{}, &coordinationv1.Lease{}} {
-		informer, err := cl.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false))
-		if err == nil {
-			err = h.follow(informer)
-		}
-		if err != nil {
+		if _, err := cl.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("make the informer of %T: %w", obj, err)
 		}
 	}
@@ -136,8 +132,8 @@ func (c *connection) newCluster(refused *refusal) (cluster.Cluster, error) {
 			ReaderFailOnMissingInformer: true,
 			DefaultWatchErrorHandler:    refused.handle,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Namespace{}:     {Transform: slimNamespace},
-				&coordinationv1.Lease{}: {Label: managed, Transform: slimLease},
+				&corev1.Namespace{}:     {},
+				&coordinationv1.Lease{}: {Label: managed, Field: guard.Guarded()},
 			},
 		}
 	})

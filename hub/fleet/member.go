@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -98,9 +98,9 @@ func (m Member) Cluster() cluster.Cluster { return m.live.cluster() }
 // client-go knows. Bound each request with a context. It may be used while not Connected; then requests fail.
 func (m Member) Writer() kubernetes.Interface { return m.live.writer }
 
-// CronJobs is a client for batch/v1 in the member, on the connection of the caches. Tenants fill CronJobs: see
-// Swappable.ForTenants in package transport. Ask it for JSON. An error may wrap transport.ErrTooLarge.
-func (m Member) CronJobs() rest.Interface { return m.live.cronJobs }
+// CronJobs is a client for those in the member, on the connection of the caches. What they send has a pace of its own:
+// see Swappable.ForTenants in package transport. An error may wrap transport.ErrTooLarge.
+func (m Member) CronJobs() batchv1client.CronJobsGetter { return m.live.cronJobs }
 
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }

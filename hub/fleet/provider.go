@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 // ForgottenAfter is how long the connection of a deleted Cluster is kept if nobody calls [Provider.Forget].
@@ -65,6 +66,8 @@ type Provider struct {
 	synced        chan struct{}
 	pauses        pauseDetector
 	secrets       *secrets.Store
+	// room is for answers of all members while they are read.
+	room *transport.Room
 
 	mu          sync.Mutex
 	members     map[Key]*member
@@ -100,6 +103,7 @@ func New(o Options) *Provider {
 		synced:      make(chan struct{}),
 		secrets:     secrets.New(secrets.Options{}), // SetupWithManager makes it one that can ask
 		members:     map[Key]*member{},
+		room:        transport.NewRoom(nil),
 		moved:       map[Key]types.UID{},
 		subscribers: map[int]func(Key){},
 		served:      map[string]servedBy{},

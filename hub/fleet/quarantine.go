@@ -31,11 +31,12 @@ type quarantine struct {
 }
 
 func (q *quarantine) problem(now lease.Reading) Problem {
-	return Problem{reason.SendsTooMuch, fmt.Sprintf("%s; it was disconnected, and that is tried again in %v: see how large and how many its Namespaces and Leases are",
+	return Problem{reason.SendsTooMuch, fmt.Sprintf("%s; it was disconnected, and that is tried again in %v: see what answers in the place of its API server",
 		q.why, (q.until - now.Boot).Round(time.Second))}
 }
 
-// sentTooMuch has the member disconnected. Its meter calls it, in the middle of a request.
+// sentTooMuch has the member disconnected, in the middle of a request: its answer about one Lease is larger than any that an
+// API server stores. Nothing that tenants write leads here.
 func (m *member) sentTooMuch(err error) {
 	now := m.p.clock.Now()
 	m.change(func(s *state) {
@@ -83,6 +84,5 @@ func (c *connection) enforceQuarantine(ctx context.Context, s state, now lease.R
 	if wait := q.until - now.Boot; wait > 0 {
 		return wait
 	}
-	c.meter.Reset()
 	return 0
 }

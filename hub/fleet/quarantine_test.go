@@ -3,9 +3,10 @@ package fleet
 import (
 	"errors"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -68,17 +69,35 @@ func TestAMemberInQuarantineIsDisconnected(t *testing.T) {
 }
 
 // Whoever is no admin of a member cannot have it disconnected.
-func TestCronJobsOfTenantsDisconnectNobody(t *testing.T) {
+func TestWhatTenantsWriteDisconnectsNobody(t *testing.T) {
+	large := append([]byte("k8s\x00\x12\xff\xff\xff\x7f\x12\xff\xff\xff\x3f"), 0) // a list with an object of 128 MB
 	s := apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		reply(w, strings.Repeat(" ", transport.MaxTenantsBody+1))
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		_, _ = w.Write(large) // nobody reads all of it
 	})
 	m, _ := newTestMember(t)
 	transport.Lead(targetTo(t, accessTo(t, s, "", "t"), nil), m.caches, m.renewals)
-	for range 20 { // more than its meter takes
-		err := Member{live: m}.CronJobs().Get().Resource("cronjobs").Do(t.Context()).Error()
-		if err == nil || m.get().quarantine != nil {
-			t.Fatalf("%v: %+v", err, m.get().quarantine)
+	all, o := metav1.NamespaceAll, metav1.ListOptions{}
+	for name, list := range map[string]func() error{
+		"CronJobs": func() error {
+			_, err := Member{live: m}.CronJobs().CronJobs(all).List(t.Context(), o)
+			return err
+		},
+		"registrations of readers": func() error {
+			_, err := m.writer.CoordinationV1().Leases(all).List(t.Context(), metav1.ListOptions{LabelSelector: m.renewals.ReadersSelector})
+			return err
+		},
+		"admission policies": func() error {
+			_, err := m.writer.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), o)
+			return err
+		},
+		"service accounts": func() error {
+			_, err := m.writer.CoreV1().ServiceAccounts(all).List(t.Context(), o)
+			return err
+		},
+	} {
+		if err := list(); !errors.Is(err, transport.ErrTooLarge) || m.get().quarantine != nil {
+			t.Errorf("%s: %v: %+v", name, err, m.get().quarantine)
 		}
 	}
 }

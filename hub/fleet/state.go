@@ -36,10 +36,10 @@ type member struct {
 	// readers is for the watch of registrations.
 	readers *http.Client
 	// cronJobs reaches those of tenants.
-	cronJobs rest.Interface
+	cronJobs batchv1client.CronJobsGetter
 
-	// meter counts what the member sends, and retry is what the informers ask through.
-	meter *transport.Meter
+	// room is for answers of the member while they are read, and retry is what the informers ask through.
+	room  *transport.Room
 	retry *transport.Retry
 
 	// answered fires whenever the member answers a request well.
@@ -85,6 +85,8 @@ type state struct {
 	tracks health.Tracks
 	// unwatched: a watch has not lasted for unwatchedAfter.
 	unwatched bool
+	// unheld says what the caches hold only a part of, or is empty.
+	unheld string
 	// clockVerdicts counts the changes of verdicts on the clocks.
 	clockVerdicts int
 }
@@ -92,17 +94,24 @@ type state struct {
 func newMember(p *Provider, k Key) (*member, error) {
 	m := &member{
 		key: k, p: p,
-		caches:    transport.NewSwappable(k.Identity(), p.options.UserAgent, transport.MaxCachesBody),
-		renewals:  transport.NewSwappable(k.Identity(), p.options.UserAgent, transport.MaxRenewalsBody),
+		caches:    transport.NewSwappable(k.Identity(), p.options.UserAgent),
+		renewals:  transport.NewSwappable(k.Identity(), p.options.UserAgent),
+		room:      transport.NewRoom(p.room),
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
 		state:     state{paces: []pace{{defaultInterval, defaultTimeout}}, tracks: firstTracks()},
 	}
-	m.meter = transport.NewMeter(p.timers, m.sentTooMuch)
-	readers := transport.NewReadersMeter(p.timers)
+	readers := transport.NewPace()
 	for _, requests := range []*transport.Swappable{m.caches, m.renewals} {
 		requests.RequestSent, requests.Refused, requests.Timers = m.requestSent, m.missRights, p.timers
-		requests.Meter, requests.Readers, requests.ReadersSelector = m.meter, readers, v1alpha1.ReaderLabel+"=true"
+		requests.Pace, requests.Readers, requests.ReadersSelector = transport.NewPace(), readers, v1alpha1.ReaderLabel+"=true"
+		requests.Room = m.room
+	}
+	m.renewals.Exceeded = m.sentTooMuch
+	m.caches.Held = map[string]*transport.Held{
+		transport.HeldBy(transport.Namespaces, ""):                        transport.NewHeld("Namespaces", m.holds),
+		transport.HeldBy(transport.Leases, v1alpha1.ManagedLabel+"=true"): transport.NewHeld("Leases of the hub", m.holds),
+		transport.HeldBy(transport.Leases, m.caches.ReadersSelector):      transport.NewHeld("registrations of readers", func(error) {}), // see publish
 	}
 	writerConfig := m.renewals.Config(m.renewals)
 	m.cachesConfig = m.caches.Config(m.caches)
@@ -136,7 +145,7 @@ func newMember(p *Provider, k Key) (*member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	m.cronJobs = batch.RESTClient()
+	m.cronJobs = batch
 	return m, nil
 }
 
@@ -212,6 +221,7 @@ type visible struct {
 	tracks              [maxTimeouts]visibleTrack
 	failure             reason.Reason
 	unwatched           bool
+	unheld              string
 	judged              int
 }
 
@@ -224,7 +234,7 @@ func (s *state) visible() visible {
 		uid: s.uid, ownsUID: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
 		failure:   patient.Failure().Reason,
-		unwatched: s.unwatched, judged: s.clockVerdicts,
+		unwatched: s.unwatched, unheld: s.unheld, judged: s.clockVerdicts,
 	}
 	for i := range s.tracks {
 		t := &s.tracks[i].Track
@@ -334,6 +344,17 @@ func (m *member) problem(s state, owners map[string]Key) Problem {
 		return Problem{reason.NeverReached, "not connected yet"}
 	case s.unwatched:
 		return Problem{reason.Unwatched, "watches there do not last, so the hub lists its Leases now and then: see what ends long requests on the way to its API server"}
+	case s.unheld != "":
+		return Problem{reason.TooManyObjects, s.unheld}
 	}
 	return Problem{}
+}
+
+// holds notes that the caches hold only a part of what is there, or all of it if err is nil.
+func (m *member) holds(err error) {
+	m.change(func(s *state) {
+		if s.unheld = ""; err != nil {
+			s.unheld = transport.Shorten(err.Error())
+		}
+	})
 }

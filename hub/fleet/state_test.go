@@ -98,6 +98,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 		kubeconfig: Problem{Reason: reason.InvalidKubeconfig},
 		tracks:     failed,
 		unwatched:  true,
+		unheld:     "too many",
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
 	m, _ := newTestMember(t)
@@ -116,6 +117,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 		{reason.Unreachable, func() { s.tracks = nil }},
 		{reason.NeverReached, func() { s.cluster = struct{ cluster.Cluster }{} }},
 		{reason.Unwatched, func() { s.unwatched = false }},
+		{reason.TooManyObjects, func() { s.unheld = "" }},
 		{"", func() {}},
 	} {
 		if got := m.problem(s, others); got.Reason != step.want {

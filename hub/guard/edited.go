@@ -2,10 +2,12 @@ package guard
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -13,11 +15,18 @@ import (
 )
 
 const (
-	// onlyMeta asks for objects without their specs.
-	onlyMeta = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+	// onlyMetadata asks for objects without their specs.
+	onlyMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	// versionsPage is how many objects a page has, and versionsPages how many pages are read.
 	versionsPage, versionsPages = 100, 20
 )
+
+// metadata decodes what onlyMetadata asks for.
+var metadata = func() runtime.Decoder {
+	s := runtime.NewScheme()
+	utilruntime.Must(metav1.AddMetaToScheme(s))
+	return serializer.NewCodecFactory(s).UniversalDeserializer()
+}()
 
 // Versions returns the versions of all that hubs keep of this package in a member. Whoever edits or deletes one of
 // these objects changes them.
@@ -27,12 +36,13 @@ func Versions(ctx context.Context, member kubernetes.Interface) (map[string]stri
 		o := metav1.ListOptions{LabelSelector: v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedByValue, Limit: versionsPage}
 		for range versionsPages {
 			raw, err := member.AdmissionregistrationV1().RESTClient().Get().Resource(resource).
-				VersionedParams(&o, scheme.ParameterCodec).SetHeader("Accept", onlyMeta).DoRaw(ctx)
+				VersionedParams(&o, scheme.ParameterCodec).SetHeader("Accept", onlyMetadata).DoRaw(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("list the %s: %w", resource, orForbidden(err))
 			}
 			var page metav1.PartialObjectMetadataList
-			if err := json.Unmarshal(raw, &page); err != nil {
+			kind := metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList")
+			if _, _, err := metadata.Decode(raw, &kind, &page); err != nil {
 				return nil, fmt.Errorf("list the %s: %w", resource, err)
 			}
 			for i := range page.Items {

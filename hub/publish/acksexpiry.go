@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -53,12 +54,19 @@ func (p *Publisher) removeRegistration(ctx context.Context, obj *coordinationv1.
 			return ignoreNotFound(err)
 		}
 	}
-	left, err := api.Get(ctx, obj.Name, metav1.GetOptions{})
-	if err != nil || left.UID != obj.UID || !left.Spec.RenewTime.Equal(obj.Spec.RenewTime) {
-		return ignoreNotFound(err)
+	// A list of one: only lists of registrations are read with all that they may hold (package transport).
+	found, err := api.List(ctx, metav1.ListOptions{
+		LabelSelector: ReaderSelector().String(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, obj.Name).String(),
+	})
+	if err != nil {
+		return err
 	}
-	wire.FreeRegistration(left)
-	_, err = api.Update(ctx, left, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
+	i := slices.IndexFunc(found.Items, func(l coordinationv1.Lease) bool { return l.UID == obj.UID })
+	if i < 0 || !found.Items[i].Spec.RenewTime.Equal(obj.Spec.RenewTime) {
+		return nil
+	}
+	wire.FreeRegistration(&found.Items[i])
+	_, err = api.Update(ctx, &found.Items[i], metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
 	return ignoreNotFound(err)
 }
 

@@ -30,6 +30,11 @@ func TestARegistrationIsRemoved(t *testing.T) {
 		obj.UID = "another"
 		w.member.store(readerKey, obj)
 	}
+	gone := func(w *world) {
+		w.member.mu.Lock()
+		defer w.member.mu.Unlock()
+		delete(w.member.leases, readerKey)
+	}
 	for name, test := range map[string]struct {
 		fails   map[string]error // by the verb
 		happens func(*world)     // once it was deleted
@@ -38,10 +43,10 @@ func TestARegistrationIsRemoved(t *testing.T) {
 	}{
 		"where the member does it":                    {},
 		"not where it refuses the deletion":           {fails: map[string]error{"delete": errForbidden}, err: true, stays: true},
-		"not where it does not say what is left":      {fails: map[string]error{"get": errForbidden}, err: true, stays: true},
+		"not where it does not say what is left":      {fails: map[string]error{"list": errForbidden}, err: true, stays: true},
 		"not where it refuses to free it":             {fails: map[string]error{"update": errForbidden}, err: true, stays: true},
 		"one that has gone before is no failure":      {fails: map[string]error{"delete": missing}, stays: true},
-		"nor is one that went with the deletion":      {fails: map[string]error{"get": missing}, stays: true},
+		"nor is one that went with the deletion":      {happens: gone},
 		"nor one that went before it was freed":       {fails: map[string]error{"update": missing}, stays: true},
 		"another one of that name is left as it is":   {happens: replaced, stays: true},
 		"nor does it wait for ever for a dead member": {fails: map[string]error{"delete": nil}, err: true, stays: true},

@@ -12,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each try
@@ -36,6 +37,7 @@ type Initial struct {
 func (p *Publisher) list(ctx context.Context, within time.Duration) (*coordinationv1.LeaseList, error) {
 	return p.Client.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
+		FieldSelector:  guard.Guarded().String(),
 		TimeoutSeconds: new(int64(within / time.Second)), // after that nobody waits for the answer
 	})
 }

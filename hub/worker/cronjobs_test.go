@@ -1,13 +1,11 @@
 package worker
 
 import (
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,8 +13,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -30,18 +32,18 @@ import (
 // crowd is a member's API server with CronJobs in several namespaces, and the hub's connection to it.
 type crowd struct {
 	transport *transport.Swappable
-	client    rest.Interface
+	client    batchclient.CronJobsGetter
 
 	sizes map[string][]int // of the CronJobs of a namespace, in bytes
 
 	mu    sync.Mutex
-	woken map[string]map[string]bool // the CronJobs by their namespaces; true: only for metadata was asked
-	told  []error                    // why the member is disconnected
+	woken map[string]int // how many CronJobs were, by their namespaces
+	told  []error        // why the member is disconnected
 }
 
 func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
 	t.Helper()
-	c := &crowd{sizes: sizes, woken: map[string]map[string]bool{}}
+	c := &crowd{sizes: sizes, woken: map[string]int{}}
 	s := httptest.NewTLSServer(c)
 	t.Cleanup(s.Close)
 	text, err := clientcmd.Write(clientcmdapi.Config{
@@ -63,8 +65,8 @@ func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
 	access.Local = true
 	target := transport.NewTarget(access, nil)
 	t.Cleanup(target.Close)
-	c.transport = transport.NewSwappable("east.fleet", "", transport.MaxCachesBody)
-	c.transport.Meter = transport.NewMeter(clock.RealClock{}, func(err error) { c.told = append(c.told, err) })
+	c.transport = transport.NewSwappable("east.fleet", "")
+	c.transport.Exceeded = func(err error) { c.told = append(c.told, err) }
 	c.transport.Timers = clock.RealClock{}
 	transport.Lead(target, c.transport, c.transport)
 	config := c.transport.Config(c.transport.ForTenants())
@@ -72,11 +74,9 @@ func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := batchv1client.NewForConfigAndClient(config, httpClient)
-	if err != nil {
+	if c.client, err = batchclient.NewForConfigAndClient(config, httpClient); err != nil {
 		t.Fatal(err)
 	}
-	c.client = batch.RESTClient()
 	return c
 }
 
@@ -86,31 +86,31 @@ func (c *crowd) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	defer c.mu.Unlock()
 	parts := strings.Split(req.URL.Path, "/") // /apis/batch/v1/namespaces/<namespace>/cronjobs/<name>/status
 	ns := parts[5]
-	rw.Header().Set("Content-Type", "application/json")
 	if req.Method == http.MethodPatch {
-		if c.woken[ns] == nil {
-			c.woken[ns] = map[string]bool{}
-		}
-		c.woken[ns][parts[7]] = strings.HasPrefix(req.Header.Get("Accept"), asMetadata)
-		_, _ = io.WriteString(rw, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"}`)
+		c.woken[ns]++
+		inProtobuf(rw, &batchv1.CronJob{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "CronJob"}})
 		return
 	}
 	from, _ := strconv.Atoi(req.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(req.URL.Query().Get("limit"))
 	to := min(from+limit, len(c.sizes[ns]))
-	list := map[string]any{"kind": "CronJobList", "apiVersion": "batch/v1", "metadata": map[string]any{}}
+	list := &batchv1.CronJobList{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "CronJobList"}}
 	if to < len(c.sizes[ns]) {
-		list["metadata"] = map[string]any{"continue": strconv.Itoa(to)}
+		list.Continue = strconv.Itoa(to)
 	}
-	items := []any{}
 	for i, size := range c.sizes[ns][from:to] {
-		items = append(items, map[string]any{
-			"metadata": map[string]any{"name": fmt.Sprintf("bill-%d", from+i), "creationTimestamp": "2020-01-01T00:00:00Z"},
-			"spec":     map[string]any{"jobTemplate": map[string]any{"spec": strings.Repeat("x", size)}},
+		list.Items = append(list.Items, batchv1.CronJob{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("bill-%d", from+i), CreationTimestamp: metav1.Unix(1_577_836_800, 0)},
+			Spec:       batchv1.CronJobSpec{Schedule: strings.Repeat("x", size)},
 		})
 	}
-	list["items"] = items
-	_ = json.NewEncoder(rw).Encode(list) // the client may have gone
+	inProtobuf(rw, list)
+}
+
+// inProtobuf answers with an object.
+func inProtobuf(w http.ResponseWriter, o kruntime.Object) {
+	w.Header().Set("Content-Type", kruntime.ContentTypeProtobuf)
+	_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, w) // the client may have gone
 }
 
 // copies are so many CronJobs of a size.
@@ -121,25 +121,23 @@ func copies(n, size int) (sizes []int) {
 	return sizes
 }
 
-// Tenants fill CronJobs. Their cluster must not be disconnected by that, and those of others must be woken.
+// Tenants fill CronJobs. Their cluster must not be disconnected by that, and all must be woken.
 func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		shop  []int // the sizes of its CronJobs
 		woken int
 		why   string // that the log says of them, if they are not all woken
 	}{
-		"none":                        {nil, 0, ""},
-		"more than a page":            {copies(45, 3<<10), 45, ""},
-		"one that etcd just stores":   {copies(1, 1400<<10), 1, ""},
-		"13 that etcd just stores":    {copies(13, 1400<<10), 0, "it has more than 2 MiB"},
-		"a large one on the 2nd page": {append(copies(20, 3<<10), 3<<20), 20, "it has more than 2 MiB"},
-		"many that are rather large":  {copies(400, 60<<10), 140, "they have more than 8 MiB together"},
+		"none":                         {nil, 0, ""},
+		"more than a page":             {copies(115, 3<<10), 115, ""},
+		"13 that etcd just stores":     {copies(13, 1400<<10), 13, ""},
+		"one that no API server sends": {append(copies(50, 3<<10), 5<<20), 50, "an object has 524"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCrowd(t, map[string][]int{"shop": test.shop, "bank": copies(25, 3<<10)})
 			var logged []string
 			w := New(Options{
-				CronJobs: func() rest.Interface { return c.client }, Clock: clocktest.NewBubble(rigStart),
+				CronJobs: func() batchclient.CronJobsGetter { return c.client }, Clock: clocktest.NewBubble(rigStart),
 				Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}),
 			})
 			all := jobsOf("")
@@ -150,13 +148,8 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 			for range 5 {
 				w.wakeTerms(guard.WhileAllowed(t.Context(), func() bool { return true }), terms, wakings)
 			}
-			if len(c.woken["shop"]) != test.woken || len(c.woken["bank"]) != 25 {
-				t.Errorf("woken are %d, and %d of another namespace", len(c.woken["shop"]), len(c.woken["bank"]))
-			}
-			for name, small := range c.woken["shop"] {
-				if !small {
-					t.Errorf("all of %s is asked for when it is woken", name)
-				}
+			if c.woken["shop"] != test.woken || c.woken["bank"] != 25 {
+				t.Errorf("woken are %d, and %d of another namespace", c.woken["shop"], c.woken["bank"])
 			}
 			said := strings.Join(logged, "\n")
 			if (test.why == "") != (len(logged) == 0) || len(logged) > 1 || !strings.Contains(said, test.why) ||
@@ -170,22 +163,6 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 	}
 }
 
-// A member may send what no API server does.
-func TestAPageOfCronJobsTakesLittleMemory(t *testing.T) {
-	var page cronJobs
-	many := `{"items":[` + strings.TrimSuffix(strings.Repeat(`{"metadata":{"name":"a"}},`, 50_000), ",") + `]}`
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	if err := json.Unmarshal([]byte(many), &page); err != nil {
-		t.Fatal(err)
-	}
-	runtime.ReadMemStats(&after)
-	allocated := after.TotalAlloc - before.TotalAlloc
-	if last := page.Items[cronJobsPage-1].Metadata.Name; last != "a" || allocated > uint64(2*len(many)) {
-		t.Errorf("it took %d KiB, and the last is %q", allocated>>10, last)
-	}
-}
-
 // cut is a member whose answers end too early.
 type cut struct{}
 
@@ -194,31 +171,23 @@ func (cut) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestAPageThatIsCutWakesNothing(t *testing.T) {
-	batch, err := batchv1client.NewForConfigAndClient(&rest.Config{Host: "http://east"}, &http.Client{Transport: cut{}})
+	batch, err := batchclient.NewForConfigAndClient(&rest.Config{Host: "http://east"}, &http.Client{Transport: cut{}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := New(Options{CronJobs: batch.RESTClient})
+	w := New(Options{CronJobs: func() batchclient.CronJobsGetter { return batch }})
 	if err := w.wakeCronJobs(t.Context(), "shop", once, rigStart.Wall); err == nil {
 		t.Error("all are woken")
 	}
 }
 
-// All that a page has to say is read.
-func TestWhatIsReadOfACronJob(t *testing.T) {
-	var page cronJobs
-	if err := json.Unmarshal([]byte(`{"metadata":{"continue":"next"},"items":[{
-		"metadata":{"name":"bill","resourceVersion":"7","creationTimestamp":"2026-01-01T00:00:00Z","labels":{"no":"one"}},
-		"spec":{"schedule":"* * * * *","jobTemplate":{"metadata":{"labels":{"run":"once"}},"spec":{}}},
-		"status":{"lastScheduleTime":"2026-01-01T00:01:00Z"}}]}`), &page); err != nil {
-		t.Fatal(err)
+func TestFromWhenOnACronJobIsScheduled(t *testing.T) {
+	made, last := metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), metav1.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
+	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}}
+	if at := scheduledUpTo(o); !at.Equal(made.Time) {
+		t.Errorf("one that has scheduled nothing: %v", at)
 	}
-	o, began := page.Items[0], metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	if page.Metadata.Continue != "next" || o.Metadata.Name != "bill" || o.Metadata.ResourceVersion != "7" ||
-		o.Spec.JobTemplate.Metadata.Labels["run"] != "once" || !o.scheduledUpTo().Equal(began.Add(time.Minute)) {
-		t.Errorf("%+v", o)
-	}
-	if o.Status.LastScheduleTime = nil; !o.scheduledUpTo().Equal(began.Time) {
-		t.Errorf("it is scheduled up to %v", o.scheduledUpTo())
+	if o.Status.LastScheduleTime = &last; !scheduledUpTo(o).Equal(last.Time) {
+		t.Errorf("one that has: %v", scheduledUpTo(o))
 	}
 }

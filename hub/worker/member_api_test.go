@@ -17,9 +17,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -103,10 +105,10 @@ func (a *memberAPI) client(t *testing.T) kubernetes.Interface {
 }
 
 // cronJobs reaches those of the member.
-func (a *memberAPI) cronJobs(t *testing.T) func() rest.Interface {
+func (a *memberAPI) cronJobs(t *testing.T) func() batchclient.CronJobsGetter {
 	t.Helper()
-	c := a.client(t).BatchV1().RESTClient()
-	return func() rest.Interface { return c }
+	c := a.client(t).BatchV1()
+	return func() batchclient.CronJobsGetter { return c }
 }
 
 // refuses changes what is refused.
@@ -192,7 +194,11 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
 		return answer(http.StatusOK, body)
 	case req.Method == http.MethodGet && lists[path.Base(p)] != "":
-		return say(http.StatusOK, a.list(p, query.Get("labelSelector"), query.Get("fieldSelector")))
+		list := a.list(p, query.Get("labelSelector"), query.Get("fieldSelector"))
+		if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
+			list["apiVersion"], list["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
+		}
+		return say(http.StatusOK, list)
 	case req.Method == http.MethodPost:
 		object.SetUID("uid-of-it")
 		return say(http.StatusCreated, a.put(p+"/"+object.GetName(), object))
@@ -227,17 +233,22 @@ var lists = map[string]string{
 	"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList",
 }
 
-// list lists a resource in all namespaces, or in that of the path. Fields are selected by the name only.
+// list lists a resource in all namespaces, or in that of the path.
 func (a *memberAPI) list(p, selector, field string) map[string]any {
 	items := []any{}
 	chosen, err := labels.Parse(selector)
 	if err != nil {
 		panic(err)
 	}
+	these, err := fields.ParseSelector(field)
+	if err != nil {
+		panic(err)
+	}
 	everywhere := !strings.Contains(p, "/namespaces/")
 	for in, o := range a.stored {
 		if (strings.HasPrefix(in, p+"/") || everywhere && strings.Contains(in, "/"+path.Base(p)+"/")) &&
-			chosen.Matches(labels.Set(o.GetLabels())) && (field == "" || field == "metadata.name="+o.GetName()) {
+			chosen.Matches(labels.Set(o.GetLabels())) &&
+			these.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}) {
 			items = append(items, o.Object)
 		}
 	}

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -46,8 +46,8 @@ type Options struct {
 	// Client reaches the member, and Leases its Leases. Their requests must end with their context.
 	Client kubernetes.Interface
 	Leases coordinationclient.LeasesGetter
-	// CronJobs returns a client for them in the member. What tenants put there must not end other requests.
-	CronJobs func() rest.Interface
+	// CronJobs returns a client for them in the member. What tenants put there must not hold up other requests.
+	CronJobs func() batchclient.CronJobsGetter
 	// Observe notes what became of a request to the member.
 	Observe func(health.Observation)
 	Fleet   Fleet

@@ -3,14 +3,16 @@ package transport
 import (
 	"bufio"
 	"bytes"
-	"encoding/binary"
-	"errors"
+	"context"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
 
+	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/utils/clock"
 )
 
@@ -19,82 +21,149 @@ const (
 	bodyTimeout = 30 * time.Second
 	// longestRetryAfter is how long a server may make the clients wait before they try again, in seconds.
 	longestRetryAfter = 2
-	// keptFrame is how large a buffer a watch keeps between two events.
-	keptFrame = 64 << 10
+	// maxError is how much is read of an answer that is an error.
+	maxError = 32 << 10
+	// buffered is how much is read of a body at once.
+	buffered = 8 << 10
 )
 
 // receipt is what an answer is checked against.
 type receipt struct {
-	maxBody int64
-	meter   *Meter
-	light   bool // what it decodes to takes no more memory than its bytes
+	question
+	ctx     context.Context
+	pace    *rate.Limiter
+	room    *Room
+	held    *Held
+	first   bool // it begins a list of all that is held
 	clean   func(string) string
 	refused func(words string)
 	timers  clock.WithDelayedExecution
 }
 
-// check reads an answer, or has each event of a watch read as it comes. What comes is counted and bounded before it is
-// decoded, errors are cleaned, and no header makes the clients wait or speaks to people.
-func (r receipt) check(resp *http.Response, watch bool) error {
+// check reads an answer, or has each event of a watch read as it comes. Only what the hub uses is kept of it, before it
+// is decoded. Errors are cleaned, and no header makes the clients wait or speaks to people.
+func (r receipt) check(resp *http.Response) error {
 	resp.Header.Del("Warning") // client-go would log it
 	resp.Header.Del("Www-Authenticate")
 	if wait := resp.Header.Get("Retry-After"); wait != "" {
 		resp.Header.Set("Retry-After", shorterWait(wait))
 	}
-	failed := resp.StatusCode >= http.StatusBadRequest
 	contentType := resp.Header.Get("Content-Type")
-	if watch && !failed {
-		resp.Body = &events{
-			source: resp.Body, from: bufio.NewReaderSize(resp.Body, 4<<10),
-			protobuf: isProtobuf(contentType), receipt: r,
-		}
+	slow := paced{r.ctx, resp.Body, r.pace}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		return r.checkError(resp, slow)
+	}
+	if !isProtobuf(contentType) {
+		_ = resp.Body.Close() // it is of no use
+		return fmt.Errorf("%w: its type is %.64q", errMalformed, contentType)
+	}
+	if r.held != nil && r.first {
+		r.held.begin()
+	}
+	from := bufio.NewReaderSize(slow, buffered)
+	if r.watch {
+		resp.Body = &events{receipt: r, source: resp.Body, from: from, paced: slow}
 		return nil
 	}
-	limit := r.maxBody
-	if failed {
-		limit = maxAnswer
-	}
-	body, whole, err := r.read(resp.Body, limit)
-	switch {
-	case err != nil:
-		return err
-	case failed: // what is left of a long one is no Status, and cleaned as a text
-		body, contentType = cleanStatus(body, contentType, resp.StatusCode, r.clean)
-		resp.Header.Set("Content-Type", contentType)
-		if resp.StatusCode == http.StatusForbidden && r.refused != nil {
-			r.refused(string(body))
-		}
-	case !whole:
-		return r.meter.refuse(fmt.Errorf("%w: it has more than %d MiB", ErrTooLarge, limit>>20))
-	}
-	weight := int64(len(body))
-	if !r.light {
-		weight = weigh(body, contentType)
-	}
-	if weight > maxAnswerWeight {
-		return r.meter.refuse(fmt.Errorf("%w: what it decodes to takes about %d MiB", ErrTooLarge, weight>>20))
-	}
-	if err := r.meter.add(max(0, weight-int64(len(body)))); err != nil {
+	s := &share{of: r.room}
+	body, err := r.read(resp.Body, func() ([]byte, error) { return r.sieved(from, s, slow) })
+	if err != nil {
+		s.release()
 		return err
 	}
-	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	setBody(resp, body, protobufType)
+	resp.Body = released{resp.Body, s}
 	return nil
 }
 
-// read reads a body, or the beginning of one that is longer than limit, and closes it.
-func (r receipt) read(body io.ReadCloser, limit int64) (content []byte, whole bool, err error) {
+// checkError replaces an answer that is an error by a clean one.
+func (r receipt) checkError(resp *http.Response, slow io.Reader) error {
+	body, err := r.read(resp.Body, func() ([]byte, error) { return io.ReadAll(io.LimitReader(slow, maxError)) })
+	if err != nil {
+		return err
+	}
+	body, contentType := cleanStatus(body, resp.Header.Get("Content-Type"), resp.StatusCode, r.clean)
+	if resp.StatusCode == http.StatusForbidden && r.refused != nil {
+		r.refused(string(body))
+	}
+	setBody(resp, body, contentType)
+	return nil
+}
+
+func setBody(resp *http.Response, body []byte, contentType string) {
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	resp.Header.Set("Content-Type", contentType)
+}
+
+// released is a body that gives back its room when it is closed.
+type released struct {
+	io.ReadCloser
+	share *share
+}
+
+func (b released) Close() error {
+	b.share.release()
+	return b.ReadCloser.Close()
+}
+
+// read has a body read within bodyTimeout, and closes it.
+func (r receipt) read(body io.Closer, do func() ([]byte, error)) ([]byte, error) {
 	if r.timers != nil {
 		timer := r.timers.AfterFunc(bodyTimeout, func() { _ = body.Close() })
 		defer timer.Stop()
 	}
 	defer func() { _ = body.Close() }() // it was read, or is of no use
-	var all bytes.Buffer
-	n, err := io.Copy(&all, io.LimitReader(counted{body, r.meter}, limit+1))
-	if err != nil {
-		return nil, false, err
+	return do()
+}
+
+// sieved reads an answer, and returns what is kept of it.
+func (r receipt) sieved(from *bufio.Reader, room *share, slow paced) ([]byte, error) {
+	s := &sieve{from: from, most: r.most, grow: room.grow}
+	if !r.list {
+		s.longest = maxObject
+	} else {
+		s.item = func(from int) (bool, error) {
+			kept := r.held == nil || r.held.admit(nameOf(s.kept[from:]), len(s.kept)-from)
+			return kept, slow.wait(objectCost)
+		}
 	}
-	return all.Bytes()[:min(n, limit)], n <= limit, nil
+	kind, err := s.envelope(math.MaxInt64, r.fields)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", r.path, err)
+	case r.list && kind != statusKind && s.over:
+		return nil, fmt.Errorf("%s: %w: the list has more than %d objects", r.path, ErrTooLarge, maxItems)
+	case !r.list && kind != statusKind:
+		s.reduce(0)
+	}
+	return r.enclose(kind, s.kept), nil
+}
+
+// nameOf is the namespace and the name of an object that was kept.
+func nameOf(object []byte) string {
+	metadata := textOf(object, 1)
+	return string(textOf(metadata, 3)) + "/" + string(textOf(metadata, 1))
+}
+
+// textOf is the first text or message of that number in a message that was kept.
+func textOf(kept []byte, number protowire.Number) []byte {
+	for len(kept) > 0 {
+		n, wire, used := protowire.ConsumeTag(kept)
+		if used < 0 {
+			return nil
+		}
+		kept = kept[used:]
+		if wire == protowire.BytesType && n == number {
+			text, _ := protowire.ConsumeBytes(kept)
+			return text
+		}
+		if used = protowire.ConsumeFieldValue(n, wire, kept); used < 0 {
+			return nil
+		}
+		kept = kept[used:]
+	}
+	return nil
 }
 
 // shorterWait is a Retry-After, or the longest that is heeded.
@@ -103,125 +172,4 @@ func shorterWait(wait string) string {
 		return wait
 	}
 	return strconv.Itoa(longestRetryAfter)
-}
-
-// counted counts what is read.
-type counted struct {
-	io.Reader
-	meter *Meter
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if over := c.meter.add(int64(n)); over != nil {
-		return n, over
-	}
-	return n, err
-}
-
-// events is the body of a watch. Each event is read as a whole and weighed before anybody decodes it.
-type events struct {
-	source   io.Closer
-	from     *bufio.Reader
-	protobuf bool
-	receipt
-
-	event []byte // the present one
-	left  []byte // what of it was not read yet
-	err   error  // that ends the watch
-}
-
-func (e *events) Close() error { return e.source.Close() }
-
-func (e *events) Read(p []byte) (int, error) {
-	for len(e.left) == 0 {
-		if e.err != nil {
-			return 0, e.err
-		}
-		e.err = e.next()
-	}
-	n := copy(p, e.left)
-	e.left = e.left[n:]
-	return n, nil
-}
-
-// next reads the next event. It may return an error beside the last one.
-func (e *events) next() error {
-	if cap(e.event) > keptFrame {
-		e.event = nil
-	}
-	e.event = e.event[:0]
-	var weight int64
-	var err error
-	if e.protobuf {
-		weight, err = e.nextProtobuf()
-	} else {
-		weight, err = e.nextLine()
-	}
-	e.left = e.event
-	if over := e.meter.add(weight); over != nil {
-		e.left = nil
-		return over
-	}
-	if weight > maxEventWeight {
-		e.left = nil
-		return e.meter.refuse(fmt.Errorf("%w: an event of a watch decodes to about %d MiB", ErrTooLarge, weight>>20))
-	}
-	return err
-}
-
-// prefix is how many bytes before each event in protobuf say how long it is.
-const prefix = 4
-
-func (e *events) nextProtobuf() (weight int64, err error) {
-	e.event = append(e.event, make([]byte, prefix)...)
-	if _, err := io.ReadFull(e.from, e.event); err != nil {
-		e.event = e.event[:0]
-		return 0, err
-	}
-	length := binary.BigEndian.Uint32(e.event)
-	if length > maxEvent {
-		e.event = e.event[:0]
-		return 0, e.meter.refuse(fmt.Errorf("%w: an event of a watch has %d bytes", ErrTooLarge, length))
-	}
-	var body bytes.Buffer // it grows with what comes, not with what is announced
-	if _, err := io.CopyN(&body, e.from, int64(length)); err != nil {
-		e.event = e.event[:0]
-		return 0, err
-	}
-	kind, object := eventObject(body.Bytes())
-	if kind == eventError {
-		cleaned, err := cleanEvent(body.Bytes(), e.clean)
-		if err != nil {
-			e.event = e.event[:0]
-			return 0, err
-		}
-		body = *bytes.NewBuffer(cleaned)
-		binary.BigEndian.PutUint32(e.event, uint32(len(cleaned)))
-	}
-	e.event = append(e.event, body.Bytes()...)
-	return int64(length) + weighProtobuf(object), nil
-}
-
-// nextLine reads an event in JSON. API servers end each with a newline.
-func (e *events) nextLine() (weight int64, err error) {
-	for {
-		part, err := e.from.ReadSlice('\n')
-		e.event = append(e.event, part...)
-		switch {
-		case len(e.event) > maxEvent:
-			e.event = e.event[:0]
-			return 0, e.meter.refuse(fmt.Errorf("%w: an event of a watch has more than %d MiB", ErrTooLarge, maxEvent>>20))
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case len(bytes.TrimSpace(e.event)) == 0:
-			e.event = e.event[:0]
-			return 1, err
-		}
-		weight = weighJSON(e.event)
-		if weight <= maxEventWeight {
-			e.event = cleanJSONEvent(e.event, e.clean)
-		}
-		return weight, err
-	}
 }

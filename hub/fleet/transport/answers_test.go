@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -9,75 +10,33 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
-// marshaler is what Kubernetes encodes in protobuf.
-type marshaler interface{ Marshal() ([]byte, error) }
-
-// enveloped is an object as API servers send it.
-func enveloped(t testing.TB, o marshaler) []byte {
-	t.Helper()
-	raw, err := o.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	unknown := runtime.Unknown{Raw: raw}
-	if raw, err = unknown.Marshal(); err != nil {
-		t.Fatal(err)
-	}
-	return append(bytes.Clone(protobufMagic), raw...)
+// eventOf is an event of a watch, with its length before it.
+func eventOf(event, kind string, o marshaler) []byte {
+	return framed(event, enclose("v1", kind, marshalled(o)))
 }
 
-// event is one of a watch, with its length before it.
-func event(t testing.TB, kind string, o marshaler) []byte {
-	t.Helper()
-	e := metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: enveloped(t, o)}}
-	data, err := e.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
-}
-
-// told says whether a meter has had enough.
-type told struct {
-	*Meter
-	errs []error
-}
-
-// newTold is a meter that does not drain, however slow the machine is.
-func newTold() *told { return newToldBy(clocktesting.NewFakePassiveClock(time.Time{})) }
-
-func newToldBy(c clock.PassiveClock) *told {
-	r := &told{}
-	r.Meter = NewMeter(c, func(err error) { r.errs = append(r.errs, err) })
-	return r
-}
-
-// answer is what a Swappable hands on of an answer.
-func answer(t *testing.T, m *Meter, query string, handler http.HandlerFunc) (header http.Header, body []byte, err error) {
+// answer is what a Swappable hands on of an answer. path is that of the resource, with its query.
+func answer(t *testing.T, l *Swappable, path string, handler http.HandlerFunc) (header http.Header, body []byte, err error) {
 	t.Helper()
 	s := apiServer(t, true, handler)
-	l := NewSwappable("east.prod", "", MaxCachesBody)
-	l.Meter, l.Timers = m, clock.RealClock{}
+	l.Timers = clock.RealClock{}
 	tg := targetTo(t, accessTo(t, s, "", secretText), nil)
 	l.set(tg, tg.caches)
-	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid/api" + query)
+	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid" + path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,177 +45,221 @@ func answer(t *testing.T, m *Meter, query string, handler http.HandlerFunc) (hea
 	return resp.Header, body, err
 }
 
-func repeated(what string, n int) []byte { return bytes.Repeat([]byte(what), n) }
+func newTestTransport() *Swappable { return NewSwappable("east.prod", "") }
 
-// What is refused would take much more memory decoded than it has bytes, or is simply large.
-func TestAnAnswerThatWouldFillTheMemoryIsRefusedBeforeItIsDecoded(t *testing.T) {
-	leases := coordinationv1.LeaseList{Items: make([]coordinationv1.Lease, 200_000)}
-	owners := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{OwnerReferences: make([]metav1.OwnerReference, 200_000)}}
-	for name, tc := range map[string]struct {
-		watch       bool
-		contentType string
-		body        []byte
-	}{
-		"a list of empty objects in JSON":            {false, jsonType, repeated("{},", 200_000)},
-		"one in protobuf":                            {false, protobufType, enveloped(t, &leases)},
-		"an object with a million owners":            {true, protobufType + ";stream=watch", event(t, "ADDED", &owners)},
-		"one in JSON":                                {true, jsonType, append(repeated("{},", 50_000), '\n')},
-		"an event without an end":                    {true, jsonType, repeated("x", maxEvent+1)},
-		"an event that says that it is large":        {true, protobufType + ";stream=watch", []byte{0x7f, 0xff, 0xff, 0xff, 0}},
-		"more bytes than a list may have":            {false, jsonType, repeated(" ", MaxCachesBody+1)},
-		"lists within lists, as an event of a watch": {true, jsonType, append(repeated("[", 50_000), '\n')},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m, query := newTold(), ""
-			if tc.watch {
-				query = "?watch=true"
-			}
-			_, _, err := answer(t, m.Meter, query, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", tc.contentType)
-				_, _ = w.Write(tc.body) // the other side hangs up
-			})
-			if !errors.Is(err, ErrTooLarge) || len(m.errs) != 1 {
-				t.Errorf("%v, told %v", err, m.errs)
-			}
-		})
+// says answers with a body of a type.
+func says(contentType string, body []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(body) // the other side hangs up
 	}
 }
 
-func TestHonestAnswersAreHandedOnAsTheyAre(t *testing.T) {
-	leases := coordinationv1.LeaseList{Items: make([]coordinationv1.Lease, 500)}
-	for i := range leases.Items {
-		leases.Items[i].Name = fmt.Sprintf("lease-%d", i)
-	}
-	inJSON, err := json.Marshal(leases)
-	if err != nil {
-		t.Fatal(err)
-	}
-	events := append(event(t, "ADDED", &leases.Items[1]), event(t, "DELETED", &leases.Items[2])...)
+const watchType = protobufType + ";stream=watch"
+
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+}
+
+func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
+	many := &corev1.NamespaceList{Items: make([]corev1.Namespace, maxItems+1)}
 	for name, tc := range map[string]struct {
 		query, contentType string
 		body               []byte
+		want               error
 	}{
-		"a list in protobuf":            {"", protobufType, enveloped(t, &leases)},
-		"a list in JSON":                {"", jsonType, inJSON},
-		"nothing":                       {"", "", nil},
-		"a watch in protobuf":           {"?watch=true", protobufType + ";stream=watch", events},
-		"a watch in JSON":               {"?watch=1", jsonType, []byte("{\"type\":\"ADDED\"}\n{\"type\":\"DELETED\"}\n")},
-		"one without its last newline":  {"?watch=1", jsonType, []byte("{\"type\":\"ADDED\"}\n{\"type\":\"DELETED\"}")},
-		"an event larger than a buffer": {"?watch=1", jsonType, append(repeated("x", 100_000), '\n')},
+		"a list in JSON":           {"", jsonType, []byte(`{"items":[{},{}]}`), errMalformed},
+		"a watch in JSON":          {"?watch=true", jsonType, []byte("{}\n"), errMalformed},
+		"a web site":               {"", "text/html", []byte("<html>"), errMalformed},
+		"another protobuf":         {"", protobufType, []byte("abcdefgh"), errMalformed},
+		"a list with too many":     {"", protobufType, enclose("v1", "NamespaceList", marshalled(many)), ErrTooLarge},
+		"an event of 2 GB":         {"?watch=true", watchType, []byte{0x7f, 0xff, 0xff, 0xff, 0}, ErrTooLarge},
+		"an event of another type": {"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed},
+		"an event that ends early": {"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newTold()
-			_, body, err := answer(t, m.Meter, tc.query, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Content-Type", tc.contentType)
-				_, _ = w.Write(tc.body)
-			})
-			if err != nil || !bytes.Equal(body, tc.body) || len(m.errs) > 0 {
-				t.Errorf("%v, told %v: %d bytes, want %d", err, m.errs, len(body), len(tc.body))
+			_, body, err := answer(t, newTestTransport(), Namespaces+tc.query, says(tc.contentType, tc.body))
+			if !errors.Is(err, tc.want) || len(body) > 0 {
+				t.Errorf("%v, and %d bytes", err, len(body))
 			}
 		})
 	}
 }
 
-func TestAnEndlessWatchIsEndedByItsWeight(t *testing.T) {
-	m := newTold()
-	one := event(t, "MODIFIED", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"a": strings.Repeat("b", 1000)}}})
-	_, body, err := answer(t, m.Meter, "?watch=true", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", protobufType+";stream=watch")
-		for r.Context().Err() == nil {
-			_, _ = w.Write(one)
-		}
-	})
-	if !errors.Is(err, errTooMuch) || len(m.errs) != 1 || len(body) > meterBurst {
-		t.Errorf("%v after %d bytes, told %v", err, len(body), m.errs)
+func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
+	list := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []corev1.Namespace{*namespace("a", nil), *namespace("b", map[string]string{"x": "y"})}}
+	_, body, err := answer(t, newTestTransport(), Namespaces, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestAMeterDrains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newToldBy(clock.RealClock{})
-		if err := m.add(meterBurst); err != nil {
+	got, ok := decoded(t, body).(*corev1.NamespaceList)
+	if !ok || got.ResourceVersion != "7" || got.Continue != "more" || len(got.Items) != 2 || got.Items[1].Labels["x"] != "y" {
+		t.Errorf("%+v", got)
+	}
+	bookmark := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("a", nil)), eventOf("BOOKMARK", "Namespace", bookmark), eventOf("DELETED", "Namespace", namespace("a", nil)))
+	_, body, err = answer(t, newTestTransport(), Namespaces+"?watch=true", says(watchType, events))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for len(body) > 0 {
+		length := binary.BigEndian.Uint32(body)
+		var e metav1.WatchEvent
+		if err := e.Unmarshal(body[prefix : prefix+length]); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.add(1); !errors.Is(err, errTooMuch) || len(m.errs) != 1 {
-			t.Fatalf("%v, told %v", err, m.errs)
+		ns, ok := decoded(t, e.Object.Raw).(*corev1.Namespace)
+		if !ok {
+			t.Fatalf("%s shows %q", e.Type, e.Object.Raw)
 		}
-		<-time.After(time.Second)
-		if err := m.add(meterRate - 1); err != nil {
-			t.Error(err)
+		shown = append(shown, fmt.Sprint(e.Type, " ", ns.Name, ns.ResourceVersion, ns.Annotations[metav1.InitialEventsAnnotationKey]))
+		body = body[prefix+length:]
+	}
+	if want := []string{"ADDED a", "BOOKMARK 9true", "DELETED a"}; !slices.Equal(shown, want) {
+		t.Errorf("shown are %q, want %q", shown, want)
+	}
+}
+
+// What the envelope says decides nothing: a member could have anything decoded.
+func TestAnAnswerIsOfTheKindThatWasAskedFor(t *testing.T) {
+	_, body, err := answer(t, newTestTransport(), Namespaces+"/a", says(protobufType, enclose("batch/v1", "CronJob", marshalled(namespace("a", nil)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := decoded(t, body).(*corev1.Namespace); !ok || got.Name != "a" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The caches go on with what they know, and the hub says so.
+func TestCachesHoldNoMoreThanFits(t *testing.T) {
+	large := map[string]string{"a": strings.Repeat("a", 300), "b": strings.Repeat("b", 300)}
+	var told []error
+	h := NewHeld("Namespaces", func(err error) { told = append(told, err) })
+	h.begin()
+	for n := range maxHeld + 10 {
+		if fits := h.admit(fmt.Sprint(n), 1000); fits != (n < maxHeldBytes/(1000+heldOverhead)) {
+			t.Fatalf("object %d: %v", n, fits)
 		}
-		if err := m.add(1); !errors.Is(err, errTooMuch) || len(m.errs) != 1 {
-			t.Errorf("%v, told %v: once is enough", err, m.errs)
+	}
+	if len(told) != 1 || !strings.Contains(told[0].Error(), "Namespaces") {
+		t.Errorf("told %v", told)
+	}
+	l := newTestTransport()
+	l.Held = map[string]*Held{HeldBy(Namespaces, ""): h}
+	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("new", large)), eventOf("MODIFIED", "Namespace", namespace("new", large)),
+		eventOf("DELETED", "Namespace", namespace("new", nil)))
+	if _, body, err := answer(t, l, Namespaces+"?watch=true", says(watchType, events)); err != nil || len(body) > 0 {
+		t.Errorf("%v, and %d bytes of what does not fit", err, len(body))
+	}
+	for n := range maxHeldBytes / (1000 + heldOverhead) {
+		if n%2 == 0 && !h.remove(fmt.Sprint(n)) {
+			t.Fatalf("object %d was not held", n)
 		}
-		m.Reset()
-		if err := m.add(meterBurst); err != nil {
-			t.Error(err)
+	}
+	h.admit("/old", 1)
+	_, body, err := answer(t, l, Namespaces+"?watch=true", says(watchType, eventOf("DELETED", "Namespace", namespace("old", nil))))
+	if err != nil || !bytes.Contains(body, []byte("Expired")) {
+		t.Errorf("%v: with room again, nothing is listed again: %q", err, body)
+	}
+	list := &corev1.NamespaceList{Items: []corev1.Namespace{*namespace("new", large)}}
+	_, body, err = answer(t, l, Namespaces, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
+	if err != nil || len(decoded(t, body).(*corev1.NamespaceList).Items) != 1 || len(told) != 2 || told[1] != nil {
+		t.Errorf("%v: a new list is not shown; told %v", err, told)
+	}
+}
+
+// Whoever floods the hub is read slowly.
+func TestAFloodIsReadAtAPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := eventOf("MODIFIED", "Namespace", namespace("shop", nil))
+		e := &events{receipt: receipt{question: ask(Namespaces)}, source: http.NoBody}
+		e.paced = paced{t.Context(), endless{one}, NewPace()}
+		e.from = bufio.NewReaderSize(e.paced, buffered)
+		began, n := time.Now(), 0
+		for time.Since(began) < 10*time.Second {
+			if _, err := io.CopyN(io.Discard, e, int64(len(one))); err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if most := (paceBurst + 10*paceRate) / (objectCost + len(one)); n > most || n < most*3/4 {
+			t.Errorf("%d events in 10 s, at most %d", n, most)
 		}
 	})
 }
 
-// Tenants write them, and must not have their cluster disconnected.
-func TestTooManyRegistrationsEndOnlyRequestsForThem(t *testing.T) {
-	main := newTold()
-	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", jsonType)
-		_, _ = w.Write(repeated("{},", 100_000))
-	})
-	l := NewSwappable("east.prod", "", MaxCachesBody)
-	l.Meter, l.Readers, l.ReadersSelector = main.Meter, NewReadersMeter(clocktesting.NewFakePassiveClock(time.Time{})), "reader=true"
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	l.set(tg, tg.caches)
-	get := func(query string) error {
-		resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid/api" + query)
-		if err == nil {
-			_ = resp.Body.Close()
+// endless repeats a text.
+type endless struct{ text []byte }
+
+func (r endless) Read(p []byte) (int, error) { return copy(p, r.text), nil }
+
+// Renewals need no room.
+func TestLargeAnswersTakeRoomUntilTheyAreClosed(t *testing.T) {
+	all := NewRoom(nil)
+	first, second := NewRoom(all), NewRoom(all)
+	a, b, c := &share{of: first}, &share{of: second}, &share{of: NewRoom(all)}
+	for name, err := range map[string]error{
+		"as much as one member may have": a.grow(roomOfMember + smallAnswer),
+		"as much as another one may":     b.grow(roomOfMember + smallAnswer),
+		"a small answer":                 c.grow(smallAnswer),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
-		return err
 	}
-	if err := get("?labelSelector=reader%3Dtrue"); !errors.Is(err, errTooMuch) {
+	if err := c.grow(1); !errors.Is(err, errNoRoom) {
 		t.Error(err)
 	}
-	if err := get("?labelSelector=other"); err != nil || len(main.errs) > 0 {
-		t.Errorf("%v, told %v", err, main.errs)
+	b.release()
+	if err := (&share{of: first}).grow(smallAnswer + 1); !errors.Is(err, errNoRoom) {
+		t.Errorf("one member takes more than it may: %v", err)
+	}
+	if err := c.grow(1); err != nil {
+		t.Error(err)
 	}
 }
 
-// Their objects are large, and decoded into a type that is small.
-func TestWhatTenantsFillEndsOnlyRequestsForIt(t *testing.T) {
-	type asked []struct {
-		size int // of the answer
-		want error
+func TestALargeListTakesRoomUntilItIsClosed(t *testing.T) {
+	list := &corev1.NamespaceList{Items: make([]corev1.Namespace, 1000)}
+	for i := range list.Items {
+		list.Items[i].Name = strings.Repeat("n", 200)
 	}
-	for name, test := range map[string]asked{
-		"an answer that weighs much":  {{MaxTenantsBody, nil}},
-		"an answer that is too large": {{MaxTenantsBody + 1, ErrTooLarge}, {1, nil}},
-		"answers without end": append(slices.Repeat(asked{{MaxTenantsBody, nil}}, readersBurst/MaxTenantsBody),
-			asked{{MaxTenantsBody, errTooMuch}, {1, errTooMuch}}...),
+	s := apiServer(t, true, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
+	l := newTestTransport()
+	l.Room = NewRoom(NewRoom(nil))
+	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+	l.set(tg, tg.caches)
+	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid" + Namespaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Room.left >= roomOfMember-64<<10 {
+		t.Errorf("it takes %d bytes", roomOfMember-l.Room.left)
+	}
+	_ = resp.Body.Close()
+	if l.Room.left != roomOfMember || l.Room.of.left != roomOfAll {
+		t.Errorf("it still takes %d bytes", roomOfMember-l.Room.left)
+	}
+}
+
+// Only what the connection itself needs has a member disconnected.
+func TestWhichAnswersHaveAMemberDisconnected(t *testing.T) {
+	large := protowire.AppendVarint(append(bytes.Clone(protobufMagic), 2<<3|2), 2*maxObject) // an object, or a list
+	large = protowire.AppendVarint(append(large, 2<<3|2), maxObject+1)                       // with this item
+	for path, want := range map[string]bool{
+		"/apis/coordination.k8s.io/v1/namespaces/shop/leases/leader": true,
+		"/apis/coordination.k8s.io/v1/namespaces/shop/leases":        false,
+		"/apis/batch/v1/namespaces/shop/cronjobs":                    false,
+		Namespaces: false,
 	} {
-		t.Run(name, func(t *testing.T) {
-			main := newTold()
-			s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
-				size, _ := strconv.Atoi(r.URL.Query().Get("size"))
-				w.Header().Set("Content-Type", jsonType)
-				_, _ = w.Write(repeated("{},", size)[:size])
-			})
-			l := NewSwappable("east.prod", "", MaxCachesBody)
-			l.Meter, l.Timers = main.Meter, clocktesting.NewFakeClock(time.Time{})
-			tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-			l.set(tg, tg.caches)
-			client := &http.Client{Transport: l.ForTenants()}
-			for i, a := range test {
-				resp, err := client.Get(fmt.Sprintf("https://east.prod.invalid/api?size=%d", a.size))
-				if err == nil {
-					_ = resp.Body.Close()
-				}
-				if !errors.Is(err, a.want) {
-					t.Errorf("answer %d: %v, want %v", i, err, a.want)
-				}
-			}
-			if len(main.errs) > 0 || main.level > 0 {
-				t.Errorf("the member has sent %d bytes, told %v", main.level, main.errs)
-			}
-		})
+		told := 0
+		l := newTestTransport()
+		l.Exceeded = func(error) { told++ }
+		if _, _, err := answer(t, l, path, says(protobufType, large)); !errors.Is(err, ErrTooLarge) || (told == 1) != want {
+			t.Errorf("%s: %v, told %d times", path, err, told)
+		}
 	}
 }
 
@@ -264,7 +267,7 @@ func TestNoHeaderMakesTheHubWaitOrSpeaksToPeople(t *testing.T) {
 	for says, want := range map[string]string{
 		"": "", "0": "0", "1": "1", "2": "2", "3": "2", "3600": "2", "-1": "2", "Wed, 21 Oct 2099 07:28:00 GMT": "2", "99999999999999999999": "2",
 	} {
-		header, _, err := answer(t, nil, "", func(w http.ResponseWriter, _ *http.Request) {
+		header, _, err := answer(t, newTestTransport(), Namespaces, func(w http.ResponseWriter, _ *http.Request) {
 			if says != "" {
 				w.Header().Set("Retry-After", says)
 			}
@@ -299,17 +302,15 @@ func TestWhatAMemberSaysIsCleanedWhereverItSaysIt(t *testing.T) {
 		code               int
 		body               []byte
 	}{
-		"a Status in JSON":         {"", jsonType, 500, inJSON},
-		"a Status in protobuf":     {"", protobufType, 500, enveloped(t, &status)},
-		"a text":                   {"", "text/html", 502, []byte(hostile)},
-		"no Status":                {"", jsonType, 409, []byte(`["` + secretText + `"]`)},
-		"an event in JSON":         {"?watch=true", jsonType, 200, []byte(`{"type":"ERROR","object":` + string(inJSON) + "}\n")},
-		"an event in protobuf":     {"?watch=true", protobufType, 200, event(t, "ERROR", &status)},
-		"an event that is escaped": {"?watch=true", jsonType, 200, []byte(`{"type":"\u0045RROR","object":` + string(inJSON) + "}\n")},
-		"a watch that is refused":  {"?watch=true", jsonType, 410, inJSON},
+		"a Status in JSON":        {"", jsonType, 500, inJSON},
+		"a Status in protobuf":    {"", protobufType, 500, enclose("v1", "Status", marshalled(&status))},
+		"a text":                  {"", "text/html", 502, []byte(hostile)},
+		"no Status":               {"", jsonType, 409, []byte(`["` + secretText + `"]`)},
+		"an event":                {"?watch=true", protobufType, 200, eventOf("ERROR", "Status", &status)},
+		"a watch that is refused": {"?watch=true", jsonType, 410, inJSON},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, body, err := answer(t, nil, tc.query, func(w http.ResponseWriter, _ *http.Request) {
+			_, body, err := answer(t, newTestTransport(), Namespaces+tc.query, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", tc.contentType)
 				w.WriteHeader(tc.code)
 				_, _ = w.Write(tc.body)
@@ -355,7 +356,7 @@ func TestWhatFailsAgainAndAgainIsAskedForAfterPausesThatGrow(t *testing.T) {
 				})}
 				client := &http.Client{Transport: r}
 				for began := time.Now(); time.Since(began) < time.Minute && asked.Load() < 100; { // no time passes without a pause
-					resp, err := client.Get("https://east.prod.invalid/api" + test.query)
+					resp, err := client.Get("https://east.prod.invalid" + Namespaces + test.query)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -1,14 +1,16 @@
 package transport
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"mime"
 	"net/http"
 	"strings"
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -28,6 +30,7 @@ const (
 	maxWord = 64
 	// eventError is the type of the event that ends a watch with a Status.
 	eventError = string(watch.Error)
+	statusKind = "Status"
 )
 
 // Clean makes a member's words fit to be shown: short, in one line, printable, and without the token, which a member
@@ -103,7 +106,7 @@ func cleanStatus(body []byte, contentType string, code int, clean func(string) s
 	case isProtobuf(contentType):
 		decoded = decodeStatus(body, &status)
 	case isJSON(contentType):
-		decoded = weighJSON(body) <= maxEventWeight && json.Unmarshal(body, &status) == nil && status.Kind == "Status"
+		decoded = json.Unmarshal(body, &status) == nil && status.Kind == statusKind
 	}
 	if !decoded {
 		return []byte(clean(string(body))), textType
@@ -120,10 +123,10 @@ func cleanStatus(body []byte, contentType string, code int, clean func(string) s
 }
 
 // decodeStatus decodes a Status in Kubernetes' envelope.
-func decodeStatus(data []byte, status *metav1.Status) bool {
-	envelope, ok := bytes.CutPrefix(data, protobufMagic)
-	var unknown runtime.Unknown
-	return ok && weighProtobuf(data) <= maxEventWeight && unknown.Unmarshal(envelope) == nil && status.Unmarshal(unknown.Raw) == nil
+func decodeStatus(body []byte, status *metav1.Status) bool {
+	s := &sieve{from: bufio.NewReader(bytes.NewReader(body))}
+	_, err := s.envelope(int64(len(body)), func(string) message { return ofStatus })
+	return err == nil && status.Unmarshal(s.kept) == nil
 }
 
 // tidy cleans all that a Status says.
@@ -149,12 +152,15 @@ func tidy(s *metav1.Status, clean func(string) string) {
 	}
 }
 
-// cleanEvent returns the event that ends a watch with a clean Status.
-func cleanEvent(event []byte, clean func(string) string) ([]byte, error) {
-	_, object := eventObject(event)
-	var status metav1.Status
-	if !decodeStatus(object, &status) {
-		status = metav1.Status{Message: "the member ends the watch with something that is no Status"}
+// cleanWatchError returns a clean Status that ends a watch, in Kubernetes' envelope. It gets what was kept of one. Without
+// one, the watch ends because its informer has to list everything again.
+func cleanWatchError(kept []byte, clean func(string) string) ([]byte, error) {
+	status := metav1.Status{Reason: metav1.StatusReasonExpired, Code: http.StatusGone}
+	if len(kept) > 0 {
+		status = metav1.Status{}
+		if err := status.Unmarshal(kept); err != nil {
+			return nil, fmt.Errorf("%w: it is no Status (%w)", errMalformed, err)
+		}
 	}
 	status.Status = metav1.StatusFailure
 	tidy(&status, clean)
@@ -162,28 +168,29 @@ func cleanEvent(event []byte, clean func(string) string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}, Raw: raw}
-	if raw, err = unknown.Marshal(); err != nil {
-		return nil, err
-	}
-	cleaned := metav1.WatchEvent{Type: eventError, Object: runtime.RawExtension{Raw: append(bytes.Clone(protobufMagic), raw...)}}
-	return cleaned.Marshal()
+	return enclose("v1", statusKind, raw), nil
 }
 
-// cleanJSONEvent returns an event in JSON; one that ends the watch with a clean Status.
-func cleanJSONEvent(event []byte, clean func(string) string) []byte {
-	var e metav1.WatchEvent
-	if json.Unmarshal(event, &e) != nil || !strings.EqualFold(e.Type, eventError) {
-		return event
+const (
+	protobufType = "application/vnd.kubernetes.protobuf"
+	jsonType     = "application/json"
+	textType     = "text/plain; charset=utf-8"
+)
+
+// protobufMagic begins each object that Kubernetes encodes in protobuf.
+var protobufMagic = []byte("k8s\x00")
+
+// isProtobuf reports whether a Content-Type is that of Kubernetes' protobuf.
+func isProtobuf(contentType string) bool {
+	t, _, err := mime.ParseMediaType(contentType)
+	return err == nil && t == protobufType
+}
+
+// isJSON reports whether a Content-Type is JSON, or not given.
+func isJSON(contentType string) bool {
+	if contentType == "" {
+		return true
 	}
-	body, _ := cleanStatus(e.Object.Raw, jsonType, http.StatusInternalServerError, clean)
-	var status metav1.Status
-	if json.Unmarshal(e.Object.Raw, &status) == nil && status.Code != 0 {
-		body, _ = cleanStatus(e.Object.Raw, jsonType, int(status.Code), clean)
-	}
-	cleaned, err := json.Marshal(metav1.WatchEvent{Type: eventError, Object: runtime.RawExtension{Raw: body}})
-	if err != nil {
-		return nil
-	}
-	return append(cleaned, '\n')
+	t, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (t == jsonType || strings.HasSuffix(t, "+json"))
 }

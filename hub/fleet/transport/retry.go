@@ -100,7 +100,7 @@ func inPages(req *http.Request) *http.Request {
 
 // final reports whether an error is no silence, so that waiting for an answer does not help.
 func final(err error) bool {
-	for _, of := range []error{errStranger, errTooMuch, ErrTooLarge} {
+	for _, of := range []error{errStranger, errMalformed, ErrTooLarge, errNoRoom} {
 		if errors.Is(err, of) {
 			return true
 		}

@@ -1,5 +1,8 @@
 // Package transport holds the connections to the API server of one member: where a kubeconfig leads to, with
 // what credentials, and what the clients above see while that changes.
+//
+// What a member sends is small by its type. Of each answer and each event only the fields that the hub uses are kept, before
+// it is decoded: fields.go and kinds.go list them, and sieve.go keeps them.
 package transport
 
 import (
@@ -9,23 +12,12 @@ import (
 	"net/url"
 	"sync/atomic"
 
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
 
-// The largest answers that are read.
-const (
-	// MaxRenewalsBody and MaxCachesBody bound the answers that are read, watches aside, so that a member
-	// cannot fill the hub's memory with one. Renewals are small. A list of Leases takes about 1 KiB for each.
-	MaxRenewalsBody = 16 << 20
-	MaxCachesBody   = 32 << 20
-	// MaxAccountBody bounds an answer about the hub's own account: one object, of which an etcd stores 1.5 MiB.
-	MaxAccountBody = 2 << 20
-	// MaxTenantsBody bounds an answer of objects that tenants write: see [Swappable.ForTenants].
-	MaxTenantsBody = 2 << 20
-)
-
-// ErrTooLarge is wrapped where the body of an answer, or what it decodes to, is larger than its bound.
+// ErrTooLarge is wrapped where an object, or what is kept of an answer, is larger than its bound.
 var ErrTooLarge = errors.New("the member's answer is too large")
 
 var (
@@ -36,17 +28,23 @@ var (
 // Swappable is a transport whose address, credentials and connection can be replaced at any time. The clients
 // above it know a placeholder only, and never change.
 type Swappable struct {
-	host    string
-	agent   string // of its requests, for the member's audit log
-	maxBody int64
-	route   atomic.Pointer[route]
+	host  string
+	agent string // of its requests, for the member's audit log
+	route atomic.Pointer[route]
 	// RequestSent, if not nil, is called before each request, and what it returns is called with the answer.
 	RequestSent func() AnswerFunc
 	// Refused, if not nil, is called with the clean words of each answer that forbids a request.
 	Refused func(words string)
-	// Meter counts what comes, and Readers what comes for requests with ReadersSelector. Nil ones count nothing.
-	Meter, Readers  *Meter
+	// Pace is that of what comes, and Readers that of what comes for requests with ReadersSelector, which tenants write.
+	// Without one nothing waits.
+	Pace, Readers   *rate.Limiter
 	ReadersSelector string
+	// Room is for answers while they are read. Nil: there is enough.
+	Room *Room
+	// Held counts what caches hold, by the path and the selector of their lists.
+	Held map[string]*Held
+	// Exceeded, if not nil, is called with the error of an answer about one Lease that is larger than any object.
+	Exceeded func(error)
 	// Timers bound how long an answer may take. Nil: nothing does.
 	Timers clock.WithDelayedExecution
 }
@@ -59,11 +57,11 @@ type route struct {
 
 var _ http.RoundTripper = (*Swappable)(nil)
 
-// NewSwappable returns a transport that leads nowhere yet. name names its member, agent is the user agent of
-// its requests, and maxBody bounds answers.
-func NewSwappable(name, agent string, maxBody int64) *Swappable {
+// NewSwappable returns a transport that leads nowhere yet. name names its member, and agent is the user agent of
+// its requests.
+func NewSwappable(name, agent string) *Swappable {
 	// A name that nobody can own: should a request ever miss the transport, it goes nowhere.
-	return &Swappable{host: name + ".invalid", agent: agent, maxBody: maxBody}
+	return &Swappable{host: name + ".invalid", agent: agent}
 }
 
 // Lead makes the transports for caches and for renewals lead to the target, or nowhere if it is nil.
@@ -87,11 +85,8 @@ func (l *Swappable) Config(transport http.RoundTripper) *rest.Config {
 		Transport: transport,
 		UserAgent: l.agent,
 		QPS:       -1,
-		// Kinds that client-go knows come in protobuf, which is weighed exactly.
-		ContentConfig: rest.ContentConfig{
-			AcceptContentTypes: protobufType + "," + jsonType,
-			ContentType:        protobufType,
-		},
+		// All kinds that are read are built into API servers, and come in protobuf, of which a sieve keeps what is used.
+		ContentConfig:             rest.ContentConfig{AcceptContentTypes: protobufType, ContentType: protobufType},
 		WarningHandlerWithContext: rest.NoWarnings{}, // they would be logged
 	}
 }
@@ -109,37 +104,38 @@ func HTTPClient(config *rest.Config) (*http.Client, error) {
 
 // RoundTrip sends the request to where the transport leads at this moment.
 func (l *Swappable) RoundTrip(req *http.Request) (*http.Response, error) {
-	return l.send(req, receipt{maxBody: l.maxBody, meter: l.meterOf(req.URL)})
+	pace := l.Pace
+	if l.asksReaders(req.URL) {
+		pace = l.Readers
+	}
+	return l.send(req, pace)
 }
 
 // ForTenants returns a transport on the same connections, for objects that tenants of the member write and fill. It has
-// a meter of its own: too much of them ends only requests by it. It counts bytes, so decode them into a type that keeps
-// few of them. Set Timers first.
-func (l *Swappable) ForTenants() http.RoundTripper {
-	return forTenants{l, NewReadersMeter(l.Timers)}
-}
+// a pace of its own: however much they are, no other request waits.
+func (l *Swappable) ForTenants() http.RoundTripper { return forTenants{l, NewPace()} }
 
 type forTenants struct {
-	of    *Swappable
-	meter *Meter
+	of   *Swappable
+	pace *rate.Limiter
 }
 
 func (t forTenants) RoundTrip(req *http.Request) (*http.Response, error) {
-	return t.of.send(req, receipt{maxBody: MaxTenantsBody, meter: t.meter, light: true})
+	return t.of.send(req, t.pace)
 }
 
-// send sends a request, and checks the answer by what the receipt says of it.
-func (l *Swappable) send(req *http.Request, answer receipt) (*http.Response, error) {
+// send sends a request, and checks the answer, which is read at a pace.
+func (l *Swappable) send(req *http.Request, pace *rate.Limiter) (*http.Response, error) {
 	r := l.route.Load()
+	asked, err := l.questionOf(req)
 	switch {
 	case req.URL.Host != l.host:
-		closeBody(req)
-		return nil, errStranger
+		err = errStranger
+	case err != nil:
 	case r == nil:
-		closeBody(req)
-		return nil, errNoTarget
+		err = errNoTarget
 	}
-	if err := answer.meter.add(0); err != nil {
+	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
@@ -155,21 +151,29 @@ func (l *Swappable) send(req *http.Request, answer receipt) (*http.Response, err
 	r.target.authorize(out)
 	resp, err := timed(l.RequestSent, r.pool.transport, out)
 	if err == nil {
-		answer.clean, answer.refused, answer.timers = r.target.scrub, l.Refused, l.Timers
-		err = answer.check(resp, isWatch(req.URL))
+		query := req.URL.Query()
+		err = receipt{
+			question: asked, ctx: req.Context(), pace: pace, room: l.Room, held: l.Held[HeldBy(asked.path, query.Get("labelSelector"))],
+			first: asked.list && query.Get("continue") == "" || query.Get("sendInitialEvents") == "true",
+			clean: r.target.scrub, refused: l.Refused, timers: l.Timers,
+		}.check(resp)
 	}
 	if err != nil {
-		return nil, cleanError(err, r.target.scrub)
+		err = cleanError(err, r.target.scrub)
+		if l.Exceeded != nil && asked.path == Leases && !asked.list && errors.Is(err, ErrTooLarge) {
+			l.Exceeded(err)
+		}
+		return nil, err
 	}
 	return resp, nil
 }
 
-// meterOf is the meter for the answer to a request.
-func (l *Swappable) meterOf(u *url.URL) *Meter {
-	if l.Readers != nil && u.Query().Get("labelSelector") == l.ReadersSelector {
-		return l.Readers
-	}
-	return l.Meter
+// HeldBy is the key in Held of the lists of a resource with a selector of labels.
+func HeldBy(path, selector string) string { return path + "?" + selector }
+
+// asksReaders reports whether a request is for the registrations of readers.
+func (l *Swappable) asksReaders(u *url.URL) bool {
+	return l.ReadersSelector != "" && u.Query().Get("labelSelector") == l.ReadersSelector
 }
 
 // timed sends a request. It calls requestSent before that, and the function that this returns with the

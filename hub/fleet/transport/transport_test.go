@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -16,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -56,6 +60,12 @@ func targetTo(t *testing.T, a Access, old *Target) *Target {
 func kubeSystem(w http.ResponseWriter, uid string) {
 	w.Header().Set("Content-Type", "application/json")
 	reply(w, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid))
+}
+
+// answerNamespace answers with a Namespace in protobuf.
+func answerNamespace(w http.ResponseWriter, name string) {
+	w.Header().Set("Content-Type", protobufType)
+	_, _ = w.Write(enclose("v1", "Namespace", marshalled(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
 }
 
 // reply ignores that a client may not wait for the answer.
@@ -112,35 +122,36 @@ func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func TestLaneLeadsToTheTarget(t *testing.T) {
 	for name, tc := range map[string]struct {
-		http2              bool
-		prefix, path, want string
+		http2        bool
+		prefix, path string
+		want         string // before the path
 	}{
-		"HTTP/2":                      {true, "", "/api/v1/namespaces/default", "/api/v1/namespaces/default"},
-		"HTTP/1":                      {false, "", "/api/v1", "/api/v1"},
-		"below a path":                {true, "/k8s/clusters/c-1/", "/api/v1", "/k8s/clusters/c-1/api/v1"},
-		"a path with special bytes":   {true, "/k8s", "/api/a%2Fb", "/k8s/api/a%2Fb"},
-		"a prefix with special bytes": {true, "/k%20s", "/api/a%2Fb", "/k%20s/api/a%2Fb"},
+		"HTTP/2":                      {true, "", "/default", ""},
+		"HTTP/1":                      {false, "", "/default", ""},
+		"below a path":                {true, "/k8s/clusters/c-1/", "/default", "/k8s/clusters/c-1"},
+		"a path with special bytes":   {true, "/k8s", "/a%2Fb", "/k8s"},
+		"a prefix with special bytes": {true, "/k%20s", "/a%2Fb", "/k%20s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got atomic.Pointer[http.Request]
 			s := apiServer(t, tc.http2, func(w http.ResponseWriter, r *http.Request) {
 				got.Store(r)
-				reply(w, "ok")
+				answerNamespace(w, "shop")
 			})
-			l := NewSwappable("east.prod", "", 100)
+			l := NewSwappable("east.prod", "")
 			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
 			l.set(tg, tg.writer)
 			client, err := HTTPClient(l.Config(l))
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := client.Get("https://east.prod.invalid" + tc.path)
+			resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces" + tc.path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = resp.Body.Close()
 			r := got.Load()
-			if r.URL.EscapedPath() != tc.want || r.Host != tg.Access.server.Host || r.Header.Get("Authorization") != "Bearer t0ken" {
+			if r.URL.EscapedPath() != tc.want+"/api/v1/namespaces"+tc.path || r.Host != tg.Access.server.Host || r.Header.Get("Authorization") != "Bearer t0ken" {
 				t.Errorf("%s %s %v", r.Host, r.URL, r.Header)
 			}
 			if (r.ProtoMajor == 2) != tc.http2 {
@@ -153,10 +164,15 @@ func TestLaneLeadsToTheTarget(t *testing.T) {
 func TestLaneRefuses(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case "/redirect":
+		case "/api/v1/namespaces/redirect":
 			http.Redirect(w, r, "https://192.0.2.1/steal", http.StatusTemporaryRedirect)
+		case "/api/v1/namespaces/large":
+			w.Header().Set("Content-Type", protobufType)
+			_, _ = w.Write(protowire.AppendVarint(append(bytes.Clone(protobufMagic), 2<<3|2), maxObject+1))
+		case "/api/v1/namespaces/json":
+			kubeSystem(w, "u")
 		default:
-			_, _ = w.Write(make([]byte, 101))
+			w.Header().Set("Content-Type", protobufType)
 		}
 	})
 	tg := targetTo(t, accessTo(t, s, "", "t0ken"), nil)
@@ -166,14 +182,16 @@ func TestLaneRefuses(t *testing.T) {
 		want      error
 		status    int
 	}{
-		"requests for somebody else":   {true, "https://192.0.2.1/", errStranger, 0},
-		"requests without a target":    {false, "https://east.prod.invalid/", errNoTarget, 0},
-		"answers that are too large":   {true, "https://east.prod.invalid/", ErrTooLarge, 0},
-		"but a watch has no end":       {true, "https://east.prod.invalid/?watch=true", nil, 200},
-		"redirects are handed through": {true, "https://east.prod.invalid/redirect", nil, 307},
+		"requests for somebody else":   {true, "https://192.0.2.1/api/v1/namespaces", errStranger, 0},
+		"requests without a target":    {false, "https://east.prod.invalid/api/v1/namespaces", errNoTarget, 0},
+		"requests for an unknown kind": {true, "https://east.prod.invalid/api/v1/secrets", errUnlisted, 0},
+		"answers that are too large":   {true, "https://east.prod.invalid/api/v1/namespaces/large", ErrTooLarge, 0},
+		"answers in JSON":              {true, "https://east.prod.invalid/api/v1/namespaces/json", errMalformed, 0},
+		"but a watch may be empty":     {true, "https://east.prod.invalid/api/v1/namespaces?watch=true", nil, 200},
+		"redirects are handed through": {true, "https://east.prod.invalid/api/v1/namespaces/redirect", nil, 307},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewSwappable("east.prod", "", 100)
+			l := NewSwappable("east.prod", "")
 			if tc.connected {
 				l.set(tg, tg.writer)
 			}
@@ -252,8 +270,8 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // An informer's requests wait for the member, and go on when it answers.
 func TestARetryWaitsForAnAnswer(t *testing.T) {
-	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { reply(w, "here") })
-	l := NewSwappable("east.prod", "", 100)
+	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { answerNamespace(w, "here") })
+	l := NewSwappable("east.prod", "")
 	var answered wake.Signal
 	tried := make(chan struct{}, 10)
 	client := &http.Client{Transport: &Retry{Answered: &answered, Clock: clock.RealClock{}, Next: roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -262,7 +280,7 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 	})}}
 	done := make(chan string, 1)
 	go func() {
-		resp, err := client.Get("https://east.prod.invalid/api")
+		resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces/here")
 		if err != nil {
 			done <- err.Error()
 			return
@@ -282,7 +300,7 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 	answered.Fire()
 	select {
 	case got := <-done:
-		if got != "here" {
+		if !strings.Contains(got, "here") {
 			t.Error(got)
 		}
 	case <-time.After(5 * time.Second):
@@ -292,7 +310,7 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 	l.route.Store(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid/api", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid/api/v1/namespaces", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,20 +325,22 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 
 // To an informer a lost watch looks like one that the server has ended: it begins the next one at once.
 func TestLostWatchEndsWithoutAnError(t *testing.T) {
+	one := eventOf("ADDED", "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
-		reply(w, "event\n")
+		w.Header().Set("Content-Type", protobufType)
+		_, _ = w.Write(one)
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	l := NewSwappable("east.prod", "", 100)
+	l := NewSwappable("east.prod", "")
 	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
 	l.set(tg, tg.caches)
 	client := &http.Client{Transport: &Retry{Next: l, Answered: &wake.Signal{}, Clock: clock.RealClock{}}}
-	resp, err := client.Get("https://east.prod.invalid/api?watch=true")
+	resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces?watch=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(resp.Body, make([]byte, len("event\n"))); err != nil {
+	if _, err := io.ReadFull(resp.Body, make([]byte, prefix)); err != nil {
 		t.Fatal(err)
 	}
 	tg.caches.close()
@@ -331,17 +351,19 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 }
 
 func TestAListThatIsCutShortDoesNotLookComplete(t *testing.T) {
-	l := NewSwappable("east.prod", "", 100)
+	l := NewSwappable("east.prod", "")
 	var tg *Target
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
-		reply(w, "event")
+		w.Header().Set("Content-Type", protobufType)
+		body := enclose("v1", "Namespace", marshalled(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+		_, _ = w.Write(body[:len(body)-8])
 		w.(http.Flusher).Flush()
 		tg.caches.close()
 		<-r.Context().Done()
 	})
 	tg = targetTo(t, accessTo(t, s, "", "t"), nil)
 	l.set(tg, tg.caches)
-	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid/api")
+	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid/api/v1/namespaces")
 	if err == nil {
 		_ = resp.Body.Close()
 		t.Error("it was handed on")

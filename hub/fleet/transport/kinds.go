@@ -1,0 +1,136 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// maxObject is how large an object may be that is read, in bytes. An etcd stores 1.5 MiB.
+	maxObject = 4 << 20
+	// maxKept and maxLarge are how many bytes are kept of one. What has more is reduced to its name.
+	maxKept, maxLarge = 16 << 10, 256 << 10
+	// maxItems is how many objects a list may have.
+	maxItems = 10_000
+	// onlyMetadata asks for the metadata of objects alone.
+	onlyMetadata = "as=PartialObjectMetadata"
+)
+
+// kind is a kind of object that the hub reads in members.
+type kind struct {
+	apiVersion, name string
+	of               message
+	most             int // how many bytes are kept of an object
+}
+
+// The paths of resources.
+const (
+	Namespaces = "/api/v1/namespaces"
+	Leases     = "/apis/coordination.k8s.io/v1/leases"
+)
+
+const (
+	admission = "admissionregistration.k8s.io/v1"
+	rbac      = "rbac.authorization.k8s.io/v1"
+	flow      = "flowcontrol.apiserver.k8s.io/v1"
+)
+
+// kinds are those that the hub asks for, by the paths of their resources without the namespace.
+var kinds = map[string]kind{
+	Namespaces:                       {"v1", "Namespace", ofNamespace, maxKept},
+	Leases:                           {"coordination.k8s.io/v1", "Lease", ofLease, maxKept},
+	"/apis/batch/v1/cronjobs":        {"batch/v1", "CronJob", ofCronJob, maxKept},
+	"/apis/batch/v1/cronjobs/status": {"batch/v1", "CronJob", onlyIdentity, maxKept},
+	"/apis/" + admission + "/validatingadmissionpolicies":       {admission, "ValidatingAdmissionPolicy", ofPolicy, maxLarge},
+	"/apis/" + admission + "/validatingadmissionpolicybindings": {admission, "ValidatingAdmissionPolicyBinding", ofBinding, maxLarge},
+	"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":    {"authorization.k8s.io/v1", "SelfSubjectAccessReview", ofReview, maxKept},
+	"/api/v1/serviceaccounts":                                   {"v1", "ServiceAccount", onlyIdentity, maxKept},
+	"/api/v1/serviceaccounts/token":                             {"authentication.k8s.io/v1", "TokenRequest", ofToken, maxLarge},
+	"/apis/" + rbac + "/clusterroles":                           {rbac, "ClusterRole", onlyIdentity, maxKept},
+	"/apis/" + rbac + "/clusterrolebindings":                    {rbac, "ClusterRoleBinding", onlyIdentity, maxKept},
+	"/apis/" + flow + "/flowschemas":                            {flow, "FlowSchema", onlyIdentity, maxKept},
+}
+
+// errUnlisted is for programmers.
+var errUnlisted = errors.New("the hub does not read this kind in members: list the fields that it needs in package transport")
+
+// question is what a request asks for.
+type question struct {
+	kind
+	path  string // of the resource
+	list  bool
+	watch bool
+}
+
+// questionOf returns what a request asks for, or an error if the hub has no use for the answer.
+func (l *Swappable) questionOf(req *http.Request) (question, error) {
+	path, namespace, name := resourceOf(req.URL.EscapedPath())
+	k, known := kinds[path]
+	if !known {
+		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
+	}
+	q := question{kind: k, path: path, watch: isWatch(req.URL)}
+	q.list = name == "" && req.Method == http.MethodGet && !q.watch
+	hosts := namespace == metav1.NamespaceSystem || namespace == corev1.NamespaceNodeLease
+	switch {
+	case strings.Contains(req.Header.Get("Accept"), onlyMetadata):
+		q.apiVersion, q.name, q.of = "meta.k8s.io/v1", "PartialObjectMetadata", onlyIdentity
+	case path == Leases && q.list && hosts:
+		q.of = ofHost
+	case path == Leases && l.asksReaders(req.URL):
+		q.most = maxLarge
+	}
+	return q, nil
+}
+
+// resourceOf splits the path of a request into that of the resource, with a subresource but without the namespace, and
+// the names of the namespace and the object.
+func resourceOf(path string) (resource, namespace, name string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	versioned := 3 // apis, group and version
+	if parts[0] == "api" {
+		versioned = 2
+	}
+	if len(parts) <= versioned {
+		return path, "", ""
+	}
+	of := parts[versioned:]
+	if of[0] == "namespaces" && len(of) > 2 {
+		namespace, of = of[1], of[2:]
+	}
+	resource = "/" + strings.Join(parts[:versioned], "/") + "/" + of[0]
+	if len(of) > 1 {
+		name = of[1]
+	}
+	if len(of) > 2 {
+		resource += "/" + strings.Join(of[2:], "/")
+	}
+	return resource, namespace, name
+}
+
+// fields returns what is kept of an answer of a kind: the object or list that was asked for, or a Status instead.
+func (q question) fields(kind string) message {
+	switch {
+	case kind == statusKind:
+		return ofStatus
+	case q.list:
+		return message{1: one(listMeta), 2: {of: q.of, times: maxItems, object: true}}
+	}
+	return q.of
+}
+
+// enclose puts what was kept of an answer of a kind into an envelope of the kind that was asked for.
+func (q question) enclose(kind string, kept []byte) []byte {
+	switch {
+	case kind == statusKind:
+		return enclose("v1", statusKind, kept)
+	case q.list:
+		return enclose(q.apiVersion, q.name+"List", kept)
+	}
+	return enclose(q.apiVersion, q.name, kept)
+}

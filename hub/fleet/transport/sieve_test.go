@@ -1,0 +1,268 @@
+package transport
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+)
+
+// marshaler is what Kubernetes encodes in protobuf.
+type marshaler interface{ Marshal() ([]byte, error) }
+
+func marshalled(o marshaler) []byte {
+	raw, err := o.Marshal()
+	if err != nil {
+		panic(err) // plain data always marshals
+	}
+	return raw
+}
+
+// sieveAll sieves an answer.
+func (r receipt) sieveAll(t testing.TB, body []byte) ([]byte, error) {
+	t.Helper()
+	return r.sieved(bufio.NewReader(bytes.NewReader(body)), &share{}, paced{})
+}
+
+// decoded is an answer as client-go decodes it.
+func decoded(t testing.TB, body []byte) kruntime.Object {
+	t.Helper()
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// objectOf is a new object of a kind.
+func objectOf(t testing.TB, q question) kruntime.Object {
+	t.Helper()
+	gv, err := schema.ParseGroupVersion(q.apiVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := q.name
+	if q.list {
+		name += "List"
+	}
+	if q.list && !scheme.Scheme.Recognizes(gv.WithKind(name)) {
+		name = q.name // there is no list of these
+	}
+	o, err := scheme.Scheme.New(gv.WithKind(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// filled is an object of a kind, or a list, in which every field says something.
+func filled(t testing.TB, q question) marshaler {
+	t.Helper()
+	o := objectOf(t, q)
+	fill(reflect.ValueOf(o).Elem(), 0)
+	m, ok := o.(marshaler)
+	if !ok {
+		t.Fatalf("%T has no protobuf", o)
+	}
+	return m
+}
+
+// fill sets all fields of a value.
+func fill(v reflect.Value, depth int) {
+	switch at := v.Addr().Interface().(type) {
+	case *metav1.Time:
+		*at = metav1.Unix(1_700_000_000, 0)
+		return
+	case *metav1.MicroTime:
+		*at = metav1.NewMicroTime(time.Unix(1_700_000_000, 123_000))
+		return
+	case *metav1.TypeMeta:
+		return
+	case *metav1.FieldsV1:
+		*at = *metav1.NewFieldsV1(`{"f:spec":{"f:renewTime":{}}}`)
+		return
+	}
+	if depth > 12 {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		v.SetInt(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), depth+1)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			fill(v.Index(i), depth+1)
+		}
+	case reflect.Map:
+		if v.Type().Elem().Kind() == reflect.String {
+			v.Set(reflect.ValueOf(map[string]string{"a": "text", corev1.LabelMetadataName: "text", metav1.InitialEventsAnnotationKey: "true"}).Convert(v.Type()))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), depth+1)
+			}
+		}
+	}
+}
+
+// sievedAs is what is left of an object that is answered for a kind.
+func sievedAs[T kruntime.Object](t *testing.T, q question, o marshaler) T {
+	t.Helper()
+	body, err := receipt{question: q}.sieveAll(t, enclose(q.apiVersion, q.name, marshalled(o)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := decoded(t, body).(T)
+	if !ok {
+		t.Fatalf("it became a %T", decoded(t, body))
+	}
+	return got
+}
+
+// ask is what is asked for at a path.
+func ask(path string) question { return question{kind: kinds[path], path: path} }
+
+const (
+	policiesPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	bindingsPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+	cronJobsPath = "/apis/batch/v1/cronjobs"
+)
+
+// What is written back must not lose what others have put there, and an edit of any field is to be seen.
+func TestNothingIsLostOfWhatIsWrittenBack(t *testing.T) {
+	for path, clear := range map[string]func(kruntime.Object){
+		Leases: func(kruntime.Object) {},
+		policiesPath: func(o kruntime.Object) {
+			o.(*admissionv1.ValidatingAdmissionPolicy).Status = admissionv1.ValidatingAdmissionPolicyStatus{}
+		},
+		bindingsPath: func(kruntime.Object) {},
+	} {
+		t.Run(path, func(t *testing.T) {
+			q := ask(path)
+			whole := filled(t, q)
+			got := sievedAs[kruntime.Object](t, q, whole)
+			want := decoded(t, enclose(q.apiVersion, q.name, marshalled(whole)))
+			clear(want)
+			meta := want.(metav1.Object)
+			meta.SetManagedFields(nil)
+			meta.SetGenerateName("")
+			meta.SetSelfLink("")
+			if !equality.Semantic.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestWhatIsKeptOfEachKind(t *testing.T) {
+	at := ptr.To(metav1.Unix(1_700_000_000, 0))
+	ns := sievedAs[*corev1.Namespace](t, ask(Namespaces), filled(t, ask(Namespaces)))
+	if ns.Name != "text" || ns.UID != "text" || ns.ResourceVersion != "text" || len(ns.Labels) != 3 || !ns.DeletionTimestamp.Equal(at) ||
+		ns.Status.Phase != "text" || ns.ManagedFields != nil || ns.Status.Conditions != nil || len(ns.Annotations) != 1 ||
+		ns.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+		t.Errorf("of a Namespace: %+v", ns)
+	}
+	job := sievedAs[*batchv1.CronJob](t, ask(cronJobsPath), filled(t, ask(cronJobsPath)))
+	if job.Name != "text" || job.Namespace != "text" || job.ResourceVersion != "text" || !job.CreationTimestamp.Equal(at) ||
+		len(job.Spec.JobTemplate.Labels) != 3 || !job.Status.LastScheduleTime.Equal(at) || job.Spec.Schedule != "" || job.Labels != nil {
+		t.Errorf("of a CronJob: %+v", job)
+	}
+	const reviews, tokens = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/api/v1/serviceaccounts/token"
+	review := sievedAs[*authorizationv1.SelfSubjectAccessReview](t, ask(reviews), filled(t, ask(reviews)))
+	if !review.Status.Allowed || review.Spec.ResourceAttributes != nil {
+		t.Errorf("of a review: %+v", review)
+	}
+	token := sievedAs[*authenticationv1.TokenRequest](t, ask(tokens), filled(t, ask(tokens)))
+	if token.Status.Token != "text" || *token.Spec.ExpirationSeconds != 7 || token.Spec.Audiences != nil {
+		t.Errorf("of a token: %+v", token)
+	}
+	hosts := ask(Leases)
+	hosts.of = ofHost
+	host := sievedAs[*coordinationv1.Lease](t, hosts, filled(t, ask(Leases)))
+	if host.Name != "text" || host.Spec.RenewTime == nil || len(host.ManagedFields) != 2 || !host.ManagedFields[1].Time.Equal(at) ||
+		!strings.Contains(host.ManagedFields[1].FieldsV1.GetRawString(), "f:renewTime") || host.Labels != nil {
+		t.Errorf("of a host: %+v", host)
+	}
+}
+
+// bombs are bodies of one object that decode to much, or are simply large. Each has half a megabyte or more.
+func bombs() map[string][]byte {
+	field := func(n protowire.Number, content []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), content)
+	}
+	nested := []byte{}
+	for range 100 {
+		nested = field(2, nested)
+	}
+	all := map[string][]byte{"messages in messages": bytes.Repeat(nested, 1<<20/len(nested))}
+	metadata, spec := []byte{}, []byte{}
+	for n := range protowire.Number(18) {
+		all[fmt.Sprintf("empty messages as field %d of the metadata", n+1)] = field(1, bytes.Repeat(field(n+1, nil), 200_000))
+		all[fmt.Sprintf("empty messages as field %d of the spec", n+1)] = field(2, bytes.Repeat(field(n+1, nil), 200_000))
+		all[fmt.Sprintf("empty messages as field %d of it", n+1)] = bytes.Repeat(field(n+1, nil), 200_000)
+		all[fmt.Sprintf("a text of a megabyte as field %d of the metadata", n+1)] = field(1, field(n+1, make([]byte, 1<<20)))
+		all[fmt.Sprintf("a text of a megabyte as field %d of the spec", n+1)] = field(2, field(n+1, make([]byte, 1<<20)))
+		metadata = append(metadata, bytes.Repeat(field(n+1, nil), 20_000)...)
+		spec = append(spec, bytes.Repeat(field(n+1, field(1, nil)), 20_000)...)
+	}
+	all["all empty messages at once"] = append(field(1, metadata), field(2, spec)...)
+	labels := []byte{}
+	for i := range 100_000 {
+		labels = append(labels, field(11, append(field(1, fmt.Appendf(nil, "key-%d", i)), field(2, nil)...))...)
+	}
+	all["100,000 labels"] = field(1, labels)
+	return all
+}
+
+// maxAllocated is how many bytes may be allocated for one object: what is kept of it, copied, and decoded.
+const maxAllocated = 4 * maxLarge
+
+// What is decoded of the worst bodies takes little memory, whatever kind they say they are.
+func TestNoBodyDecodesToMuch(t *testing.T) {
+	all := bombs()
+	for path, k := range kinds {
+		for name, bomb := range all {
+			body := enclose(k.apiVersion, k.name, bomb)
+			r := receipt{question: ask(path)}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			kept, err := r.sieveAll(t, body)
+			if err == nil {
+				_, _, err = scheme.Codecs.UniversalDeserializer().Decode(kept, nil, nil)
+			} else if !errors.Is(err, errMalformed) {
+				t.Errorf("%s: %s: %v", path, name, err)
+			}
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > maxAllocated || len(kept) > k.most+256 {
+				t.Errorf("%s: %s: %d KiB were kept, and took %d KiB (%v)", path, name, len(kept)>>10, took>>10, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,15 @@
+package guard
+
+import (
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// Guarded selects the Leases that the policies protect, by their namespaces. Others are nobody's: whoever may write Leases
+// in kube-system may give them any label.
+func Guarded() fields.Selector {
+	var all []fields.Selector
+	for _, namespace := range neverManaged {
+		all = append(all, fields.OneTermNotEqualSelector("metadata.namespace", namespace))
+	}
+	return fields.AndSelectors(all...)
+}
