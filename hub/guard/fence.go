@@ -35,6 +35,7 @@ type Fence struct {
 	schedules *metav1.LabelSelector           // of Jobs; nil: it is about something else
 	lock      *locks.Lock                     // that it is about, if it is about one
 	accounts  []v1alpha1.FencedServiceAccount // whose writes it is about
+	elsewhere []string                        // namespaces whose administrator has to allow the fence
 }
 
 // The answers of the API server, where no expression tells more.
@@ -49,15 +50,24 @@ const (
 	isProbe       = "nobody may create this Lease: it is asked for to see whether the fence is in force"
 )
 
-// Fences returns what a policy asks for: one fence for each of its lists, and for each lock. They leave out the lost
-// namespaces: those that another policy owns.
+// Fences returns what a policy asks for: one fence for each of its lists, for accounts elsewhere, and for each lock. They
+// leave out the lost namespaces: those that another policy owns.
 func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence) {
 	fencing := o.Spec.Fencing
 	if fencing == nil {
 		return nil
 	}
-	if len(fencing.Writes) > 0 {
-		fs = append(fs, newFence(hub, o, "writes", writesSpec(fencing.Writes), lost, nil))
+	own, elsewhere := splitWrites(o)
+	if len(own) > 0 {
+		f := newFence(hub, o, "writes", writesSpec(own), lost, nil)
+		f.accounts = accountsOf(own)
+		fs = append(fs, f)
+	}
+	if len(elsewhere) > 0 {
+		f := newFence(hub, o, "accounts", writesSpec(elsewhere), lost, nil)
+		f.accounts = accountsOf(elsewhere)
+		f.elsewhere = namespacesOf(f.accounts)
+		fs = append(fs, f)
 	}
 	if fencing.Schedules != nil {
 		fs = append(fs, newFence(hub, o, "schedules", schedulesSpec(fencing.Schedules), lost, nil))
@@ -128,13 +138,8 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 		lost:  slices.Sorted(slices.Values(lost)),
 		warns: o.Spec.Fencing.Mode == v1alpha1.FencingWarn, lock: lock,
 	}
-	switch kind {
-	case "schedules":
+	if kind == "schedules" {
 		f.schedules = o.Spec.Fencing.Schedules
-	case "writes":
-		for _, w := range o.Spec.Fencing.Writes {
-			f.accounts = append(f.accounts, w.ServiceAccounts...)
-		}
 	}
 	version := []any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, f.lockIn()}
 	f.gate = f.part(hub, o, kind, "gate", fingerprint(version), spec)
@@ -147,7 +152,10 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 		f.Name(), f.Name())
 	if lock != nil {
 		param.Namespace = f.names[0]
-		f.gate.Binding.Spec.MatchResources.NamespaceSelector = in(lock.Namespace, f.names[0])
+		f.gate.Binding.Spec.MatchResources.NamespaceSelector = whereAllowed(lock.Namespace, f.names[0])
+		if lock.Namespace != f.names[0] {
+			f.elsewhere = []string{lock.Namespace}
+		}
 		return f
 	}
 	var covered []*metav1.LabelSelector
