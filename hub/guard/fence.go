@@ -44,6 +44,7 @@ const (
 	termIsOver    = "the term of this cluster is over"
 	earlierTick   = "the Job is scheduled for a time before this cluster led the namespace"
 	fromTheFuture = "the clock of the hub that has written the Lease of this namespace is ahead, so nobody knows when the term ends"
+	lockUnnoted   = "this lock has lost its managedFields, so nobody knows when it is renewed: delete this Lease, and its holder creates it again"
 	lockNotOpen   = "this lock is not open yet: the hub opens it when every earlier holder must have stopped"
 	noLeader      = "the hub has not written the Lease of this namespace yet, so no cluster leads it"
 	labelTaken    = "the label by which this object is fenced can be given another value, but not be taken off: the API server notes no time for that"
@@ -305,11 +306,11 @@ func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.Validating
 	rules := []admissionv1.NamedRuleWithOperations{
 		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
 	}
-	var open []admissionv1.Validation
+	more := []admissionv1.Validation{{Expression: lockNoted, Message: lockUnnoted}}
 	if mode != v1alpha1.FencingWarn {
-		open = append(open, admissionv1.Validation{Expression: released + " || " + opened(lock), Message: lockNotOpen})
+		more = append(more, admissionv1.Validation{Expression: released + " || " + opened(lock), Message: lockNotOpen})
 	}
-	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, open...))
+	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, more...))
 }
 
 // judged are the validations of a gate. Those after the first one are about leaders: whoever is warned of one that failed

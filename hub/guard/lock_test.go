@@ -126,7 +126,11 @@ func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
 	}
 	have.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	_, err = admin.CoordinationV1().Leases(locks).Update(t.Context(), ticket("stock", "me", have), metav1.UpdateOptions{})
-	mustBeAnswered(t, err, termIsOver)
+	mustBeAnswered(t, err, "this lock has lost its managedFields, so nobody knows when it is renewed: delete this Lease")
+	if err := admin.CoordinationV1().Leases(locks).Delete(t.Context(), "stock", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", "me"), "")
 }
 
 // A policy fences a lock in its own namespace without anybody's leave, and in kube-system as in any other one.
