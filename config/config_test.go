@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -141,6 +143,27 @@ func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const renamed = "leadership" // an account of another name and namespace, with the hub's rights to this fleet
+	if _, err := management.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: renamed}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := management.kubectl(t.Context(), "create", "rolebinding", renamed, "--namespace=default",
+		"--clusterrole=leasecast-hub-fleet", "--serviceaccount=default:"+renamed); err != nil {
+		t.Fatal(err)
+	}
+	renamedClient, err := kubernetes.NewForConfig(management.as(t, "default", renamed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := renamedClient.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName}}, dry)
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("the grant of the other account does not count: %v", err)
+	}
 	tokenOf := map[string]string{corev1.ServiceAccountNameKey: "default"}
 	for name, test := range map[string]struct {
 		by     kubernetes.Interface
@@ -156,10 +179,12 @@ func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
 		"no token under the name of the seal": {hubClient, corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName, Annotations: tokenOf}, Type: corev1.SecretTypeServiceAccountToken,
 		}, false},
-		"nobody else is kept from anything": {management.client, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, true},
+		"the Secret of its seal, by another account": {renamedClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName}}, true},
+		"no other, by another account":               {renamedClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, false},
+		"nobody else is kept from anything":          {management.client, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := test.by.CoreV1().Secrets("default").Create(t.Context(), &test.secret, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := test.by.CoreV1().Secrets("default").Create(t.Context(), &test.secret, dry)
 			if test.may && err != nil || !test.may && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "leasecast-hub-secrets")) {
 				t.Errorf("the API server says: %v", err)
 			}

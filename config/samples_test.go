@@ -67,6 +67,9 @@ func TestEveryFenceSampleIsAdmittedAndStatesItsStopTime(t *testing.T) {
 				t.Fatalf("it fences %v", fenced)
 			}
 			l := fenced[0]
+			if !strings.Contains(string(content), "kubectl label namespace "+l.Namespace+" leasecast.dev/fencing=allowed") {
+				t.Errorf("it does not say that the fence of its lock is allowed in %s", l.Namespace)
+			}
 			want := fmt.Sprintf("%.f s", l.StopTime().Seconds())
 			if stated := statedStopTime.FindStringSubmatch(string(content)); stated == nil || stated[1] != want {
 				t.Errorf("it states the stop time %q, and it is %s", stated, want)

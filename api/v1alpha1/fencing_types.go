@@ -25,9 +25,11 @@ type Fencing struct {
 	// by itself in one that the hub has lost. The next cluster leads when the holder of the
 	// slowest lock must have stopped: renewDeadlineSeconds, requestTimeoutSeconds,
 	// retryPeriodSeconds and releaseTimeoutSeconds after the end of the term. The policy names
-	// exactly one namespace, and the locks may be in any. While locks are enforced, handover
-	// waits as with Expiry. The condition LocksHeld warns of a lock that nobody holds in the
-	// cluster that leads.
+	// exactly one namespace. A lock in another one, such as kube-system, is fenced where an
+	// administrator of the cluster has labelled that Namespace leasecast.dev/fencing=allowed.
+	// A cluster without the label is not newly chosen, and the lock is opened in no cluster.
+	// While locks are enforced, handover waits as with Expiry. The condition LocksHeld warns
+	// of a lock that nobody holds in the cluster that leads.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -154,7 +156,9 @@ type WriteFence struct {
 // FencedServiceAccount is an account of a member.
 type FencedServiceAccount struct {
 	// namespace is that of the account. Without it the account is that of the namespace
-	// that is written to.
+	// that is written to. An account in a namespace that is not the policy's is fenced where
+	// an administrator of the cluster has labelled that Namespace
+	// leasecast.dev/fencing=allowed. A cluster without the label is not newly chosen.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

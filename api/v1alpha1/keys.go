@@ -60,6 +60,9 @@ const (
 	// FenceLabel on a ValidatingAdmissionPolicy of a member, and on its binding, marks a fence. Its value is the
 	// fleet of the policy that asks for it.
 	FenceLabel = "leasecast.dev/fence"
+	// FencingLabel on a Namespace of a member allows, with the value FencingAllowed, that policies fence locks and
+	// accounts there although the namespace is not theirs.
+	FencingLabel, FencingAllowed = "leasecast.dev/fencing", "allowed"
 	// PolicyAnnotation on a fence names that policy.
 	PolicyAnnotation = "leasecast.dev/policy"
 	// MoveLabel makes clusterctl move take an object along.

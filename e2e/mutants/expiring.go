@@ -16,6 +16,8 @@ var expiring = []mutant{
 		`s.Released`, `true`},
 	{"5: the release of another epoch counts", simulation, "hub/publish.acks.answered",
 		`e.reader.HasReleased(namespace, q.epoch)`, `e.reader.HasReleased(namespace, 0)`},
+	{"5: the release of an epoch that no Lease has shown counts", ofPublish, "hub/publish.acks.answered",
+		`e.reader.Released[namespace] <= q.epoch`, `true`},
 
 	{"6: a new tenure inherits nothing", simulation, "hub/election.promiseExpiry",
 		`inheritedExpiry(s, p)`, `expiry{}`},

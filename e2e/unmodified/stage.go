@@ -59,7 +59,9 @@ func begin(ctx context.Context, d *harness.Drill, say func(string), programs ...
 	}
 	for _, m := range clusters {
 		for _, p := range programs {
-			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.lock.Namespace}}
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: p.lock.Namespace, Labels: map[string]string{v1alpha1.FencingLabel: v1alpha1.FencingAllowed},
+			}}
 			if err := d.Members[m].Create(ctx, ns); client.IgnoreAlreadyExists(err) != nil {
 				return nil, fmt.Errorf("the namespace of the lock in %s: %w", m, err)
 			}

@@ -244,6 +244,8 @@ func unguardedMessage(err error) string {
 
 func unfencedMessage(err error) string {
 	switch {
+	case guard.DeniedIn(err) != nil:
+		return err.Error()
 	case errors.Is(err, guard.ErrForbidden):
 		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there, or see who refuses it"
 	case apierrors.IsInvalid(err):

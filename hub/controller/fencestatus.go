@@ -103,8 +103,16 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 		return worker.ErrUnchecked
 	}
 	var errs []error
+	var denied guard.NotAllowedError
 	for _, f := range fences {
-		errs = append(errs, w.Unfenced(f, ""))
+		err := w.Unfenced(f, "")
+		errs = append(errs, err)
+		denied.Namespaces = append(denied.Namespaces, guard.DeniedIn(err)...)
+	}
+	if len(denied.Namespaces) > 0 { // one command for all of them
+		slices.Sort(denied.Namespaces)
+		denied.Namespaces = slices.Compact(denied.Namespaces)
+		return denied
 	}
 	return errors.Join(errs...)
 }

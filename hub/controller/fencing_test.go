@@ -187,6 +187,8 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 		"one is forbidden": {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden), "False Unfenced east (the cluster does not let the hub install the fences"},
 		"one is refused": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("%w (%w)", guard.ErrForbidden, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook")))),
 			"False Unfenced east (the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there, or see who refuses it: forbidden: says a webhook)"},
+		"two are not allowed": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}}, err(guard.NotAllowedError{Namespaces: []string{"stock"}}),
+			"False Unfenced east (an administrator of the cluster has to allow what is fenced outside the policy's namespaces: kubectl label namespace stock leasecast.dev/fencing=allowed)"},
 		"one is not stored":  {&v1alpha1.Fencing{Schedules: schedules}, err(apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)), "False Unfenced east (the cluster does not store a fence that the policy asks for: change the policy: "},
 		"one is not known":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrUnsupported), "False Unfenced east (the cluster knows no ValidatingAdmissionPolicies"},
 		"one is not checked": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("later")), "False Unfenced east (a fence that the policy asks for has not been checked yet"},

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -121,6 +122,55 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 	}
 }
 
+// Rule 17: a policy in conflict has no effect at all, also where it fences elsewhere.
+func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.LeadershipPolicySpec)
+	}{
+		"it names the namespace": {func(*v1alpha1.LeadershipPolicySpec) {}},
+		"it selects the namespace": {func(s *v1alpha1.LeadershipPolicySpec) {
+			s.Fencing.LeaderElectionLocks = nil
+			s.Namespaces = v1alpha1.NamespaceSelection{Selector: &metav1.LabelSelector{}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, api := onScene(t)
+			s.space = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+			for _, policy := range []string{"shops", "younger"} {
+				o := policyOf("fleet", policy, "shop")
+				if policy == "younger" {
+					o.Spec.Fencing = &v1alpha1.Fencing{
+						LeaderElectionLocks: []v1alpha1.LockFence{simLock},
+						Writes: []v1alpha1.WriteFence{{
+							ServiceAccounts: []v1alpha1.FencedServiceAccount{{Namespace: "ci", Name: "deployer"}, {Name: "default"}},
+							Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+						}},
+					}
+					test.change(&o.Spec)
+				}
+				if err := api.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
+					t.Fatal(err)
+				}
+			}
+			policies, err := c.policiesOf(t.Context(), "fleet")
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := fleet.Member{Key: eastKey}
+			lost := func(p *policy) ([]string, error) { return c.lostIn(t.Context(), p, policies, m) }
+			fences, _, err := fencesIn("this", policies, m, lost, leadsNothing)
+			if err != nil || len(fences) != 2 {
+				t.Fatalf("there are %d fences, %v", len(fences), err)
+			}
+			for _, f := range fences {
+				if f.IsOfLock() || f.Selects("shop", nil) {
+					t.Errorf("%s is about the namespace of another policy", f.Name())
+				}
+			}
+		})
+	}
+}
+
 // Rule 16.
 func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 	member := func(name string, since time.Duration, err error) memberView {
@@ -135,12 +185,13 @@ func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 		west  memberView
 		since map[string]time.Duration
 	}{
-		"the last one counts":                       {member("west", time.Hour, nil), map[string]time.Duration{"stock/stock": time.Hour}},
-		"whichever it is":                           {member("west", time.Second, nil), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one that does not refuse it yet":           {member("west", 0, guard.ErrNotEnforced), map[string]time.Duration{}},
-		"one that was not checked yet":              {member("west", 0, worker.ErrUnchecked), map[string]time.Duration{}},
-		"one whose fence is stored and not checked": {member("west", 0, worker.ErrStored), map[string]time.Duration{}},
-		"one that will not have the fence":          {member("west", 0, fmt.Errorf("rights: %w", guard.ErrForbidden)), map[string]time.Duration{"stock/stock": time.Minute}},
+		"the last one counts":                        {member("west", time.Hour, nil), map[string]time.Duration{"stock/stock": time.Hour}},
+		"whichever it is":                            {member("west", time.Second, nil), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one whose administrator has not allowed it": {member("west", 0, guard.NotAllowedError{Namespaces: []string{"stock"}}), map[string]time.Duration{}},
+		"one that does not refuse it yet":            {member("west", 0, guard.ErrNotEnforced), map[string]time.Duration{}},
+		"one that was not checked yet":               {member("west", 0, worker.ErrUnchecked), map[string]time.Duration{}},
+		"one whose fence is stored and not checked":  {member("west", 0, worker.ErrStored), map[string]time.Duration{}},
+		"one that will not have the fence":           {member("west", 0, fmt.Errorf("rights: %w", guard.ErrForbidden)), map[string]time.Duration{"stock/stock": time.Minute}},
 		"one that does not store the fence": {
 			member("west", 0, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)),
 			map[string]time.Duration{"stock/stock": time.Minute},

@@ -91,7 +91,9 @@
 //  16. A fenced lock is closed in every cluster until the leader's Lease lists it. A lock that is new to the record may
 //     still be held: by the leader of another namespace, or without a fence. So it is listed when every cluster that can
 //     be reached has refused it for the largest D and ε of the fleet and its stop time, and each other one has refused it,
-//     or was out of reach, for as long. It stays listed from term to term while the policy fences it.
+//     or was out of reach, for as long. It stays listed from term to term while the policy fences it. A cluster whose
+//     administrator has not allowed the fence of a lock outside the policy's namespace refuses nothing, so such a lock is
+//     not newly listed.
 //  17. One namespace, one policy. The policy that the record names owns the namespace until its own selection ends. The
 //     oldest one that selects a namespace without an owner gets it. A policy that owns none has no effect there. One
 //     that became invalid changes nothing.

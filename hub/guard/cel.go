@@ -42,8 +42,10 @@ const (
 
 	// released lets a holder give its lock up, as client-go does: that makes nobody a leader.
 	released = "(!has(object.spec.holderIdentity) || object.spec.holderIdentity == '')"
-	// lockedInTime is for a lock, which changes with every renewal. So an object without a note of this request is refused.
-	lockedInTime = released + " || " + noted + " && " + changedInTime
+	// lockedInTime is for a lock, which changes with every renewal. So one without a note of this request is refused: by
+	// lockNoted, whose answer says why.
+	lockNoted    = released + " || " + noted
+	lockedInTime = released + " || !(" + noted + ") || " + changedInTime
 	// beginOfNow is a bound of this instant: nobody believes a renewTime that is later by more than ε. By a Lease of a hub
 	// whose clock was ahead nobody knows when the term ends, so whatever is earlier is refused.
 	beginOfNow = "timestamp(params.spec.renewTime) - duration(params.metadata.annotations['" + v1alpha1.MaxClockSkewAnnotation + "'] + 'ms')"
@@ -56,7 +58,7 @@ const (
 	// writtenSince leaves out what carries no time, as writtenInTime does.
 	writtenSince = timeless + " || has(request.subResource) && !(request.subResource in [" + wholeObjects + "]) || " +
 		"(request.operation == 'CREATE' ? " + createdSince + " : " + unnoted + " || " + notedSince + ")"
-	lockedSince = released + " || " + notedSince
+	lockedSince = released + " || !(" + noted + ") || " + notedSince
 
 	// tick is when a CronJob's Job is scheduled for. Of any other Job it is when it was created.
 	tick = "has(object.metadata.annotations) && '" + scheduledAnnotation + "' in object.metadata.annotations ? " +

@@ -35,6 +35,7 @@ type Fence struct {
 	schedules *metav1.LabelSelector           // of Jobs; nil: it is about something else
 	lock      *locks.Lock                     // that it is about, if it is about one
 	accounts  []v1alpha1.FencedServiceAccount // whose writes it is about
+	elsewhere []string                        // namespaces whose administrator has to allow the fence
 }
 
 // The answers of the API server, where no expression tells more.
@@ -43,21 +44,31 @@ const (
 	termIsOver    = "the term of this cluster is over"
 	earlierTick   = "the Job is scheduled for a time before this cluster led the namespace"
 	fromTheFuture = "the clock of the hub that has written the Lease of this namespace is ahead, so nobody knows when the term ends"
+	lockUnnoted   = "this lock has lost its managedFields, so nobody knows when it is renewed: delete this Lease, and its holder creates it again"
 	lockNotOpen   = "this lock is not open yet: the hub opens it when every earlier holder must have stopped"
 	noLeader      = "the hub has not written the Lease of this namespace yet, so no cluster leads it"
 	labelTaken    = "the label by which this object is fenced can be given another value, but not be taken off: the API server notes no time for that"
 	isProbe       = "nobody may create this Lease: it is asked for to see whether the fence is in force"
 )
 
-// Fences returns what a policy asks for: one fence for each of its lists, and for each lock. They leave out the lost
-// namespaces: those that another policy owns.
+// Fences returns what a policy asks for: one fence for each of its lists, for accounts elsewhere, and for each lock. They
+// leave out the lost namespaces: those that another policy owns.
 func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence) {
 	fencing := o.Spec.Fencing
 	if fencing == nil {
 		return nil
 	}
-	if len(fencing.Writes) > 0 {
-		fs = append(fs, newFence(hub, o, "writes", writesSpec(fencing.Writes), lost, nil))
+	own, elsewhere := splitWrites(o)
+	if len(own) > 0 {
+		f := newFence(hub, o, "writes", writesSpec(own), lost, nil)
+		f.accounts = accountsOf(own)
+		fs = append(fs, f)
+	}
+	if len(elsewhere) > 0 {
+		f := newFence(hub, o, "accounts", writesSpec(elsewhere), lost, nil)
+		f.accounts = accountsOf(elsewhere)
+		f.elsewhere = namespacesOf(f.accounts)
+		fs = append(fs, f)
 	}
 	if fencing.Schedules != nil {
 		fs = append(fs, newFence(hub, o, "schedules", schedulesSpec(fencing.Schedules), lost, nil))
@@ -128,13 +139,8 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 		lost:  slices.Sorted(slices.Values(lost)),
 		warns: o.Spec.Fencing.Mode == v1alpha1.FencingWarn, lock: lock,
 	}
-	switch kind {
-	case "schedules":
+	if kind == "schedules" {
 		f.schedules = o.Spec.Fencing.Schedules
-	case "writes":
-		for _, w := range o.Spec.Fencing.Writes {
-			f.accounts = append(f.accounts, w.ServiceAccounts...)
-		}
 	}
 	version := []any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, f.lockIn()}
 	f.gate = f.part(hub, o, kind, "gate", fingerprint(version), spec)
@@ -147,7 +153,10 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 		f.Name(), f.Name())
 	if lock != nil {
 		param.Namespace = f.names[0]
-		f.gate.Binding.Spec.MatchResources.NamespaceSelector = in(lock.Namespace, f.names[0])
+		f.gate.Binding.Spec.MatchResources.NamespaceSelector = whereAllowed(lock.Namespace, f.names[0])
+		if lock.Namespace != f.names[0] {
+			f.elsewhere = []string{lock.Namespace}
+		}
 		return f
 	}
 	var covered []*metav1.LabelSelector
@@ -297,11 +306,11 @@ func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.Validating
 	rules := []admissionv1.NamedRuleWithOperations{
 		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
 	}
-	var open []admissionv1.Validation
+	more := []admissionv1.Validation{{Expression: lockNoted, Message: lockUnnoted}}
 	if mode != v1alpha1.FencingWarn {
-		open = append(open, admissionv1.Validation{Expression: released + " || " + opened(lock), Message: lockNotOpen})
+		more = append(more, admissionv1.Validation{Expression: released + " || " + opened(lock), Message: lockNotOpen})
 	}
-	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, open...))
+	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, more...))
 }
 
 // judged are the validations of a gate. Those after the first one are about leaders: whoever is warned of one that failed

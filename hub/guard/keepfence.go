@@ -86,7 +86,7 @@ func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active
 		return s, nil
 	}
 	for ns := range active { // one at most: see Fences
-		if s.InForce[ns], err = f.gate.refuses(ctx, member, ns); err != nil {
+		if s.InForce[ns], err = f.gate.refuses(ctx, member, f.lock.Namespace); err != nil {
 			return s, err
 		}
 		s.Settled = s.InForce[ns]

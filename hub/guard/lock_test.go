@@ -1,14 +1,17 @@
 package guard_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
@@ -65,21 +68,24 @@ func TestWhatALockFenceCatches(t *testing.T) {
 		open      string
 		want      string
 		release   string // the answer to a release
-		elsewhere string // the answer to the same lock in the namespace of the policy
+		forbidden bool   // nobody has allowed the fence in the namespace of the lock
 	}{
-		"its cluster leads, and the lock is open":           {holder: "east.fleet", open: "NAME", renewed: now, lasts: time.Hour},
-		"its cluster leads, and the lock is one of several": {holder: "east.fleet", open: "aaaaaaaaaaaa,NAME,ffffffffffff", renewed: now, lasts: time.Hour},
-		"its cluster leads, and no lock is listed":          {holder: "east.fleet", renewed: now, lasts: time.Hour, want: lockNotOpen},
-		"its cluster leads, and others are open":            {holder: "east.fleet", open: "aaaaaaaaaaaa,ffffffffffff", renewed: now, lasts: time.Hour, want: lockNotOpen},
-		"its cluster leads, and a part of its name is open": {holder: "east.fleet", open: "NAMEff", renewed: now, lasts: time.Hour, want: lockNotOpen},
-		"another cluster leads":                             {holder: "west.fleet", open: "NAME", renewed: now, lasts: time.Hour, want: notLeading},
-		"nobody leads":                                      {holder: "", open: "NAME", renewed: now, lasts: time.Hour, want: notLeading},
-		"its term is over":                                  {holder: "east.fleet", open: "NAME", renewed: now.Add(-time.Minute), lasts: time.Second, want: termIsOver},
-		"the hub's clock is ahead":                          {holder: "east.fleet", open: "NAME", renewed: now.Add(time.Hour), lasts: time.Minute, want: hubIsAhead},
-		"there is no Lease":                                 {bare: true, want: noParameter, release: noParameter, elsewhere: noParameter},
+		"its cluster leads, and the lock is open":                 {holder: "east.fleet", open: "NAME", renewed: now, lasts: time.Hour},
+		"its cluster leads, and the lock is one of several":       {holder: "east.fleet", open: "aaaaaaaaaaaa,NAME,ffffffffffff", renewed: now, lasts: time.Hour},
+		"its cluster leads, and no lock is listed":                {holder: "east.fleet", renewed: now, lasts: time.Hour, want: lockNotOpen},
+		"its cluster leads, and others are open":                  {holder: "east.fleet", open: "aaaaaaaaaaaa,ffffffffffff", renewed: now, lasts: time.Hour, want: lockNotOpen},
+		"its cluster leads, and a part of its name is open":       {holder: "east.fleet", open: "NAMEff", renewed: now, lasts: time.Hour, want: lockNotOpen},
+		"another cluster leads":                                   {holder: "west.fleet", open: "NAME", renewed: now, lasts: time.Hour, want: notLeading},
+		"nobody leads":                                            {holder: "", open: "NAME", renewed: now, lasts: time.Hour, want: notLeading},
+		"its term is over":                                        {holder: "east.fleet", open: "NAME", renewed: now.Add(-time.Minute), lasts: time.Second, want: termIsOver},
+		"the hub's clock is ahead":                                {holder: "east.fleet", open: "NAME", renewed: now.Add(time.Hour), lasts: time.Minute, want: hubIsAhead},
+		"there is no Lease":                                       {bare: true, want: noParameter, release: noParameter},
+		"another cluster leads, and nobody has allowed the fence": {holder: "west.fleet", renewed: now, lasts: time.Hour, forbidden: true},
+		"there is no Lease, and nobody has allowed the fence":     {bare: true, forbidden: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ns, locks := newNamespace(t), newNamespace(t)
+			labelFencing(t, locks, v1alpha1.FencingAllowed)
 			if err := takes(t.Context(), admin, locks, "stock", "before"); err != nil {
 				t.Fatal(err)
 			}
@@ -88,11 +94,14 @@ func TestWhatALockFenceCatches(t *testing.T) {
 				leads(t, ns, test.holder, test.renewed, test.lasts, strings.ReplaceAll(test.open, "NAME", idOf(f)))
 			}
 			keeps(t, f, map[string]bool{ns: !test.bare})
+			if test.forbidden {
+				labelFencing(t, locks, "no")
+			}
 			eventually(t, "the Lease is known", func(ctx context.Context) error { return answered(takes(ctx, admin, locks, "stock", "me"), test.want) })
 			mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", "me"), test.want)
 			mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", ""), test.release)
 			mustBeAnswered(t, takes(t.Context(), admin, locks, "another", "me"), "")
-			mustBeAnswered(t, takes(t.Context(), admin, ns, "stock", "me"), test.elsewhere)
+			mustBeAnswered(t, takes(t.Context(), admin, ns, "stock", "me"), "") // the same lock elsewhere
 			if err := admin.CoordinationV1().Leases(locks).Delete(t.Context(), "stock", metav1.DeleteOptions{}); err != nil {
 				t.Errorf("a lock can be deleted: %v", err)
 			}
@@ -106,6 +115,7 @@ func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
 	standing(t)
 	admin := administrator(t)
 	ns, locks := newNamespace(t), newNamespace(t)
+	labelFencing(t, locks, v1alpha1.FencingAllowed)
 	f := fenceOf(t, asks("locks", lockIn(locks), ns))
 	leads(t, ns, "east.fleet", time.Now(), time.Hour, idOf(f))
 	keeps(t, f, map[string]bool{ns: true})
@@ -116,7 +126,67 @@ func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
 	}
 	have.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	_, err = admin.CoordinationV1().Leases(locks).Update(t.Context(), ticket("stock", "me", have), metav1.UpdateOptions{})
-	mustBeAnswered(t, err, termIsOver)
+	mustBeAnswered(t, err, "this lock has lost its managedFields, so nobody knows when it is renewed: delete this Lease")
+	if err := admin.CoordinationV1().Leases(locks).Delete(t.Context(), "stock", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	mustBeAnswered(t, takes(t.Context(), admin, locks, "stock", "me"), "")
+}
+
+// A policy fences a lock in its own namespace without anybody's leave, and in kube-system as in any other one.
+func TestWhereALockFenceNeedsTheLabel(t *testing.T) {
+	standing(t)
+	client := administrator(t)
+	for name, test := range map[string]struct {
+		namespace string // of the lock; "": the policy's own
+		label     string
+		settled   bool
+	}{
+		"its own namespace":                {"", "", true},
+		"kube-system, unlabelled":          {metav1.NamespaceSystem, "", false},
+		"kube-system, with another value":  {metav1.NamespaceSystem, "yes", false},
+		"kube-system, and that is allowed": {metav1.NamespaceSystem, v1alpha1.FencingAllowed, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNamespace(t)
+			at := cmp.Or(test.namespace, ns)
+			labelFencing(t, at, test.label)
+			t.Cleanup(func() { labelFencing(t, at, "") })
+			leads(t, ns, "west.fleet", time.Now(), time.Hour, "")
+			f, active := fenceOf(t, asks("locks", lockIn(at), ns)), map[string]bool{ns: true}
+			if test.settled {
+				keeps(t, f, active)
+				mustBeAnswered(t, takes(t.Context(), client, at, "stock", "me"), notLeading)
+				return
+			}
+			// A fence that is in force by now shows that this one would be.
+			other := guard.Fences("hub", asks("own", lockIn(ns), ns), nil)[0]
+			if _, err := f.Keep(t.Context(), client, active, nil, false); err != nil {
+				t.Fatal(err)
+			}
+			keeps(t, other, active)
+			if s, err := f.Keep(t.Context(), client, active, nil, true); err != nil || s.Settled {
+				t.Errorf("the state is %+v, %v", s, err)
+			}
+			mustBeAnswered(t, takes(t.Context(), client, at, "stock", "me"), "")
+			if err := client.CoordinationV1().Leases(at).Delete(t.Context(), "stock", metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// labelFencing labels a namespace, as an administrator does who allows fences from outside there. It takes an empty label off.
+func labelFencing(t *testing.T, namespace, label string) {
+	t.Helper()
+	value := "null"
+	if label != "" {
+		value = strconv.Quote(label)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, v1alpha1.FencingLabel, value)
+	if _, err := administrator(t).CoreV1().Namespaces().Patch(context.WithoutCancel(t.Context()), namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // leads writes the managed Lease of a namespace, with an ε of a second, where these locks are open.

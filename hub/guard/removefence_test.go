@@ -69,7 +69,7 @@ func TestWhereAnEarlierFenceStays(t *testing.T) {
 		"selected namespaces":                     {policy: selected, stays: stays, leases: leasesIn("till"), gated: both[1:], open: both[1:]},
 		"all but one, where there is none":        {policy: others, stays: stays, ungated: true, open: []string{"prod"}},
 		"not by Leases that it does not ask":      {policy: shops, stays: stays, leases: map[types.NamespacedName]bool{{Namespace: "shop", Name: "other"}: true}, ungated: true, open: both[:1]},
-		"that of a lock, where there is no Lease": {policy: lock, stays: stays, gated: []string{"shop", "stock"}},
+		"that of a lock, where there is no Lease": {policy: lock, stays: stays, gated: []string{"stock"}},
 		"no lock of a policy that is gone":        {policy: lock, leases: leasesIn("shop"), gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {

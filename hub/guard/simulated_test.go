@@ -16,10 +16,12 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// simulated is a member that stores what is written, and enforces the fences that it stores.
+// simulated is a member that stores what is written, and enforces the fences that it stores. All its namespaces allow
+// fences from outside.
 type simulated struct {
 	*fake.Clientset
 	open  []string // "gate shop": where it does not, or not yet
@@ -74,7 +76,7 @@ func (s *simulated) tries(namespace, probe string) error {
 		if err != nil {
 			return err
 		}
-		if selector.Matches(labels.Set{corev1.LabelMetadataName: namespace}) {
+		if selector.Matches(labels.Set{corev1.LabelMetadataName: namespace, v1alpha1.FencingLabel: v1alpha1.FencingAllowed}) {
 			return apierrors.NewForbidden(coordinationv1.Resource("leases"), probe, errors.New("ValidatingAdmissionPolicy '"+b.Name+"' with binding '"+b.Name+
 				"' denied request: nobody may create this Lease: it is asked for to see whether the fence is in force"))
 		}

@@ -187,10 +187,10 @@ func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 		want    guard.FenceState
 		asked   []string
 	}{
-		"nothing has happened":     {f, func(*testing.T, *simulated) {}, guard.FenceState{InForce: in, Settled: true}, []string{"gate shop"}},
-		"its policy is gone":       {f, func(t *testing.T, s *simulated) { s.loses(t, policies, f.Name()) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate shop"}},
-		"its binding was edited":   {f, func(t *testing.T, s *simulated) { s.edits(t, f.Name(), toAudit) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate shop"}},
-		"it refuses nothing":       {f, func(_ *testing.T, s *simulated) { s.open = []string{"gate shop"} }, guard.FenceState{}, []string{"gate shop"}},
+		"nothing has happened":     {f, func(*testing.T, *simulated) {}, guard.FenceState{InForce: in, Settled: true}, []string{"gate locks"}},
+		"its policy is gone":       {f, func(t *testing.T, s *simulated) { s.loses(t, policies, f.Name()) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate locks"}},
+		"its binding was edited":   {f, func(t *testing.T, s *simulated) { s.edits(t, f.Name(), toAudit) }, guard.FenceState{InForce: in, Settled: true, Mended: true}, []string{"gate locks"}},
+		"it refuses nothing":       {f, func(_ *testing.T, s *simulated) { s.open = []string{"gate locks"} }, guard.FenceState{}, []string{"gate locks"}},
 		"one that warns is placed": {guard.Fences("hub", asks("locks", warning, "shop"), nil)[0], func(*testing.T, *simulated) {}, guard.FenceState{Settled: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -30,7 +29,7 @@ const (
 // itself.
 func Server(address, certDir string, clock lease.Clock) (server.Options, error) {
 	o := server.Options{
-		BindAddress: address, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization, CertDir: certDir,
+		BindAddress: address, SecureServing: true, FilterProvider: authorized, CertDir: certDir,
 	}
 	if certDir == "" {
 		c := &selfSigned{clock: clock}

@@ -178,7 +178,9 @@ func (r *acks) answered() (done []*question) {
 			continue
 		}
 		for uid := range q.waiting {
-			if e := r.registrations[uid]; e != nil && !e.unreadable && e.reader.HasReleased(namespace, q.epoch) {
+			// No Lease has shown a later epoch to readers, so a release of one is nobody's who has acted.
+			if e := r.registrations[uid]; e != nil && !e.unreadable && e.reader.HasReleased(namespace, q.epoch) &&
+				e.reader.Released[namespace] <= q.epoch {
 				delete(q.waiting, uid)
 			}
 		}

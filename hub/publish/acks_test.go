@@ -2,6 +2,7 @@ package publish
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"testing"
@@ -68,7 +69,16 @@ func TestAcks(t *testing.T) {
 	}{
 		"all have released": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, released("ns", 20)))
+		}, true},
+		"a release of a later epoch is nobody's who has read a Lease": {func(r *acks) {
+			r.ask(keyOf("ns"), 20)
 			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, released("ns", 21)))
+		}, false},
+		"until the reader itself says what it has released": {func(r *acks) {
+			r.ask(keyOf("ns"), 20)
+			r.listed(10, registered("a", 1, released("ns", math.MaxInt32)))
+			r.observe(registered("a", 11, released("ns", 20)), at(0))
 		}, true},
 		"one has not": {func(r *acks) {
 			r.ask(keyOf("ns"), 20)

@@ -78,7 +78,9 @@ type wantedFences struct {
 	fences []guard.Fence
 	// spaces are the active namespaces that each of them covers. The value says whether a namespace has the Lease.
 	spaces []map[string]bool
-	// open are the active namespaces in which one of them is not in force yet.
+	// denied are, by their names, those that an administrator of the member has not allowed. They go, and do not come.
+	denied map[string]error
+	// open are the active namespaces in which one of the others is not in force yet.
 	open map[string]bool
 	// invalid are the policies of which nobody knows what they ask for.
 	invalid []string
@@ -90,8 +92,13 @@ type wantedFences struct {
 
 func (a wantedFences) equal(b wantedFences) bool {
 	return slices.Equal(names(a.fences), names(b.fences)) && reflect.DeepEqual(a.spaces, b.spaces) && maps.Equal(a.open, b.open) &&
-		slices.Equal(a.invalid, b.invalid) &&
+		reflect.DeepEqual(a.denied, b.denied) && slices.Equal(a.invalid, b.invalid) &&
 		(len(a.invalid) == 0 || maps.Equal(a.leases, b.leases))
+}
+
+// allowed are those that are put in place.
+func (a wantedFences) allowed() []guard.Fence {
+	return slices.DeleteFunc(slices.Clone(a.fences), func(f guard.Fence) bool { return a.denied[f.Name()] != nil })
 }
 
 // openTo are the open namespaces that one of the fences does not cover. The value says whether a namespace has the Lease.
@@ -236,7 +243,7 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 	if news {
 		w.Hub.Changed(w.Member.Key, "")
 	}
-	stays := guard.Kept{Names: names(wanted.fences), Policies: slices.Clone(wanted.invalid), Leases: wanted.leases}
+	stays := guard.Kept{Names: names(wanted.allowed()), Policies: slices.Clone(wanted.invalid), Leases: wanted.leases}
 	underWay, silent := false, error(nil)
 	for i, is := range w.keepAll(ctx, wanted, due) {
 		f := wanted.fences[i]
@@ -245,6 +252,7 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 			w.Hub.RecordMended(w.Member.Key, "somebody has edited or deleted the fence "+f.Name()+" in the cluster: the hub has put it back")
 		}
 		switch {
+		case has(wanted.denied, f.Name()):
 		case is.err == nil:
 			underWay = underWay || !is.settled
 		case tells(is.err):
@@ -282,7 +290,7 @@ func (w *Worker) keepAll(ctx context.Context, wanted wantedFences, due bool) []k
 	group.SetLimit(fencesAtOnce)
 	for i, f := range wanted.fences {
 		group.Go(func() error {
-			s, err := guard.FenceState{}, failed
+			s, err := guard.FenceState{}, cmp.Or(wanted.denied[f.Name()], failed)
 			if err == nil {
 				s, err = f.Keep(ctx, w.Client, wanted.spaces[i], wanted.openTo(i), due)
 			}
@@ -301,7 +309,7 @@ func (w *Worker) keepAll(ctx context.Context, wanted wantedFences, due bool) []k
 // tells reports whether an error is an answer about a fence: the member does not have it, and will not. All else is
 // silence, which says nothing. One fence that a member does not take must not keep it from the others.
 func tells(err error) bool {
-	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
+	return guard.DeniedIn(err) != nil || errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
 }
 
 // noteSilence logs that fences could not be checked, once until they are again.
@@ -336,7 +344,7 @@ func (w *Worker) noteFence(f guard.Fence, s guard.FenceState, why error, written
 	}
 	w.fences[f.Name()] = is
 	return mended, !known || before.Settled != s.Settled || !maps.Equal(before.InForce, s.InForce) || (before.why == nil) != (why == nil) ||
-		errors.Is(before.why, guard.ErrForbidden) != errors.Is(why, guard.ErrForbidden) ||
+		!slices.Equal(guard.DeniedIn(before.why), guard.DeniedIn(why)) || errors.Is(before.why, guard.ErrForbidden) != errors.Is(why, guard.ErrForbidden) ||
 		errors.Is(before.why, guard.ErrUnsupported) != errors.Is(why, guard.ErrUnsupported)
 }
 
@@ -392,7 +400,7 @@ func (w *Worker) addNamespaces(ctx context.Context, wanted *wantedFences) error 
 	wanted.open = map[string]bool{}
 	for i, f := range wanted.fences {
 		for ns := range wanted.spaces[i] {
-			if w.Unfenced(f, ns) != nil {
+			if !has(wanted.denied, f.Name()) && w.Unfenced(f, ns) != nil {
 				wanted.open[ns] = true
 			}
 		}
@@ -407,8 +415,12 @@ func (a *wantedFences) add(namespaces []corev1.Namespace, leases []coordinationv
 		written[key.Namespace] = append(written[key.Namespace], key)
 	}
 	a.leases, a.spaces = map[types.NamespacedName]bool{}, make([]map[string]bool, len(a.fences))
-	for i := range a.fences {
+	a.denied = map[string]error{}
+	for i, f := range a.fences {
 		a.spaces[i] = map[string]bool{}
+		if err := f.Denied(namespaces); err != nil {
+			a.denied[f.Name()] = err
+		}
 	}
 	for n := range namespaces {
 		ns := &namespaces[n]

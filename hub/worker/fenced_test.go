@@ -99,7 +99,8 @@ func (f *fenced) tries(req *http.Request) *metav1.Status {
 		panic(err)
 	}
 	which, version, _ := strings.Cut(strings.TrimPrefix(probe.Name, "leasecast-"), "-probe-")
-	namespace := labels.Set{corev1.LabelMetadataName: path.Base(path.Dir(req.URL.Path))}
+	in := path.Base(path.Dir(req.URL.Path))
+	namespace := labels.Merge(f.east.namespaces[in], labels.Set{corev1.LabelMetadataName: in})
 	for p, o := range f.east.stored {
 		name := path.Base(p)
 		if !strings.Contains(p, "bindings/") || !strings.Contains(name, "."+which+"-"+version+".") || f.isOpen(name) {

@@ -35,6 +35,7 @@ func TestManyFencesOfAFarMemberAreKnownInTime(t *testing.T) {
 			o.Spec.Fencing.LeaderElectionLocks = append(o.Spec.Fencing.LeaderElectionLocks, l)
 		}
 		f := newFenced(t, guard.Fences(us, o, nil)...)
+		f.east.namespaces[stock.Namespace] = map[string]string{v1alpha1.FencingLabel: v1alpha1.FencingAllowed}
 		f.kept()
 		f.restarts()
 		f.east.latency = 120 * time.Millisecond

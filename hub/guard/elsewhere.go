@@ -1,0 +1,101 @@
+package guard
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// A policy fences what is in its own namespaces. A lock or an account in another namespace is fenced only where an
+// administrator of the member has labelled that Namespace: whoever writes policies on the hub has no rights there.
+
+// NotAllowedError says that a member's administrator has not allowed fences from outside in some namespaces, or that
+// they do not exist.
+type NotAllowedError struct {
+	Namespaces []string
+}
+
+func (e NotAllowedError) Error() string {
+	return "an administrator of the cluster has to allow what is fenced outside the policy's namespaces: kubectl label namespace " +
+		strings.Join(e.Namespaces, " ") + " " + v1alpha1.FencingLabel + "=" + v1alpha1.FencingAllowed
+}
+
+// DeniedIn returns the namespaces that an error names because nobody has allowed fences there.
+func DeniedIn(err error) []string {
+	var denied NotAllowedError
+	errors.As(err, &denied)
+	return denied.Namespaces
+}
+
+// Denied returns a [NotAllowedError] where the fence is about something outside the policy's namespaces, and nobody has
+// allowed that. It gets the namespaces of the member.
+func (f Fence) Denied(namespaces []corev1.Namespace) error {
+	denied := slices.Clone(f.elsewhere)
+	for i := range namespaces {
+		ns := &namespaces[i]
+		if slices.Contains(denied, ns.Name) && (ns.Labels[v1alpha1.FencingLabel] == v1alpha1.FencingAllowed || f.Selects(ns.Name, ns.Labels)) {
+			denied = slices.DeleteFunc(denied, func(name string) bool { return name == ns.Name })
+		}
+	}
+	if len(denied) == 0 {
+		return nil
+	}
+	return NotAllowedError{denied}
+}
+
+// whereAllowed selects the namespace of a lock. Outside the policy's own one the member's API server asks for the label, too,
+// so that a lock is let go as soon as the label is taken off, with a hub or without.
+func whereAllowed(namespace, own string) *metav1.LabelSelector {
+	s := in(namespace)
+	if namespace != own {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: v1alpha1.FencingLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{v1alpha1.FencingAllowed},
+		})
+	}
+	return s
+}
+
+// splitWrites parts the accounts that may be outside the policy's namespaces from all else that writes. The member may allow
+// the one fence and not the other.
+func splitWrites(o *v1alpha1.LeadershipPolicy) (own, elsewhere []v1alpha1.WriteFence) {
+	for _, w := range o.Spec.Fencing.Writes {
+		here, there := w, w
+		here.ServiceAccounts, there.ServiceAccounts = nil, nil
+		for _, a := range w.ServiceAccounts {
+			if a.Namespace == "" || slices.Contains(o.Spec.Namespaces.Names, a.Namespace) {
+				here.ServiceAccounts = append(here.ServiceAccounts, a)
+			} else {
+				there.ServiceAccounts = append(there.ServiceAccounts, a)
+			}
+		}
+		if len(there.ServiceAccounts) > 0 {
+			elsewhere = append(elsewhere, there)
+		}
+		if len(there.ServiceAccounts) == 0 || len(here.ServiceAccounts) > 0 {
+			own = append(own, here)
+		}
+	}
+	return own, elsewhere
+}
+
+// accountsOf are the accounts of writes.
+func accountsOf(writes []v1alpha1.WriteFence) (all []v1alpha1.FencedServiceAccount) {
+	for _, w := range writes {
+		all = append(all, w.ServiceAccounts...)
+	}
+	return all
+}
+
+// namespacesOf are the namespaces of accounts, in order.
+func namespacesOf(accounts []v1alpha1.FencedServiceAccount) (all []string) {
+	for _, a := range accounts {
+		all = append(all, a.Namespace)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,44 @@
+package metrics
+
+import (
+	"net/http"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// How many requests may ask the management cluster whose token they carry. It is asked once a minute for each token, but
+// anybody who reaches the port can make up any number of tokens.
+const (
+	reviewsPerSecond = 5
+	reviewsAtOnce    = 20
+)
+
+// authorized lets whoever may get /metrics through, and bounds the TokenReviews that others cause. A request without
+// credentials causes none.
+func authorized(config *rest.Config, client *http.Client) (server.Filter, error) {
+	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
+	if err != nil {
+		return nil, err
+	}
+	return limited(filter, flowcontrol.NewTokenBucketPassiveRateLimiter(reviewsPerSecond, reviewsAtOnce)), nil
+}
+
+func limited(filter server.Filter, reviews flowcontrol.PassiveRateLimiter) server.Filter {
+	return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
+		filtered, err := filter(log, handler)
+		if err != nil {
+			return nil, err
+		}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" && !reviews.TryAccept() {
+				http.Error(w, "too many requests with credentials: try again in a second", http.StatusTooManyRequests)
+				return
+			}
+			filtered.ServeHTTP(w, r)
+		}), nil
+	}
+}
