@@ -207,7 +207,7 @@ type distantAPI struct {
 
 func (s distantAPI) wait() {
 	s.calls.Add(1)
-	time.Sleep(100 * time.Millisecond)
+	<-time.After(100 * time.Millisecond)
 }
 
 func (s distantAPI) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
