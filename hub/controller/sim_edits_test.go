@@ -31,10 +31,10 @@ var (
 		}
 		w.kinds = append(w.kinds, invalidFault, invalidFault)
 	}}
-	// unfenceableWorld has members that refuse fences, or in which somebody removes them.
+	// unfenceableWorld has members that refuse fences, or in which somebody removes them, or the guard.
 	unfenceableWorld = special{"members refuse fences, or lose them", func(w *world) {
 		w.drawLocks()
-		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, w.prioritized())
+		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault, w.prioritized())
 	}}
 )
 
@@ -171,6 +171,14 @@ var refusingFault = fault{name: "a member refuses fences", do: func(w *world) {
 // removedFault has somebody remove all fences of a member.
 var removedFault = fault{name: "somebody removes the fences of a member", do: func(w *world) {
 	pick(w.rng, w.members).loseFences()
+}, member: true}
+
+// unguardedFault has somebody remove the guard of a member's Leases, for a while.
+var unguardedFault = fault{name: "the guard of a member is not in force", do: func(w *world) {
+	m := pick(w.rng, w.members)
+	m.unguarded = w.now + w.between(time.Second, 20*time.Second)
+	m.spacesChanged() // so that replicas look again
+	w.after(m.unguarded-w.now, m.spacesChanged)
 }, member: true}
 
 // loseFences removes all fences.

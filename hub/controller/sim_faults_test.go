@@ -419,7 +419,7 @@ func (w *world) heal() {
 	w.restorePolicies()
 	w.hubChanged()
 	for _, m := range w.members {
-		m.frozen, m.down, m.unfenceable, m.away = 0, false, 0, 0
+		m.frozen, m.down, m.unfenceable, m.unguarded, m.away = 0, false, 0, 0, 0
 		for _, s := range m.servers {
 			s.until = 0
 		}

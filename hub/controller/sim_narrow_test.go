@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
 )
 
 // worlds is how many of all worlds a test plays. The race detector makes them ten times as dear: with it a few show that
@@ -81,5 +83,23 @@ func TestSpecialWorlds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnfencedAndUnguardedWorlds looks for clusters that are known to be without their fences, and without the guard.
+func TestUnfencedAndUnguardedWorlds(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	var crew crew
+	defer crew.end()
+	for _, want := range []reason.Reason{reason.Unfenced, reason.Unguarded} {
+		seen := false
+		for seed := uint64(1); seed <= worlds(100) && !seen; seed++ {
+			w := newWorldOf(&unfenceableWorld, seed, nil, &crew)
+			w.play()
+			seen = w.oracle.candidates[want]
+		}
+		if !seen {
+			t.Errorf("no record says of a cluster that it is %s", want)
+		}
 	}
 }

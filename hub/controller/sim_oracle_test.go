@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -26,6 +27,7 @@ type recordOracle struct {
 
 func (o *oracle) begin() {
 	o.highest, o.last, o.records = map[string]int64{}, map[string]*member{}, map[string]*recordOracle{}
+	o.candidates = map[reason.Reason]bool{}
 }
 
 // decides judges a replica that sends a record: while it may do so nobody else may. One that is stopped may hold the
@@ -48,6 +50,9 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is == nil {
 		is = &recordOracle{}
 		o.records[name] = is
+	}
+	for _, c := range now.Status.Candidates {
+		o.candidates[c.Reason] = true
 	}
 	if s := int(w.now.Seconds()); s != is.second {
 		is.second, is.writes = s, 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
 )
 
 // member is one member cluster: an API server, and its name.
@@ -23,6 +24,7 @@ type member struct {
 	servers     []*apiServer
 	fences      []*storedFence
 	unfenceable time.Duration // until then it refuses to store a fence, and to remove one
+	unguarded   time.Duration // until then the guard of its Leases is not in force
 }
 
 func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
@@ -119,6 +121,8 @@ type oracle struct {
 	needless, together, mostWrites, mostLooks int
 	// revoked is how many terms were, acknowledged how many of them their readers released in time.
 	revoked, acknowledged int
+	// candidates are the reasons that records gave for the state of clusters.
+	candidates map[reason.Reason]bool
 }
 
 func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {

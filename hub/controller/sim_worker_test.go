@@ -74,6 +74,14 @@ func (s *simWorker) Unfenced(f guard.Fence, _ string) error {
 	return nil
 }
 
+// Unguarded says why the guard of the member's Leases is not in force.
+func (s *simWorker) Unguarded() error {
+	if m := s.ct.m; m.w.now < m.unguarded {
+		return guard.ErrNotEnforced
+	}
+	return nil
+}
+
 // FencedSince says since when it is.
 func (s *simWorker) FencedSince(f guard.Fence, namespace string) (time.Duration, error) {
 	return s.found[f.Name()].since, s.Unfenced(f, namespace)
