@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -15,9 +16,16 @@ func TestGuardedLeavesOutTheClustersOwnNamespaces(t *testing.T) {
 	admin := administrator(t)
 	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{GenerateName: "labelled-", Labels: map[string]string{"guarded": "test"}}}
-		if _, err := admin.CoordinationV1().Leases(namespace).Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
+		l, err := admin.CoordinationV1().Leases(namespace).Create(t.Context(), l, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			err := admin.CoordinationV1().Leases(namespace).Delete(context.Background(), l.Name, metav1.DeleteOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	list, err := admin.CoordinationV1().Leases(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{
 		LabelSelector: "guarded=test", FieldSelector: guard.Guarded().String(),
