@@ -62,7 +62,9 @@ const (
 	FenceLabel = "leasecast.dev/fence"
 	// FencingLabel on a Namespace of a member allows, with the value FencingAllowed, that policies fence locks and
 	// accounts there although the namespace is not theirs.
-	FencingLabel, FencingAllowed = "leasecast.dev/fencing", "allowed"
+	FencingLabel = "leasecast.dev/fencing"
+	// FencingAllowed is the only value of FencingLabel that counts.
+	FencingAllowed = "allowed"
 	// PolicyAnnotation on a fence names that policy.
 	PolicyAnnotation = "leasecast.dev/policy"
 	// MoveLabel makes clusterctl move take an object along.
