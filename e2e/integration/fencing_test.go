@@ -165,8 +165,17 @@ func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
 	}
 	tick := time.Now()
 	w.Eventually("the Lease counts", soon, func() error { return w.Members["east"].Create(t.Context(), job(a, time.Time{})) })
+	w.Eventually("the Lease counts in west, too", soon, func() error {
+		err := w.Members["west"].Create(t.Context(), job(a, tick))
+		if err == nil {
+			t.Fatal("a tick ran in west")
+		}
+		if !strings.Contains(err.Error(), "this cluster does not lead the namespace") {
+			return fmt.Errorf("west answers %w", err)
+		}
+		return nil
+	})
 	create("east", job(a, tick), "")
-	create("west", job(a, tick), "this cluster does not lead the namespace")
 	other := job(a, tick)
 	other.Labels = nil
 	create("west", other, "")
