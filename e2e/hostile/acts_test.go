@@ -43,15 +43,6 @@ func endless(w http.ResponseWriter, r *http.Request, honest http.Handler) {
 	flood(w, r, honest, func(n int) (kind, name string) { return "ADDED", fmt.Sprintf("flood-%d", n) })
 }
 
-// endlessNamespaces has the watch of Namespaces alone show new ones without end.
-func endlessNamespaces(w http.ResponseWriter, r *http.Request, honest http.Handler) {
-	if front.IsWatch(r, "leases") {
-		honest.ServeHTTP(w, r)
-		return
-	}
-	endless(w, r, honest)
-}
-
 // repeating has them show the same one over and over.
 func repeating(w http.ResponseWriter, r *http.Request, honest http.Handler) {
 	flood(w, r, honest, func(n int) (kind, name string) {

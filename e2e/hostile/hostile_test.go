@@ -39,8 +39,7 @@ const (
 
 // attacks in the order in which they are played.
 var attacks = []attack{
-	{name: "a watch shows new namespaces without end", acts: []front.Act{endlessNamespaces}, shown: reason.TooManyObjects, short: true},
-	{name: "watches show new namespaces and Leases without end", acts: []front.Act{endless}, shown: reason.TooManyObjects},
+	{name: "watches show new namespaces and Leases without end", acts: []front.Act{endless}, shown: reason.TooManyObjects, short: true},
 	{
 		name:  "lists of 250 MB, of ten million empty objects and of nested messages, and an event of 4 GB is announced",
 		acts:  []front.Act{items(named(), 250), items(nil, 10_000_000), items(nested(), 100), announced},

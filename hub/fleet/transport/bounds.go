@@ -21,11 +21,12 @@ const (
 	// renewal waits for room.
 	roomOfMember, roomOfAll = 16 << 20, 32 << 20
 	smallAnswer             = 64 << 10
-	// maxHeld and maxHeldBytes bound what caches hold of a kind in a member.
-	maxHeld      = 30_000
-	maxHeldBytes = 32 << 20
-	// heldOverhead is what an object takes beside its texts.
-	heldOverhead = 256
+	// maxHeld and maxHeldBytes bound what caches hold of a kind in a member. A flood of all kinds at once leaves room
+	// beside it in 256 MiB.
+	maxHeld      = 15_000
+	maxHeldBytes = 20 << 20
+	// heldOverhead is what an object takes beside its texts: structs, maps, and its places in indexes.
+	heldOverhead = 1 << 10
 )
 
 // errNoRoom is returned for an answer while too many others are read.
