@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,10 +40,15 @@ func TestNoSecretIsShown(t *testing.T) {
 		echoAll(w, r, secrets)
 	})
 	defer s.front.Play(nil)
-	s.Eventually(t, patience, "what the hostile member says is shown", func(ctx context.Context) error {
+	s.Eventually(t, patience, "what the hostile member says is shown and logged", func(ctx context.Context) error {
 		c, err := s.Candidate(ctx, shop, far)
 		if err == nil && !strings.Contains(c.Message, echoed) {
 			err = fmt.Errorf("it is shown as %s: %s", c.Reason, c.Message)
+		}
+		logs := map[string]string{}
+		if err = errors.Join(err, s.logged(logs)); err == nil && !slices.ContainsFunc(slices.Collect(maps.Values(logs)),
+			func(text string) bool { return strings.Contains(text, echoed) }) {
+			err = errors.New("no log has it")
 		}
 		return err
 	})
@@ -153,14 +159,7 @@ func (s *scene) shown(t *testing.T) map[string]string {
 		harness.Must(t, err)
 		shown[place] = string(text)
 	}
-	for _, p := range s.Hubs() {
-		text, err := os.ReadFile(p.Log())
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		harness.Must(t, err)
-		shown[logOf+p.Name()] = string(text)
-	}
+	harness.Must(t, s.logged(shown))
 	for _, address := range s.metrics {
 		text, err := s.scrape(t.Context(), address)
 		harness.Must(t, err)
@@ -170,4 +169,16 @@ func (s *scene) shown(t *testing.T) map[string]string {
 		shown[metricsOf+address] = text
 	}
 	return shown
+}
+
+// logged adds the logs of all replicas to what is shown.
+func (s *scene) logged(shown map[string]string) error {
+	for _, p := range s.Hubs() {
+		text, err := os.ReadFile(p.Log())
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		shown[logOf+p.Name()] = string(text)
+	}
+	return nil
 }
