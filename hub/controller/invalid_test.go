@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -92,4 +93,20 @@ func TestInvalidPolicyChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A reader believes no renewTime that is further ahead than the ε of its Lease. So a hub that renews by a record alone
+// must not say less than the hub before it.
+func TestALeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
+	for _, test := range []struct{ duration, recorded, want time.Duration }{
+		{9 * time.Second, 5 * time.Second, 5 * time.Second},
+		{15 * time.Second, time.Second, time.Second},
+		{15 * time.Second, 0, time.Second},                          // of an older hub
+		{3 * time.Second, 4 * time.Second, 1500 * time.Millisecond}, // edited
+	} {
+		p := (&policy{}).byRecord("shop", election.Record{Leader: "east", Duration: test.duration, Skew: test.recorded})
+		if got := p.election.Timings; got.Skew != test.want || got.Validate() != nil {
+			t.Errorf("D %v, ε %v: %+v (%v), want ε %v", test.duration, test.recorded, got, got.Validate(), test.want)
+		}
+	}
 }

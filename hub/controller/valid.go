@@ -83,7 +83,10 @@ func (p *policy) byRecord(namespace string, r election.Record) *policy {
 	known := p.copy()
 	known.onlyFor = r.Leader
 	known.clusters, known.namespaces, known.names = labels.Everything(), labels.Nothing(), map[string]bool{namespace: true}
-	skew := min(cmp.Or(r.Skew, time.Second), r.Duration/2)
+	skew := cmp.Or(r.Skew, time.Second) // a smaller one would have readers refuse what they believe today
+	if skew >= r.Duration {
+		skew = r.Duration / 2 // a record that somebody has edited
+	}
 	known.election = election.Policy{
 		Timings: lease.Timings{
 			Duration: r.Duration, Skew: skew, Renew: (r.Duration - skew) / 3, Timeout: (r.Duration - skew) / 3,
