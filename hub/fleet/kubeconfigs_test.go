@@ -98,6 +98,7 @@ func TestNewerClustersStarveNoOlderOne(t *testing.T) {
 	writeGreedily(t, "greedy")
 	awaitOlder(t, fleet.Key{Fleet: "greedy", Name: greedy(tooMany - 1)})
 	h := startHub(t, "greedy", true)
+	<-h.Synced() // it has read 35 MB by then
 	h.awaitMember(t, east, "it was there first", retryPause, connected)
 
 	late := fleet.Key{Fleet: "greedy", Name: "late"}
