@@ -274,6 +274,9 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 				duration = time.Minute
 			}
 			pids, deadline := g.renewing(duration, filepath.Join(dir, "pids"), 2)
+			if tc.atOnce {
+				lines(t, filepath.Join(dir, "acts"), 1) // it has not ended before its first act
+			}
 			if err := tc.fault(g.cmd.Process.Pid, watchdogOf(t, pids[0])); err != nil {
 				t.Fatal(err)
 			}
