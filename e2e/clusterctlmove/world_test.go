@@ -87,11 +87,18 @@ func (at site) startHub(t *testing.T) {
 
 // led returns when the records at a site and the leaders' Leases say who leads, all marked by that
 // site's hub, and returns the epochs.
+//
+// A term that a test before this one has ended is replaced by then.
 func (at site) led(t *testing.T) map[string]int64 {
+	t.Helper()
+	return at.ledWithin(t, timings.Duration+timings.Skew+patience)
+}
+
+func (at site) ledWithin(t *testing.T, within time.Duration) map[string]int64 {
 	t.Helper()
 	hub := at.hubID(t)
 	epochs := map[string]int64{}
-	first.Eventually(t, timings.Duration+timings.Skew+patience, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
+	first.Eventually(t, within, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
 			epoch, err := at.ledBy(ctx, hub, namespace, leader)
 			if err != nil {
@@ -107,7 +114,7 @@ func (at site) led(t *testing.T) map[string]int64 {
 // goesOn returns when all are led by the hub at a site, and fails the test unless the epochs are what they were.
 func (at site) goesOn(t *testing.T, epochs map[string]int64) {
 	t.Helper()
-	for namespace, epoch := range at.led(t) {
+	for namespace, epoch := range at.ledWithin(t, patience) {
 		if epoch != epochs[namespace] {
 			t.Errorf("%s: epoch %d, was %d", namespace, epoch, epochs[namespace])
 		}

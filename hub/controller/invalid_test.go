@@ -101,8 +101,10 @@ func TestALeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
 	for _, test := range []struct{ duration, recorded, want time.Duration }{
 		{9 * time.Second, 5 * time.Second, 5 * time.Second},
 		{15 * time.Second, time.Second, time.Second},
-		{15 * time.Second, 0, time.Second},                          // of an older hub
-		{3 * time.Second, 4 * time.Second, 1500 * time.Millisecond}, // edited
+		{15 * time.Second, 0, time.Second}, // of an older hub
+		{3 * time.Second, 2750 * time.Millisecond, 2750 * time.Millisecond},
+		{3 * time.Second, 2999 * time.Millisecond, 1500 * time.Millisecond}, // edited: no valid policy leaves so little
+		{3 * time.Second, 4 * time.Second, 1500 * time.Millisecond},         // edited
 	} {
 		p := (&policy{}).byRecord("shop", election.Record{Leader: "east", Duration: test.duration, Skew: test.recorded})
 		if got := p.election.Timings; got.Skew != test.want || got.Validate() != nil {

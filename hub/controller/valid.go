@@ -78,14 +78,18 @@ func (p *policy) copy() *policy {
 	return &other
 }
 
+// leastBesideSkew is what every valid policy leaves of D beside ε, by its CRD: two renewals and a request. Less would have
+// the hub renew without a pause.
+const leastBesideSkew = 250 * time.Millisecond
+
 // byRecord is what is known of an invalid policy by a record of a namespace that it owns.
 func (p *policy) byRecord(namespace string, r election.Record) *policy {
 	known := p.copy()
 	known.onlyFor = r.Leader
 	known.clusters, known.namespaces, known.names = labels.Everything(), labels.Nothing(), map[string]bool{namespace: true}
 	skew := cmp.Or(r.Skew, time.Second) // a smaller one would have readers refuse what they believe today
-	if skew >= r.Duration {
-		skew = r.Duration / 2 // a record that somebody has edited
+	if r.Duration-skew < leastBesideSkew {
+		skew = r.Duration / 2 // somebody has edited the record
 	}
 	known.election = election.Policy{
 		Timings: lease.Timings{

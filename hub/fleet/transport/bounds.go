@@ -21,8 +21,8 @@ const (
 	// renewal waits for room.
 	roomOfMember, roomOfAll = 16 << 20, 32 << 20
 	smallAnswer             = 64 << 10
-	// maxHeld and maxHeldBytes bound what caches hold of a kind in a member. A flood of all kinds at once leaves room
-	// beside it in 256 MiB.
+	// maxHeld and maxHeldBytes bound what caches hold of a kind in a member. Where a member floods all kinds at once,
+	// the hub stays below 256 MiB.
 	maxHeld      = 15_000
 	maxHeldBytes = 20 << 20
 	// heldOverhead is what an object takes beside its texts: structs, maps, and its places in indexes.
