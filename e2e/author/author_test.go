@@ -97,7 +97,7 @@ func TestTheOldestVersionsAreDocumented(t *testing.T) {
 		"api":    {"go", "k8s.io/apimachinery"},
 		"member": {"go", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},
 	} {
-		row := "| `" + Ours + "/" + module + "`, `" + module + "/v0.1.0` "
+		row := "| `" + module + "`, `" + module + "/v0.1.0` "
 		for _, what := range needs {
 			oldest, found := strings.CutSuffix(Version(root, module, what), ".0")
 			if !found {
