@@ -127,7 +127,7 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 // Without the policy's namespace a cluster has no Lease, and holders of locks in other namespaces all the same.
 func TestALockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 	west := fleet.Key{Fleet: "fleet", Name: "west"}
-	reached := func(m *memberView) {}
+	reached := func(*memberView) {}
 	for name, test := range map[string]struct {
 		locks   *corev1.Namespace // that of the lock; nil: it does not exist
 		unread  error             // instead
