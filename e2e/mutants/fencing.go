@@ -17,6 +17,8 @@ var fencing = []mutant{
 		`!refused`, `!refused && wait < 0`},
 	{"16: a cluster that may admit a lock does not count", ofController, "hub/controller.view.addRefused",
 		`admitted[r.lock] = true`, ``},
+	{"16: a cluster without the policy's namespace does not count", ofController, "hub/controller.Controller.mayBeHeld",
+		`!apierrors.IsNotFound(err)`, `err == nil && false`},
 
 	{"17: an older policy takes a namespace from its owner", ofController, "hub/controller.view.own",
 		`p.object.Name == recorded`, `false`},

@@ -206,7 +206,7 @@ func TestADecisionCountsWhatWasLostWithinOneWindow(t *testing.T) {
 			v.members[i].publisher = nil
 		}
 		v.policy.thresholds.UnreachableAfter = window
-		if c.buildState(v); v.state.MostUnreachable != want {
+		if c.buildState(t.Context(), v); v.state.MostUnreachable != want {
 			t.Errorf("within %v: most are lost: %v, want %v", window, v.state.MostUnreachable, want)
 		}
 	}

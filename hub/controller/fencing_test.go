@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,12 +116,65 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 			o := fencing(test.fencing)
 			o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
 			v.policy = asParsed(o)
-			c.buildState(v)
+			c.buildState(t.Context(), v)
 			if missed := v.members[0].unfenced; (missed != nil) != test.missed {
 				t.Errorf("it misses %v", missed)
 			}
 		})
 	}
+}
+
+// Without the policy's namespace a cluster has no Lease, and holders of locks in other namespaces all the same.
+func TestALockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
+	west := fleet.Key{Fleet: "fleet", Name: "west"}
+	reached := func(*memberView) {}
+	for name, test := range map[string]struct {
+		locks   *corev1.Namespace // that of the lock; nil: it does not exist
+		unread  error             // instead
+		is      func(west *memberView)
+		fence   error // what west says of the fence
+		refused bool
+	}{
+		"one that refuses the lock":            {&corev1.Namespace{}, nil, reached, nil, true},
+		"one that may admit it":                {&corev1.Namespace{}, nil, reached, guard.ErrNotEnforced, false},
+		"one that does not allow the fence":    {&corev1.Namespace{}, nil, reached, guard.NotAllowedError{}, false},
+		"one without the lock's namespace":     {nil, nil, reached, guard.NotAllowedError{}, true},
+		"one whose namespaces cannot be read":  {nil, errDisengaged, reached, guard.NotAllowedError{}, false},
+		"one with the policy's namespace only": {nil, nil, func(m *memberView) { m.namespace = &corev1.Namespace{} }, guard.NotAllowedError{}, false},
+		"one in which the policy's namespace is about to be gone": {&corev1.Namespace{}, nil, func(m *memberView) {
+			m.namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+		}, guard.ErrNotEnforced, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, _ := onScene(t)
+			s.space, s.refuses = test.locks, test.unread
+			c.members[eastKey] = &memberState{worker: &laborer{}}
+			c.members[west] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.fence }}}
+			v := shopView(election.Record{}, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, namespace: &corev1.Namespace{}},
+				memberView{Member: fleet.Member{Key: west, Connected: true}})
+			test.is(&v.members[1])
+			for i := range v.members {
+				v.members[i].takesPart = true
+			}
+			v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
+			c.buildState(t.Context(), v)
+			if _, refused := v.state.RefusedSince["stock/stock"]; refused != test.refused {
+				t.Errorf("every cluster refuses the lock: %v, want %v", refused, test.refused)
+			}
+		})
+	}
+	t.Run("one that is not reached counts since then, although its cache is empty", func(t *testing.T) {
+		c, s, _ := onScene(t)
+		s.space = nil
+		c.members[eastKey] = &memberState{worker: &laborer{}}
+		away := memberView{Member: fleet.Member{Key: west}, takesPart: true}
+		v := shopView(election.Record{}, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, namespace: &corev1.Namespace{}, takesPart: true}, away)
+		v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
+		c.buildState(t.Context(), v)
+		if since := v.state.RefusedSince["stock/stock"]; since != musterStart.Boot {
+			t.Errorf("it is refused since %v, want %v", since, musterStart.Boot)
+		}
+	})
 }
 
 // asParsed is a policy that acts, whatever its timings.

@@ -110,7 +110,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	if v.policy != nil {
 		v.state.LargestDuration = max(b.Duration, v.policy.election.Timings.Duration)
 	}
-	c.buildState(v)
+	c.buildState(ctx, v)
 	return v, nil
 }
 
@@ -141,7 +141,7 @@ func (c *Controller) lookAt(ctx context.Context, m fleet.Member, namespace strin
 }
 
 // buildState puts together what the tenure, the promises and the members say.
-func (c *Controller) buildState(v *view) {
+func (c *Controller) buildState(ctx context.Context, v *view) {
 	s := &v.state
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
 	now, adopted := c.now().Wall, c.addMemory(v)
@@ -152,7 +152,7 @@ func (c *Controller) buildState(v *view) {
 	for i := range v.members {
 		m := &v.members[i]
 		c.addHealth(v, m)
-		c.addFences(v, m, fences)
+		c.addFences(ctx, v, m, fences)
 		if m.publisher != nil {
 			m.facts = m.publisher.SyncStatus(name)
 			c.addInitial(v, m, now)
@@ -239,7 +239,7 @@ func (c *Controller) awaitedFences(v *view) []guard.Fence {
 }
 
 // addFences adds whether fences are in force in the namespace.
-func (c *Controller) addFences(v *view, m *memberView, fences []guard.Fence) {
+func (c *Controller) addFences(ctx context.Context, v *view, m *memberView, fences []guard.Fence) {
 	w := c.worker(m.Key)
 	for _, f := range fences {
 		lock, isLock := f.Lock()
@@ -247,7 +247,7 @@ func (c *Controller) addFences(v *view, m *memberView, fences []guard.Fence) {
 		if w != nil {
 			since, err = w.FencedSince(f, v.key.Name)
 		}
-		if isLock {
+		if isLock && c.mayBeHeld(ctx, m, lock.Namespace) {
 			m.refuses = append(m.refuses, refusal{lock.String(), since, err})
 		}
 		if m.Name == v.state.Record.Leader && errors.Is(err, worker.ErrStored) {
@@ -258,6 +258,16 @@ func (c *Controller) addFences(v *view, m *memberView, fences []guard.Fence) {
 			m.byLease = cmp.Or(m.byLease, err)
 		}
 	}
+}
+
+// mayBeHeld reports whether somebody may hold a lock of a namespace in a member, by a cache: not where that namespace does not
+// exist. Of a member that is not reached nobody knows.
+func (c *Controller) mayBeHeld(ctx context.Context, m *memberView, namespace string) bool {
+	if !m.isReached() || m.namespace != nil {
+		return true
+	}
+	_, err := c.source.namespace(ctx, m.Member, namespace)
+	return !apierrors.IsNotFound(err)
 }
 
 // refusal is what a member says of a lock that is fenced.
@@ -296,7 +306,7 @@ func (v *view) addRefused(lost map[string]time.Duration) {
 	for i := range v.members {
 		m := &v.members[i]
 		since, isLost := lost[m.Name]
-		if !m.takesPart || !isLost && (m.namespace == nil || !m.namespace.DeletionTimestamp.IsZero()) {
+		if !m.takesPart {
 			continue
 		}
 		for _, r := range m.refuses {

@@ -247,7 +247,7 @@ func folded(t *testing.T, c *Controller, r election.Record, cp lease.Content, ch
 	for _, change := range changes {
 		change(v)
 	}
-	c.buildState(v)
+	c.buildState(t.Context(), v)
 	return v
 }
 

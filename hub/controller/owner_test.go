@@ -200,7 +200,8 @@ func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 		"one that was lost after it refused":         {changed(member("west", time.Hour, nil), unhealthy), map[string]time.Duration{"stock/stock": time.Hour}},
 		"one that was lost and will not have it":     {changed(member("west", 0, guard.ErrForbidden), unhealthy), map[string]time.Duration{"stock/stock": time.Minute}},
 		"one that takes no part":                     {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.takesPart = false }), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one without the namespace: no Lease leads":  {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.namespace = nil }), map[string]time.Duration{"stock/stock": time.Minute}},
+		"one without the policy's namespace":         {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.namespace = nil }), map[string]time.Duration{}},
+		"one in which nobody can hold it":            {changed(member("west", 0, nil), func(m *memberView) { m.refuses = nil }), map[string]time.Duration{"stock/stock": time.Minute}},
 		"one that has been let go of in this moment": {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.Connected = false }), map[string]time.Duration{"stock/stock": 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -419,7 +420,7 @@ func TestStoredFenceCountsForTheLeaderOnly(t *testing.T) {
 			c.members[eastKey] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.err }}}
 			v := shopView(election.Record{Leader: test.leader}, memberView{Member: fleet.Member{Key: eastKey}})
 			v.policy = asParsed(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
-			c.addFences(v, &v.members[0], c.awaitedFences(v))
+			c.addFences(t.Context(), v, &v.members[0], c.awaitedFences(v))
 			m := v.members[0]
 			if (m.unfenced != nil) != test.missing || !errors.Is(m.byLease, m.unfenced) {
 				t.Errorf("it misses %v and %v", m.unfenced, m.byLease)

@@ -7,13 +7,15 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// holds judges a controller whose lock was just admitted: where fences have admitted two, one works too long.
+// holds judges a controller whose lock was just admitted: where fences have admitted two, one works too long. Where all
+// members are reached and take their fences, nobody works beside one that a fence has admitted.
 func (o *oracle) holds(s *stock) {
-	if !s.works || !s.fenced {
+	if !s.works || !s.fenced && !s.w.allFenced {
 		return
 	}
 	for _, other := range s.w.stocks {
-		if other.lock == s.lock && other.m != s.m && other.works && other.fenced && other.alive {
+		bothFenced, oneFenced := s.fenced && other.fenced, s.fenced || other.fenced
+		if other.lock == s.lock && other.m != s.m && other.works && other.alive && (bothFenced || oneFenced && s.w.allFenced) {
 			o.fail(s.w, "%s and %s both work under the lock %s", s.name, other.name, s.lock)
 		}
 	}

@@ -31,9 +31,12 @@ type stockElector struct {
 	releases, unbounded bool
 }
 
+// stockSpace is the namespace of the locks, which every member has.
+const stockSpace = "stock"
+
 // drawLock draws a lock, and the elector of an old or a new client-go with short durations.
 func (w *world) drawLock(name string) *stockLock {
-	l := &stockLock{NamespacedName: types.NamespacedName{Namespace: "stock", Name: name}}
+	l := &stockLock{NamespacedName: types.NamespacedName{Namespace: stockSpace, Name: name}}
 	l.stockElector = w.drawElector(time.Duration(2+w.rng.IntN(3)) * time.Second)
 	return l
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,23 @@ var slowLock = special{"", func(w *world) {
 	w.fenced = map[string][]v1alpha1.LockFence{policyNames[0]: {l.stated(0)}}
 	w.homes, w.stops = w.fenced, stopTimeOf(l.stated(mostMore))
 }}
+
+// moreSpaces is such a world with another namespace, whose policy fences nothing.
+var moreSpaces = special{"", func(w *world) {
+	w.twoSpaces()
+	both := w.spaces
+	slowLock.draw(w)
+	w.spaces = both
+}}
+
+// await runs a world until something is so.
+func (w *world) await(otherwise string, is func() bool) {
+	for limit := w.now + w.settle() + 4*w.stops; !is() && w.oracle.violation == ""; w.run(w.now + 100*time.Millisecond) {
+		if w.now > limit {
+			w.stuck("%s although nothing is wrong", otherwise)
+		}
+	}
+}
 
 // held runs a world until the lock is held where its leader is.
 func (w *world) held() *stock {
@@ -50,8 +68,7 @@ func (w *world) cutOffHeld() {
 
 // TestStoriesOfLocks plays what makes a lock be held for longer than its policy says now.
 func TestStoriesOfLocks(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	for name, happens := range map[string]func(w *world){
+	playStories(t, &slowLock, map[string]func(w *world){
 		"the stop time falls while the leader is out of reach": func(w *world) {
 			w.cutOffHeld()
 			w.shorten(w.locks[0])
@@ -86,13 +103,45 @@ func TestStoriesOfLocks(t *testing.T) {
 			w.shorten(w.locks[0])
 			w.run(w.now + 2*w.timings.Duration + w.stops)
 		},
-	} {
+	})
+}
+
+// TestStoriesOfMovedLocks plays what makes a lock be held where the policy that it moves to does not see it.
+func TestStoriesOfMovedLocks(t *testing.T) {
+	playStories(t, &moreSpaces, map[string]func(w *world){
+		"a lock moves to a policy whose namespace its holder's cluster does not have, and the fence is late there": func(w *world) {
+			m, l, to := w.held().m, w.locks[0], w.spaces[1]
+			w.toggleSpace(m, to)
+			w.await("no other cluster leads", func() bool { r := w.leader(to); return r != nil && r.m != m })
+			w.refence(policyNames[0], nil)
+			w.run(w.now + w.timings.Duration) // its fences are gone
+			for _, s := range m.servers {
+				s.policies = 2 * (w.timings.Duration + w.stops)
+			}
+			w.refence(policyNames[1], []v1alpha1.LockFence{l.stated(0)})
+			w.run(w.now + stopTimeOf(l.stated(0))) // whom an earlier fence has admitted has stopped
+			w.allFenced = true
+			w.await("nobody holds the lock that has moved", func() bool {
+				return slices.ContainsFunc(w.stocks, func(s *stock) bool { return s.works && s.fenced && w.leader(to) != nil && s.m == w.leader(to).m })
+			})
+			for _, s := range m.servers {
+				s.policies = slowestPolicies
+			}
+			w.allFenced = false // it moves back
+		},
+	})
+}
+
+// playStories plays each story in worlds of a kind, with the oracle, under many clocks.
+func playStories(t *testing.T, of *special, stories map[string]func(w *world)) {
+	log.SetLogger(logr.Discard())
+	for name, happens := range stories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var crew crew
 			defer crew.end()
 			for seed := uint64(1); seed <= worlds(40); seed++ {
-				w := newWorldOf(&slowLock, seed, nil, &crew)
+				w := newWorldOf(of, seed, nil, &crew)
 				w.calmDown()
 				happens(w)
 				w.run(w.now + 2*w.timings.Duration + w.stops)

@@ -113,7 +113,7 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 }
 
 func (r *replica) newContact(m *member) *contact {
-	ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{}}
+	ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{stockSpace: {}}}
 	ct.again = ct.probe
 	return ct
 }

@@ -97,9 +97,8 @@ func (s *apiServer) admits(m *member, f *storedFence) bool {
 		slices.Contains(strings.Split(c.OpenLocks, ","), f.lock.ID())
 }
 
-// keptFence is what a worker learns of a fence that it has put in place. Where the namespace is missing nobody can ask
-// whether the fence is in force, and nothing is on its way.
-type keptFence struct{ inForce, settled, written bool }
+// keptFence is what a worker learns of a fence that it has put in place.
+type keptFence struct{ inForce, written bool }
 
 // keepFence puts a fence in place, as a worker asks for it.
 func (m *member) keepFence(f guard.Fence, namespace string) (k keptFence, err error) {
@@ -115,10 +114,7 @@ func (m *member) keepFence(f guard.Fence, namespace string) (k keptFence, err er
 		m.fences, k.written = append(m.fences, is), true
 		m.w.say(m.name, "fence %s of %s by %s is stored", f.Name(), lock, is.param)
 	}
-	space, exists := m.spaces[namespace]
-	exists = exists && !space.terminating
-	k.inForce = exists && pick(m.w.rng, m.servers).enforces(is, m.w.now)
-	k.settled = k.inForce || !exists
+	k.inForce = pick(m.w.rng, m.servers).enforces(is, m.w.now)
 	return k, nil
 }
 

@@ -30,7 +30,9 @@ type wider struct {
 	// stops is the longest stop time that policies state, and hanging how many requests of stock controllers hang.
 	stops   time.Duration
 	hanging float64
-	made    int // policies
+	// allFenced: every member is reached, and takes the fences that are asked for.
+	allFenced bool
+	made      int // policies
 	// refused is when the next member may refuse the hub.
 	refused time.Duration
 	// staysInvalid worlds end with policies as invalid as they are.

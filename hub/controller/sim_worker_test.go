@@ -150,7 +150,7 @@ func (s *simWorker) check(wanted []guard.Fence, kept []string) {
 	r, m := s.ct.r, s.ct.m
 	found, underWay := map[string]seenFence{}, false
 	for _, f := range wanted {
-		is, settled, err := s.keep(f)
+		is, err := s.keep(f)
 		switch {
 		case errors.Is(err, guard.ErrForbidden):
 			kept = append(kept, f.PolicyName())
@@ -166,7 +166,7 @@ func (s *simWorker) check(wanted []guard.Fence, kept []string) {
 			}
 			is = before
 		default:
-			underWay = underWay || !settled
+			underWay = underWay || !is.inForce
 		}
 		found[f.Name()] = is
 	}
@@ -193,17 +193,17 @@ func (s *simWorker) check(wanted []guard.Fence, kept []string) {
 	}
 }
 
-// keep has a fence put in place, and asks whether it is in force. settled says that nothing is on its way.
-func (s *simWorker) keep(f guard.Fence) (is seenFence, settled bool, err error) {
+// keep has a fence put in place, and asks whether it is in force.
+func (s *simWorker) keep(f guard.Fence) (is seenFence, err error) {
 	r, m := s.ct.r, s.ct.m
 	i := slices.IndexFunc(r.w.spaces, func(ns string) bool { return f.Selects(ns, nil) })
 	k, err := call(r.proc, &m.machine, fencesTimeout, func() (keptFence, error) { return m.keepFence(f, r.w.spaces[i]) })
 	if err != nil || !k.inForce {
-		return seenFence{}, k.settled, err
+		return seenFence{}, err
 	}
 	is = seenFence{inForce: true, since: r.host.read(r.w.now).Boot}
 	if before := s.found[f.Name()]; before.inForce && !k.written {
 		is.since = before.since
 	}
-	return is, true, nil
+	return is, nil
 }

@@ -61,7 +61,7 @@ func TestALeaseRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 			m.initial, m.isRead = p.Initial(), true
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
 			clock := fixedClock{Wall: now}
-			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(v)
+			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(t.Context(), v)
 			if v.state.Highest != 20 {
 				t.Errorf("the highest epoch is %d, want 20", v.state.Highest)
 			}
@@ -94,7 +94,7 @@ func TestALeaseThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
 			v.state.Record = election.Record{State: test.phase, Leader: "west", Epoch: 5, Duration: 15 * time.Second, LeaseName: key.Name}
 			clock := fixedClock{Wall: now}
-			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(v)
+			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(t.Context(), v)
 			if v.state.Highest != test.want {
 				t.Errorf("the highest epoch is %d, want %d", v.state.Highest, test.want)
 			}

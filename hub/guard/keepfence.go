@@ -75,7 +75,8 @@ func (f Fence) Keep(ctx context.Context, member kubernetes.Interface, active, op
 	return s, err
 }
 
-// keepLock is Keep for the fence of a lock. It has no wall: where there is no Lease, it refuses the lock, and no more.
+// keepLock is Keep for the fence of a lock. It has no wall: where there is no Lease, it refuses the lock, and no more. So it
+// is in force also where the policy's namespace does not exist, if the lock is in another one.
 func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active map[string]bool) (s FenceState, err error) {
 	changed, err := f.gate.Ensure(ctx, member)
 	if err != nil {
@@ -85,13 +86,13 @@ func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active
 	if f.warns {
 		return s, nil
 	}
-	for ns := range active { // one at most: see Fences
-		if s.InForce[ns], err = f.gate.refuses(ctx, member, f.lock.Namespace); err != nil {
-			return s, err
-		}
-		s.Settled = s.InForce[ns]
+	own := f.names[0] // the only one: see Fences
+	if _, isActive := active[own]; !isActive && f.lock.Namespace == own {
+		return s, nil // nothing can be asked for there
 	}
-	return s, nil
+	s.Settled, err = f.gate.refuses(ctx, member, f.lock.Namespace)
+	s.InForce[own] = s.Settled
+	return s, err
 }
 
 // seenAtGate returns where the gate is in force, or is in place if it warns. It does not ask in those that are known.

@@ -176,6 +176,16 @@ func TestWhereALockFenceNeedsTheLabel(t *testing.T) {
 	}
 }
 
+// Where the policy's namespace does not exist no Lease leads, so nobody takes a lock elsewhere. The hub sees that.
+func TestALockIsRefusedWhereThePolicyHasNoNamespace(t *testing.T) {
+	standing(t)
+	client, locks := administrator(t), newNamespace(t)
+	labelFencing(t, locks, v1alpha1.FencingAllowed)
+	f := fenceOf(t, asks("locks", lockIn(locks), "nowhere"))
+	keeps(t, f, nil)
+	mustBeAnswered(t, takes(t.Context(), client, locks, "stock", "me"), noParameter)
+}
+
 // labelFencing labels a namespace, as an administrator does who allows fences from outside there. It takes an empty label off.
 func labelFencing(t *testing.T, namespace, label string) {
 	t.Helper()
@@ -203,10 +213,10 @@ func idOf(f guard.Fence) string {
 
 // A warning refuses nothing. So the hub waits for no earlier holder and opens no lock, and says nothing about that.
 func TestAFenceThatWarnsDoesNotAskWhetherALockIsOpen(t *testing.T) {
-	warning := lockIn("locks")
+	client, locks := administrator(t), newNamespace(t)
+	warning := lockIn(locks)
 	warning.Mode = v1alpha1.FencingWarn
-	client := administrator(t)
-	for mode, fencing := range map[string]v1alpha1.Fencing{lockNotOpen: lockIn("locks"), "": warning} {
+	for mode, fencing := range map[string]v1alpha1.Fencing{lockNotOpen: lockIn(locks), "": warning} {
 		f := fenceOf(t, asks("locks", fencing, "shop"))
 		if _, err := f.Keep(t.Context(), client, nil, nil, false); err != nil {
 			t.Fatal(err)

@@ -209,6 +209,33 @@ func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 	}
 }
 
+// Whoever holds a lock elsewhere does so without the policy's namespace, too. In its own namespace that takes the namespace.
+func TestWhatKeepFindsOfAFencedLockWhereThePolicyHasNoNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		lock  string // its namespace
+		open  []string
+		want  guard.FenceState
+		asked []string
+	}{
+		"a lock elsewhere that is refused":     {"locks", nil, guard.FenceState{InForce: map[string]bool{"shop": true}, Settled: true}, []string{"gate locks"}},
+		"a lock elsewhere that is not refused": {"locks", []string{"gate locks"}, guard.FenceState{InForce: map[string]bool{"shop": false}}, []string{"gate locks"}},
+		"its own lock":                         {"shop", nil, guard.FenceState{Settled: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, s := guard.Fences("hub", asks("locks", lockIn(test.lock), "shop"), nil)[0], simulate()
+			s.settles(t, f, nil)
+			s.open = test.open
+			state, err := f.Keep(t.Context(), s, nil, nil, false)
+			if err != nil || !maps.Equal(state.InForce, test.want.InForce) || state.Settled != test.want.Settled || state.Mended {
+				t.Errorf("the state is %+v, %v, want %+v", state, err, test.want)
+			}
+			if !slices.Equal(s.asked, test.asked) {
+				t.Errorf("asked %q, want %q", s.asked, test.asked)
+			}
+		})
+	}
+}
+
 // A step rests on the one before it: without the gate, the wall must not go.
 func TestKeepDoesNothingAfterAStepThatFails(t *testing.T) {
 	f, lock := guard.Fences("hub", asks("shops", checkoutWrites, "shop", "bank"), nil)[0], guard.Fences("hub", asks("locks", lockIn("locks"), "shop"), nil)[0]
