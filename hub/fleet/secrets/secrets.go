@@ -58,7 +58,6 @@ type Store struct {
 
 	mu     sync.Mutex // guards what follows; never held across I/O
 	fleets map[string]*fleet
-	as     string // see whoAmI
 }
 
 // fleet is what is known of one namespace.
